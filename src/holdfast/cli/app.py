@@ -1,0 +1,57 @@
+"""The `holdfast` program: its commands, loaded when they are needed, and its way out."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import NoReturn
+
+import click
+
+from holdfast._version import __version__
+from holdfast.cli import exits
+
+_HOME = {
+    "run": "holdfast.cli.run",
+    "ls": "holdfast.cli.operate",
+    "show": "holdfast.cli.operate",
+    "break": "holdfast.cli.operate",
+}
+
+
+class _Commands(click.Group):
+    """Imports a command's module only when that command, or the help, is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_HOME)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _HOME:
+            return None
+        module = importlib.import_module(_HOME[cmd_name])
+        command: click.Command = module.COMMANDS[cmd_name]
+        return command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="%(prog)s %(version)s")
+def holdfast() -> None:
+    """Hold a distributed lock while a command runs, and see who holds what.
+
+    The engine is --url, else $HOLDFAST_URL, else an SQLite file in your state folder.
+    """
+
+
+def main() -> NoReturn:
+    """Run the program and exit; a usage error is 64, as sysexits.h has it, not click's 2."""
+    try:
+        code = holdfast.main(prog_name="holdfast", standalone_mode=False)
+    except click.UsageError as error:
+        error.show()
+        code = exits.USAGE
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except click.Abort:
+        code = exits.of_signal(2)
+    sys.exit(code)

@@ -1,0 +1,218 @@
+"""The command's process, its group, and the watchdog that ends both with holdfast.
+
+1. The process is forked early, before holdfast has a thread, and waits at a gate. Forking a
+   threaded process can deadlock, and a process that already exists misses no signal.
+2. `start` opens the gate: the process becomes the command. A gate that closes unopened, because
+   holdfast gave up or died, ends it.
+3. Signals are blocked at the gate, so one sent there waits, then acts as it does on the command.
+4. The process leads a group of its own, and every signal goes to that group.
+5. When holdfast dies, by SIGKILL too, the kernel kills the command (Linux) and the watchdog kills
+   its group: what the command has started must not outlive the lease either.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from holdfast.cli import exits
+
+_OPEN = b"open"
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """The command is suspended, by this signal."""
+
+    signum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The command is over; `code` is its own exit code, or 128 + the signal that ended it."""
+
+    code: int
+
+
+class Child:
+    """A process that waits to become `argv`. Make it in the main thread, before any other."""
+
+    def __init__(self, argv: Sequence[str]) -> None:
+        holdfast = os.getpid()
+        gate, self._gate = os.pipe()
+        with _all_signals_blocked() as mask:
+            self.pid = os.fork()
+            if self.pid == 0:
+                os.close(self._gate)
+                _wait_at_gate(argv, gate, mask, holdfast)
+            os.close(gate)
+            os.setpgid(self.pid, self.pid)  # here too: whoever comes first
+            lifeline, self._lifeline = os.pipe()
+            self._watchdog = os.fork()
+            if self._watchdog == 0:
+                os.close(self._gate)
+                os.close(self._lifeline)
+                _watch(lifeline, self.pid)
+            os.close(lifeline)
+        self._ended: Ended | None = None
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def start(self, environment: Mapping[str, str]) -> None:
+        """Become the command, with these variables added to holdfast's own environment."""
+        pairs = (os.fsencode(f"{key}={value}\0") for key, value in environment.items())
+        message = memoryview(b"".join(pairs) + _OPEN)
+        with suppress(BrokenPipeError):  # it was killed at the gate: `poll` will tell
+            while message:
+                message = message[os.write(self._gate, message) :]
+        os.close(self._gate)
+        self._gate = -1
+
+    def send(self, signum: int) -> bool:
+        """Send `signum` to the command and all it has started, as far as they kept their group.
+
+        False where that is not permitted, as with a command that has changed its user.
+        """
+        try:
+            os.killpg(self.pid, signum)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            return False
+        return True
+
+    def poll(self) -> Ended | Stopped | None:
+        """What has become of the command; None: it goes on as it did."""
+        if self._ended is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
+            if pid == 0:
+                return None
+            if os.WIFSTOPPED(status):
+                return Stopped(os.WSTOPSIG(status))
+            self._ended = _ended(status)
+        return self._ended
+
+    def group_lives(self) -> bool:
+        """Whether anything that the command has started, or itself, is still there."""
+        try:
+            os.killpg(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass
+        return True
+
+    def close(self) -> None:
+        """Kill the command if it is not over, and leave no process and no descriptor behind."""
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
+        if self._ended is None:
+            self.send(signal.SIGKILL)
+            self._ended = _ended(os.waitpid(self.pid, 0)[1])
+        if self._lifeline >= 0:
+            os.kill(self._watchdog, signal.SIGKILL)
+            os.waitpid(self._watchdog, 0)
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+
+def _ended(status: int) -> Ended:
+    code = os.waitstatus_to_exitcode(status)
+    return Ended(code if code >= 0 else exits.of_signal(-code))
+
+
+@contextmanager
+def _all_signals_blocked() -> Iterator[set[signal.Signals]]:
+    """Let no handler of holdfast's run in a forked process; yields the mask as it was."""
+    mask: set[signal.Signals] = signal.pthread_sigmask(  # type: ignore[assignment]
+        signal.SIG_BLOCK, signal.valid_signals()
+    )
+    try:
+        yield mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _wait_at_gate(
+    argv: Sequence[str], gate: int, mask: set[signal.Signals], holdfast: int
+) -> NoReturn:
+    """The forked process: sleep until the gate opens, then become the command."""
+    code = exits.NOT_EXECUTABLE
+    try:
+        os.setpgid(0, 0)
+        _die_with(holdfast)
+        *pairs, last = _read_all(gate).split(b"\0")
+        if last != _OPEN:
+            os._exit(0)
+        environment = dict(os.environb)
+        for pair in pairs:
+            key, _, value = pair.partition(b"=")
+            environment[key] = value
+        _restore_signals(mask)
+        os.execvpe(argv[0], argv, environment)
+    except OSError as error:
+        code = exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
+        _complain(argv[0], error)
+    except BaseException as error:  # noqa: BLE001 - nothing may return into holdfast's own code
+        _complain(argv[0], error)
+    finally:
+        os._exit(code)
+
+
+def _die_with(holdfast: int) -> None:
+    """Have the kernel kill this process when holdfast's main thread ends (Linux only)."""
+    if sys.platform != "linux":
+        return
+    import ctypes  # here, not above: only this process pays for it
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != holdfast:  # it died before we could ask
+        os._exit(0)
+
+
+def _restore_signals(mask: set[signal.Signals]) -> None:
+    """Give the command the signals as holdfast found them: what was ignored stays ignored."""
+    for signum in signal.valid_signals():
+        if callable(signal.getsignal(signum)):
+            signal.signal(signum, signal.SIG_DFL)
+    for signum in (signal.SIGPIPE, signal.SIGXFSZ):  # ignored by Python itself, at its start
+        signal.signal(signum, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _complain(command: str, error: BaseException) -> None:
+    reason = error.strerror if isinstance(error, OSError) else repr(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
+        reason = f"{reason}; a script needs a first line such as #!/bin/sh"
+    text = f"holdfast: cannot run {command!r}: {reason}\n"
+    with suppress(OSError):
+        os.write(2, text.encode(errors="backslashreplace"))
+
+
+def _watch(lifeline: int, group: int) -> NoReturn:
+    """The watchdog: when holdfast dies its end of the lifeline closes; then kill the group."""
+    try:
+        os.setpgid(0, 0)  # a kill of holdfast's own group must not take the watchdog along
+        _read_all(lifeline)
+        os.killpg(group, signal.SIGKILL)
+    finally:
+        os._exit(0)
+
+
+def _read_all(descriptor: int) -> bytes:
+    chunks = []
+    while chunk := os.read(descriptor, 65536):
+        chunks.append(chunk)
+    return b"".join(chunks)

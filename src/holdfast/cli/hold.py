@@ -1,0 +1,169 @@
+"""The life of one `holdfast run`: wait for the lock, run the command under it, give it back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli import exits
+from holdfast.cli.child import Child
+from holdfast.cli.options import bad_arguments_are_usage_errors, describe_holder, open_client
+from holdfast.cli.say import Say
+from holdfast.cli.signals import Signals
+from holdfast.cli.supervise import LossRule, OnLost, Supervisor
+from holdfast.cli.terminal import Terminal
+
+if TYPE_CHECKING:
+    from holdfast import Client, Lease, Lock
+
+_LONGEST_DEFAULT_KILL_AFTER = 5.0
+_HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `holdfast run` was asked to do."""
+
+    name: str
+    argv: tuple[str, ...]
+    url: str | None
+    ttl: float | None
+    timeout: float | None
+    conflict_exit_code: int
+    min_hold: float
+    on_lost: OnLost
+    kill_after: float | None
+
+
+class Interrupted(Exception):
+    """A signal ended the wait for the lock."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signum = signum
+
+
+def run_locked(request: Request, say: Say) -> int:
+    """Acquire, run, release; holdfast's exit code."""
+    with Child(request.argv) as child, Signals() as signals, Terminal() as terminal:
+        try:
+            with open_client(request.url, say) as client:
+                return _Run(request, say, child, signals, terminal).with_client(client)
+        except Interrupted as interruption:
+            say.detail(f"stopped waiting for {request.name!r}; nothing is held")
+            return exits.of_signal(interruption.signum)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    request: Request
+    say: Say
+    child: Child
+    signals: Signals
+    terminal: Terminal
+
+    def with_client(self, client: Client) -> int:
+        lock, rule = self._prepare(client)
+        self.say.detail(f"waiting for {self.request.name!r} on {client.url}")
+        lease = self._acquire(lock)
+        if lease is None:
+            self._explain_conflict(client)
+            return self.request.conflict_exit_code
+        self.say.detail(
+            f"acquired {lease.name!r}, fence {lease.fence}, for {lease.ttl:g} s at a time"
+        )
+        release_at = time.monotonic() + self.request.min_hold
+        code = self._run_command(client, lease, rule)
+        self._keep(lease, release_at)
+        self._release(lease)
+        return code
+
+    def _prepare(self, client: Client) -> tuple[Lock, LossRule]:
+        with bad_arguments_are_usage_errors():
+            lock = client.lock(self.request.name, ttl=self.request.ttl)
+        kill_after = self.request.kill_after
+        if kill_after is None:
+            kill_after = min(_LONGEST_DEFAULT_KILL_AFTER, lock.ttl / 3)
+        elif kill_after >= lock.ttl * 2 / 3:
+            raise click.UsageError(
+                f"--kill-after {kill_after:g} must be less than 2/3 of the ttl of {lock.ttl:g} s:"
+                " a healthy lease is renewed when that much is left, so the command would be"
+                " stopped for nothing. Give a longer --ttl or a shorter --kill-after."
+            )
+        return lock, LossRule(self.request.on_lost, kill_after)
+
+    def _acquire(self, lock: Lock) -> Lease | None:
+        """Wait in a thread, so that a signal finds this one free to end the wait.
+
+        Ending it is then the client's work: closing it gives back whatever was asked for.
+        """
+        leases: list[Lease | None] = []
+        errors: list[Exception] = []
+
+        def ask() -> None:
+            try:
+                leases.append(lock.acquire(timeout=self.request.timeout))
+            except Exception as error:  # noqa: BLE001 - raised again below
+                errors.append(error)
+            self.signals.wake()
+
+        threading.Thread(target=ask, name="holdfast-acquire", daemon=True).start()
+        while not (leases or errors):
+            if signum := self.signals.ending():
+                raise Interrupted(signum)
+            self.signals.wait(_HOUR)
+        if errors:
+            raise errors[0]
+        return leases[0]
+
+    def _run_command(self, client: Client, lease: Lease, rule: LossRule) -> int:
+        supervisor = Supervisor(self.child, lease, rule, self.signals, self.terminal, self.say)
+        try:
+            self.terminal.lend(self.child.pid)
+            self.child.start(
+                {
+                    "HOLDFAST_NAME": lease.name,
+                    "HOLDFAST_HOLDER": lease.holder,
+                    "HOLDFAST_FENCE": str(lease.fence),
+                    "HOLDFAST_URL": client.url,
+                }
+            )
+            return supervisor.watch()
+        finally:
+            self.child.close()  # whatever went wrong here: the command ends before the lease does
+            self.terminal.take_back(self.child.pid)
+
+    def _keep(self, lease: Lease, release_at: float) -> None:
+        """Hold on until --min-hold is over, unless the lease is lost or a signal says to end."""
+        while (left := release_at - time.monotonic()) > 0 and not lease.lost:
+            if self.signals.ending():
+                self.say.note(f"interrupted: gave {lease.name!r} back before --min-hold was over")
+                return
+            self.signals.wait(left)
+
+    def _release(self, lease: Lease) -> None:
+        from holdfast import EngineUnavailable, LockLost
+
+        try:
+            lease.release()
+        except LockLost as loss:
+            self.say.detail(str(loss))
+        except EngineUnavailable as error:
+            self.say.note(str(error))
+        else:
+            self.say.detail(f"released {lease.name!r}")
+
+    def _explain_conflict(self, client: Client) -> None:
+        from holdfast import EngineUnavailable
+
+        try:
+            info = client.inspect(self.request.name)
+        except EngineUnavailable:
+            info = None
+        by = f" by {describe_holder(info)}" if info else ""
+        waited = f" after {self.request.timeout:g} s" if self.request.timeout else ""
+        self.say.note(f"{self.request.name!r} is still held{by}; gave up{waited}, nothing was run")

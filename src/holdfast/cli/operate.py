@@ -1,0 +1,160 @@
+"""`holdfast ls`, `show` and `break`: see who holds what, and take it away."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli import exits
+from holdfast.cli.options import (
+    bad_arguments_are_usage_errors,
+    describe_holder,
+    json_option,
+    open_client,
+    url_option,
+)
+from holdfast.cli.say import printable
+
+if TYPE_CHECKING:
+    from holdfast import LeaseInfo
+
+_WHAT_BREAKING_MEANS = (
+    "Breaking it does not stop the holder: until its next renewal tells it, it and the next holder"
+    " may both be at work. Only fences keep their writes in order."
+)
+
+
+@click.command("ls", short_help="List the locks that are held.")
+@click.argument("prefix", default="")
+@json_option
+@url_option
+def list_locks(prefix: str, as_json: bool, url: str | None) -> None:
+    """List the locks that are held: all, or those whose names begin with PREFIX."""
+    with open_client(url) as client, bad_arguments_are_usage_errors():
+        leases = sorted(client.leases(prefix), key=lambda info: info.name)
+    if as_json:
+        _print_json([_as_dict(info) for info in leases])
+    elif leases:
+        _print_table(leases)
+
+
+@click.command("show", short_help="Show who holds a lock.")
+@click.argument("name")
+@json_option
+@url_option
+def show_lock(name: str, as_json: bool, url: str | None) -> None:
+    """Show who holds the lock NAME. Exit code 1: nobody does."""
+    with open_client(url) as client, bad_arguments_are_usage_errors():
+        info = client.inspect(name)
+    if as_json:
+        _print_json(_as_dict(info) if info else None)
+    elif info:
+        _print_facts(info)
+    else:
+        click.echo(f"{printable(name)} is free")
+    if info is None:
+        click.get_current_context().exit(exits.FREE)
+
+
+@click.command("break", short_help="Take a lock away from its holder.")
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@json_option
+@url_option
+def break_lock(name: str, yes: bool, as_json: bool, url: str | None) -> None:
+    """Take the lock NAME away from its holder, which is not stopped.
+
+    Until its next renewal tells it, it and the next holder may both be at work; only fences keep
+    their writes in order. Exit code 1: nobody held it, or you said no; nothing was changed.
+    """
+    if not yes and not sys.stdin.isatty():
+        raise click.UsageError("there is no terminal to ask you on: give --yes to break the lock.")
+    with open_client(url) as client, bad_arguments_are_usage_errors():
+        info = client.inspect(name)
+        if not yes and info and not _confirmed(info):
+            broken, why = False, "left alone"
+        elif not yes and info and _changed_hands(info, client.inspect(name)):
+            broken, why = False, "not broken: it has changed hands meanwhile; look again"
+        else:
+            broken = client.break_lock(name)
+            why = "broken: it is free for the next holder" if broken else "free; nothing to break"
+    if as_json:
+        _print_json({"name": name, "broken": broken})
+    else:
+        click.echo(f"{printable(name)} is {why}")
+    if not broken:
+        click.get_current_context().exit(exits.FREE)
+
+
+COMMANDS = {"ls": list_locks, "show": show_lock, "break": break_lock}
+
+
+def _confirmed(info: LeaseInfo) -> bool:
+    held = f"{info.name!r} is held by {describe_holder(info)}, fence {info.fence}"
+    click.echo(f"{held}, for {_duration(info.remaining)} more.\n{_WHAT_BREAKING_MEANS}", err=True)
+    return click.confirm("Break it?", err=True)
+
+
+def _changed_hands(before: LeaseInfo, now: LeaseInfo | None) -> bool:
+    return now is not None and now.fence != before.fence
+
+
+def _print_table(leases: Iterable[LeaseInfo]) -> None:
+    rows = [("NAME", "FENCE", "LEFT", "WAITERS", "HELD BY"), *map(_row, leases)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for name, fence, left, waiters, holder in rows:
+        click.echo(
+            f"{name:<{widths[0]}}  {fence:>{widths[1]}}  {left:>{widths[2]}}"
+            f"  {waiters:>{widths[3]}}  {holder}"
+        )
+
+
+def _print_facts(info: LeaseInfo) -> None:
+    name, fence, left, waiters, holder = _row(info)
+    click.echo(f"name     {name}")
+    click.echo(f"held by  {holder}")
+    click.echo(f"holder   {printable(info.holder)}")
+    click.echo(f"fence    {fence}")
+    click.echo(f"left     {left}, unless it is renewed")
+    click.echo(f"waiters  {waiters}")
+
+
+def _row(info: LeaseInfo) -> tuple[str, str, str, str, str]:
+    return (
+        printable(info.name),
+        str(info.fence),
+        _duration(info.remaining),
+        "?" if info.waiters is None else str(info.waiters),
+        describe_holder(info),
+    )
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def _as_dict(info: LeaseInfo) -> dict[str, object]:
+    label = info.label
+    return {
+        "name": info.name,
+        "holder": info.holder,
+        "fence": info.fence,
+        "remaining": round(info.remaining, 3),
+        "waiters": info.waiters,
+        "host": label.host if label else None,
+        "pid": label.pid if label else None,
+        "program": label.program if label else None,
+    }
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    click.echo(json.dumps(value, indent=2))

@@ -1,0 +1,153 @@
+"""`holdfast run`: hold a lock while a command runs."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import click
+
+from holdfast.cli import exits
+from holdfast.cli.hold import Request, run_locked
+from holdfast.cli.options import Seconds, url_option
+from holdfast.cli.say import Say
+from holdfast.cli.supervise import OnLost
+
+
+class _RunCommand(click.Command):
+    """Options stand before or after NAME; the command begins at `--`, or at the next word."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.allow_interspersed_args = False
+        before, rest = self._split(ctx, args)
+        if rest:
+            after, command = self._split(ctx, rest[1:])
+            args = [*before, *after, "--", rest[0], *command]
+        return super().parse_args(ctx, args)
+
+    def _split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
+        """The options at the front, and what follows."""
+        _, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
+        options = args[: len(args) - len(rest)]
+        if options and options[-1] == "--":
+            options.pop()
+        return options, rest
+
+
+_EXIT_CODES = """\b
+Exit codes:
+  the command's own, or 128 + the signal that ended it
+  64   usage: an option, the name, the URL or a time makes no sense
+  69   the engine is unavailable
+  70   the lease was lost, and the command stopped for it
+  75   somebody else holds the lock (or the code given with -E)
+  126  the command cannot be executed
+  127  the command was not found
+  128+n  signal n ended the wait for the lock; nothing is held
+
+\b
+The command finds in its environment:
+  HOLDFAST_NAME    the lock's name
+  HOLDFAST_HOLDER  the holder id of this lease
+  HOLDFAST_FENCE   the fencing token: hand it to whatever you write to
+  HOLDFAST_URL     the engine, without its password
+"""
+
+
+@click.command(
+    cls=_RunCommand,
+    short_help="Run a command while holding a lock.",
+    options_metavar="[OPTIONS]",
+    epilog=_EXIT_CODES,
+)
+@click.argument("name")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
+@click.option("-n", "--nonblock", is_flag=True, help="Do not wait: exit 75 if it is held.")
+@click.option(
+    "-w", "--timeout", type=Seconds(), help="Wait at most so long, then exit 75. Default: for ever."
+)
+@click.option(
+    "-E",
+    "--conflict-exit-code",
+    type=click.IntRange(0, 255),
+    default=exits.CONFLICT,
+    show_default=True,
+    metavar="N",
+    help="Exit code when somebody else holds the lock.",
+)
+@click.option(
+    "--ttl",
+    type=Seconds(zero=False),
+    help="How long the lock outlives a holder that crashes; renewed meanwhile. Default: 30.",
+)
+@click.option(
+    "--min-hold",
+    type=Seconds(),
+    default=0.0,
+    help="Keep the lock at least so long, even if the command ends sooner.",
+)
+@click.option(
+    "--on-lost",
+    type=click.Choice(get_args(OnLost)),
+    default="term",
+    show_default=True,
+    help="When the lease cannot be renewed: TERM and then KILL, KILL at once, or only say so.",
+)
+@click.option(
+    "--kill-after",
+    type=Seconds(zero=False),
+    help="Send TERM so long before the lease ends; KILL follows before it ends. Less than 2/3 of"
+    " the ttl. Default: the smaller of 5 and ttl/3.",
+)
+@click.option("-c", "shell_line", metavar="LINE", help="Run LINE with /bin/sh -c instead.")
+@click.option("-v", "--verbose", is_flag=True, help="Say each step: wait, acquire, release.")
+@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@url_option
+def run(
+    name: str,
+    command: tuple[str, ...],
+    shell_line: str | None,
+    url: str | None,
+    ttl: float | None,
+    nonblock: bool,
+    timeout: float | None,
+    conflict_exit_code: int,
+    min_hold: float,
+    on_lost: OnLost,
+    kill_after: float | None,
+    verbose: bool,
+    quiet: bool,
+) -> None:
+    """Run COMMAND while holding the lock NAME.
+
+    The lock is renewed while the command runs and released when it ends. Should it be lost, the
+    command is stopped before anyone else can get it.
+    """
+    if nonblock and timeout is not None:
+        raise click.UsageError("-n does not wait and -w does: give one of them.")
+    if quiet and verbose:
+        raise click.UsageError("-q and -v contradict each other: give one of them.")
+    request = Request(
+        name=name,
+        argv=_argv(command, shell_line),
+        url=url,
+        ttl=ttl,
+        timeout=0.0 if nonblock else timeout,
+        conflict_exit_code=conflict_exit_code,
+        min_hold=min_hold,
+        on_lost=on_lost,
+        kill_after=kill_after,
+    )
+    click.get_current_context().exit(run_locked(request, Say(quiet, verbose)))
+
+
+def _argv(command: tuple[str, ...], shell_line: str | None) -> tuple[str, ...]:
+    if shell_line is not None and command:
+        raise click.UsageError("-c takes the whole command as one line: give it, or -- COMMAND.")
+    if shell_line is not None:
+        return ("/bin/sh", "-c", shell_line)
+    if not command:
+        raise click.UsageError("there is no command to run: holdfast run NAME -- COMMAND [ARG]...")
+    return command
+
+
+COMMANDS = {"run": run}

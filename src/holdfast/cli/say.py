@@ -1,0 +1,36 @@
+"""What holdfast tells people: on stderr, short, each line with its name in front."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class Say:
+    """`error` always; `note` unless quiet; `detail` when verbose."""
+
+    quiet: bool = False
+    verbose: bool = False
+
+    def error(self, text: str) -> None:
+        """What people must know."""
+        with suppress(OSError):  # nobody listens: no reason to let go of the command
+            click.echo(f"holdfast: {text}", err=True)
+
+    def note(self, text: str) -> None:
+        """What people would ask next."""
+        if not self.quiet:
+            self.error(text)
+
+    def detail(self, text: str) -> None:
+        """Each step."""
+        if self.verbose:
+            self.error(text)
+
+
+def printable(text: str) -> str:
+    """The text with everything escaped that could move a cursor or hide a line."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)

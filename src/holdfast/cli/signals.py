@@ -1,0 +1,116 @@
+"""Signals to holdfast: they end the wait for the lock, and go to the command once it runs.
+
+The operating system's handler writes each signal's number into a pipe (`set_wakeup_fd`), so one
+`poll` waits for signals, for the end of the command (SIGCHLD) and for anything else that wakes.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import select
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+TERMINAL_STOPS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+
+# What these say is about holdfast's own process: uncatchable, a fault, or our own input and output.
+_OURS = frozenset(
+    {
+        *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
+        *(signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP),
+        *(signal.SIGSYS, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU),
+    }
+)
+_FORWARDED = frozenset(signal.valid_signals()) - _OURS
+_ENDING = _FORWARDED - {signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP}
+_NO_SIGNAL = 0
+
+
+class Signals:
+    """Receives every signal that the command should get. A signal found ignored stays ignored."""
+
+    def __init__(self) -> None:
+        self._continued = False
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._poll = select.poll()
+        self._poll.register(self._reader, select.POLLIN)
+        self._previous_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        self._previous: dict[int, Any] = {}
+        self._catch(signal.SIGCHLD)
+        for signum in _FORWARDED - {signal.SIGTSTP}:
+            self._catch(signum)
+
+    def __enter__(self) -> Signals:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        for signum, handler in self._previous.items():
+            signal.signal(signum, handler)
+        signal.set_wakeup_fd(self._previous_wakeup)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    @contextmanager
+    def catching_stops(self) -> Iterator[None]:
+        """Within, Ctrl-Z is for the command; without, it stops holdfast."""
+        handler = signal.getsignal(signal.SIGTSTP)
+        if handler is not signal.SIG_IGN:
+            signal.signal(signal.SIGTSTP, self._handle)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGTSTP, handler)
+
+    def received(self) -> list[int]:
+        """The signals since the last call, in order; SIGCHLD and wakes are not among them."""
+        numbers: list[int] = []
+        while chunk := self._read():
+            numbers.extend(chunk)
+        return [n for n in numbers if n in _FORWARDED]
+
+    def ending(self) -> int | None:
+        """The first signal since the last call that would have ended a process, if any."""
+        return next((n for n in self.received() if n in _ENDING), None)
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until a signal, a change of the command, a `wake`, or for so many seconds."""
+        self._poll.poll(max(0, math.ceil(seconds * 1000)))
+
+    def wake(self) -> None:
+        """End the present or the next `wait`; from any thread."""
+        with suppress(BlockingIOError):  # a full pipe wakes as well
+            os.write(self._writer, bytes([_NO_SIGNAL]))
+
+    def stop_holdfast(self, signum: int) -> bool:
+        """Suspend holdfast and the shell's job around it; True: we were, and are now continued.
+
+        False where nobody could continue us: the kernel does not suspend an orphaned group.
+        """
+        handler = signal.signal(signum, signal.SIG_DFL)
+        self._continued = False
+        os.kill(0, signum)
+        signal.signal(signum, handler)
+        return self._continued
+
+    def _catch(self, signum: int) -> None:
+        handler = signal.getsignal(signum)
+        if handler is signal.SIG_IGN and signum != signal.SIGCHLD:
+            return
+        self._previous[signum] = signal.SIG_DFL if handler is None else handler
+        signal.signal(signum, self._handle)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        if signum == signal.SIGCONT:
+            self._continued = True
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._reader, 4096)
+        except BlockingIOError:
+            return b""

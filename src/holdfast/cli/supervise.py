@@ -1,0 +1,214 @@
+"""Watching over the command while it runs under the lease.
+
+1. A lease that is not renewed ends at its deadline. `kill_after` before that the command's group
+   gets TERM; before the deadline, with a margin, KILL. So no two commands run together.
+2. The lease is looked at before anything else on every wake, since holdfast may have been
+   suspended: a lost lease kills the command before it is continued.
+3. Signals to holdfast go to the command's group.
+4. A command suspended from the terminal (Ctrl-Z) suspends holdfast, as the shell expects; holdfast
+   continued continues the command.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from holdfast.cli import exits
+from holdfast.cli.child import Child, Ended
+from holdfast.cli.say import Say
+from holdfast.cli.signals import TERMINAL_STOPS, Signals
+from holdfast.cli.terminal import Terminal
+
+OnLost = Literal["term", "kill", "warn"]
+
+# The lease's clock counts while the machine sleeps and that of `wait` does not, so after a resume
+# we would look too late: look at least this often.
+_PULSE = 1.0
+# How long a killed group may take to be gone before we say no more about it.
+_BURIAL = 1.0
+_GROUP_POLL = 0.02
+
+
+class Held(Protocol):
+    """What supervision needs of a lease."""
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        ...
+
+    @property
+    def fence(self) -> int:
+        """The fencing token."""
+        ...
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended against our will."""
+        ...
+
+    def remaining(self) -> float:
+        """Seconds of validity left; jumps up when it is renewed."""
+        ...
+
+    def on_lost(self, callback: Callable[..., object], /) -> object:
+        """Have `callback` called, from any thread, at the moment of loss."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LossRule:
+    """What to do when the lease cannot be renewed."""
+
+    on_lost: OnLost
+    kill_after: float
+    """Seconds before the deadline at which the command is told."""
+
+    @property
+    def margin(self) -> float:
+        """Seconds before the deadline at which the command is killed, if it has not ended."""
+        return self.kill_after if self.on_lost == "kill" else min(1.0, self.kill_after / 3)
+
+
+class Supervisor:
+    """Runs one command, already started, to its end."""
+
+    def __init__(
+        self,
+        child: Child,
+        lease: Held,
+        rule: LossRule,
+        signals: Signals,
+        terminal: Terminal,
+        say: Say,
+    ) -> None:
+        self._child = child
+        self._lease = lease
+        self._rule = rule
+        self._signals = signals
+        self._terminal = terminal
+        self._say = say
+        self._told = False  # TERM was sent and the lease has not recovered since
+        self._killed = False
+        self._cut_short = False  # the command ended, or will, because of the lease
+        lease.on_lost(lambda _: signals.wake())
+
+    def watch(self) -> int:
+        """Wait for the command to end; holdfast's exit code."""
+        with self._signals.catching_stops():
+            return self._watch()
+
+    def _watch(self) -> int:
+        while True:
+            arrived = self._signals.received()  # before `poll`: a SIGCHLD after it must wake us
+            state = self._child.poll()
+            if isinstance(state, Ended):
+                return self._after_the_end(state.code)
+            seconds = self._heed_lease()
+            for signum in arrived:
+                self._forward(signum)
+            if state is None:
+                self._signals.wait(seconds)
+            else:
+                self._suspended(state.signum)
+
+    def _left(self) -> float:
+        return 0.0 if self._lease.lost else self._lease.remaining()
+
+    def _heed_lease(self) -> float:
+        """Act on what is left of the lease; the seconds after which to look again."""
+        left = self._left()
+        if self._rule.on_lost == "warn":
+            if left == 0 and not self._told:
+                self._told = True
+                self._say.error(f"{self._loss(left)}; the command goes on, as --on-lost=warn says")
+        elif left <= self._rule.margin:
+            self._kill(left)
+        elif left <= self._rule.kill_after:
+            self._ask_to_end(left)
+            return min(_PULSE, left - self._rule.margin)
+        else:
+            self._told = False
+            return min(_PULSE, left - self._rule.kill_after)
+        return _PULSE
+
+    def _ask_to_end(self, left: float) -> None:
+        if self._told:
+            return
+        self._told = self._cut_short = True
+        sent = self._child.send(signal.SIGTERM)
+        self._child.send(signal.SIGCONT)  # one that is suspended could not heed it
+        done = "sent TERM to the command" if sent else "not permitted to stop the command"
+        self._say.error(f"{self._loss(left)}; {done}")
+
+    def _kill(self, left: float, whom: str = "the command") -> None:
+        if self._killed:
+            return
+        self._killed = self._cut_short = True
+        sent = self._child.send(signal.SIGKILL)
+        done = f"killed {whom}" if sent else f"NOT permitted to kill {whom}, which goes on"
+        self._say.error(f"{self._loss(left)}; {done}")
+
+    def _loss(self, left: float) -> str:
+        lease = f"the lease on {self._lease.name!r} (fence {self._lease.fence})"
+        if left == 0:
+            return f"{lease} is lost and another holder may have the lock"
+        return f"{lease} could not be renewed and ends in {left:.2g} s"
+
+    def _forward(self, signum: int) -> None:
+        if self._killed:
+            return
+        if signum == signal.SIGCONT:
+            self._terminal.lend(self._child.pid)
+        self._child.send(signum)
+
+    def _suspended(self, signum: int) -> None:
+        """The command was stopped by `signum`; see to it that someone can continue it."""
+        child, terminal = self._child, self._terminal
+        if signum == signal.SIGSTOP and terminal.lent_to(child.pid):
+            signum = signal.SIGTSTP  # some programs do that on Ctrl-Z, after tidying the screen
+        if signum not in TERMINAL_STOPS or not terminal.present:
+            return  # whoever did that knows the command's pid; the lease is renewed meanwhile
+        if signum != signal.SIGTSTP and terminal.in_foreground():
+            terminal.lend(child.pid, asked=True)
+            child.send(signal.SIGCONT)
+            return
+        terminal.take_back(child.pid)
+        if self._signals.stop_holdfast(signum):
+            return  # continued: the SIGCONT that did it is forwarded, after a look at the lease
+        if signum != signal.SIGTSTP:
+            child.send(signal.SIGHUP)  # as the kernel treats a group that nobody can bring back
+        terminal.lend(child.pid)
+        child.send(signal.SIGCONT)
+
+    def _after_the_end(self, code: int) -> int:
+        if self._lease.lost and self._rule.on_lost != "warn" and not self._cut_short:
+            self._cut_short = True
+            self._say.error(f"{self._loss(0)}; the command has ended, perhaps after the loss")
+        if not self._cut_short:
+            return code
+        self._clear_group()
+        return exits.LOST
+
+    def _clear_group(self) -> None:
+        """The command is over because of the lease; so must be what it has started."""
+        give_up_at = time.monotonic() + self._rule.kill_after
+        while self._group_lives_until(give_up_at) and not self._killed:
+            if self._left() <= self._rule.margin:
+                break
+        if self._child.group_lives():
+            self._kill(self._left(), "what the command had left running")
+        gone_by = time.monotonic() + _BURIAL
+        while self._group_lives_until(gone_by):
+            pass
+
+    def _group_lives_until(self, instant: float) -> bool:
+        """Sleep for a moment if there is someone to wait for and time left; else False."""
+        if not self._child.group_lives() or time.monotonic() >= instant:
+            return False
+        time.sleep(_GROUP_POLL)
+        return True

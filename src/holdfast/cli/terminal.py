@@ -1,0 +1,90 @@
+"""The controlling terminal: who is in its foreground, and lending it to the command.
+
+Only the foreground group may read from a terminal; any other is stopped by its first read. A shell
+made holdfast's own group the foreground one, so holdfast hands it on to the command's group, and
+takes it back when the command is over or suspended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+from contextlib import suppress
+
+
+class Terminal:
+    """The terminal that holdfast was started from, if any."""
+
+    def __init__(self) -> None:
+        self._fd: int | None = None
+        with suppress(OSError):
+            self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+        self._to_lend = not _in_a_pipeline()
+        # While the command has the terminal we are in its background, where the kernel would stop
+        # us for taking it back, and even for a word on stderr (`stty tostop`).
+        self._previous = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+
+    def __enter__(self) -> Terminal:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        signal.signal(signal.SIGTTOU, self._previous)
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    @property
+    def present(self) -> bool:
+        """Whether there is a terminal at all."""
+        return self._fd is not None
+
+    def in_foreground(self) -> bool:
+        """Whether it is holdfast's turn to use the terminal."""
+        return self._foreground() == os.getpgrp()
+
+    def lent_to(self, group: int) -> bool:
+        """Whether `group` is the foreground."""
+        return self._foreground() == group
+
+    def lend(self, group: int, *, asked: bool = False) -> None:
+        """Make `group` the foreground, if that is ours to give.
+
+        In a pipeline (`holdfast run … | less`) the neighbours need the terminal too: there, only
+        once the command has asked for it.
+        """
+        self._to_lend = self._to_lend or asked
+        if self._to_lend and self.in_foreground():
+            self._set_foreground(group)
+
+    def take_back(self, group: int) -> None:
+        """Make holdfast the foreground again, if `group` has it."""
+        if self.lent_to(group):
+            self._set_foreground(os.getpgrp())
+
+    def _foreground(self) -> int | None:
+        if self._fd is None:
+            return None
+        try:
+            return os.tcgetpgrp(self._fd)
+        except OSError:  # hung up
+            return None
+
+    def _set_foreground(self, group: int) -> None:
+        if self._fd is not None:
+            with suppress(OSError):  # hung up
+                os.tcsetpgrp(self._fd, group)
+
+
+def _in_a_pipeline() -> bool:
+    """Whether a shell may have put other programs into our group, around a pipe."""
+    if os.getsid(0) == os.getpid():  # no shell above us
+        return False
+    return any(_is_pipe(fd) for fd in (0, 1))
+
+
+def _is_pipe(fd: int) -> bool:
+    try:
+        return stat.S_ISFIFO(os.fstat(fd).st_mode)
+    except OSError:
+        return False

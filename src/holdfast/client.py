@@ -1,0 +1,292 @@
+"""A client: one engine, one renewer, any number of locks. `Client` for threads, `AsyncClient` for
+asyncio."""
+
+import os
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from holdfast.core.effects import Steps
+from holdfast.core.queries import break_lock, inspect, page
+from holdfast.core.records import Guarantees, LeaseInfo
+from holdfast.core.tenure import Claim
+from holdfast.drivers.threads import ThreadDriver
+from holdfast.engines import default_url, open_engine
+from holdfast.lock import AsyncLock, Lock
+from holdfast.options import (
+    check_bool,
+    check_name,
+    check_positive,
+    check_text,
+    check_timeout,
+    check_ttl,
+    read_options,
+)
+
+if TYPE_CHECKING:
+    from holdfast.drivers.aio import AsyncDriver
+
+T = TypeVar("T")
+
+
+class BaseClient:
+    """What is the same in both colours: the URL, the options, the engine."""
+
+    _driver: "ThreadDriver | AsyncDriver"
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        prefix: str | None = None,
+        ttl: float | None = None,
+        retry: float | None = None,
+    ) -> None:
+        if url is None:
+            url = os.environ.get("HOLDFAST_URL") or default_url()
+        self._options = read_options(url, prefix=prefix, ttl=ttl, retry=retry)
+        self._engine = open_engine(self._options.url, self._options.engine)
+        self._check_ttl(self._options.ttl)
+
+    @property
+    def url(self) -> str:
+        """Where it locks, without any password."""
+        return self._engine.url
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """What this engine promises, and what ends the promise."""
+        return self._engine.guarantees
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return self._driver.closed
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}{' closed' if self.closed else ''}>"
+
+    def __del__(self) -> None:
+        driver = getattr(self, "_driver", None)
+        if driver is not None and not driver.closed:
+            warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, 2, self)
+            driver.abandon()
+
+    def _check_ttl(self, value: float) -> float:
+        promises = self._engine.guarantees
+        return check_ttl(value, promises.min_ttl, promises.max_ttl, promises.ttl_step)
+
+    def _claim(
+        self,
+        name: str,
+        ttl: float | None,
+        renew: bool,
+        max_hold: float | None,
+        retry: float | None,
+    ) -> Claim:
+        name = check_name(name)
+        ttl = self._check_ttl(self._options.ttl if ttl is None else ttl)
+        if max_hold is not None:
+            # A lease that must end before its ttl is over is a lease of a shorter ttl.
+            max_hold = check_positive("max_hold", max_hold)
+            if max_hold < self.guarantees.min_ttl:
+                least = self.guarantees.min_ttl
+                raise ValueError(f"max_hold: must be at least {least:g} seconds, got {max_hold!r}")
+            ttl = min(ttl, max_hold)
+        return Claim(
+            name=name,
+            key=self._options.prefix + name,
+            ttl=ttl,
+            renew=check_bool("renew", renew),
+            max_hold=max_hold,
+            retry=self._options.retry if retry is None else check_positive("retry", retry),
+        )
+
+
+class Client(BaseClient):
+    """A way to locks, for threads. Makes no connection before it is needed.
+
+    `url` defaults to `$HOLDFAST_URL`, else to an SQLite file in the user's state folder. `prefix`
+    (default `holdfast:`) goes before every name; `ttl` (default 30 s) and `retry` (default 0.1 s, for
+    engines that must poll) are what locks use unless they say otherwise. All can be given as URL
+    parameters too.
+
+    >>> import holdfast
+    >>> with holdfast.Client("memory://client-example", ttl=10) as client:
+    ...     with client.lock("invoice:42") as lease:
+    ...         [info.name for info in client.leases()]
+    ['invoice:42']
+    """
+
+    _driver: ThreadDriver
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        prefix: str | None = None,
+        ttl: float | None = None,
+        retry: float | None = None,
+    ) -> None:
+        super().__init__(url, prefix=prefix, ttl=ttl, retry=retry)
+        self._driver = ThreadDriver(self._engine)
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        reentrant: bool = False,
+        max_hold: float | None = None,
+        retry: float | None = None,
+    ) -> Lock:
+        """Describe a lock. Nothing is asked of the engine yet.
+
+        `ttl`: how long a lease lasts unless renewed (default: the client's). `timeout`: how long to
+        wait for it (default: for ever). `renew`: in the background, every third of the ttl (default:
+        yes). `reentrant`: the same thread may take it again (default: no). `max_hold`: the longest
+        that one lease is kept alive (default: no limit). `retry`: how often to ask where the engine
+        wakes nobody (default: the client's).
+        """
+        claim = self._claim(name, ttl, renew, max_hold, retry)
+        return Lock(self, claim, check_timeout(timeout), check_bool("reentrant", reentrant))
+
+    def inspect(self, name: str) -> LeaseInfo | None:
+        """Who holds this name; None if nobody does."""
+        return self._run(inspect(self._driver.world, self._options.prefix, check_name(name)))
+
+    def leases(self, prefix: str = "") -> Iterator[LeaseInfo]:
+        """Every held lock whose name begins with `prefix`, by name."""
+        return self._pages(check_text("prefix", prefix))
+
+    def _pages(self, start: str) -> Iterator[LeaseInfo]:
+        after = ""
+        while found := self._run(page(self._driver.world, self._options.prefix, start, after)):
+            yield from found
+            after = found[-1].name
+
+    def break_lock(self, name: str) -> bool:
+        """Take the lock away from whoever holds it; False if nobody does. For operators.
+
+        The old holder is not stopped: until its next renewal it believes that it holds the lock.
+        Fences still order what is written.
+        """
+        return self._run(break_lock(self._driver.world, self._options.prefix, check_name(name)))
+
+    def close(self) -> None:
+        """Give everything back: waits end, leases are released, the renewer stops."""
+        self._driver.close()
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _run(self, steps: Steps[T]) -> T:
+        return self._driver.run(steps)
+
+
+class AsyncClient(BaseClient):
+    """A way to locks, for asyncio: as `Client`, with methods to await. Belongs to one event loop.
+
+    >>> import asyncio, holdfast
+    >>> async def main():
+    ...     async with holdfast.AsyncClient("memory://async-client-example") as client:
+    ...         async with client.lock("invoice:42") as lease:
+    ...             print([info.name async for info in client.leases()])
+    >>> asyncio.run(main())
+    ['invoice:42']
+    """
+
+    _driver: "AsyncDriver"
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        prefix: str | None = None,
+        ttl: float | None = None,
+        retry: float | None = None,
+    ) -> None:
+        from holdfast.drivers.aio import AsyncDriver  # asyncio costs those who do without it
+
+        super().__init__(url, prefix=prefix, ttl=ttl, retry=retry)
+        self._driver = AsyncDriver(self._engine)
+
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        reentrant: bool = False,
+        max_hold: float | None = None,
+        retry: float | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncLock:
+        """Describe a lock: as `Client.lock`, with tasks for threads, and `cancel_on_loss`: the body
+        of an `async with` is cancelled at the moment of loss, and leaves as `LockLost` (default:
+        no)."""
+        claim = self._claim(name, ttl, renew, max_hold, retry)
+        return AsyncLock(
+            self,
+            claim,
+            check_timeout(timeout),
+            check_bool("reentrant", reentrant),
+            check_bool("cancel_on_loss", cancel_on_loss),
+        )
+
+    async def inspect(self, name: str) -> LeaseInfo | None:
+        """Who holds this name; None if nobody does."""
+        return await self._run(inspect(self._driver.world, self._options.prefix, check_name(name)))
+
+    def leases(self, prefix: str = "") -> AsyncIterator[LeaseInfo]:
+        """Every held lock whose name begins with `prefix`, by name."""
+        return self._pages(check_text("prefix", prefix))
+
+    async def _pages(self, start: str) -> AsyncIterator[LeaseInfo]:
+        after = ""
+        while found := await self._run(
+            page(self._driver.world, self._options.prefix, start, after)
+        ):
+            for info in found:
+                yield info
+            after = found[-1].name
+
+    async def break_lock(self, name: str) -> bool:
+        """Take the lock away from whoever holds it; False if nobody does. For operators.
+
+        The old holder is not stopped: until its next renewal it believes that it holds the lock.
+        Fences still order what is written.
+        """
+        return await self._run(
+            break_lock(self._driver.world, self._options.prefix, check_name(name))
+        )
+
+    async def aclose(self) -> None:
+        """Give everything back: waits end, leases are released, the renewer stops."""
+        await self._driver.close()
+
+    async def __aenter__(self) -> "AsyncClient":
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _run(self, steps: Steps[T]) -> T:
+        return await self._driver.run(steps)

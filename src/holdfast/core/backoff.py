@@ -1,0 +1,19 @@
+"""How long to wait before trying again: longer each time, and never in step with others."""
+
+from collections.abc import Callable, Iterator
+
+FIRST = 0.02
+LONGEST = 1.0
+
+
+def backoff(uniform: Callable[[float, float], float]) -> Iterator[float]:
+    """Pauses drawn from a range that doubles, up to a second."""
+    ceiling = FIRST
+    while True:
+        yield uniform(ceiling / 2, ceiling)
+        ceiling = min(ceiling * 2, LONGEST)
+
+
+def spread(pause: float, uniform: Callable[[float, float], float]) -> float:
+    """About that long: those who poll at one interval drift apart."""
+    return uniform(0.5 * pause, pause)

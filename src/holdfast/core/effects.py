@@ -1,0 +1,64 @@
+"""What an algorithm may ask of the driver that runs it. Only what may wait is an effect.
+
+`until` is always an instant of the world's clock. A driver sends the result back into the
+generator; an interruption (cancellation, Ctrl-C, a closing client) is thrown in, and whatever the
+generator yields after that is its cleanup, which the driver shields from further interruptions.
+"""
+
+from collections.abc import Generator
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from holdfast.core.messages import Answer, Request
+
+
+class Ask(NamedTuple):
+    """Send these requests to the engine, in one go; gives an answer for each, in order.
+
+    What could not be asked, or did not answer by `until`, answers `Failed`.
+    """
+
+    requests: tuple[Request, ...]
+    until: float
+
+
+class Listen(NamedTuple):
+    """From now on remember wake-ups for this ticket."""
+
+    ticket: str
+
+
+class Unlisten(NamedTuple):
+    """Forget the ticket and its wake-ups."""
+
+    ticket: str
+
+
+class Wait(NamedTuple):
+    """Wait for a wake-up for this ticket; gives False if `until` passed without one."""
+
+    ticket: str
+    until: float
+
+
+class Sleep(NamedTuple):
+    """Wait until that instant."""
+
+    until: float
+
+
+class Announce(NamedTuple):
+    """Call those who asked to be told that a lease is lost."""
+
+    watchers: tuple[Any, ...]
+
+
+Effect: TypeAlias = Ask | Listen | Unlisten | Wait | Sleep | Announce
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Effect, Any, T]
+
+
+def ask(request: Request, until: float) -> Steps[Answer]:
+    """Ask one thing."""
+    answers = yield Ask((request,), until)
+    return answers[0]  # type: ignore[no-any-return]  # what a generator is sent cannot be typed

@@ -1,0 +1,129 @@
+"""What a holder does with its lease: extend it, give it back, leave its section."""
+
+from holdfast.core.effects import Ask, Steps, ask
+from holdfast.core.messages import Answer, Extend, Failed, NotYours, Release
+from holdfast.core.tenure import EXPIRED, TAKEN, Claim, State, Tenure
+from holdfast.core.world import World, node_timeout
+from holdfast.errors import EngineUnavailable, LockLost
+from holdfast.events import NotGivenBack
+
+
+def extend(world: World, tenure: Tenure, ttl: float) -> Steps[None]:
+    """Let the lease last at least `ttl` from now, or raise."""
+    claim = tenure.claim
+    with world.mutex:
+        began = world.clock()
+        tenure.require_held(began)
+    until = min(began + node_timeout(ttl), tenure.valid_until)
+    answer = yield from ask(Extend(claim.key, tenure.holder, ttl), until)
+    settle_extension(world, tenure, answer, began, ttl)
+    with world.mutex:
+        now = world.clock()
+        tenure.require_held(now)
+    if type(answer) is Failed:
+        left = tenure.remaining(now)
+        raise unavailable(
+            f"{claim.name!r} was not extended; it is still yours for {left:.3f} s", answer
+        )
+
+
+def settle_extension(
+    world: World, tenure: Tenure, answer: Answer, began: float, ttl: float
+) -> None:
+    """Draw the conclusion from what the engine said to an `Extend` that was asked at `began`."""
+    with world.mutex:
+        if tenure.state is not State.HELD:
+            return
+        if world.clock() >= tenure.valid_until:
+            _lose(world, tenure, EXPIRED)
+        elif type(answer) is NotYours:
+            _lose(world, tenure, TAKEN)
+        elif type(answer) is not Failed:
+            tenure.prolong(began + ttl - world.drift(ttl))
+
+
+def release(world: World, tenure: Tenure) -> Steps[None]:
+    """Give the lease back, or raise if it was not there to give back any more.
+
+    A lost one is given back too: the engine may believe in it for longer than we do.
+    """
+    claim = tenure.claim
+    with world.mutex:
+        now = world.clock()
+        if tenure.state is State.HELD and tenure.depth > 1:
+            tenure.depth -= 1
+            tenure.require_held(now)
+            return
+        ends_at = tenure.valid_until
+        if tenure.state is State.HELD and now >= ends_at:
+            _lose(world, tenure, EXPIRED)
+        elif tenure.state is not State.LOST:
+            tenure.require_held(now)
+            tenure.let_go()
+    answer = yield from give_back(world, claim, tenure.holder)
+    if type(answer) is NotYours and tenure.state is State.RELEASED:
+        with world.mutex:
+            _lose(world, tenure, TAKEN)
+    if tenure.state is State.LOST:
+        raise tenure.loss()
+    if type(answer) is Failed:
+        left = max(0.0, ends_at - world.clock())
+        raise unavailable(
+            f"{claim.name!r} is not yours any more, but the engine could not be told; "
+            f"others get it when its time is over, in about {left:.3f} s",
+            answer,
+        )
+
+
+def leave(world: World, tenure: Tenure, error: BaseException | None) -> Steps[None]:
+    """Leave a `with` block. What the block itself raised goes first; a loss is noted on it."""
+    if tenure.state in (State.RELEASED, State.FOREIGN):
+        return
+    try:
+        yield from release(world, tenure)
+    except (LockLost, EngineUnavailable) as failure:
+        if error is None:
+            raise
+        error.add_note(f"holdfast: {failure}")
+
+
+def release_all(world: World) -> Steps[None]:
+    """Give back every lease that is still held, in one go: the client is closing."""
+    with world.mutex:
+        tenures = list(world.schedule.held())
+        for tenure in tenures:
+            tenure.let_go()
+        world.schedule.clear()
+    if not tenures:
+        return
+    until = world.clock() + max(node_timeout(tenure.claim.ttl) for tenure in tenures)
+    answers = yield Ask(tuple(Release(t.claim.key, t.holder) for t in tenures), until)
+    for tenure, answer in zip(tenures, answers, strict=True):
+        if type(answer) is Failed:
+            world.emit(NotGivenBack(tenure.claim.name, str(unavailable("", answer))))
+
+
+def give_back(world: World, claim: Claim, holder: str) -> Steps[Answer]:
+    """Tell the engine to forget this holder, within the node timeout; what was sent is sent again
+    if it was interrupted, since nobody knows whether it arrived."""
+    request = Release(claim.key, holder)
+    patience = node_timeout(claim.ttl)
+    try:
+        answer = yield from ask(request, world.clock() + patience)
+    except BaseException:
+        yield from ask(request, world.clock() + patience)
+        raise
+    if type(answer) is Failed:
+        world.emit(NotGivenBack(claim.name, str(unavailable("", answer))))
+    return answer
+
+
+def unavailable(message: str, answer: Answer) -> EngineUnavailable:
+    """The error for an answer that is no answer."""
+    return EngineUnavailable(message, dict(answer.nodes) if type(answer) is Failed else {})
+
+
+def _lose(world: World, tenure: Tenure, why: str) -> None:
+    tenure.lose(why)
+    world.schedule.lost(tenure)
+    world.rouse_renewer()

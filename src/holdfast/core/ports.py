@@ -1,0 +1,66 @@
+"""What the rest of holdfast needs of an engine: one record and two small ports.
+
+A *store* says requests to an engine, one class for threads and one for asyncio. It knows nothing of
+leases, retries or waiting. It is given the driver's clock, and a `Ring`, to be called (from any
+thread) with the holder id of a waiter that should ask again.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+from holdfast.core.messages import Answer, Request
+from holdfast.core.records import Guarantees
+
+Clock: TypeAlias = Callable[[], float]
+Ring: TypeAlias = Callable[[str], None]
+
+
+class Store(Protocol):
+    """A blocking way to an engine; used by many threads at once."""
+
+    def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Answer each request, in order; `Failed` for what could not be answered by `until`."""
+        ...
+
+    def close(self) -> None:
+        """Give every resource back."""
+        ...
+
+    def forget(self) -> None:
+        """In a forked child: drop every resource without touching the parent's end of it."""
+        ...
+
+
+class AsyncStore(Protocol):
+    """The same for asyncio. A cancelled `ask` must not overtake what it had sent already."""
+
+    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Answer each request, in order; `Failed` for what could not be answered by `until`."""
+        ...
+
+    async def close(self) -> None:
+        """Give every resource back."""
+        ...
+
+    def forget(self) -> None:
+        """In a forked child: drop every resource without touching the parent's end of it."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine as a URL describes it. Nothing is connected until it is asked something."""
+
+    url: str
+    """Without any password."""
+    guarantees: Guarantees
+    drift: Callable[[float], float]
+    """How much of a ttl the clocks of holder and engine may come to differ by."""
+    connect: Callable[[Clock, Ring], Store]
+    connect_async: Callable[[Clock, Ring], AsyncStore]
+
+
+def same_clock(ttl: float) -> float:
+    """No drift: holder and engine read one and the same clock."""
+    return 0.0

@@ -1,0 +1,53 @@
+"""Looking at locks, and breaking one."""
+
+from collections.abc import Generator
+
+from holdfast.core.effects import Effect, Steps, ask
+from holdfast.core.holding import unavailable
+from holdfast.core.messages import (
+    Answer,
+    Break,
+    Done,
+    Failed,
+    Inspect,
+    List,
+    Listing,
+    Request,
+    Seen,
+)
+from holdfast.core.records import LeaseInfo
+from holdfast.core.world import NODE_TIMEOUT, World
+
+PAGE = 500
+
+
+def inspect(world: World, prefix: str, name: str) -> Steps[LeaseInfo | None]:
+    """Who holds this name; None if nobody does."""
+    answer = yield from _ask(world, Inspect(prefix + name))
+    assert type(answer) is Listing
+    return _info(prefix, answer.leases[0]) if answer.leases else None
+
+
+def page(world: World, prefix: str, start: str, after: str) -> Steps[list[LeaseInfo]]:
+    """The next leases whose names begin with `start` and come after `after`; none: no more."""
+    answer = yield from _ask(world, List(prefix + start, prefix + after, PAGE))
+    assert type(answer) is Listing
+    return [_info(prefix, seen) for seen in answer.leases]
+
+
+def break_lock(world: World, prefix: str, name: str) -> Steps[bool]:
+    """Take the lock away from whoever has it; False if nobody has."""
+    answer = yield from _ask(world, Break(prefix + name))
+    return type(answer) is Done
+
+
+def _ask(world: World, request: Request) -> Generator[Effect, object, Answer]:
+    answer = yield from ask(request, world.clock() + NODE_TIMEOUT)
+    if type(answer) is Failed:
+        raise unavailable("the engine could not be asked", answer)
+    return answer
+
+
+def _info(prefix: str, seen: Seen) -> LeaseInfo:
+    name = seen.key.removeprefix(prefix)
+    return LeaseInfo(name, seen.holder, seen.fence, seen.remaining, seen.waiters)

@@ -1,0 +1,88 @@
+"""The records that users see: what an engine promises, and what it knows of a lease."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Guarantees:
+    """What an engine promises, and what ends the promise, without flattery.
+
+    >>> import holdfast
+    >>> with holdfast.Client("memory://") as client:
+    ...     client.guarantees.suits
+    'efficiency'
+    """
+
+    engine: str
+    """The engine in a few words."""
+    exclusion: str
+    """Among whom at most one holds the lock."""
+    broken_by: tuple[str, ...]
+    """What can break mutual exclusion all the same."""
+    fence: str
+    """Where the fencing token comes from."""
+    fence_ends: str
+    """What would end its growth."""
+    fairness: str
+    """In which order waiters get the lock."""
+    wake_up: str
+    """How a waiter learns that the lock is free."""
+    suits: Literal["efficiency", "correctness"]
+    """`correctness`: only with the fence checked where the work is written may this be relaxed."""
+    min_ttl: float
+    max_ttl: float
+    ttl_step: float
+    """A ttl is rounded up to a multiple of this; 0 means that any will do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """Who a holder says it is.
+
+    >>> Label("web-3", 4711, "nightly.py")
+    Label(host='web-3', pid=4711, program='nightly.py')
+    """
+
+    host: str
+    pid: int
+    program: str
+
+    @classmethod
+    def of(cls, holder: str) -> "Label | None":
+        """Read the label out of a holder id: `host/pid/program/secret`; None if it has none.
+
+        >>> Label.of("web-3/4711/nightly.py/1f0c")
+        Label(host='web-3', pid=4711, program='nightly.py')
+        """
+        match holder.split("/"):
+            case [host, pid, program, _] if pid.isdecimal():
+                return cls(host, int(pid), program)
+            case _:
+                return None
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseInfo:
+    """What the engine knows of a held lock.
+
+    >>> import holdfast
+    >>> with holdfast.Client("memory://lease-info-example") as client:
+    ...     with client.lock("job", ttl=5):
+    ...         info = client.inspect("job")
+    ...     (info.name, info.fence, info.waiters)
+    ('job', 1, 0)
+    """
+
+    name: str
+    holder: str
+    fence: int
+    remaining: float
+    """Seconds until it ends unless it is renewed."""
+    waiters: int | None
+    """How many wait for it; None where the engine cannot tell."""
+
+    @property
+    def label(self) -> Label | None:
+        """Host, pid and program of the holder, if it was taken by holdfast."""
+        return Label.of(self.holder)

@@ -1,0 +1,124 @@
+"""The life of one lease, as its holder knows it.
+
+         ┌── let_go() ──> RELEASED
+    HELD ┼── lose() ────> LOST
+         └── disown() ──> FOREIGN   (a forked child's copy: the lease is its parent's)
+
+1. A tenure is valid until `valid_until`, an instant counted from *before* the request left.
+2. That instant only ever moves on, and only while it lies ahead: what has passed is lost, whatever
+   a late answer says.
+3. There is no way back to HELD.
+4. All of it happens under the world's mutex, so that two threads never see it go to and fro.
+"""
+
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+from typing import NamedTuple
+
+from holdfast.errors import LockLost, NotHeld
+
+EXPIRED = "its time ran out unrenewed"
+TAKEN = "the engine says that it is not yours any more (it expired there, or an operator broke it)"
+
+
+class Claim(NamedTuple):
+    """What a `Lock` asks for."""
+
+    name: str
+    key: str
+    ttl: float
+    renew: bool
+    max_hold: float | None
+    retry: float
+
+
+class State(Enum):
+    """Where a tenure stands."""
+
+    HELD = "held"
+    RELEASED = "released"
+    LOST = "lost"
+    FOREIGN = "foreign"
+
+
+class Tenure:
+    """One grant of one name to one holder."""
+
+    __slots__ = (
+        "__weakref__",
+        "claim",
+        "depth",
+        "fence",
+        "hold_until",
+        "holder",
+        "renew_at",
+        "state",
+        "valid_until",
+        "watchers",
+        "why",
+    )
+
+    def __init__(
+        self, claim: Claim, holder: str, fence: int, valid_until: float, hold_until: float
+    ) -> None:
+        self.claim = claim
+        self.holder = holder
+        self.fence = fence
+        self.valid_until = valid_until
+        self.hold_until = hold_until
+        self.renew_at = inf
+        self.state = State.HELD
+        self.why = ""
+        self.depth = 1
+        self.watchers: tuple[Callable[[], None], ...] = ()
+
+    @property
+    def unsettled(self) -> bool:
+        """Whether its holder has yet to let go of it, or to be told that it is lost."""
+        return self.state is State.HELD or self.state is State.LOST
+
+    def is_held(self, now: float) -> bool:
+        """Whether it is surely mine at this instant."""
+        return self.state is State.HELD and now < self.valid_until
+
+    def is_lost(self, now: float) -> bool:
+        """Whether it ended without my releasing it."""
+        return self.state is State.LOST or (self.state is State.HELD and now >= self.valid_until)
+
+    def remaining(self, now: float) -> float:
+        """Seconds of validity left, never negative."""
+        return max(0.0, self.valid_until - now) if self.state is State.HELD else 0.0
+
+    def prolong(self, valid_until: float) -> None:
+        """Move the end on. The caller has made sure that the old one still lies ahead."""
+        self.valid_until = max(self.valid_until, valid_until)
+
+    def let_go(self) -> None:
+        """Held no more, because its holder wanted so."""
+        self.state = State.RELEASED
+
+    def disown(self) -> None:
+        """In a forked child: not mine to renew, release or report."""
+        self.state = State.FOREIGN
+
+    def lose(self, why: str) -> None:
+        """Held no more, against its holder's will."""
+        self.state = State.LOST
+        self.why = why
+
+    def require_held(self, now: float) -> None:
+        """Raise unless it is held."""
+        if self.state is State.FOREIGN:
+            raise NotHeld(
+                f"the lease on {self.claim.name!r} was taken by the process that this one was "
+                "forked from, and is still that one's; nothing was changed"
+            )
+        if self.state is State.RELEASED:
+            raise NotHeld(f"the lease on {self.claim.name!r} was released already")
+        if self.is_lost(now):
+            raise self.loss()
+
+    def loss(self) -> LockLost:
+        """The error that says so."""
+        return LockLost(self.claim.name, self.fence, self.why or EXPIRED)

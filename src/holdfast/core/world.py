@@ -1,0 +1,33 @@
+"""What an algorithm is given instead of reaching for it: clock, randomness, ids, and a mutex."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from holdfast.core.schedule import Schedule
+from holdfast.events import Event
+
+NODE_TIMEOUT = 5.0
+
+
+@dataclass(slots=True)
+class World:
+    """The surroundings of one client. Not frozen: a forked child gets a mutex of its own."""
+
+    clock: Callable[[], float]
+    """An instant in seconds, on a clock that nobody sets and that counts while the machine sleeps."""
+    uniform: Callable[[float, float], float]
+    new_holder: Callable[[], str]
+    emit: Callable[[Event], None]
+    mutex: AbstractContextManager[object]
+    """Guards the schedule and every tenure in it. Re-entrant; held for a few lines at a time."""
+    drift: Callable[[float], float]
+    min_ttl: float
+    rouse_renewer: Callable[[], None]
+    """Make the renewer look at the schedule now."""
+    schedule: Schedule
+
+
+def node_timeout(ttl: float) -> float:
+    """How long one node may take to answer about a lease of that ttl."""
+    return min(ttl / 3, NODE_TIMEOUT)

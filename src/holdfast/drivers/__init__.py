@@ -1,0 +1,1 @@
+"""The bodies: each performs what `core/` yields, in its own way."""

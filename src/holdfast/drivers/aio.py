@@ -1,0 +1,277 @@
+"""The driver for asyncio: performs each effect by awaiting.
+
+Rules:
+
+1. A cancellation is thrown into the algorithm, which then yields its cleanup. The cleanup runs in a
+   task of its own, shielded; further cancellations of the caller are noted, not obeyed, until it is
+   done, and one that reaches the cleanup's own task makes it perform the same effect again.
+2. Wake-ups are remembered from `Listen` to `Unlisten`, so one that comes early is not missed. They
+   may come from any thread.
+3. The renewer is one task, started with the first lease, and again if somebody cancels it.
+4. A client belongs to the loop that first used it. A forked child starts anew.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from contextlib import nullcontext
+from math import inf
+from typing import Any, TypeVar, cast
+from weakref import WeakKeyDictionary, ref
+
+from holdfast.core.effects import Ask, Effect, Listen, Sleep, Steps, Unlisten, Wait
+from holdfast.core.holding import release_all
+from holdfast.core.ports import Engine
+from holdfast.core.renewal import RENEWER, renew_for_ever
+from holdfast.core.tenure import Tenure
+from holdfast.drivers import surroundings
+from holdfast.drivers.surroundings import (
+    CLOSE_PATIENCE,
+    RESTART_PAUSE,
+    announce,
+    clock,
+    closed,
+    make_world,
+)
+from holdfast.errors import LockError
+from holdfast.events import Defect
+
+T = TypeVar("T")
+
+
+class AsyncDriver:
+    """Runs the core for one `AsyncClient`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.world = make_world(engine, nullcontext(), self._rouse_renewer)
+        self._engine = engine
+        self._begin()
+        surroundings.survive_forks(self)
+
+    def _begin(self) -> None:
+        self._store = self._engine.connect_async(clock, self._ring)
+        self._tickets: dict[str, asyncio.Event] = {}
+        self._watches: WeakKeyDictionary[Tenure, LossWatch] = WeakKeyDictionary()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._renewer: asyncio.Task[None] | None = None
+        self.closed = False
+        self._closing = asyncio.Event()
+        self._running = 0
+        self._idle = asyncio.Event()
+
+    def current(self) -> "ref[asyncio.Task[Any]] | None":
+        """Who is asking: the running task."""
+        task = asyncio.current_task()
+        return None if task is None else ref(task)
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Perform an algorithm to its end, and give its result."""
+        if self.closed:
+            raise closed()
+        self._belong_to_this_loop()
+        self._running += 1
+        try:
+            return await self._drive(steps)
+        finally:
+            self._running -= 1
+            if self.closed and not self._running:
+                self._idle.set()
+
+    async def close(self) -> None:
+        """End the waits, give every lease back, stop the renewer, close the store."""
+        if not self.closed:
+            self._belong_to_this_loop()
+            self._end_waits()
+            await _unstoppable(self._close())
+
+    async def _close(self) -> None:
+        if self._running:
+            try:
+                await asyncio.wait_for(self._idle.wait(), CLOSE_PATIENCE)
+            except TimeoutError:
+                self.world.emit(Defect("closing", TimeoutError("an operation is still under way")))
+        await self._drive(release_all(self.world))
+        if self._renewer is not None:
+            self._renewer.cancel()
+            await asyncio.wait([self._renewer])
+        await self._store.close()
+
+    def abandon(self) -> None:
+        """Stop without waiting for anything: the client was garbage-collected."""
+        self.closed = True
+        if self._loop is None or self._loop.is_closed():
+            self._store.forget()
+        else:
+            self._loop.call_soon_threadsafe(self._abandon_in_loop, self._loop)
+
+    def _abandon_in_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        if self._renewer is not None:
+            self._renewer.cancel()
+        self._renewer = loop.create_task(self._store.close())
+
+    def forked(self) -> None:
+        """In a forked child: whatever was held or under way is the parent's."""
+        surroundings.disown_all(self.world)
+        self._store.forget()
+        was_closed = self.closed
+        self._begin()
+        self.closed = was_closed
+
+    def cancel_on_loss(self, tenure: Tenure) -> None:
+        """Cancel the running task at the moment when the tenure is lost."""
+        watch = LossWatch(cast("asyncio.Task[Any]", asyncio.current_task()))
+        self._watches[tenure] = watch
+        if tenure.is_lost(clock()):
+            watch.fire()
+        else:
+            tenure.watchers += (watch.fire,)
+
+    async def was_cancelled_by_loss(self, tenure: Tenure, error: BaseException | None) -> bool:
+        """Call off `cancel_on_loss`; True if `error` is the cancellation that it made."""
+        watch = self._watches.pop(tenure, None)
+        return watch is not None and await watch.call_off(error)
+
+    def _belong_to_this_loop(self) -> None:
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+            self._thread = threading.get_ident()
+        elif self._loop is not loop:
+            raise LockError(
+                "this AsyncClient belongs to another event loop; make one client for each loop"
+            )
+
+    def _end_waits(self) -> None:
+        self.closed = True
+        self._closing.set()
+        for event in self._tickets.values():
+            event.set()
+
+    async def _drive(
+        self, steps: Steps[T], thrown: BaseException | None = None, *, shielded: bool = False
+    ) -> T:
+        result: object = None
+        while True:
+            try:
+                effect = steps.send(result) if thrown is None else steps.throw(thrown)
+                thrown = None
+                result = await self._perform(effect, shielded)
+            except StopIteration as stop:
+                return cast(T, stop.value)
+            except BaseException as error:
+                if steps.gi_frame is None:
+                    raise  # the algorithm itself has ended with this
+                if not isinstance(error, Exception) and not shielded:
+                    return await _unstoppable(self._drive(steps, error, shielded=True))
+                thrown = error
+
+    async def _perform(self, effect: Effect, shielded: bool) -> object:
+        if isinstance(effect, Ask):
+            while True:
+                try:
+                    return await self._store.ask(effect.requests, effect.until)
+                except asyncio.CancelledError:
+                    if not shielded or clock() >= effect.until:
+                        raise
+        if isinstance(effect, Wait):
+            return await self._wait(self._tickets[effect.ticket], effect.until)
+        if isinstance(effect, Sleep):
+            return await self._wait(self._closing, effect.until)
+        if isinstance(effect, Listen):
+            self._tickets[effect.ticket] = asyncio.Event()
+        elif isinstance(effect, Unlisten):
+            self._tickets.pop(effect.ticket, None)
+        else:
+            announce(self.world, effect.watchers)
+        return None
+
+    async def _wait(self, event: asyncio.Event, until: float) -> bool:
+        try:
+            async with asyncio.timeout(None if until == inf else until - clock()):
+                woken = await event.wait()
+        except TimeoutError:
+            woken = False
+        if self.closed:
+            raise closed()
+        event.clear()
+        return woken
+
+    def _ring(self, ticket: str) -> None:
+        if threading.get_ident() == self._thread:
+            self._ring_here(ticket)
+        elif self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._ring_here, ticket)
+
+    def _ring_here(self, ticket: str) -> None:
+        event = self._tickets.get(ticket)
+        if event is not None:
+            event.set()
+
+    def _rouse_renewer(self) -> None:
+        if self.closed or self._loop is None:
+            return
+        if self._renewer is None or self._renewer.done():
+            self._renewer = self._loop.create_task(self._renew(), name="holdfast-renewer")
+        self._ring_here(RENEWER)
+
+    async def _renew(self) -> None:
+        """Run the renewer until the client is closed; should it ever fail, start it again."""
+        while not self.closed:
+            try:
+                await self._drive(renew_for_ever(self.world))
+            except asyncio.CancelledError:
+                if not self.closed:
+                    asyncio.get_running_loop().call_soon(self._rouse_renewer)
+                raise
+            except Exception as error:  # noqa: BLE001 - a defect must not end all renewals
+                if not self.closed:
+                    self.world.emit(Defect("the renewer", error))
+                    await asyncio.sleep(RESTART_PAUSE)
+
+
+class LossWatch:
+    """Cancels a task when a lease is lost, and takes the cancellation back at the end of the block.
+
+    The bookkeeping is that of `asyncio.timeout`: only a cancellation that nobody else asked for too
+    may be turned into another error.
+    """
+
+    def __init__(self, task: "asyncio.Task[Any]") -> None:
+        self._task = task
+        self._cancelling = task.cancelling()
+        self._fired = self._over = False
+
+    def fire(self) -> None:
+        """The lease is lost."""
+        if not self._over:
+            self._fired = True
+            self._task.cancel("the lease was lost")
+
+    async def call_off(self, error: BaseException | None) -> bool:
+        """The block is over; True if `error` is our own cancellation and nobody else's."""
+        self._over = True
+        if not self._fired or self._task.uncancel() > self._cancelling:
+            return False
+        if isinstance(error, asyncio.CancelledError):
+            return True
+        try:
+            await asyncio.sleep(0)  # the block ended before our cancellation reached it
+        except asyncio.CancelledError:
+            return False
+        return False
+
+
+async def _unstoppable(work: Coroutine[Any, Any, T]) -> T:
+    """Do the work in a task of its own; a cancellation waits until it is done, then goes on."""
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    result = task.result()
+    if cancelled is not None:
+        raise cancelled
+    return result

@@ -1,0 +1,123 @@
+"""What both drivers give to the core: the right clock, holder ids, a logger, and the fork rule."""
+
+import logging
+import os
+import random
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Protocol
+from weakref import WeakSet
+
+from holdfast.core.ports import Engine
+from holdfast.core.schedule import Schedule
+from holdfast.core.world import World
+from holdfast.errors import LockError
+from holdfast.events import Defect, Event
+
+CLOSE_PATIENCE = 10.0
+"""How long closing waits for what is under way; all of it is bounded by node timeouts anyway."""
+
+RESTART_PAUSE = 0.1
+"""How long a renewer that failed rests before it starts again."""
+
+logger = logging.getLogger("holdfast")
+
+
+def _boot_clock() -> Callable[[], float]:
+    """A clock that nobody sets and that counts while the machine sleeps, where there is one."""
+    if sys.platform == "linux":
+        return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+    return time.monotonic
+
+
+clock = _boot_clock()
+
+
+def _host() -> str:
+    return os.uname().nodename if hasattr(os, "uname") else os.environ.get("COMPUTERNAME", "")
+
+
+def _plain(text: str, limit: int) -> str:
+    return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)[:limit] or "_"
+
+
+_WHO_AND_WHERE = (_plain(_host(), 64), _plain(os.path.basename(sys.argv[0] or "python"), 40))
+
+
+def new_holder() -> str:
+    """`host/pid/program/secret`: says who it is, and nobody can guess it."""
+    host, program = _WHO_AND_WHERE
+    return f"{host}/{os.getpid()}/{program}/{os.urandom(16).hex()}"
+
+
+def log(event: Event) -> None:
+    """Hand an event to the `holdfast` logger."""
+    if isinstance(event, Defect):
+        logger.error("%s", event, exc_info=event.error)
+    else:
+        logger.warning("%s", event)
+
+
+def make_world(
+    engine: Engine, mutex: AbstractContextManager[object], rouse_renewer: Callable[[], None]
+) -> World:
+    """The surroundings of a client in the real world."""
+    return World(
+        clock=clock,
+        uniform=random.uniform,
+        new_holder=new_holder,
+        emit=log,
+        mutex=mutex,
+        drift=engine.drift,
+        min_ttl=engine.guarantees.min_ttl,
+        rouse_renewer=rouse_renewer,
+        schedule=Schedule(),
+    )
+
+
+def announce(world: World, watchers: tuple[Callable[[], None], ...]) -> None:
+    """Call each; what one raises is reported and keeps nobody else from being told."""
+    for watcher in watchers:
+        try:
+            watcher()
+        except Exception as error:  # noqa: BLE001 - a user's callback may raise anything
+            world.emit(Defect("an on_lost callback", error))
+
+
+def closed() -> LockError:
+    """The error for whoever still wants something of a closed client."""
+    return LockError("this client is closed; nothing is held through it any more")
+
+
+class Forkable(Protocol):
+    """A driver, as far as forking is concerned."""
+
+    def forked(self) -> None:
+        """Called in the child: whatever was held or under way is the parent's."""
+
+
+_forkables: WeakSet[Forkable] = WeakSet()
+
+
+def survive_forks(driver: Forkable) -> None:
+    """Have `driver.forked()` called in every forked child."""
+    _forkables.add(driver)
+
+
+def _after_fork_in_child() -> None:
+    for driver in list(_forkables):
+        driver.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def disown_all(world: World) -> None:
+    """In a forked child: every lease on the schedule is the parent's."""
+    for tenure in world.schedule.held():
+        tenure.disown()
+    world.schedule.clear()

@@ -1,0 +1,34 @@
+"""Asyncio over a library that can only block: one worker thread says it all, in order.
+
+A cancelled `ask` may still be carried out; whatever is asked after it (a release, say) comes behind
+it in the queue, so nothing overtakes.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from holdfast.core.messages import Answer, Request
+from holdfast.core.ports import Store
+
+
+class Offloaded:
+    """An `AsyncStore` made of a blocking one."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self._store = store
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix=f"holdfast-{name}")
+
+    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Have the worker ask."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._worker, self._store.ask, requests, until)
+
+    async def close(self) -> None:
+        """Have the worker close the store, then end the worker."""
+        await asyncio.get_running_loop().run_in_executor(self._worker, self._store.close)
+        self._worker.shutdown()  # it is idle, so this does not block
+
+    def forget(self) -> None:
+        """In a forked child: the worker is the parent's."""
+        self._store.forget()

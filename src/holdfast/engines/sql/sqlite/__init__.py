@@ -1,0 +1,61 @@
+"""`sqlite:///path`: one file, one host, many processes. The embedded default.
+
+The clock is the host's boot clock, and each lease says of which boot its end is an instant. Setting
+the wall clock changes nothing. A lease of another boot (the machine was restarted, or two kernels
+share the file) is *adopted* by the first contender that meets it: its time is counted anew, on our
+clock, and it is free when it has stayed unchanged for that long.
+
+A fence is one more than the greater of the row's last fence and the file's *floor*. Pruning idle
+rows raises the floor to the greatest pruned fence. A new boot raises it by 2**32: commits are not
+flushed to the disk one by one, so a power failure may undo the last grants, but never that many.
+"""
+
+from pathlib import Path
+from urllib.parse import SplitResult, unquote
+
+from holdfast.core.ports import Clock, Engine, Ring, same_clock
+from holdfast.core.records import Guarantees
+from holdfast.engines import refuse_options
+from holdfast.engines.offload import Offloaded
+from holdfast.engines.sql.sqlite.store import SqliteStore
+
+GUARANTEES = Guarantees(
+    engine="an SQLite file on one host",
+    exclusion="among the processes of one host that use the same file",
+    broken_by=(
+        "deleting or replacing the file while it is in use",
+        "a file system whose locks or shared memory do not work between its users, such as NFS",
+    ),
+    fence="a counter in the name's row",
+    fence_ends="deleting the file, or restoring an older copy of it",
+    fairness="waiters in the order of their arrival; a newcomer may be first when a holder died",
+    wake_up="a release wakes the next waiter through a named pipe; polling where there are none",
+    suits="correctness",
+    min_ttl=0.01,
+    max_ttl=86400.0,
+    ttl_step=0.0,
+)
+
+
+def engine(url: SplitResult, options: dict[str, str]) -> Engine:
+    """The engine behind `sqlite:///path`."""
+    refuse_options(options)
+    path = unquote(url.path)
+    if url.netloc or not path.strip("/"):
+        raise ValueError(
+            f"url: sqlite:// takes an absolute path, as in sqlite:///var/lib/locks.db; "
+            f"got {url.geturl()!r}"
+        )
+    if "\0" in path:
+        raise ValueError(f"url: a path has no NUL character, got {path!r}")
+
+    def connect(clock: Clock, ring: Ring) -> SqliteStore:
+        return SqliteStore(Path(path), clock, ring)
+
+    return Engine(
+        url=f"sqlite://{url.path}",
+        guarantees=GUARANTEES,
+        drift=same_clock,
+        connect=connect,
+        connect_async=lambda clock, ring: Offloaded(connect(clock, ring), "sqlite"),
+    )

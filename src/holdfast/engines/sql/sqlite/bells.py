@@ -1,0 +1,110 @@
+"""How a process on the same host is woken: it listens at a named pipe beside the database file.
+
+A bell is called by writing a holder id into its pipe. One that nobody listens at any more (its
+process died) cannot be opened for writing, which is how a dead waiter is told from a living one.
+"""
+
+import errno
+import os
+import stat
+import threading
+import time
+from glob import escape
+from pathlib import Path
+
+from holdfast.core.ports import Ring
+
+INFIX = "-bell-"
+UNNAMED = ".new"
+FORGOTTEN = 60.0
+"""Seconds after which a pipe that never got its name belongs to nobody."""
+
+
+class Bell:
+    """A named pipe, and the thread that listens at it."""
+
+    def __init__(self, database: Path, ring: Ring) -> None:
+        """Make the pipe. It gets its name once somebody listens, so that no one takes it for dead."""
+        self.name = os.urandom(8).hex()
+        self._path = _path(database, self.name)
+        unnamed = self._path.with_name(self._path.name + UNNAMED)
+        os.mkfifo(unnamed, 0o600)
+        self._reading = os.open(unnamed, os.O_RDONLY | os.O_NONBLOCK)
+        self._writing = os.open(unnamed, os.O_WRONLY)  # ours, so that reading never ends by itself
+        os.set_blocking(self._reading, True)
+        os.chmod(unnamed, stat.S_IMODE(database.stat().st_mode) & 0o666)
+        os.rename(unnamed, self._path)
+        self._ring = ring
+        self._listener = threading.Thread(target=self._listen, name="holdfast-bell", daemon=True)
+        self._listener.start()
+
+    def close(self) -> None:
+        """Stop listening and take the pipe away."""
+        self._path.unlink(missing_ok=True)
+        os.write(self._writing, b"\n")
+        if self._listener is not threading.current_thread():
+            self._listener.join()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close our ends of the pipe, and nothing else."""
+        os.close(self._reading)
+        os.close(self._writing)
+
+    def _listen(self) -> None:
+        rest = b""
+        while True:
+            *lines, rest = (rest + os.read(self._reading, 65536)).split(b"\n")
+            for line in lines:
+                if not line:
+                    return
+                self._ring(line.decode())
+
+
+def call(database: Path, name: str, holder: str) -> bool:
+    """Wake `holder`, who listens at that bell; False if nobody listens there any more."""
+    pipe = _open(_path(database, name))
+    if pipe is None:
+        return False
+    try:
+        os.write(pipe, holder.encode() + b"\n")
+    except BlockingIOError:
+        return True  # it is full: the listener has plenty to wake up for
+    except BrokenPipeError:
+        return False
+    finally:
+        os.close(pipe)
+    return True
+
+
+def sweep(database: Path) -> None:
+    """Take away the bells of processes that died."""
+    for path in database.parent.glob(escape(database.name + INFIX) + "*"):
+        if path.suffix != UNNAMED or _age(path) > FORGOTTEN:
+            pipe = _open(path)
+            if pipe is not None:
+                os.close(pipe)
+
+
+def _open(path: Path) -> int | None:
+    """Open a bell for calling. One that nobody listens at is taken away."""
+    try:
+        return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        if error.errno != errno.ENXIO:
+            raise
+        path.unlink(missing_ok=True)
+        return None
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _path(database: Path, name: str) -> Path:
+    return database.with_name(database.name + INFIX + name)

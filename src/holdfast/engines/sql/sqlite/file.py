@@ -1,0 +1,127 @@
+"""Opening an SQLite file as a lock's home, with a clear word for everything that can be wrong."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+NETWORK_FILE_SYSTEMS = frozenset(
+    "afs beegfs ceph cifs fuse.glusterfs fuse.sshfs gfs2 glusterfs lustre ncpfs nfs nfs4 ocfs2 "
+    "smb2 smb3 smbfs".split()
+)
+
+NEEDED = (3, 35, 0)
+"""The SQLite version that brought RETURNING."""
+
+
+class Unusable(Exception):
+    """The file cannot be used; the message says why and what to do."""
+
+
+def default_path() -> Path:
+    """`holdfast.db` in the user's state folder, where the platform keeps such files."""
+    home = Path.home()
+    if sys.platform == "darwin":
+        folder = home / "Library" / "Application Support"
+    elif sys.platform == "win32":
+        folder = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
+    else:
+        state = os.environ.get("XDG_STATE_HOME", "")
+        folder = Path(state) if os.path.isabs(state) else home / ".local" / "state"
+    return folder / "holdfast" / "holdfast.db"
+
+
+def connect(path: Path) -> sqlite3.Connection:
+    """Open the file, making it (0600) and, for the default path, its folder (0700) if need be."""
+    if sqlite3.sqlite_version_info < NEEDED:
+        raise Unusable(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
+    if path == default_path():
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_folder(path)
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise Unusable(f"cannot open the file for writing ({error.strerror})") from error
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if mode != "wal":
+            raise Unusable(f"its file system cannot share memory between processes (mode {mode!r})")
+        # Flushed to the disk while the file is being set up; `relax` ends that.
+        connection.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def relax(connection: sqlite3.Connection) -> None:
+    """No flush for every commit: what a power failure undoes, the fence's floor makes up for."""
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _check_folder(path: Path) -> None:
+    folder = path.parent
+    if not folder.is_dir():
+        raise Unusable(f"the folder {folder} does not exist; make it, or name another file")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise Unusable(
+            f"the folder {folder} cannot be written; SQLite keeps files of its own there"
+        )
+    if path.is_dir():
+        raise Unusable("it is a folder, not a file")
+    kind = file_system(folder)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise Unusable(
+            f"{folder} is on a network file system ({kind}), where SQLite cannot lock reliably; "
+            "use a local path, or an engine made for many hosts"
+        )
+
+
+def file_system(folder: Path, mounts: str = "/proc/self/mountinfo") -> str:
+    """The type of the file system that a folder is on, where that can be told, else ''."""
+    try:
+        table = Path(mounts).read_text()
+    except OSError:
+        return ""
+    found: tuple[int, str] = (-1, "")
+    for line in table.splitlines():
+        before, _, after = line.partition(" - ")
+        point = Path(before.split()[4].replace("\\040", " "))
+        if folder.resolve().is_relative_to(point) and len(point.parts) >= found[0]:
+            found = (len(point.parts), after.split()[0])
+    return found[1]
+
+
+def boot_id() -> str:
+    """What tells this boot of this machine, and this clock, from every other."""
+    if sys.platform == "linux":
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # Containers may have a boot clock of their own.
+        return f"{boot} {os.readlink('/proc/self/ns/time')}"
+    command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603 - a fixed command
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another connection is in the way, so that trying again makes sense."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+_EXPLANATIONS: dict[int, str] = {
+    sqlite3.SQLITE_NOTADB: "it is not an SQLite database; name another file",
+    sqlite3.SQLITE_CORRUPT: "the database is damaged; restore it or name another file",
+    sqlite3.SQLITE_READONLY: "the database cannot be written; check its permissions",
+    sqlite3.SQLITE_FULL: "the disk is full",
+    sqlite3.SQLITE_CANTOPEN: "the database cannot be opened; check its permissions",
+    sqlite3.SQLITE_BUSY: "another program keeps the database locked",
+    sqlite3.SQLITE_LOCKED: "another program keeps the database locked",
+}
+
+
+def explain(error: Exception) -> str:
+    """What an error means for the user."""
+    known = _EXPLANATIONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+    return f"{known} ({error})" if known else str(error)

@@ -1,0 +1,222 @@
+"""Saying the scripts to an SQLite file, by blocking. One connection, taken in turns.
+
+A connection must never be carried into a forked child, not even unused: SQLite would believe that
+the child has the file locks that only its parent has. So it is closed before every fork, and opened
+again when it is needed.
+"""
+
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from math import ceil
+from pathlib import Path
+from weakref import WeakSet
+
+from holdfast.core.messages import Acquire, Answer, Extend, Failed, Request
+from holdfast.core.ports import Clock, Ring
+from holdfast.engines.sql.scripts import (
+    MICROSECONDS,
+    Begin,
+    Call,
+    Commit,
+    Row,
+    Script,
+    Scripts,
+    Statement,
+)
+from holdfast.engines.sql.sqlite import bells, statements
+from holdfast.engines.sql.sqlite.file import Unusable, boot_id, connect, explain, is_busy, relax
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
+"""How long to stand back when another connection is writing; it is done in microseconds."""
+
+PRUNE_EVERY = 4096
+"""Acquires between two looks for idle rows."""
+
+IDLE = 3600 * MICROSECONDS
+"""How long a row must have been of no use before it is pruned."""
+
+
+class SqliteStore:
+    """The way to one SQLite file for threads."""
+
+    def __init__(self, path: Path, clock: Clock, ring: Ring) -> None:
+        self._path, self._clock, self._ring = path, clock, ring
+        self._begin()
+        _stores.add(self)
+
+    def _begin(self) -> None:
+        self.mutex = threading.RLock()
+        self._connection: sqlite3.Connection | None = None
+        self._bell: bells.Bell | None = None
+        self._boot = ""
+        self._acquires = 0
+
+    def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
+        """Answer each request, trying again until `until` while others are in the way."""
+        if not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
+            return self._failed(requests, "this client's other threads keep it busy")
+        try:
+            return self._answer(requests, until)
+        finally:
+            self.mutex.release()
+
+    def close(self) -> None:
+        """Close the file and take our bell away."""
+        with self.mutex:
+            self.close_connection()
+            if self._bell is not None:
+                self._bell.close()
+                self._bell = None
+
+    def forget(self) -> None:
+        """In a forked child: the connection was closed before; the bell is the parent's."""
+        if self._bell is not None:
+            self._bell.forget()
+        self._begin()
+
+    def close_connection(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _answer(self, requests: Sequence[Request], until: float) -> list[Answer]:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                connection = self._connection or self._open()
+                return self._say_all(connection, requests)
+            except sqlite3.Error as error:
+                if not is_busy(error):
+                    self.close_connection()
+                    return self._failed(requests, explain(error))
+                self._roll_back()
+                if self._clock() >= until:
+                    return self._failed(requests, explain(error))
+            except (Unusable, OSError) as error:
+                self.close_connection()
+                return self._failed(requests, str(error))
+            except BaseException:
+                self._roll_back()
+                raise
+            time.sleep(random.uniform(pause / 2, pause))
+            pause = min(2 * pause, LONGEST_PAUSE)
+
+    def _say_all(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Answer]:
+        if len(requests) == 1:
+            return [self._say_one(connection, requests[0])]
+        if all(isinstance(request, Extend) for request in requests):
+            connection.execute("BEGIN IMMEDIATE")
+            answers = [self._say(connection, self._scripts.answer(each)) for each in requests]
+            connection.execute("COMMIT")
+            return answers
+        return [self._say(connection, self._scripts.answer(request)) for request in requests]
+
+    def _say_one(self, connection: sqlite3.Connection, request: Request) -> Answer:
+        if isinstance(request, Acquire):
+            self._acquires += 1
+            if self._acquires % PRUNE_EVERY == 0:
+                self._prune(connection)
+        return self._say(connection, self._scripts.answer(request))
+
+    def _say(self, connection: sqlite3.Connection, script: Script) -> Answer:
+        result: list[Row] | bool | None = None
+        while True:
+            try:
+                step = script.send(result)
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]  # typed by Script
+            if isinstance(step, Statement):
+                result = connection.execute(step.sql, step.values).fetchall()
+            elif isinstance(step, Begin):
+                connection.execute("BEGIN IMMEDIATE")
+            elif isinstance(step, Commit):
+                connection.execute("COMMIT")
+            else:
+                result = bells.call(self._path, step.bell, step.holder)
+
+    def _open(self) -> sqlite3.Connection:
+        connection = connect(self._path)
+        try:
+            self._set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        values = {"version": statements.VERSION, "boot": boot_id()}
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in statements.SCHEMA.split(";"):
+            connection.execute(statement)
+        connection.execute(statements.FIRST_USE, values)
+        ((version, boot),) = connection.execute(statements.FILE).fetchall()
+        if version != statements.VERSION:
+            raise Unusable(
+                f"another version of holdfast made it (format {version}, this one reads "
+                f"{statements.VERSION}); use that version, or name another file"
+            )
+        if boot != values["boot"]:
+            connection.execute(statements.NEW_BOOT, values)
+        connection.execute("COMMIT")
+        relax(connection)
+        bells.sweep(self._path)
+        self._boot = boot_id()
+        self._scripts = Scripts(statements.DIALECT, self._now, self._boot, self._bell_name)
+        self._prune(connection)
+
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        """Drop some rows that have long been of no use; their fences live on in the floor."""
+        values = {"before": self._now() - IDLE, "boot": self._boot}
+        connection.execute("BEGIN IMMEDIATE")
+        idle = connection.execute(statements.PRUNABLE, values).fetchall()
+        if idle:
+            highest = max(fence for _, fence in idle)
+            connection.execute(statements.RAISE_FLOOR, {"fence": highest})
+            connection.executemany(statements.PRUNE, [(rowid,) for rowid, _ in idle])
+        connection.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _now(self) -> int:
+        return ceil(self._clock() * MICROSECONDS)
+
+    def _bell_name(self) -> str:
+        """The bell that our waiters listen at, made when it is first needed; '' if it cannot be."""
+        if self._bell is None and hasattr(os, "mkfifo"):
+            self._bell = bells.Bell(self._path, self._ring)
+        return "" if self._bell is None else self._bell.name
+
+    def _failed(self, requests: Sequence[Request], why: str) -> list[Answer]:
+        return [Failed.at(str(self._path), why)] * len(requests)
+
+
+_stores: WeakSet[SqliteStore] = WeakSet()
+_stopped: list[SqliteStore] = []
+
+
+def _before_fork() -> None:
+    for store in list(_stores):
+        store.mutex.acquire()
+        store.close_connection()
+        _stopped.append(store)
+
+
+def _after_fork_in_parent() -> None:
+    while _stopped:
+        _stopped.pop().mutex.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=_after_fork_in_parent,
+        after_in_child=_stopped.clear,
+    )

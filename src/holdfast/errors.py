@@ -1,0 +1,98 @@
+"""What can go wrong, as a tree.
+
+LockError
+├── AcquireTimeout     (TimeoutError)     somebody else held it until the deadline
+├── NotHeld            (RuntimeError)     there is nothing of yours to release or extend
+│   └── LockLost                          it was yours and is not any more
+├── EngineUnavailable  (ConnectionError)  the engine could not be asked
+└── StaleFence                            a newer holder has written already
+
+A bad argument is a plain `ValueError` or `TypeError`, raised before any I/O.
+"""
+
+from collections.abc import Mapping
+
+
+class LockError(Exception):
+    """Anything that holdfast raises about a lock.
+
+    >>> issubclass(AcquireTimeout, LockError)
+    True
+    """
+
+
+class AcquireTimeout(LockError, TimeoutError):
+    """Somebody else held the lock until the deadline; nothing was acquired, nothing is left.
+
+    >>> import holdfast
+    >>> client = holdfast.Client("memory://acquire-timeout-example")
+    >>> with client.lock("job"):
+    ...     with client.lock("job", timeout=0):
+    ...         pass
+    Traceback (most recent call last):
+    holdfast.errors.AcquireTimeout: 'job' is held by another holder and was not freed within 0 s
+    >>> client.close()
+    """
+
+
+class NotHeld(LockError, RuntimeError):
+    """There is no lease of yours to release or extend; nothing was changed.
+
+    >>> import holdfast
+    >>> with holdfast.Client("memory://not-held-example") as client:
+    ...     client.lock("job").release()
+    Traceback (most recent call last):
+    holdfast.errors.NotHeld: 'job' is not held through this Lock; nothing was released
+    """
+
+
+class LockLost(NotHeld):
+    """The lease was yours and is not any more: another holder may be at work already.
+
+    `name` and `fence` say which; the message says why.
+
+    >>> error = LockLost("job", 7, "its time ran out unrenewed")
+    >>> print(error)
+    the lease on 'job' (fence 7) is lost: its time ran out unrenewed; another holder may have it now
+    """
+
+    def __init__(self, name: str, fence: int, why: str) -> None:
+        super().__init__(
+            f"the lease on {name!r} (fence {fence}) is lost: {why}; another holder may have it now"
+        )
+        self.name = name
+        self.fence = fence
+        self.why = why
+
+    def __reduce__(self) -> tuple[type["LockLost"], tuple[str, int, str]]:
+        return type(self), (self.name, self.fence, self.why)
+
+
+class EngineUnavailable(LockError, ConnectionError):
+    """The engine could not be asked, so nobody can say who holds the lock.
+
+    `nodes` maps each node that was asked to what it answered.
+
+    >>> error = EngineUnavailable("not acquired", {"db.example:5432": "connection refused"})
+    >>> print(error)
+    not acquired: db.example:5432: connection refused
+    >>> error.nodes["db.example:5432"]
+    'connection refused'
+    """
+
+    def __init__(self, message: str, nodes: Mapping[str, str]) -> None:
+        answers = "; ".join(f"{node}: {answer}" for node, answer in nodes.items())
+        super().__init__(f"{message}: {answers}" if answers else message)
+        self.message = message
+        self.nodes = dict(nodes)
+
+    def __reduce__(self) -> tuple[type["EngineUnavailable"], tuple[str, dict[str, str]]]:
+        return type(self), (self.message, self.nodes)
+
+
+class StaleFence(LockError):
+    """A write came with an older fencing token than one already seen; it was refused.
+
+    >>> issubclass(StaleFence, LockError)
+    True
+    """

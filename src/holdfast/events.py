@@ -1,0 +1,56 @@
+"""What happened to a lock that nobody called for: frozen records, handed to one hook."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A lease ended although its holder had not released it."""
+
+    name: str
+    fence: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"lost the lease on {self.name!r} (fence {self.fence}): {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalFailed:
+    """A renewal could not be done; it is tried again until the lease's deadline."""
+
+    name: str
+    fence: int
+    remaining: float
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"could not renew {self.name!r} (fence {self.fence}, {self.remaining:.3f} s left, "
+            f"trying again): {self.why}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class NotGivenBack:
+    """A lock that is not wanted any more could not be given back; it ends with its ttl."""
+
+    name: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"could not give {self.name!r} back, it ends with its ttl: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """Something raised that must not: a user's callback, or holdfast itself."""
+
+    where: str
+    error: BaseException
+
+    def __str__(self) -> str:
+        return f"{self.where} raised {self.error!r}"
+
+
+Event = Lost | RenewalFailed | NotGivenBack | Defect

@@ -1,0 +1,179 @@
+"""A lease: what you have while you hold a lock. `Lease` for threads, `AsyncLease` for asyncio."""
+
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import ref
+
+from holdfast.core.holding import extend, release
+from holdfast.core.tenure import State, Tenure
+from holdfast.core.world import World
+
+if TYPE_CHECKING:
+    from holdfast.client import AsyncClient, Client
+
+Self = TypeVar("Self", bound="BaseLease")
+
+
+class BaseLease:
+    """What is the same in both colours: everything that needs no engine."""
+
+    __slots__ = ("__weakref__", "_client", "_tenure")
+
+    _client: "Client | AsyncClient"
+    _tenure: Tenure
+
+    def __init__(self, client: Any, tenure: Tenure) -> None:
+        self._client = client
+        self._tenure = tenure
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._tenure.claim.name
+
+    @property
+    def holder(self) -> str:
+        """The unique id of this acquisition: `host/pid/program/secret`."""
+        return self._tenure.holder
+
+    @property
+    def fence(self) -> int:
+        """The fencing token: greater than that of every earlier lease of this name.
+
+        Send it along with every write, and let the receiver refuse a smaller one than it has seen.
+        """
+        return self._tenure.fence
+
+    @property
+    def ttl(self) -> float:
+        """How long the lease lasts from its last renewal, in seconds."""
+        return self._tenure.claim.ttl
+
+    @property
+    def held(self) -> bool:
+        """Whether it is surely yours at this instant, by the clock."""
+        world = self._world
+        with world.mutex:
+            return self._tenure.is_held(world.clock())
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended without your releasing it. Once True, always True."""
+        world = self._world
+        with world.mutex:
+            return self._tenure.is_lost(world.clock())
+
+    def remaining(self) -> float:
+        """Seconds for which it is surely yours if no renewal succeeds; never negative."""
+        world = self._world
+        with world.mutex:
+            return self._tenure.remaining(world.clock())
+
+    def ensure_held(self) -> None:
+        """Raise `LockLost` if the lease is lost, `NotHeld` if it was released.
+
+        Call it before each step that must not be done by two.
+        """
+        world = self._world
+        with world.mutex:
+            self._tenure.require_held(world.clock())
+
+    def on_lost(self: Self, callback: Callable[[Self], object]) -> None:
+        """Call `callback` with this lease, once, when it is lost; at once if it is lost already.
+
+        It is called from the renewer's thread, or from the event loop: be quick. It is not called
+        for a lease that is released. What it raises is logged.
+        """
+        if not callable(callback):
+            raise TypeError(f"callback: must be callable, got {callback!r}")
+        myself = ref(self)  # the renewer must not keep an abandoned lease alive
+
+        def tell() -> None:
+            lease = myself()
+            if lease is not None:
+                callback(lease)
+
+        world = self._world
+        with world.mutex:
+            told = self._tenure.state is State.LOST
+            if not told:
+                self._tenure.watchers += (tell,)
+        if told:
+            callback(self)
+
+    @property
+    def _world(self) -> World:
+        return self._client._driver.world
+
+    def __repr__(self) -> str:
+        state = "held" if self.held else "lost" if self.lost else self._tenure.state.value
+        return f"<{type(self).__name__} {self.name!r} fence={self.fence} {state}>"
+
+    def __del__(self) -> None:
+        if self._tenure.state is State.HELD and not self._client.closed:
+            warnings.warn(
+                f"{self!r} was dropped without being released; it is not renewed any more",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+
+class Lease(BaseLease):
+    """A held lock, until you release it or it is lost.
+
+    It is renewed in the background, and always true, so that `if lock.acquire():` works.
+
+    >>> import holdfast
+    >>> client = holdfast.Client("memory://lease-example")
+    >>> lease = client.lock("job", ttl=10).acquire()
+    >>> lease.fence, lease.held, 9 < lease.remaining() <= 10
+    (1, True, True)
+    >>> lease.extend(ttl=60)
+    >>> lease.remaining() > 59
+    True
+    >>> lease.release()
+    >>> lease.held, lease.lost
+    (False, False)
+    >>> client.close()
+    """
+
+    __slots__ = ()
+    _client: "Client"
+
+    def extend(self, ttl: float | None = None) -> None:
+        """Let it last at least `ttl` seconds (default: its own) from now. Never shortens it."""
+        ttl = self._client._check_ttl(self.ttl if ttl is None else ttl)
+        self._client._run(extend(self._world, self._tenure, ttl))
+
+    def release(self) -> None:
+        """Give it back. From any thread."""
+        self._client._run(release(self._world, self._tenure))
+
+
+class AsyncLease(BaseLease):
+    """A held lock, until you release it or it is lost: as `Lease`, with two methods to await.
+
+    >>> import asyncio, holdfast
+    >>> async def main():
+    ...     async with holdfast.AsyncClient("memory://async-lease-example") as client:
+    ...         lease = await client.lock("job").acquire()
+    ...         await lease.extend(ttl=60)
+    ...         print(lease.remaining() > 59)
+    ...         await lease.release()
+    >>> asyncio.run(main())
+    True
+    """
+
+    __slots__ = ()
+    _client: "AsyncClient"
+
+    async def extend(self, ttl: float | None = None) -> None:
+        """Let it last at least `ttl` seconds (default: its own) from now. Never shortens it."""
+        ttl = self._client._check_ttl(self.ttl if ttl is None else ttl)
+        await self._client._run(extend(self._world, self._tenure, ttl))
+
+    async def release(self) -> None:
+        """Give it back. From any task of the loop."""
+        await self._client._run(release(self._world, self._tenure))

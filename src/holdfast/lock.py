@@ -1,0 +1,273 @@
+"""A lock: a description of what to acquire. `Lock` for threads, `AsyncLock` for asyncio."""
+
+import functools
+from collections.abc import Awaitable, Callable
+from inspect import iscoroutinefunction
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from holdfast.core.acquire import acquire
+from holdfast.core.holding import leave
+from holdfast.core.tenure import Claim, State
+from holdfast.errors import AcquireTimeout, NotHeld
+from holdfast.lease import AsyncLease, BaseLease, Lease
+from holdfast.options import check_bool, check_timeout
+
+if TYPE_CHECKING:
+    from holdfast.client import AsyncClient, Client
+
+P = ParamSpec("P")
+R = TypeVar("R")
+L = TypeVar("L", bound=BaseLease)
+
+OWN: Any = object()
+"""Stands for "the Lock's own timeout" where no timeout was given."""
+
+PRUNE_ABOVE = 8
+
+
+class BaseLock(Generic[L]):
+    """What is the same in both colours: who took what through this lock."""
+
+    _client: "Client | AsyncClient"
+
+    def __init__(self, client: Any, claim: Claim, timeout: float | None, reentrant: bool) -> None:
+        self._client = client
+        self._claim = claim
+        self._timeout = timeout
+        self._reentrant = reentrant
+        self._taken: list[tuple[object, L]] = []
+        self._entered: list[tuple[object, L]] = []
+        self._prune_above = PRUNE_ABOVE
+
+    @property
+    def name(self) -> str:
+        """The name of the lock."""
+        return self._claim.name
+
+    @property
+    def ttl(self) -> float:
+        """The ttl of its leases, in seconds."""
+        return self._claim.ttl
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} at {self._client.url}>"
+
+    def _patience(self, blocking: bool, timeout: Any) -> float | None:
+        check_bool("blocking", blocking)
+        if not blocking:
+            if timeout is not OWN and timeout != -1:
+                raise ValueError(f"timeout: means nothing with blocking=False, got {timeout!r}")
+            return 0.0
+        return self._timeout if timeout is OWN else check_timeout(timeout)
+
+    def _reenter(self, owner: object) -> L | None:
+        """The lease that this thread or task has already, counted once more."""
+        if not self._reentrant or owner is None:
+            return None
+        world = self._client._driver.world
+        with world.mutex:
+            now = world.clock()
+            for taker, lease in reversed(self._taken):
+                if taker == owner and lease._tenure.is_held(now):
+                    lease._tenure.depth += 1
+                    return lease
+        return None
+
+    def _took(self, owner: object, lease: L) -> L:
+        with self._client._driver.world.mutex:
+            self._taken.append((owner, lease))
+            if len(self._taken) > self._prune_above:
+                self._taken = [taken for taken in self._taken if taken[1]._tenure.unsettled]
+                self._prune_above = max(PRUNE_ABOVE, 2 * len(self._taken))
+        return lease
+
+    def _latest(self) -> L:
+        """The lease that `release()` means."""
+        owner = self._client._driver.current()
+        with self._client._driver.world.mutex:
+            self._taken = [taken for taken in self._taken if taken[1]._tenure.unsettled]
+            mine = [lease for taker, lease in self._taken if taker == owner and owner is not None]
+            if mine:
+                return mine[-1]
+            if len(self._taken) == 1:
+                return self._taken[0][1]
+            others = len(self._taken)
+        raise NotHeld(
+            f"{self.name!r} is held {others} times through this Lock, and not by this thread or "
+            "task; nothing was released: release the lease itself"
+            if others
+            else f"{self.name!r} is not held through this Lock; nothing was released"
+        )
+
+    def _enter(self, owner: object, lease: L | None, timeout: float | None) -> L:
+        if lease is None:
+            raise AcquireTimeout(
+                f"{self.name!r} is held by another holder and was not freed within {timeout:g} s"
+            )
+        with self._client._driver.world.mutex:
+            self._entered.append((owner, lease))
+        return lease
+
+    def _exit(self) -> L:
+        """The lease that the innermost `with` of this thread or task entered with."""
+        owner = self._client._driver.current()
+        with self._client._driver.world.mutex:
+            for place in range(len(self._entered) - 1, -1, -1):
+                if self._entered[place][0] == owner:
+                    return self._entered.pop(place)[1]
+        raise NotHeld(f"{self.name!r} was not entered by this thread or task")
+
+
+class Lock(BaseLock[Lease]):
+    """A named lock, for threads. Cheap, reusable, and shareable between threads.
+
+    >>> import holdfast
+    >>> client = holdfast.Client("memory://lock-example")
+    >>> lock = client.lock("report", ttl=30)
+    >>> with lock as lease:
+    ...     print("working under fence", lease.fence)
+    working under fence 1
+    >>> @lock
+    ... def report():
+    ...     return lock.locked()
+    >>> report()
+    True
+    >>> if lock.acquire(blocking=False):
+    ...     lock.release()
+    >>> client.close()
+    """
+
+    _client: "Client"
+
+    def acquire(self, blocking: bool = True, timeout: float | None = OWN) -> Lease | None:
+        """Take it, waiting up to `timeout` seconds; None if somebody else has it for longer.
+
+        `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine that
+        cannot be asked raises `EngineUnavailable`.
+        """
+        patience = self._patience(blocking, timeout)
+        client = self._client
+        owner = client._driver.current()
+        again = self._reenter(owner)
+        if again is not None:
+            return again
+        tenure = client._run(acquire(client._driver.world, self._claim, patience))
+        return None if tenure is None else self._took(owner, Lease(client, tenure))
+
+    def release(self) -> None:
+        """Release the latest lease that this thread took through this `Lock`, else the only one
+        taken through it, else raise `NotHeld`."""
+        self._latest().release()
+
+    def locked(self) -> bool:
+        """Whether anybody holds it."""
+        return self._client.inspect(self.name) is not None
+
+    def __enter__(self) -> Lease:
+        return self._enter(self._client._driver.current(), self.acquire(), self._timeout)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        tenure = self._exit()._tenure
+        if tenure.unsettled:
+            self._client._run(leave(self._client._driver.world, tenure, error))
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function: it runs while it holds the lock, or raises `AcquireTimeout`."""
+        if iscoroutinefunction(function):
+            raise TypeError(f"function: {function!r} is async; use the lock of an AsyncClient")
+
+        @functools.wraps(function)
+        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return function(*args, **kwargs)
+
+        return locked
+
+
+class AsyncLock(BaseLock[AsyncLease]):
+    """A named lock, for asyncio. Cheap, reusable, and shareable between tasks.
+
+    >>> import asyncio, holdfast
+    >>> async def main():
+    ...     async with holdfast.AsyncClient("memory://async-lock-example") as client:
+    ...         async with client.lock("report", timeout=5) as lease:
+    ...             print("working under fence", lease.fence)
+    >>> asyncio.run(main())
+    working under fence 1
+    """
+
+    _client: "AsyncClient"
+
+    def __init__(
+        self,
+        client: "AsyncClient",
+        claim: Claim,
+        timeout: float | None,
+        reentrant: bool,
+        cancel_on_loss: bool,
+    ) -> None:
+        super().__init__(client, claim, timeout, reentrant)
+        self._cancel_on_loss = cancel_on_loss
+
+    async def acquire(
+        self, blocking: bool = True, timeout: float | None = OWN
+    ) -> AsyncLease | None:
+        """Take it, waiting up to `timeout` seconds; None if somebody else has it for longer.
+
+        `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine that
+        cannot be asked raises `EngineUnavailable`.
+        """
+        patience = self._patience(blocking, timeout)
+        client = self._client
+        owner = client._driver.current()
+        again = self._reenter(owner)
+        if again is not None:
+            return again
+        tenure = await client._run(acquire(client._driver.world, self._claim, patience))
+        return None if tenure is None else self._took(owner, AsyncLease(client, tenure))
+
+    async def release(self) -> None:
+        """Release the latest lease that this task took through this `Lock`, else the only one
+        taken through it, else raise `NotHeld`."""
+        await self._latest().release()
+
+    async def locked(self) -> bool:
+        """Whether anybody holds it."""
+        return await self._client.inspect(self.name) is not None
+
+    async def __aenter__(self) -> AsyncLease:
+        lease = self._enter(self._client._driver.current(), await self.acquire(), self._timeout)
+        if self._cancel_on_loss:
+            self._client._driver.cancel_on_loss(lease._tenure)
+        return lease
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        tenure = self._exit()._tenure
+        if self._cancel_on_loss and await self._client._driver.was_cancelled_by_loss(tenure, error):
+            error = None  # our own cancellation: it leaves as the loss that it stands for
+        if tenure.unsettled:
+            await self._client._run(leave(self._client._driver.world, tenure, error))
+
+    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+        """Decorate a coroutine function: it runs while it holds the lock, or raises
+        `AcquireTimeout`."""
+        if not iscoroutinefunction(function):
+            raise TypeError(f"function: {function!r} is not async; use the lock of a Client")
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return locked

@@ -1,0 +1,136 @@
+"""Arguments: read from URLs, checked before anything happens, refused by name and value."""
+
+from dataclasses import dataclass
+from math import ceil, inf, isfinite
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+LONGEST_NAME = 512
+SHORTEST_TTL, LONGEST_TTL = 0.01, 86400.0
+DEFAULT_PREFIX = "holdfast:"
+DEFAULT_TTL = 30.0
+DEFAULT_RETRY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a client was told, from its arguments and from its URL."""
+
+    url: SplitResult
+    prefix: str
+    ttl: float
+    retry: float
+    engine: dict[str, str]
+    """The URL's other parameters: the engine's own."""
+
+
+def read_options(
+    url: str, *, prefix: str | None, ttl: float | None, retry: float | None
+) -> Options:
+    """Put arguments and URL parameters together; an argument goes before a parameter."""
+    if not isinstance(url, str):
+        raise TypeError(f"url: must be text, got {url!r}")
+    parts = urlsplit(url)
+    if not parts.scheme:
+        raise ValueError(f"url: must begin with a scheme such as sqlite://, got {url!r}")
+    if parts.fragment:
+        raise ValueError(f"url: a '#' must be written %23, got {url!r}")
+    given: dict[str, str] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name in given:
+            raise ValueError(f"url: {name} is given twice in {url!r}")
+        given[name] = value
+    text = given.pop("prefix", DEFAULT_PREFIX)
+    ttl_text = given.pop("ttl", None)
+    retry_text = given.pop("retry", None)
+    return Options(
+        url=parts._replace(query=""),
+        prefix=check_prefix(text if prefix is None else prefix),
+        ttl=check_ttl(_either(ttl, "ttl", ttl_text, DEFAULT_TTL)),
+        retry=check_positive("retry", _either(retry, "retry", retry_text, DEFAULT_RETRY)),
+        engine=given,
+    )
+
+
+def _either(value: float | None, name: str, text: str | None, default: float) -> float:
+    if value is not None or text is None:
+        return default if value is None else value
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"url: {name} must be a number of seconds, got {text!r}") from None
+
+
+def check_text(argument: str, value: Any) -> str:
+    """Text that every engine can keep: encodable, without NUL."""
+    if not isinstance(value, str):
+        raise TypeError(f"{argument}: must be text, got {value!r}")
+    if "\0" in value:
+        raise ValueError(f"{argument}: must not contain a NUL character, got {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{argument}: must be encodable as UTF-8, got {value!r}") from None
+    return value
+
+
+def check_prefix(value: Any) -> str:
+    """Any text, also none."""
+    return check_text("prefix", value)
+
+
+def check_name(value: Any) -> str:
+    """Any text of 1 to 512 bytes."""
+    name = check_text("name", value)
+    size = len(name.encode())
+    if not name or size > LONGEST_NAME:
+        raise ValueError(
+            f"name: must have 1 to {LONGEST_NAME} bytes as UTF-8, got {size} in {name!r}"
+        )
+    return name
+
+
+def check_number(argument: str, value: Any) -> float:
+    """A finite number, and not a bool."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{argument}: must be a number of seconds, got {value!r}")
+    if not isfinite(value):
+        raise ValueError(f"{argument}: must be finite, got {value!r}")
+    return float(value)
+
+
+def check_positive(argument: str, value: Any) -> float:
+    """A number greater than zero."""
+    number = check_number(argument, value)
+    if number <= 0:
+        raise ValueError(f"{argument}: must be greater than 0, got {value!r}")
+    return number
+
+
+def check_ttl(
+    value: Any, lowest: float = SHORTEST_TTL, highest: float = LONGEST_TTL, step: float = 0.0
+) -> float:
+    """A ttl within a range, rounded up to a step."""
+    number = check_number("ttl", value)
+    if not lowest <= number <= highest:
+        raise ValueError(f"ttl: must be from {lowest:g} to {highest:g} seconds, got {value!r}")
+    return ceil(number / step) * step if step else number
+
+
+def check_timeout(value: Any) -> float | None:
+    """How long to wait: None or -1 is for ever."""
+    if value is None or (value == -1 and not isinstance(value, bool)):
+        return None
+    if isinstance(value, float) and value == inf:
+        return None
+    number = check_number("timeout", value)
+    if number < 0:
+        raise ValueError(f"timeout: must be 0 or more, or -1 or None for ever; got {value!r}")
+    return number
+
+
+def check_bool(argument: str, value: Any) -> bool:
+    """A plain bool, since a stray positional argument is easily mistaken for one."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{argument}: must be True or False, got {value!r}")
+    return value

@@ -1,0 +1,1 @@
+"""The command line, as real processes on real terminals."""

@@ -1,0 +1,79 @@
+"""Real processes: `holdfast`, its commands, and ways to wait for them without sleeping blindly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 60.0
+"""How long anything may take on a busy machine before a test gives up on it."""
+
+
+def eventually(condition: Callable[[], T | None]) -> T:
+    """Look until the condition is true; its value."""
+    give_up_at = time.monotonic() + PATIENCE
+    while not (value := condition()):
+        assert time.monotonic() < give_up_at, f"never came true: {condition}"
+        time.sleep(0.01)
+    return value
+
+
+def gone(pid: int) -> bool:
+    """Whether the process is over (a zombie is)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+class Holdfast:
+    """Runs the command line against one database."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.started: list[subprocess.Popen[str]] = []
+
+    def start(self, *args: str, **options: Any) -> subprocess.Popen[str]:
+        """Start `holdfast` with these arguments, in a session of its own."""
+        environment = {**os.environ, "HOLDFAST_URL": self.url, **options.pop("env", {})}
+        streams = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-m", "holdfast.cli", *args],
+            env=environment,
+            text=True,
+            start_new_session=True,
+            **{**streams, **options},
+        )
+        self.started.append(process)
+        return process
+
+    def run(self, *args: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run `holdfast` with these arguments to its end."""
+        process = self.start(*args, **options)
+        out, err = process.communicate(timeout=PATIENCE)
+        return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def hold(self, name: str, *options: str) -> subprocess.Popen[str]:
+        """Have a process hold the lock until its stdin is closed."""
+        process = self.start("run", *options, name, "-c", "echo held; cat")
+        assert line_of(process.stdout) == "held"
+        return process
+
+
+def line_of(stream: IO[str] | None) -> str:
+    """The next line that a process writes, without its end."""
+    assert stream is not None
+    return stream.readline().rstrip("\n")
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Close its stdin and wait for it: exit code, and what was left to read of stdout, stderr."""
+    out, err = process.communicate(timeout=PATIENCE)
+    return process.returncode, out, err

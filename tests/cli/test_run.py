@@ -1,0 +1,151 @@
+"""What `holdfast run` does for its command, and says of it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+
+import pytest
+
+import holdfast as library
+
+from .processes import Holdfast, eventually, finish, line_of
+
+SHOW = 'echo "$HOLDFAST_NAME|$HOLDFAST_HOLDER|$HOLDFAST_FENCE|$HOLDFAST_URL"'
+
+
+def test_the_command_finds_its_lease_in_the_environment(holdfast: Holdfast) -> None:
+    process = holdfast.start("run", "a job", "-c", f"{SHOW}; cat")
+    name, holder, fence, url = line_of(process.stdout).split("|")
+    with library.Client(holdfast.url) as client:
+        info = client.inspect("a job")
+    assert info
+    assert (name, holder, fence) == ("a job", info.holder, str(info.fence))
+    assert url == holdfast.url
+    assert finish(process)[0] == 0
+
+
+def test_each_run_has_a_greater_fence(holdfast: Holdfast) -> None:
+    fences = [int(holdfast.run("run", "job", "-c", "echo $HOLDFAST_FENCE").stdout) for _ in range(3)]
+    assert fences == sorted(set(fences))
+
+
+def test_two_commands_never_run_together(holdfast: Holdfast) -> None:
+    """`mkdir` fails if the other one has not yet cleared its own away."""
+    script = "mkdir inside && sleep 0.05 && rmdir inside"
+    cwd = os.path.dirname(holdfast.url.removeprefix("sqlite:///"))
+    racers = [holdfast.start("run", "job", "-c", script, cwd=cwd) for _ in range(6)]
+    assert [finish(racer)[0] for racer in racers] == [0] * 6
+
+
+def test_stdin_goes_to_the_command(holdfast: Holdfast) -> None:
+    process = holdfast.start("run", "job", "--", "cat")
+    assert process.communicate("hello", timeout=60)[0] == "hello"
+
+
+def test_a_descriptor_goes_to_the_command(holdfast: Holdfast) -> None:
+    reader, writer = os.pipe()
+    done = holdfast.run("run", "job", "-c", f"echo passed >&{writer}", pass_fds=[writer])
+    os.close(writer)
+    assert done.returncode == 0
+    with open(reader) as stream:
+        assert stream.read() == "passed\n"
+
+
+WAYS = {
+    "as documented": ["-w", "5", "job", "--", "printf", "%s,", "-v", "--", "x"],
+    "options after the name": ["job", "-w", "5", "--", "printf", "%s,", "-v", "--", "x"],
+    "on both sides": ["-q", "job", "-w5", "--", "printf", "%s,", "-v", "--", "x"],
+    "without --": ["-w", "5", "job", "printf", "%s,", "-v", "--", "x"],
+    "options after the name, without --": ["job", "-w", "5", "printf", "%s,", "-v", "--", "x"],
+}
+
+
+@pytest.mark.parametrize("args", WAYS.values(), ids=WAYS.keys())
+def test_the_commands_words_are_its_own(holdfast: Holdfast, args: list[str]) -> None:
+    done = holdfast.run("run", *args)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "-v,--,x,", "")
+
+
+@pytest.mark.parametrize("args", [["job", "-c", "echo $((6*7))"], ["-c", "echo $((6*7))", "job"]])
+def test_a_line_for_the_shell(holdfast: Holdfast, args: list[str]) -> None:
+    assert holdfast.run("run", *args).stdout == "42\n"
+
+
+def test_it_waits_for_its_turn(holdfast: Holdfast) -> None:
+    holder = holdfast.hold("job")
+    waiter = holdfast.start("run", "-v", "job", "--", "echo", "ran")
+    assert line_of(waiter.stderr).startswith("holdfast: waiting for 'job' on sqlite://")
+    assert finish(holder)[0] == 0
+    code, out, err = finish(waiter)
+    assert (code, out) == (0, "ran\n")
+    acquired, released = err.splitlines()
+    assert acquired.startswith("holdfast: acquired 'job': fence ")
+    assert released == "holdfast: released 'job'"
+
+
+def test_it_says_nothing_unasked(holdfast: Holdfast) -> None:
+    assert holdfast.run("run", "job", "--", "true").stderr == ""
+
+
+def test_quiet_says_nothing_of_a_conflict_but_does_of_an_error(holdfast: Holdfast) -> None:
+    holdfast.hold("job")
+    refused = holdfast.run("run", "-q", "-n", "job", "--", "true")
+    assert (refused.returncode, refused.stderr) == (75, "")
+    failed = holdfast.run("run", "-q", "other", "--", "no-such-command")
+    assert failed.stderr != ""
+
+
+def test_min_hold_keeps_the_lock_after_the_command(holdfast: Holdfast) -> None:
+    keeper = holdfast.start("run", "--min-hold", "600", "job", "-c", "echo $$; exit 3")
+    pid = int(line_of(keeper.stdout))
+    eventually(lambda: not os.path.exists(f"/proc/{pid}"))
+    assert holdfast.run("run", "-n", "job", "--", "true").returncode == 75
+    keeper.terminate()
+    code, _, err = finish(keeper)
+    assert code == 3, "the command's own"
+    assert "before --min-hold was over" in err
+    assert holdfast.run("run", "-n", "job", "--", "true").returncode == 0
+
+
+def test_min_hold_ends(holdfast: Holdfast) -> None:
+    began = time.monotonic()
+    assert holdfast.run("run", "--min-hold", "0.5", "job", "--", "true").returncode == 0
+    assert time.monotonic() - began >= 0.5
+
+
+def test_a_command_that_outlasts_min_hold_is_not_kept(holdfast: Holdfast) -> None:
+    process = holdfast.start("run", "--min-hold", "0.01", "job", "-c", "echo held; cat")
+    line_of(process.stdout)
+    time.sleep(0.02)
+    assert finish(process)[0] == 0
+
+
+def test_nobody_reading_its_messages_is_no_reason_to_stop(holdfast: Holdfast) -> None:
+    process = holdfast.start("run", "-v", "job", "-c", "cat; exit 4")
+    assert process.stderr
+    process.stderr.close()
+    process.stderr = None
+    assert finish(process)[0] == 4
+
+
+def test_what_the_command_leaves_running_does_not_keep_the_lock(holdfast: Holdfast) -> None:
+    done = holdfast.run("run", "job", "-c", "sleep 600 >/dev/null 2>&1 & echo $!")
+    background = int(done.stdout)
+    assert done.returncode == 0
+    os.kill(background, 9)  # raises if it was gone
+
+
+def test_start_up_is_within_twice_that_of_a_bare_click_program(holdfast: Holdfast) -> None:
+    """Counted in imported modules, which no busy machine can change; `make bench` has the times."""
+    imports = "import sys; before = set(sys.modules); {}; print(len(set(sys.modules) - before))"
+    import sys
+
+    def modules(statement: str) -> int:
+        script = imports.format(statement)
+        return int(subprocess.check_output([sys.executable, "-c", script], text=True))
+
+    assert modules("import holdfast.cli.app, holdfast.cli.run, holdfast.cli.operate") < 1.5 * modules(
+        "import click"
+    )

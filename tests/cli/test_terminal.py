@@ -1,0 +1,152 @@
+"""The terminal: it is the command's while that runs, and job control works as without holdfast."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+import holdfast as library
+
+from .console import CTRL_C, CTRL_Z, console, job
+from .processes import Holdfast, eventually
+
+RUN = [sys.executable, "-m", "holdfast.cli", "run"]
+READ = 'echo ready; read line; echo "got $line"'
+
+
+def environment(holdfast: Holdfast) -> dict[str, str]:
+    return {"HOLDFAST_URL": holdfast.url, "PYTHON": sys.executable}
+
+
+@pytest.mark.parametrize("start", [console, job])
+def test_the_command_reads_from_the_terminal(holdfast: Holdfast, start: type[console]) -> None:
+    with start([*RUN, "job", "-c", READ], environment(holdfast)) as screen:
+        screen.expect("ready")
+        screen.type("hello\n")
+        screen.expect("got hello")
+        assert screen.expect_exit() == 0
+
+
+def test_its_group_is_the_foreground_and_not_holdfasts(holdfast: Holdfast) -> None:
+    script = "import os; print(os.tcgetpgrp(0) == os.getpgrp() != os.getpgid(os.getppid()))"
+    with job([*RUN, "job", "--", sys.executable, "-c", script], environment(holdfast)) as screen:
+        screen.expect("True")
+        screen.expect("[exit 0]")
+
+
+@pytest.mark.parametrize("start", [console, job])
+def test_ctrl_c_reaches_the_command_once(holdfast: Holdfast, start: type[console]) -> None:
+    script = "trap 'echo caught' INT; echo ready; read line; echo end $line"
+    with start([*RUN, "job", "-c", script], environment(holdfast)) as screen:
+        screen.expect("ready")
+        screen.type(CTRL_C)
+        screen.expect("caught")
+        screen.type("now\n")
+        assert "caught" not in screen.expect("end")
+
+
+def test_ctrl_c_ends_the_wait(holdfast: Holdfast) -> None:
+    holdfast.hold("job")
+    with console([*RUN, "-v", "job", "--", "true"], environment(holdfast)) as screen:
+        screen.expect("waiting")
+        screen.type(CTRL_C)
+        screen.expect("nothing is held")
+        assert screen.expect_exit() == 128 + signal.SIGINT
+
+
+def test_the_terminal_is_given_back(holdfast: Holdfast) -> None:
+    script = '"$PYTHON" -m holdfast.cli run job -- true; read line; echo "shell got $line"'
+    with job(["/bin/sh", "-c", script], environment(holdfast)) as screen:
+        screen.type("hello\n")
+        screen.expect("shell got hello")
+        screen.expect("[exit 0]")
+
+
+def test_ctrl_z_suspends_both_and_fg_continues_both(holdfast: Holdfast) -> None:
+    with job([*RUN, "--ttl", "600", "job", "-c", READ], environment(holdfast)) as screen:
+        screen.expect("ready")
+        for _ in range(2):
+            screen.type(CTRL_Z)
+            screen.expect(f"[stopped by {signal.SIGTSTP:d}]")
+            screen.type("fg\n")
+        screen.type("hello\n")
+        screen.expect("got hello")
+        screen.expect("[exit 0]")
+
+
+def test_a_command_that_suspends_itself_is_mirrored_too(holdfast: Holdfast) -> None:
+    script = "kill -STOP $$; echo on again"
+    with job([*RUN, "--ttl", "600", "job", "-c", script], environment(holdfast)) as screen:
+        screen.expect("[stopped by")
+        screen.type("fg\n")
+        screen.expect("on again")
+        screen.expect("[exit 0]")
+
+
+def test_ctrl_z_where_no_shell_could_continue_changes_nothing(holdfast: Holdfast) -> None:
+    with console([*RUN, "job", "-c", READ], environment(holdfast)) as screen:
+        screen.expect("ready")
+        screen.type(CTRL_Z)
+        screen.type("hello\n")
+        screen.expect("got hello")
+        assert screen.expect_exit() == 0
+
+
+def test_in_the_background_it_stops_when_it_reads_and_fg_lets_it(holdfast: Holdfast) -> None:
+    argv = [*RUN, "--ttl", "600", "job", "-c", READ]
+    with job(argv, environment(holdfast), "bg") as screen:
+        screen.expect("ready")
+        screen.expect(f"[stopped by {signal.SIGTTIN:d}]")
+        screen.type("bg\n")
+        screen.expect(f"[stopped by {signal.SIGTTIN:d}]")
+        screen.type("fg\n")
+        screen.type("hello\n")
+        screen.expect("got hello")
+        screen.expect("[exit 0]")
+
+
+def test_in_a_pipeline_the_neighbour_keeps_the_terminal(holdfast: Holdfast) -> None:
+    neighbour = '{ read word; read line </dev/tty; echo "$word $line"; }'
+    script = f'"$PYTHON" -m holdfast.cli run job -c "echo neighbour; sleep 0.1" | {neighbour}'
+    with job(["/bin/sh", "-c", script], environment(holdfast)) as screen:
+        screen.type("hello\n")
+        screen.expect("neighbour hello")
+        screen.expect("[exit 0]")
+
+
+def test_in_a_pipeline_the_command_gets_the_terminal_when_it_asks(holdfast: Holdfast) -> None:
+    script = f"\"$PYTHON\" -m holdfast.cli run job -c '{READ}' </dev/tty | cat"
+    with job(["/bin/sh", "-c", script], environment(holdfast)) as screen:
+        screen.expect("ready")
+        screen.type("hello\n")
+        screen.expect("got hello")
+        screen.expect("[exit 0]")
+
+
+def test_in_a_pipeline_ctrl_c_reaches_the_command(holdfast: Holdfast) -> None:
+    line = "trap \"echo caught; exit\" INT; echo ready; sleep 600 & wait"
+    script = f"trap : INT; \"$PYTHON\" -m holdfast.cli run job -c '{line}' | (trap '' INT; cat)"
+    with job(["/bin/sh", "-c", script], environment(holdfast)) as screen:
+        screen.expect("ready")
+        screen.type(CTRL_C)
+        screen.expect("caught")
+        screen.expect("[exit 0]")
+
+
+@pytest.mark.slow
+def test_a_lease_lost_while_suspended_kills_before_it_continues(
+    holdfast: Holdfast, tmp_path: Path
+) -> None:
+    continued = tmp_path / "continued"
+    script = f"echo ready; kill -TSTP $$; touch {continued}"
+    with job([*RUN, "--ttl", "1", "job", "-c", script], environment(holdfast)) as screen:
+        screen.expect(f"[stopped by {signal.SIGTSTP:d}]")
+        with library.Client(holdfast.url) as client:
+            eventually(lambda: client.inspect("job") is None)
+        screen.type("fg\n")
+        screen.expect("is lost and another holder may have the lock; killed the command")
+        screen.expect("[exit 70]")
+    assert not continued.exists()

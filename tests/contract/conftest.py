@@ -1,0 +1,75 @@
+"""Runs every scenario over every engine and colour that it can run over."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .engines import ENGINES, NEEDS, Engine
+from .stage import Colour, Stage
+
+HANGS_AFTER = 60.0
+SLOW_HANGS_AFTER = 110.0
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes longer than about a second")
+    config.addinivalue_line("markers", "colour(name): a scenario that exists in one colour only")
+    config.addinivalue_line(
+        "markers", f"needs(*things): what an engine must be able to do, of {', '.join(NEEDS)}"
+    )
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "stage" not in metafunc.fixturenames:
+        return
+    scenario = metafunc.function.__name__.removeprefix("test_")
+    needs = tuple(need for mark in metafunc.definition.iter_markers("needs") for need in mark.args)
+    colours = [mark.args[0] for mark in metafunc.definition.iter_markers("colour")] or [
+        "sync",
+        "async",
+    ]
+    runs = []
+    for engine in ENGINES:
+        refusal = engine.refusal(scenario, needs)
+        marks = [pytest.mark.skip(reason=refusal)] if refusal else []
+        runs += [
+            pytest.param((engine, colour), id=f"{engine.name}-{colour}", marks=marks)
+            for colour in colours
+        ]
+    metafunc.parametrize("stage", runs, indirect=True)
+
+
+@pytest.fixture
+def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
+    """An engine with a fresh store, and a colour."""
+    engine: Engine
+    colour: Colour
+    engine, colour = request.param
+    place = engine.place(tmp_path)
+    try:
+        yield Stage(engine, colour, place)
+    finally:
+        place.close()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """A scenario is a coroutine; it gets a loop of its own, and an end if it should hang."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {
+        name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters
+    }
+    guard = SLOW_HANGS_AFTER if pyfuncitem.get_closest_marker("slow") else HANGS_AFTER
+
+    async def play() -> None:
+        async with arguments["stage"], asyncio.timeout(guard):
+            await pyfuncitem.obj(**arguments)
+
+    asyncio.run(play())
+    return True

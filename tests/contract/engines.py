@@ -1,0 +1,132 @@
+"""The engines that the contract runs over. A new engine adds one entry to `ENGINES`, no more.
+
+An engine makes a `Place` for each test: a fresh, empty store with its URL, and the few things that
+a test does to a store from outside. What an engine cannot keep, it says in `cannot`, by the name
+of a scenario (its function without `test_`) or of a need, each with the reason:
+
+    processes   other processes can share the store
+    outage      the store can be made unavailable for a while
+    restart     the store can be stopped and started again
+"""
+
+from __future__ import annotations
+
+import itertools
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+NEEDS = ("processes", "outage", "restart")
+
+
+class Place:
+    """A fresh store for one test."""
+
+    url: str
+
+    def untouched(self) -> bool:
+        """Whether nobody has asked the store for anything yet, as far as can be told."""
+        return True
+
+    def outage(self) -> AbstractContextManager[None]:
+        """While it lasts, no request is answered. It comes after the store was first used."""
+        raise NotImplementedError
+
+    def restart(self) -> None:
+        """Stops the store and starts it again, with no client connected: what it keeps survives."""
+        raise NotImplementedError
+
+    def residue(self) -> list[str]:
+        """What lies in the store, so that two residues can be compared; no client is connected."""
+        return []
+
+    def close(self) -> None:
+        """Gives the store up."""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine under contract. `unit` is the shortest ttl that a busy machine can keep."""
+
+    name: str
+    place: Callable[[Path], Place]
+    unit: float = 0.3
+    cannot: Mapping[str, str] = field(default_factory=dict)
+
+    def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
+        """Why this engine does not run a scenario, or None: it does."""
+        for thing in (scenario, *needs):
+            if thing in self.cannot:
+                return f"{self.name}: {self.cannot[thing]}"
+        return None
+
+
+class MemoryPlace(Place):
+    """A space of its own within this process."""
+
+    _numbers = itertools.count()
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"memory://contract-{next(self._numbers)}"
+
+
+class SqlitePlace(Place):
+    """A file alone in its folder, so that whatever else appears there was left behind."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder / "store"
+        self.folder.mkdir()
+        self.path = self.folder / "locks.db"
+        self.url = f"sqlite://{self.path}"
+
+    def untouched(self) -> bool:
+        return not any(self.folder.iterdir())
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        with self._connection() as blocker:
+            blocker.execute("BEGIN EXCLUSIVE")
+            try:
+                yield
+            finally:
+                blocker.execute("ROLLBACK")
+
+    def restart(self) -> None:
+        # What a backup would restore, in a new file: nothing but the rows comes back.
+        copy = self.path.with_suffix(".restored")
+        with self._connection() as db:
+            db.execute("VACUUM INTO ?", (str(copy),))
+        with closing(sqlite3.connect(copy, isolation_level=None)) as restored:
+            restored.execute("PRAGMA journal_mode = WAL")
+        copy.replace(self.path)
+
+    def residue(self) -> list[str]:
+        files = sorted(path.name for path in self.folder.iterdir())
+        with self._connection() as db:
+            tables = [
+                row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            ]
+            count = 'SELECT count(*) FROM "{}"'
+            rows = [f"{t}: {db.execute(count.format(t)).fetchone()[0]} rows" for t in tables]
+        return files + sorted(rows)
+
+    def _connection(self) -> closing[sqlite3.Connection]:
+        return closing(
+            sqlite3.connect(self.path, isolation_level=None, timeout=10, check_same_thread=False)
+        )
+
+
+ENGINES = (
+    Engine(
+        "memory",
+        MemoryPlace,
+        cannot={
+            "processes": "it lives in one process",
+            "outage": "a dictionary always answers",
+            "restart": "it ends with its process",
+        },
+    ),
+    Engine("sqlite", SqlitePlace),
+)

@@ -1,0 +1,185 @@
+"""The stage of a scenario: an engine, a colour, the actors, and the sweep when it is over."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Literal
+
+import holdfast
+
+from .actors import Actor, TaskActor, ThreadActor
+from .engines import Engine, Place
+from .killable import Worker
+
+Colour = Literal["sync", "async"]
+
+AT_ONCE = 10.0
+"""How long to wait for what should happen at once: against hanging, well under the usual ttl."""
+
+
+class Stage:
+    """Where one scenario is played. What it hands out it clears away, and looks if it is gone."""
+
+    def __init__(self, engine: Engine, colour: Colour, place: Place) -> None:
+        self.engine = engine
+        self.colour = colour
+        self.place = place
+        self._clients: list[Any] = []
+        self._actors: list[Actor] = []
+        self._workers: list[Worker] = []
+
+    def client(self, url: str | None = None, **options: Any) -> Any:
+        """A `Client` or an `AsyncClient` of this engine."""
+        make = holdfast.Client if self.colour == "sync" else holdfast.AsyncClient
+        client = make(url or self.place.url, **options)
+        self._clients.append(client)
+        return client
+
+    def actor(self, name: str, client: Any = None) -> Actor:
+        make = ThreadActor if self.colour == "sync" else TaskActor
+        actor = make(name, client or self.client())
+        self._actors.append(actor)
+        return actor
+
+    def cast(self, *names: str, client: Any = None) -> list[Actor]:
+        """Actors, each with a client of their own, or all with the one given."""
+        return [self.actor(name, client) for name in names]
+
+    async def worker(self, colour: Colour | None = None) -> Worker:
+        """A process with a client of this engine, that can be killed."""
+        worker = await Worker.start(self.place.url, colour or self.colour)
+        self._workers.append(worker)
+        return worker
+
+    @property
+    def short(self) -> float:
+        """A ttl for leases that should run out while the scenario watches."""
+        return max(self.engine.unit, self._guarantees.min_ttl)
+
+    @property
+    def ttl(self) -> float:
+        """A ttl for leases that are renewed while the scenario watches."""
+        return min(
+            max(3 * self.engine.unit, 2 * self._guarantees.min_ttl), self._guarantees.max_ttl
+        )
+
+    @property
+    def long(self) -> float:
+        """A ttl that does not run out before the scenario is over."""
+        return float(min(max(30.0, 3 * AT_ONCE), self._guarantees.max_ttl))
+
+    @property
+    def _guarantees(self) -> holdfast.Guarantees:
+        if not self._clients:
+            self.client()
+        found: holdfast.Guarantees = self._clients[0].guarantees
+        return found
+
+    async def until(self, condition: Callable[[], Any], within: float = AT_ONCE) -> Any:
+        """Waits for something that must become true, and gives it."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + within
+        while True:
+            value = condition()
+            if inspect.isawaitable(value):
+                value = await value
+            if value:
+                return value
+            assert loop.time() < give_up_at, (
+                f"not within {within:g} s: {inspect.getsource(condition).strip()}"
+            )
+            await asyncio.sleep(0.005)
+
+    async def passes(self, seconds: float) -> None:
+        """Lets time pass, only ever to show that something does not happen meanwhile."""
+        await asyncio.sleep(seconds)
+
+    async def settles(self, watcher: Actor, name: str, waiters: int = 1) -> None:
+        """Lets waiters get into their wait. Where no engine can tell, no verdict rests on it."""
+        info = await watcher(watcher.client.inspect, name)
+        if info is None or info.waiters is None:
+            await asyncio.sleep(0.1)
+        else:
+            await self.until(lambda: self._waiters(watcher, name, waiters))
+
+    async def _waiters(self, watcher: Actor, name: str, waiters: int) -> bool:
+        info = await watcher(watcher.client.inspect, name)
+        return info is not None and info.waiters >= waiters
+
+    async def takes(self, actor: Actor, name: str) -> bool:
+        """Whether somebody gets the lock by asking once. They give it back."""
+        lease = await actor(actor.lock(name).acquire, blocking=False)
+        if lease:
+            await actor(lease.release)
+        return bool(lease)
+
+    async def __aenter__(self) -> Stage:
+        self._before = Leftovers()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for worker in self._workers:
+            await worker.ends()
+        try:
+            for client in self._clients:
+                await self.close(client)
+        finally:
+            for actor in self._actors:
+                await actor.leaves()
+        if error is None:
+            left = Leftovers()
+            assert left == self._before, f"left behind: {left - self._before}"
+
+    async def close(self, client: Any) -> None:
+        """Closes a client, as often as one likes."""
+        if self.colour == "sync":
+            await asyncio.wait_for(asyncio.to_thread(client.close), AT_ONCE)
+        else:
+            await asyncio.wait_for(client.aclose(), AT_ONCE)
+
+
+class Leftovers:
+    """What can be left behind in one's own process: threads, tasks, open files and sockets."""
+
+    def __init__(self) -> None:
+        # What `to_thread` and the watching of child processes leave goes with the loop.
+        self.threads = {
+            t for t in threading.enumerate() if not t.name.startswith(("asyncio_", "waitpid-"))
+        }
+        self.tasks = asyncio.all_tasks()
+        self.files = sorted(self._open_files())
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Leftovers) and not (self - other) and not (other.files != self.files)
+        )
+
+    def __sub__(self, other: Leftovers) -> list[str]:
+        files = list(self.files)
+        for file in other.files:
+            if file in files:
+                files.remove(file)
+        return [
+            repr(thing)
+            for thing in (*(self.threads - other.threads), *(self.tasks - other.tasks), *files)
+        ]
+
+    @staticmethod
+    def _open_files() -> list[str]:
+        found = []
+        for number in os.listdir("/proc/self/fd"):
+            try:
+                found.append(os.readlink(f"/proc/self/fd/{number}"))
+            except FileNotFoundError:  # the folder's own descriptor, closed since
+                continue
+        return found

@@ -1,0 +1,233 @@
+"""Cancellation at every suspension, early and late, once and twice: nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from .actors import Actor
+from .stage import Leftovers, Stage
+from .steps import Cut, cut_everywhere, cut_short
+
+pytestmark = pytest.mark.colour("async")
+
+AGAIN = pytest.mark.parametrize("again", [None, 1, 2], ids=["once", "twice", "twice, later"])
+
+
+@contextmanager
+def nothing_left(cut: Cut) -> Iterator[None]:
+    """A client may keep what it has; an attempt that was cut short may add nothing to it."""
+    before = Leftovers()
+    yield
+    left = Leftovers() - before
+    assert not left, f"{cut} left behind: {left}"
+
+
+async def assert_free(stage: Stage, watcher: Actor, name: str, cut: Cut) -> None:
+    """At once; when the cleanup was cancelled too, when that is done, long before any expiry."""
+    if cut.again is not None:
+        await stage.until(lambda: stage.takes(watcher, name))
+    assert await stage.takes(watcher, name), f"{cut} left the lock taken"
+    assert await watcher(watcher.client.inspect, name) is None
+
+
+async def warm(stage: Stage, *actors: Actor) -> None:
+    """Connected, and with a renewer that has had something to do."""
+    for actor in actors:
+        await stage.takes(actor, "warm")
+
+
+@AGAIN
+async def test_acquiring_a_free_lock(stage: Stage, again: int | None) -> None:
+    ann, ben = stage.cast("ann", "ben")
+    await warm(stage, ann, ben)
+
+    async def attempt(cut: Cut) -> bool:
+        lock = ann.lock("door", ttl=stage.long)
+        with nothing_left(cut):
+            if not await cut_short(lock.acquire(), cut):
+                await lock.release()
+                return False
+            await assert_free(stage, ben, "door", cut)
+        return True
+
+    await cut_everywhere(attempt, again)
+
+
+@AGAIN
+async def test_acquiring_a_first_time(stage: Stage, again: int | None) -> None:
+    """With a client that has not connected yet, and does so under the cancellation."""
+    (ben,) = stage.cast("ben")
+    await warm(stage, ben)
+
+    async def attempt(cut: Cut) -> bool:
+        client = stage.client()
+        lock = client.lock("door", ttl=stage.long)
+        with nothing_left(cut):
+            reached = await cut_short(lock.acquire(), cut)
+            if reached:
+                await assert_free(stage, ben, "door", cut)
+            await stage.close(client)
+        return reached
+
+    await cut_everywhere(attempt, again)
+
+
+@AGAIN
+async def test_acquiring_a_held_lock(stage: Stage, again: int | None) -> None:
+    ann, ben, cleo = stage.cast("ann", "ben", "cleo")
+    await warm(stage, ann, ben, cleo)
+
+    async def attempt(cut: Cut) -> bool:
+        lease = await ann(ann.lock("door").acquire)
+        with nothing_left(cut):
+            reached = await cut_short(ben.lock("door", ttl=stage.long).acquire(timeout=0.05), cut)
+            if reached:
+                await stage.until(lambda: nobody_waits(cleo, "door"))
+        await ann(lease.release)
+        await assert_free(stage, cleo, "door", cut)
+        return reached
+
+    await cut_everywhere(attempt, again)
+
+
+async def nobody_waits(watcher: Actor, name: str) -> bool:
+    return (await watcher(watcher.client.inspect, name)).waiters in (None, 0)
+
+
+@AGAIN
+async def test_acquiring_a_lock_while_it_is_released(stage: Stage, again: int | None) -> None:
+    ann, ben, cleo = stage.cast("ann", "ben", "cleo")
+    await warm(stage, ann, ben, cleo)
+
+    async def attempt(cut: Cut) -> bool:
+        lease = await ann(ann.lock("door").acquire)
+        lock = ben.lock("door", ttl=stage.long)
+        settled = asyncio.Event()
+        suspensions = 0
+
+        def suspended(number: int) -> None:
+            nonlocal suspensions
+            suspensions = number + 1
+            if number >= cut.at - 1:  # the release happens around the suspension that is cut
+                settled.set()
+
+        async def release() -> None:
+            last = -1
+            while not settled.is_set() and last != suspensions:  # or it waits, and goes no further
+                last = suspensions
+                await asyncio.sleep(0.02)
+            await ann(lease.release)
+
+        releasing = asyncio.create_task(release())
+        reached = await cut_short(lock.acquire(), cut, suspended)
+        settled.set()
+        await releasing
+        if not reached:
+            await lock.release()
+        await assert_free(stage, cleo, "door", cut)
+        return reached
+
+    await cut_everywhere(attempt, again)
+
+
+@AGAIN
+async def test_releasing(stage: Stage, again: int | None) -> None:
+    ann, ben = stage.cast("ann", "ben")
+    await warm(stage, ann, ben)
+
+    async def attempt(cut: Cut) -> bool:
+        lease = await ann.lock("door", ttl=stage.long).acquire()
+        with nothing_left(cut):
+            reached = await cut_short(lease.release(), cut)
+            assert not lease.held and not lease.lost
+            await assert_free(stage, ben, "door", cut)
+        return reached
+
+    await cut_everywhere(attempt, again)
+
+
+@AGAIN
+async def test_extending(stage: Stage, again: int | None) -> None:
+    ann, ben = stage.cast("ann", "ben")
+    await warm(stage, ann, ben)
+
+    async def attempt(cut: Cut) -> bool:
+        lease = await ann.lock("door", ttl=stage.long).acquire()
+        with nothing_left(cut):
+            reached = await cut_short(lease.extend(), cut)
+            info = await ben(ben.client.inspect, "door")
+            assert info.holder == lease.holder
+            assert lease.held and lease.remaining() <= info.remaining
+        await lease.extend()
+        await lease.release()
+        assert await stage.takes(ben, "door")
+        return reached
+
+    await cut_everywhere(attempt, again)
+
+
+@AGAIN
+async def test_a_whole_section(stage: Stage, again: int | None) -> None:
+    ann, ben = stage.cast("ann", "ben")
+    await warm(stage, ann, ben)
+
+    async def attempt(cut: Cut) -> bool:
+        leases: list[Any] = []
+
+        async def section() -> None:
+            async with ann.lock("door", ttl=stage.long) as lease:
+                assert lease.held
+                leases.append(lease)
+                await asyncio.sleep(0)
+
+        with nothing_left(cut):
+            reached = await cut_short(section(), cut)
+            assert not any(lease.held or lease.lost for lease in leases)
+            await assert_free(stage, ben, "door", cut)
+        return reached
+
+    cuts = await cut_everywhere(attempt, again)
+    assert cuts >= 2, "the section itself waits once"
+
+
+@AGAIN
+async def test_asking_about_locks(stage: Stage, again: int | None) -> None:
+    ann, ben = stage.cast("ann", "ben")
+    lease = await ben(ben.lock("door").acquire)
+    await warm(stage, ann, ben)
+
+    async def everything() -> None:
+        await ann.client.inspect("door")
+        await ann.lock("door").locked()
+        assert [info.name async for info in ann.client.leases()] == ["door"]
+
+    async def attempt(cut: Cut) -> bool:
+        with nothing_left(cut):
+            reached = await cut_short(everything(), cut)
+            assert (await ann.client.inspect("door")).holder == lease.holder
+        return reached
+
+    await cut_everywhere(attempt, again)
+
+
+@AGAIN
+async def test_closing(stage: Stage, again: int | None) -> None:
+    (ben,) = stage.cast("ben")
+    await warm(stage, ben)
+
+    async def attempt(cut: Cut) -> bool:
+        client = stage.client()
+        with nothing_left(cut):
+            lease = await client.lock("door", ttl=stage.long).acquire()
+            reached = await cut_short(client.aclose(), cut)
+            await client.aclose()
+            assert not lease.held
+            await assert_free(stage, ben, "door", cut)
+        return reached
+
+    await cut_everywhere(attempt, again)

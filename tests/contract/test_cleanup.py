@@ -1,0 +1,117 @@
+"""After close, nothing is left: no thread, task, socket, file or row."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from .stage import Leftovers, Stage
+
+
+async def test_nothing_is_left_after_close(stage: Stage) -> None:
+    before = Leftovers()
+    client = stage.client()
+    ann, ben = stage.cast("ann", "ben", client=client)
+    actors = Leftovers()
+    lease = await ann(ann.lock("door").acquire)
+    waiting = ben.begins(ben.lock("door").acquire)
+    await stage.settles(ann, "door")
+    await ann(lease.release)
+    held = await waiting
+    assert not await stage.takes(ann, "door")
+    await ann(ann.lock("gate", ttl=stage.short).acquire, timeout=1)
+    assert [info.name for info in await ann(client.leases, prefix="d")] == ["door"]
+    await stage.close(client)
+
+    assert not Leftovers() - actors, "while others go on"
+    assert not held.held
+    for actor in (ann, ben):
+        await actor.leaves()
+    assert Leftovers() == before
+
+
+async def test_a_client_that_did_nothing_leaves_nothing(stage: Stage) -> None:
+    before = Leftovers()
+    client = stage.client()
+    await stage.close(client)
+    assert Leftovers() == before
+    assert stage.place.untouched()
+
+
+async def test_a_client_as_a_context_manager(stage: Stage) -> None:
+    (ann,) = stage.cast("ann")
+    before = Leftovers()
+    client = stage.client()
+    if stage.colour == "sync":
+        with client as entered:
+            assert entered is client
+            lease = client.lock("door").acquire()
+    else:
+        async with client as entered:
+            assert entered is client
+            lease = await client.lock("door").acquire()
+    assert not lease.held
+    assert not Leftovers() - before
+    assert await stage.takes(ann, "door")
+
+
+async def test_close_gives_back_what_is_held(stage: Stage) -> None:
+    ann, ben = stage.cast("ann", "ben")
+    leases = [await ann(ann.lock(f"door {number}").acquire) for number in range(20)]
+    await stage.close(ann.client)
+    assert not any(lease.held or lease.lost for lease in leases)
+    for lease in leases:
+        assert await stage.takes(ben, lease.name)
+
+
+async def test_use_leaves_no_rows_and_no_files(stage: Stage) -> None:
+    async def uses(times: int) -> list[str]:
+        ann, ben = stage.cast("ann", "ben")
+        for _ in range(times):
+            lease = await ann(ann.lock("door").acquire)
+            assert await ben(ben.lock("door").acquire, blocking=False) is None
+            assert await ben(ben.lock("door").acquire, timeout=0.01) is None
+            await ann(lease.release)
+            await ann(ann.lock("door").acquire)
+            await ben(ben.client.break_lock, "door")
+        await stage.close(ann.client)
+        await stage.close(ben.client)
+        return stage.place.residue()
+
+    once = await uses(1)
+    assert await uses(10) == once
+
+
+async def test_a_thousand_leases_cost_no_threads(stage: Stage) -> None:
+    (ann,) = stage.cast("ann")
+    await ann(ann.lock("the first").acquire)
+    threads, tasks = threading.active_count(), len(asyncio.all_tasks())
+    leases = [await ann(ann.lock(f"door {number}").acquire) for number in range(1000)]
+    assert threading.active_count() <= threads + 1
+    assert len(asyncio.all_tasks()) <= tasks + 1
+    assert all(lease.held for lease in leases)
+
+
+@pytest.mark.slow
+async def test_a_thousand_leases_are_renewed_in_time(stage: Stage) -> None:
+    (ann,) = stage.cast("ann")
+    ttl = 4 * stage.ttl
+    leases = [await ann(ann.lock(f"door {number}", ttl=ttl).acquire) for number in range(1000)]
+    await stage.passes(1.5 * ttl)
+    assert not [lease.name for lease in leases if lease.lost]
+
+
+async def test_what_fails_leaves_nothing(stage: Stage) -> None:
+    ann, ben = stage.cast("ann", "ben")
+    await stage.takes(ben, "door")
+    lease = await ann(ann.lock("door").acquire)
+    before = Leftovers()
+    for _ in range(5):
+        assert await ben(ben.lock("door").acquire, blocking=False) is None
+        assert await ben(ben.lock("door").acquire, timeout=0.02) is None
+    assert not Leftovers() - before
+    assert (await ann(ann.client.inspect, "door")).waiters in (None, 0)
+    await ann(lease.release)
+    assert await stage.takes(ben, "door")

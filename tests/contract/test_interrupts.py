@@ -1,0 +1,84 @@
+"""Ctrl-C in a process that waits for a lock, once and twice."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from .actors import Actor
+from .killable import Worker
+from .stage import AT_ONCE, Stage
+
+pytestmark = [pytest.mark.needs("processes"), pytest.mark.slow]
+
+
+async def interrupted(stage: Stage, worker: Worker) -> None:
+    """A sync worker lives on, to betray what it still holds; an asyncio one ends by it."""
+    if stage.colour == "sync":
+        await stage.until(lambda: worker.said("interrupted"))
+    else:
+        assert await asyncio.wait_for(worker.gone(), AT_ONCE) != 0
+
+
+@pytest.mark.parametrize("pause", [None, 0, 0.001, 0.005], ids=["once", "twice", "1 ms", "5 ms"])
+async def test_interrupting_a_waiter(stage: Stage, pause: float | None) -> None:
+    ann, ben = stage.cast("ann", "ben")
+    for _ in range(3):
+        worker = await stage.worker()
+        lease = await ann(ann.lock("door").acquire)
+        worker.begins("acquire", name="door", ttl=stage.long)
+        await stage.until(lambda: worker.said("asking"))  # noqa: B023
+        await stage.settles(ann, "door")
+        worker.interrupt()
+        if pause is not None:
+            await asyncio.sleep(pause)
+            if worker.alive:
+                worker.interrupt()
+        await interrupted(stage, worker)
+
+        await stage.until(lambda: nobody_waits(ben))
+        await ann(lease.release)
+        assert await stage.takes(ben, "door")
+        await worker.ends()
+
+
+async def nobody_waits(watcher: Actor) -> bool:
+    return (await watcher(watcher.client.inspect, "door")).waiters in (None, 0)
+
+
+@pytest.mark.colour("sync")
+async def test_an_interrupted_waiter_can_wait_again(stage: Stage) -> None:
+    (ann,) = stage.cast("ann")
+    worker = await stage.worker()
+    lease = await ann(ann.lock("door").acquire)
+    worker.begins("acquire", name="door")
+    await stage.until(lambda: worker.said("asking"))
+    await stage.settles(ann, "door")
+    worker.interrupt()
+    await interrupted(stage, worker)
+    waiting = worker.begins("acquire", name="door")
+    await stage.until(lambda: len(worker.said("asking")) == 2)
+    await ann(lease.release)
+    assert (await asyncio.wait_for(waiting, AT_ONCE))["fence"] > lease.fence
+
+
+async def test_an_interrupt_that_races_with_the_release(stage: Stage) -> None:
+    """The waiter gets the lock or the interrupt first, or both; in the end nobody holds it."""
+    ann, ben = stage.cast("ann", "ben")
+    for round_ in range(8):
+        worker = await stage.worker()
+        lease = await ann(ann.lock("door").acquire)
+        answer = worker.begins("acquire", name="door", ttl=stage.ttl)
+        await stage.until(lambda: worker.said("asking"))  # noqa: B023
+        await stage.settles(ann, "door")
+        releasing = ann.begins(lease.release)
+        await asyncio.sleep(0.0005 * round_)
+        worker.interrupt()
+        await releasing
+        await interrupted(stage, worker)
+        if worker.alive and answer.done():  # it came when the acquire was over: the lease is kept
+            await worker("release")
+        # Between the two the lease is nobody's, and ends with its ttl: it must not be renewed.
+        await stage.until(lambda: stage.takes(ben, "door"), stage.ttl + AT_ONCE)
+        await worker.ends()

@@ -1,0 +1,193 @@
+"""A process that holds locks and can be killed: `worker.py COLOUR URL`.
+
+It takes commands as JSON lines, `{"do": "acquire", "number": 1, "name": "x"}`, and answers each
+with one JSON line of the same number. Lines with an "event" come unasked: "asking" before an
+acquire, "lost" when a lease is, "interrupted" after a Ctrl-C that a sync worker outlived.
+
+Every command is a coroutine in both colours. In the sync one nothing is ever awaited, so a single
+step runs it to its end, in the main thread, where Ctrl-C arrives.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import os
+import sys
+import time
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import holdfast
+
+
+def say(**line: Any) -> None:
+    os.write(1, json.dumps(line).encode() + b"\n")
+
+
+async def awaited(result: Any) -> Any:
+    return await result if inspect.isawaitable(result) else result
+
+
+class Worker:
+    """One client, and the lock and lease that it took last."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self.lease: Any = None
+
+    async def perform(self, line: str) -> None:
+        command = json.loads(line)
+        number = command.pop("number")
+        try:
+            say(number=number, **await getattr(self, command.pop("do"))(**command))
+        except holdfast.LockError as error:
+            say(number=number, error=type(error).__name__, text=str(error))
+
+    async def hello(self) -> dict[str, Any]:
+        return {"pid": os.getpid()}
+
+    async def acquire(
+        self, name: str, ask: dict[str, Any] | None = None, **options: Any
+    ) -> dict[str, Any]:
+        lock = self.client.lock(name, **options)
+        say(event="asking")
+        self.lease = await awaited(lock.acquire(**ask or {}))
+        if self.lease is None:
+            return {"fence": None}
+        self.lease.on_lost(lambda lease: say(event="lost", fence=lease.fence))
+        return {"fence": self.lease.fence, "holder": self.lease.holder}
+
+    async def release(self) -> dict[str, Any]:
+        await awaited(self.lease.release())
+        return {}
+
+    async def extend(self, **options: Any) -> dict[str, Any]:
+        await awaited(self.lease.extend(**options))
+        return {}
+
+    async def state(self) -> dict[str, Any]:
+        return {
+            "held": self.lease.held,
+            "lost": self.lease.lost,
+            "remaining": self.lease.remaining(),
+        }
+
+    async def fences(self, name: str, times: int, **options: Any) -> dict[str, Any]:
+        """Takes and gives back the lock a number of times."""
+        lock, fences = self.client.lock(name, **options), []
+        for _ in range(times):
+            lease = await awaited(lock.acquire())
+            fences.append(lease.fence)
+            await awaited(lease.release())
+        return {"fences": fences}
+
+    async def count(self, name: str, path: str, times: int) -> dict[str, Any]:
+        """Adds one to the number in a file, so many times, each time while it holds the lock."""
+        lock, tally, fences = self.client.lock(name), Path(path), []
+        for _ in range(times):
+            lease = await awaited(lock.acquire())
+            _add_one(tally)
+            fences.append(lease.fence)
+            await awaited(lease.release())
+        return {"fences": fences}
+
+    async def fork(self, wait: float) -> dict[str, Any]:
+        """What a forked child sees of the lease that its parent holds, and goes on holding."""
+        told: list[Any] = []
+        self.lease.on_lost(told.append)
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            try:
+                os.write(writing, json.dumps(self._as_child(told, wait)).encode())
+            finally:
+                os._exit(0)
+        os.close(writing)
+        with os.fdopen(
+            reading, "rb"
+        ) as report:  # an asyncio parent renews in a loop: do not block it
+            text = await asyncio.to_thread(report.read) if _in_a_loop() else report.read()
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it is over: it has closed its end of the pipe
+        return dict(json.loads(text))
+
+    def _as_child(self, told: list[Any], wait: float) -> dict[str, Any]:
+        lease, report = self.lease, {}
+        report["before"] = [lease.held, lease.lost]
+        time.sleep(
+            wait
+        )  # long enough for the lease to need its renewal, had the child one to look after
+        report["after"] = [lease.held, lease.lost]
+        report["release"] = _error(lambda: to_its_end(awaited(lease.release())))
+        if isinstance(self.client, holdfast.Client):
+            own = self.client.lock("the child's own").acquire(blocking=False)
+            report["own"] = bool(own) and own.held
+            report["same"] = bool(self.client.lock(lease.name).acquire(blocking=False))
+            own.release()
+        report["told"] = len(told)
+        return report
+
+
+def _add_one(tally: Path) -> None:
+    seen = int(tally.read_text())
+    os.sched_yield()
+    tally.write_text(str(seen + 1))
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def _error(call: Any) -> str | None:
+    try:
+        call()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the test wants to know
+        return type(error).__name__
+    return None
+
+
+def to_its_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
+    """Runs a coroutine that awaits nothing."""
+    try:
+        coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+    raise RuntimeError("it waits for something")
+
+
+def main_sync(url: str) -> None:
+    worker = Worker(holdfast.Client(url))
+    interrupted = False
+    while True:  # it lives on after a Ctrl-C, to betray what it still holds
+        try:
+            if interrupted:
+                say(event="interrupted")
+                interrupted = False
+            while line := sys.stdin.readline():
+                to_its_end(worker.perform(line))
+            return
+        except KeyboardInterrupt:
+            interrupted = True
+
+
+async def main_async(url: str) -> None:
+    worker = Worker(holdfast.AsyncClient(url))
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+    )
+    while line := await reader.readline():
+        await worker.perform(line.decode())
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "sync":
+        main_sync(sys.argv[2])
+    else:
+        asyncio.run(main_async(sys.argv[2]))

@@ -5,12 +5,12 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from holdfast.core.effects import Steps
 from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, LeaseInfo
 from holdfast.core.tenure import Claim
+from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.engines import default_url, open_engine
 from holdfast.lock import AsyncLock, Lock
@@ -26,14 +26,17 @@ from holdfast.options import (
 
 if TYPE_CHECKING:
     from holdfast.drivers.aio import AsyncDriver
+else:
+    AsyncDriver = Driver  # asyncio costs those who do without it
 
-T = TypeVar("T")
+
+D = TypeVar("D", bound=Driver)
 
 
-class BaseClient:
+class BaseClient(Generic[D]):
     """What is the same in both colours: the URL, the options, the engine."""
 
-    _driver: "ThreadDriver | AsyncDriver"
+    _driver: D
 
     def __init__(
         self,
@@ -69,7 +72,7 @@ class BaseClient:
 
     def __del__(self) -> None:
         driver = getattr(self, "_driver", None)
-        if driver is not None and not driver.closed:
+        if driver is not None and driver.in_use and not driver.closed:
             warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, 2, self)
             driver.abandon()
 
@@ -104,13 +107,13 @@ class BaseClient:
         )
 
 
-class Client(BaseClient):
+class Client(BaseClient[ThreadDriver]):
     """A way to locks, for threads. Makes no connection before it is needed.
 
     `url` defaults to `$HOLDFAST_URL`, else to an SQLite file in the user's state folder. `prefix`
-    (default `holdfast:`) goes before every name; `ttl` (default 30 s) and `retry` (default 0.1 s, for
-    engines that must poll) are what locks use unless they say otherwise. All can be given as URL
-    parameters too.
+    (default `holdfast:`) goes before every name; `ttl` (default 30 s) and `retry` (default 0.1 s,
+    for engines that must poll) are what locks use unless they say otherwise. All can be given as
+    URL parameters too.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://client-example", ttl=10) as client:
@@ -118,8 +121,6 @@ class Client(BaseClient):
     ...         [info.name for info in client.leases()]
     ['invoice:42']
     """
-
-    _driver: ThreadDriver
 
     def __init__(
         self,
@@ -146,17 +147,23 @@ class Client(BaseClient):
         """Describe a lock. Nothing is asked of the engine yet.
 
         `ttl`: how long a lease lasts unless renewed (default: the client's). `timeout`: how long to
-        wait for it (default: for ever). `renew`: in the background, every third of the ttl (default:
-        yes). `reentrant`: the same thread may take it again (default: no). `max_hold`: the longest
-        that one lease is kept alive (default: no limit). `retry`: how often to ask where the engine
-        wakes nobody (default: the client's).
+        wait for it (default: for ever). `renew`: in the background, every third of the ttl
+        (default: yes). `reentrant`: the same thread may take it again (default: no). `max_hold`:
+        the longest that one lease is kept alive (default: no limit). `retry`: how often to ask
+        where the engine wakes nobody (default: the client's).
         """
         claim = self._claim(name, ttl, renew, max_hold, retry)
-        return Lock(self, claim, check_timeout(timeout), check_bool("reentrant", reentrant))
+        return Lock(
+            self._driver,
+            claim,
+            check_timeout(timeout),
+            check_bool("reentrant", reentrant),
+            self._check_ttl,
+        )
 
     def inspect(self, name: str) -> LeaseInfo | None:
         """Who holds this name; None if nobody does."""
-        return self._run(inspect(self._driver.world, self._options.prefix, check_name(name)))
+        return self._driver.run(inspect(self._driver.world, self._options.prefix, check_name(name)))
 
     def leases(self, prefix: str = "") -> Iterator[LeaseInfo]:
         """Every held lock whose name begins with `prefix`, by name."""
@@ -164,7 +171,9 @@ class Client(BaseClient):
 
     def _pages(self, start: str) -> Iterator[LeaseInfo]:
         after = ""
-        while found := self._run(page(self._driver.world, self._options.prefix, start, after)):
+        while found := self._driver.run(
+            page(self._driver.world, self._options.prefix, start, after)
+        ):
             yield from found
             after = found[-1].name
 
@@ -174,7 +183,9 @@ class Client(BaseClient):
         The old holder is not stopped: until its next renewal it believes that it holds the lock.
         Fences still order what is written.
         """
-        return self._run(break_lock(self._driver.world, self._options.prefix, check_name(name)))
+        return self._driver.run(
+            break_lock(self._driver.world, self._options.prefix, check_name(name))
+        )
 
     def close(self) -> None:
         """Give everything back: waits end, leases are released, the renewer stops."""
@@ -191,11 +202,8 @@ class Client(BaseClient):
     ) -> None:
         self.close()
 
-    def _run(self, steps: Steps[T]) -> T:
-        return self._driver.run(steps)
 
-
-class AsyncClient(BaseClient):
+class AsyncClient(BaseClient[AsyncDriver]):
     """A way to locks, for asyncio: as `Client`, with methods to await. Belongs to one event loop.
 
     >>> import asyncio, holdfast
@@ -207,8 +215,6 @@ class AsyncClient(BaseClient):
     ['invoice:42']
     """
 
-    _driver: "AsyncDriver"
-
     def __init__(
         self,
         url: str | None = None,
@@ -217,7 +223,7 @@ class AsyncClient(BaseClient):
         ttl: float | None = None,
         retry: float | None = None,
     ) -> None:
-        from holdfast.drivers.aio import AsyncDriver  # asyncio costs those who do without it
+        from holdfast.drivers.aio import AsyncDriver
 
         super().__init__(url, prefix=prefix, ttl=ttl, retry=retry)
         self._driver = AsyncDriver(self._engine)
@@ -239,16 +245,19 @@ class AsyncClient(BaseClient):
         no)."""
         claim = self._claim(name, ttl, renew, max_hold, retry)
         return AsyncLock(
-            self,
+            self._driver,
             claim,
             check_timeout(timeout),
             check_bool("reentrant", reentrant),
+            self._check_ttl,
             check_bool("cancel_on_loss", cancel_on_loss),
         )
 
     async def inspect(self, name: str) -> LeaseInfo | None:
         """Who holds this name; None if nobody does."""
-        return await self._run(inspect(self._driver.world, self._options.prefix, check_name(name)))
+        return await self._driver.run(
+            inspect(self._driver.world, self._options.prefix, check_name(name))
+        )
 
     def leases(self, prefix: str = "") -> AsyncIterator[LeaseInfo]:
         """Every held lock whose name begins with `prefix`, by name."""
@@ -256,7 +265,7 @@ class AsyncClient(BaseClient):
 
     async def _pages(self, start: str) -> AsyncIterator[LeaseInfo]:
         after = ""
-        while found := await self._run(
+        while found := await self._driver.run(
             page(self._driver.world, self._options.prefix, start, after)
         ):
             for info in found:
@@ -269,7 +278,7 @@ class AsyncClient(BaseClient):
         The old holder is not stopped: until its next renewal it believes that it holds the lock.
         Fences still order what is written.
         """
-        return await self._run(
+        return await self._driver.run(
             break_lock(self._driver.world, self._options.prefix, check_name(name))
         )
 
@@ -287,6 +296,3 @@ class AsyncClient(BaseClient):
         trace: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-    async def _run(self, steps: Steps[T]) -> T:
-        return await self._driver.run(steps)

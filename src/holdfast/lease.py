@@ -2,30 +2,34 @@
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
 from holdfast.core.holding import extend, release
 from holdfast.core.tenure import State, Tenure
 from holdfast.core.world import World
+from holdfast.drivers.surroundings import Driver
+from holdfast.drivers.threads import ThreadDriver
 
 if TYPE_CHECKING:
-    from holdfast.client import AsyncClient, Client
+    from holdfast.drivers.aio import AsyncDriver
+else:
+    AsyncDriver = Driver  # asyncio costs those who do without it
 
-Self = TypeVar("Self", bound="BaseLease")
+
+D = TypeVar("D", bound=Driver)
+Self = TypeVar("Self", bound="BaseLease[Any]")
 
 
-class BaseLease:
+class BaseLease(Generic[D]):
     """What is the same in both colours: everything that needs no engine."""
 
-    __slots__ = ("__weakref__", "_client", "_tenure")
+    __slots__ = ("__weakref__", "_check_ttl", "_driver", "_tenure")
 
-    _client: "Client | AsyncClient"
-    _tenure: Tenure
-
-    def __init__(self, client: Any, tenure: Tenure) -> None:
-        self._client = client
+    def __init__(self, driver: D, tenure: Tenure, check_ttl: Callable[[float], float]) -> None:
+        self._driver = driver
         self._tenure = tenure
+        self._check_ttl = check_ttl  # the client's, which thereby lives as long as its leases
 
     @property
     def name(self) -> str:
@@ -104,14 +108,14 @@ class BaseLease:
 
     @property
     def _world(self) -> World:
-        return self._client._driver.world
+        return self._driver.world
 
     def __repr__(self) -> str:
         state = "held" if self.held else "lost" if self.lost else self._tenure.state.value
         return f"<{type(self).__name__} {self.name!r} fence={self.fence} {state}>"
 
     def __del__(self) -> None:
-        if self._tenure.state is State.HELD and not self._client.closed:
+        if self._tenure.state is State.HELD and not self._driver.closed:
             warnings.warn(
                 f"{self!r} was dropped without being released; it is not renewed any more",
                 ResourceWarning,
@@ -120,7 +124,7 @@ class BaseLease:
             )
 
 
-class Lease(BaseLease):
+class Lease(BaseLease[ThreadDriver]):
     """A held lock, until you release it or it is lost.
 
     It is renewed in the background, and always true, so that `if lock.acquire():` works.
@@ -140,19 +144,18 @@ class Lease(BaseLease):
     """
 
     __slots__ = ()
-    _client: "Client"
 
     def extend(self, ttl: float | None = None) -> None:
         """Let it last at least `ttl` seconds (default: its own) from now. Never shortens it."""
-        ttl = self._client._check_ttl(self.ttl if ttl is None else ttl)
-        self._client._run(extend(self._world, self._tenure, ttl))
+        ttl = self._check_ttl(self.ttl if ttl is None else ttl)
+        self._driver.run(extend(self._world, self._tenure, ttl))
 
     def release(self) -> None:
         """Give it back. From any thread."""
-        self._client._run(release(self._world, self._tenure))
+        self._driver.run(release(self._world, self._tenure))
 
 
-class AsyncLease(BaseLease):
+class AsyncLease(BaseLease[AsyncDriver]):
     """A held lock, until you release it or it is lost: as `Lease`, with two methods to await.
 
     >>> import asyncio, holdfast
@@ -167,13 +170,12 @@ class AsyncLease(BaseLease):
     """
 
     __slots__ = ()
-    _client: "AsyncClient"
 
     async def extend(self, ttl: float | None = None) -> None:
         """Let it last at least `ttl` seconds (default: its own) from now. Never shortens it."""
-        ttl = self._client._check_ttl(self.ttl if ttl is None else ttl)
-        await self._client._run(extend(self._world, self._tenure, ttl))
+        ttl = self._check_ttl(self.ttl if ttl is None else ttl)
+        await self._driver.run(extend(self._world, self._tenure, ttl))
 
     async def release(self) -> None:
         """Give it back. From any task of the loop."""
-        await self._client._run(release(self._world, self._tenure))
+        await self._driver.run(release(self._world, self._tenure))

@@ -8,17 +8,24 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from holdfast.core.acquire import acquire
 from holdfast.core.holding import leave
-from holdfast.core.tenure import Claim, State
+from holdfast.core.queries import is_held
+from holdfast.core.tenure import Claim
+from holdfast.drivers.surroundings import Driver
+from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, NotHeld
 from holdfast.lease import AsyncLease, BaseLease, Lease
 from holdfast.options import check_bool, check_timeout
 
 if TYPE_CHECKING:
-    from holdfast.client import AsyncClient, Client
+    from holdfast.drivers.aio import AsyncDriver
+else:
+    AsyncDriver = Driver  # asyncio costs those who do without it
+
 
 P = ParamSpec("P")
 R = TypeVar("R")
-L = TypeVar("L", bound=BaseLease)
+D = TypeVar("D", bound=Driver)
+L = TypeVar("L", bound=BaseLease[Any])
 
 OWN: Any = object()
 """Stands for "the Lock's own timeout" where no timeout was given."""
@@ -26,13 +33,19 @@ OWN: Any = object()
 PRUNE_ABOVE = 8
 
 
-class BaseLock(Generic[L]):
+class BaseLock(Generic[D, L]):
     """What is the same in both colours: who took what through this lock."""
 
-    _client: "Client | AsyncClient"
-
-    def __init__(self, client: Any, claim: Claim, timeout: float | None, reentrant: bool) -> None:
-        self._client = client
+    def __init__(
+        self,
+        driver: D,
+        claim: Claim,
+        timeout: float | None,
+        reentrant: bool,
+        check_ttl: Callable[[float], float],
+    ) -> None:
+        self._driver = driver
+        self._check_ttl = check_ttl
         self._claim = claim
         self._timeout = timeout
         self._reentrant = reentrant
@@ -51,7 +64,7 @@ class BaseLock(Generic[L]):
         return self._claim.ttl
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} at {self._client.url}>"
+        return f"<{type(self).__name__} {self.name!r} at {self._driver.url}>"
 
     def _patience(self, blocking: bool, timeout: Any) -> float | None:
         check_bool("blocking", blocking)
@@ -65,7 +78,7 @@ class BaseLock(Generic[L]):
         """The lease that this thread or task has already, counted once more."""
         if not self._reentrant or owner is None:
             return None
-        world = self._client._driver.world
+        world = self._driver.world
         with world.mutex:
             now = world.clock()
             for taker, lease in reversed(self._taken):
@@ -75,7 +88,7 @@ class BaseLock(Generic[L]):
         return None
 
     def _took(self, owner: object, lease: L) -> L:
-        with self._client._driver.world.mutex:
+        with self._driver.world.mutex:
             self._taken.append((owner, lease))
             if len(self._taken) > self._prune_above:
                 self._taken = [taken for taken in self._taken if taken[1]._tenure.unsettled]
@@ -84,8 +97,8 @@ class BaseLock(Generic[L]):
 
     def _latest(self) -> L:
         """The lease that `release()` means."""
-        owner = self._client._driver.current()
-        with self._client._driver.world.mutex:
+        owner = self._driver.current()
+        with self._driver.world.mutex:
             self._taken = [taken for taken in self._taken if taken[1]._tenure.unsettled]
             mine = [lease for taker, lease in self._taken if taker == owner and owner is not None]
             if mine:
@@ -105,21 +118,21 @@ class BaseLock(Generic[L]):
             raise AcquireTimeout(
                 f"{self.name!r} is held by another holder and was not freed within {timeout:g} s"
             )
-        with self._client._driver.world.mutex:
+        with self._driver.world.mutex:
             self._entered.append((owner, lease))
         return lease
 
     def _exit(self) -> L:
         """The lease that the innermost `with` of this thread or task entered with."""
-        owner = self._client._driver.current()
-        with self._client._driver.world.mutex:
+        owner = self._driver.current()
+        with self._driver.world.mutex:
             for place in range(len(self._entered) - 1, -1, -1):
                 if self._entered[place][0] == owner:
                     return self._entered.pop(place)[1]
         raise NotHeld(f"{self.name!r} was not entered by this thread or task")
 
 
-class Lock(BaseLock[Lease]):
+class Lock(BaseLock[ThreadDriver, Lease]):
     """A named lock, for threads. Cheap, reusable, and shareable between threads.
 
     >>> import holdfast
@@ -138,22 +151,21 @@ class Lock(BaseLock[Lease]):
     >>> client.close()
     """
 
-    _client: "Client"
-
     def acquire(self, blocking: bool = True, timeout: float | None = OWN) -> Lease | None:
         """Take it, waiting up to `timeout` seconds; None if somebody else has it for longer.
 
-        `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine that
-        cannot be asked raises `EngineUnavailable`.
+        `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
+        that cannot be asked raises `EngineUnavailable`.
         """
         patience = self._patience(blocking, timeout)
-        client = self._client
-        owner = client._driver.current()
+        owner = self._driver.current()
         again = self._reenter(owner)
         if again is not None:
             return again
-        tenure = client._run(acquire(client._driver.world, self._claim, patience))
-        return None if tenure is None else self._took(owner, Lease(client, tenure))
+        tenure = self._driver.run(acquire(self._driver.world, self._claim, patience))
+        if tenure is None:
+            return None
+        return self._took(owner, Lease(self._driver, tenure, self._check_ttl))
 
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`, else the only one
@@ -162,10 +174,10 @@ class Lock(BaseLock[Lease]):
 
     def locked(self) -> bool:
         """Whether anybody holds it."""
-        return self._client.inspect(self.name) is not None
+        return self._driver.run(is_held(self._driver.world, self._claim.key))
 
     def __enter__(self) -> Lease:
-        return self._enter(self._client._driver.current(), self.acquire(), self._timeout)
+        return self._enter(self._driver.current(), self.acquire(), self._timeout)
 
     def __exit__(
         self,
@@ -175,7 +187,7 @@ class Lock(BaseLock[Lease]):
     ) -> None:
         tenure = self._exit()._tenure
         if tenure.unsettled:
-            self._client._run(leave(self._client._driver.world, tenure, error))
+            self._driver.run(leave(self._driver.world, tenure, error))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while it holds the lock, or raises `AcquireTimeout`."""
@@ -190,7 +202,7 @@ class Lock(BaseLock[Lease]):
         return locked
 
 
-class AsyncLock(BaseLock[AsyncLease]):
+class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     """A named lock, for asyncio. Cheap, reusable, and shareable between tasks.
 
     >>> import asyncio, holdfast
@@ -202,17 +214,16 @@ class AsyncLock(BaseLock[AsyncLease]):
     working under fence 1
     """
 
-    _client: "AsyncClient"
-
     def __init__(
         self,
-        client: "AsyncClient",
+        driver: AsyncDriver,
         claim: Claim,
         timeout: float | None,
         reentrant: bool,
+        check_ttl: Callable[[float], float],
         cancel_on_loss: bool,
     ) -> None:
-        super().__init__(client, claim, timeout, reentrant)
+        super().__init__(driver, claim, timeout, reentrant, check_ttl)
         self._cancel_on_loss = cancel_on_loss
 
     async def acquire(
@@ -220,17 +231,18 @@ class AsyncLock(BaseLock[AsyncLease]):
     ) -> AsyncLease | None:
         """Take it, waiting up to `timeout` seconds; None if somebody else has it for longer.
 
-        `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine that
-        cannot be asked raises `EngineUnavailable`.
+        `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
+        that cannot be asked raises `EngineUnavailable`.
         """
         patience = self._patience(blocking, timeout)
-        client = self._client
-        owner = client._driver.current()
+        owner = self._driver.current()
         again = self._reenter(owner)
         if again is not None:
             return again
-        tenure = await client._run(acquire(client._driver.world, self._claim, patience))
-        return None if tenure is None else self._took(owner, AsyncLease(client, tenure))
+        tenure = await self._driver.run(acquire(self._driver.world, self._claim, patience))
+        if tenure is None:
+            return None
+        return self._took(owner, AsyncLease(self._driver, tenure, self._check_ttl))
 
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`, else the only one
@@ -239,12 +251,12 @@ class AsyncLock(BaseLock[AsyncLease]):
 
     async def locked(self) -> bool:
         """Whether anybody holds it."""
-        return await self._client.inspect(self.name) is not None
+        return await self._driver.run(is_held(self._driver.world, self._claim.key))
 
     async def __aenter__(self) -> AsyncLease:
-        lease = self._enter(self._client._driver.current(), await self.acquire(), self._timeout)
+        lease = self._enter(self._driver.current(), await self.acquire(), self._timeout)
         if self._cancel_on_loss:
-            self._client._driver.cancel_on_loss(lease._tenure)
+            self._driver.cancel_on_loss(lease._tenure)
         return lease
 
     async def __aexit__(
@@ -254,10 +266,10 @@ class AsyncLock(BaseLock[AsyncLease]):
         trace: TracebackType | None,
     ) -> None:
         tenure = self._exit()._tenure
-        if self._cancel_on_loss and await self._client._driver.was_cancelled_by_loss(tenure, error):
+        if self._cancel_on_loss and await self._driver.was_cancelled_by_loss(tenure, error):
             error = None  # our own cancellation: it leaves as the loss that it stands for
         if tenure.unsettled:
-            await self._client._run(leave(self._client._driver.world, tenure, error))
+            await self._driver.run(leave(self._driver.world, tenure, error))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """Decorate a coroutine function: it runs while it holds the lock, or raises

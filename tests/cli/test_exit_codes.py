@@ -50,7 +50,7 @@ def test_69_if_the_engine_cannot_be_asked(holdfast: Holdfast, tmp_path: Path, co
     database = tmp_path / "no-database"
     database.write_text("This is a letter to my aunt. " * 100)
     args = {"run": ["-n", "job", "--", "true"], "break": ["--yes", "job"], "show": ["job"]}
-    failed = holdfast.run(command, *args.get(command, []), "--url", f"sqlite:///{database}")
+    failed = holdfast.run(command, "--url", f"sqlite:///{database}", *args.get(command, []))
     assert failed.returncode == 69
     assert failed.stderr.startswith("holdfast: ")
     assert "Traceback" not in failed.stderr

@@ -11,10 +11,15 @@ import click
 
 from holdfast.cli import exits
 from holdfast.cli.child import Child
-from holdfast.cli.options import bad_arguments_are_usage_errors, describe_holder, open_client
+from holdfast.cli.options import (
+    OnLost,
+    bad_arguments_are_usage_errors,
+    describe_holder,
+    open_client,
+)
 from holdfast.cli.say import Say
 from holdfast.cli.signals import Signals
-from holdfast.cli.supervise import LossRule, OnLost, Supervisor
+from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -73,9 +78,7 @@ class _Run:
         if lease is None:
             self._explain_conflict(client)
             return self.request.conflict_exit_code
-        self.say.detail(
-            f"acquired {lease.name!r}, fence {lease.fence}, for {lease.ttl:g} s at a time"
-        )
+        self.say.detail(f"acquired {lease.name!r}: fence {lease.fence}, ttl {lease.ttl:g} s")
         release_at = time.monotonic() + self.request.min_hold
         code = self._run_command(client, lease, rule)
         self._keep(lease, release_at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -14,6 +14,10 @@ from holdfast.cli.say import Say, printable
 
 if TYPE_CHECKING:
     from holdfast import Client, LeaseInfo
+
+
+OnLost = Literal["term", "kill", "warn"]
+"""What is done to the command when its lease cannot be renewed."""
 
 
 class Seconds(click.ParamType):

@@ -7,10 +7,8 @@ from typing import get_args
 import click
 
 from holdfast.cli import exits
-from holdfast.cli.hold import Request, run_locked
-from holdfast.cli.options import Seconds, url_option
+from holdfast.cli.options import OnLost, Seconds, url_option
 from holdfast.cli.say import Say
-from holdfast.cli.supervise import OnLost
 
 
 class _RunCommand(click.Command):
@@ -25,12 +23,15 @@ class _RunCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def _split(self, ctx: click.Context, args: list[str]) -> tuple[list[str], list[str]]:
-        """The options at the front, and what follows."""
-        _, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
-        options = args[: len(args) - len(rest)]
+        """The options at the front, and the words that follow them."""
+        found, _, _ = self.make_parser(ctx).parse_args(args=list(args))
+        first, others = found.get("name"), found.get("command")
+        words = [first] if isinstance(first, str) else []
+        words += others if isinstance(others, tuple) else ()
+        options = args[: len(args) - len(words)]
         if options and options[-1] == "--":
             options.pop()
-        return options, rest
+        return options, words
 
 
 _EXIT_CODES = """\b
@@ -122,6 +123,8 @@ def run(
     The lock is renewed while the command runs and released when it ends. Should it be lost, the
     command is stopped before anyone else can get it.
     """
+    from holdfast.cli.hold import Request, run_locked  # not above: help must be quick
+
     if nonblock and timeout is not None:
         raise click.UsageError("-n does not wait and -w does: give one of them.")
     if quiet and verbose:
@@ -137,7 +140,7 @@ def run(
         on_lost=on_lost,
         kill_after=kill_after,
     )
-    click.get_current_context().exit(run_locked(request, Say(quiet, verbose)))
+    click.get_current_context().exit(run_locked(request, Say(quiet=quiet, verbose=verbose)))
 
 
 def _argv(command: tuple[str, ...], shell_line: str | None) -> tuple[str, ...]:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
-
 import click
 
 
-@dataclass(frozen=True, slots=True)
 class Say:
     """`error` always; `note` unless quiet; `detail` when verbose."""
 
-    quiet: bool = False
-    verbose: bool = False
+    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+        self._quiet = quiet
+        self._verbose = verbose
 
     def error(self, text: str) -> None:
         """What people must know."""
@@ -22,12 +20,12 @@ class Say:
 
     def note(self, text: str) -> None:
         """What people would ask next."""
-        if not self.quiet:
+        if not self._quiet:
             self.error(text)
 
     def detail(self, text: str) -> None:
         """Each step."""
-        if self.verbose:
+        if self._verbose:
             self.error(text)
 
 

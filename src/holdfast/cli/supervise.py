@@ -15,15 +15,14 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 from holdfast.cli import exits
 from holdfast.cli.child import Child, Ended
+from holdfast.cli.options import OnLost
 from holdfast.cli.say import Say
 from holdfast.cli.signals import TERMINAL_STOPS, Signals
 from holdfast.cli.terminal import Terminal
-
-OnLost = Literal["term", "kill", "warn"]
 
 # The lease's clock counts while the machine sleeps and that of `wait` does not, so after a resume
 # we would look too late: look at least this often.

@@ -11,9 +11,9 @@ What every engine must keep, whatever it is made of:
    never brings back one that has ended.
 3. `Release` gives back whatever `holder` has here: the lease, a place in the queue, or an offer
    that it has not confirmed. It touches nothing of anybody else's.
-4. A place in the queue (`Acquire` with `queue`) is given up by `Release`, by the grant, or by death.
-   When the lock becomes free, the first in the queue is *offered* it: it holds the lock once it has
-   asked again, and has `OFFER` seconds to do so.
+4. A place in the queue (`Acquire` with `queue`) is given up by `Release`, by the grant, or by
+   death. When the lock becomes free, the first in the queue is *offered* it: it holds the lock
+   once it has asked again, and has `OFFER` seconds to do so.
 """
 
 from typing import NamedTuple, TypeAlias

@@ -1,8 +1,8 @@
 """Looking at locks, and breaking one."""
 
-from collections.abc import Generator
+from typing import cast
 
-from holdfast.core.effects import Effect, Steps, ask
+from holdfast.core.effects import Steps, ask
 from holdfast.core.holding import unavailable
 from holdfast.core.messages import (
     Answer,
@@ -23,16 +23,18 @@ PAGE = 500
 
 def inspect(world: World, prefix: str, name: str) -> Steps[LeaseInfo | None]:
     """Who holds this name; None if nobody does."""
-    answer = yield from _ask(world, Inspect(prefix + name))
-    assert type(answer) is Listing
-    return _info(prefix, answer.leases[0]) if answer.leases else None
+    found = yield from _look(world, prefix, Inspect(prefix + name))
+    return found[0] if found else None
+
+
+def is_held(world: World, key: str) -> Steps[bool]:
+    """Whether anybody holds it."""
+    return bool((yield from _look(world, "", Inspect(key))))
 
 
 def page(world: World, prefix: str, start: str, after: str) -> Steps[list[LeaseInfo]]:
     """The next leases whose names begin with `start` and come after `after`; none: no more."""
-    answer = yield from _ask(world, List(prefix + start, prefix + after, PAGE))
-    assert type(answer) is Listing
-    return [_info(prefix, seen) for seen in answer.leases]
+    return (yield from _look(world, prefix, List(prefix + start, prefix + after, PAGE)))
 
 
 def break_lock(world: World, prefix: str, name: str) -> Steps[bool]:
@@ -41,7 +43,12 @@ def break_lock(world: World, prefix: str, name: str) -> Steps[bool]:
     return type(answer) is Done
 
 
-def _ask(world: World, request: Request) -> Generator[Effect, object, Answer]:
+def _look(world: World, prefix: str, request: Inspect | List) -> Steps[list[LeaseInfo]]:
+    answer = cast(Listing, (yield from _ask(world, request)))
+    return [_info(prefix, seen) for seen in answer.leases]
+
+
+def _ask(world: World, request: Request) -> Steps[Answer]:
     answer = yield from ask(request, world.clock() + NODE_TIMEOUT)
     if type(answer) is Failed:
         raise unavailable("the engine could not be asked", answer)

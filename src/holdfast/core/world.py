@@ -15,7 +15,7 @@ class World:
     """The surroundings of one client. Not frozen: a forked child gets a mutex of its own."""
 
     clock: Callable[[], float]
-    """An instant in seconds, on a clock that nobody sets and that counts while the machine sleeps."""
+    """Seconds, on a clock that nobody sets and that counts while the machine sleeps."""
     uniform: Callable[[float, float], float]
     new_holder: Callable[[], str]
     emit: Callable[[Event], None]

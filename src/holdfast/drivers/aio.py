@@ -15,6 +15,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from contextlib import nullcontext
+from inspect import GEN_CLOSED, getgeneratorstate
 from math import inf
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
@@ -44,11 +45,13 @@ class AsyncDriver:
 
     def __init__(self, engine: Engine) -> None:
         self.world = make_world(engine, nullcontext(), self._rouse_renewer)
+        self.url = engine.url
         self._engine = engine
         self._begin()
         surroundings.survive_forks(self)
 
     def _begin(self) -> None:
+        self.in_use = False
         self._store = self._engine.connect_async(clock, self._ring)
         self._tickets: dict[str, asyncio.Event] = {}
         self._watches: WeakKeyDictionary[Tenure, LossWatch] = WeakKeyDictionary()
@@ -71,6 +74,7 @@ class AsyncDriver:
             raise closed()
         self._belong_to_this_loop()
         self._running += 1
+        self.in_use = True
         try:
             return await self._drive(steps)
         finally:
@@ -160,7 +164,7 @@ class AsyncDriver:
             except StopIteration as stop:
                 return cast(T, stop.value)
             except BaseException as error:
-                if steps.gi_frame is None:
+                if getgeneratorstate(steps) == GEN_CLOSED:
                     raise  # the algorithm itself has ended with this
                 if not isinstance(error, Exception) and not shielded:
                     return await _unstoppable(self._drive(steps, error, shielded=True))
@@ -187,9 +191,10 @@ class AsyncDriver:
         return None
 
     async def _wait(self, event: asyncio.Event, until: float) -> bool:
+        woken = True
         try:
             async with asyncio.timeout(None if until == inf else until - clock()):
-                woken = await event.wait()
+                await event.wait()
         except TimeoutError:
             woken = False
         if self.closed:

@@ -92,23 +92,37 @@ def closed() -> LockError:
     return LockError("this client is closed; nothing is held through it any more")
 
 
-class Forkable(Protocol):
-    """A driver, as far as forking is concerned."""
+class Driver(Protocol):
+    """What the two drivers have in common."""
+
+    world: World
+    url: str
+    closed: bool
+    in_use: bool
+
+    def current(self) -> object:
+        """Who is asking: the running thread or task."""
+        ...
+
+    def abandon(self) -> None:
+        """Stop without waiting for anything: the client was garbage-collected."""
+        ...
 
     def forked(self) -> None:
-        """Called in the child: whatever was held or under way is the parent's."""
+        """In a forked child: whatever was held or under way is the parent's."""
+        ...
 
 
-_forkables: WeakSet[Forkable] = WeakSet()
+_drivers: WeakSet[Driver] = WeakSet()
 
 
-def survive_forks(driver: Forkable) -> None:
+def survive_forks(driver: Driver) -> None:
     """Have `driver.forked()` called in every forked child."""
-    _forkables.add(driver)
+    _drivers.add(driver)
 
 
 def _after_fork_in_child() -> None:
-    for driver in list(_forkables):
+    for driver in list(_drivers):
         driver.forked()
 
 

@@ -11,10 +11,11 @@ Rules:
 """
 
 import threading
+from inspect import GEN_CLOSED, getgeneratorstate
 from typing import TypeVar, cast
 from weakref import ref
 
-from holdfast.core.effects import Ask, Effect, Listen, Sleep, Steps, Unlisten, Wait
+from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Unlisten, Wait
 from holdfast.core.holding import release_all
 from holdfast.core.ports import Engine
 from holdfast.core.renewal import RENEWER, renew_for_ever
@@ -37,11 +38,13 @@ class ThreadDriver:
 
     def __init__(self, engine: Engine) -> None:
         self.world = make_world(engine, threading.RLock(), self._rouse_renewer)
+        self.url = engine.url
         self._engine = engine
         self._begin()
         surroundings.survive_forks(self)
 
     def _begin(self) -> None:
+        self.in_use = False
         self._store = self._engine.connect(clock, self._ring)
         self._tickets: dict[str, threading.Event] = {}
         self._renewer: threading.Thread | None = None
@@ -61,6 +64,7 @@ class ThreadDriver:
             if self.closed:
                 raise closed()
             self._running += 1
+            self.in_use = True
         try:
             return self._drive(steps)
         finally:
@@ -113,14 +117,14 @@ class ThreadDriver:
             try:
                 effect = steps.send(result) if thrown is None else steps.throw(thrown)
                 thrown = None
-                if type(effect) is Ask:
+                if isinstance(effect, Ask):
                     result = self._store.ask(effect.requests, effect.until)
                 else:
                     result = self._perform(effect)
             except StopIteration as stop:
                 return cast(T, stop.value)
             except BaseException as error:
-                if steps.gi_frame is None:
+                if getgeneratorstate(steps) == GEN_CLOSED:
                     raise  # the algorithm itself has ended with this
                 if not isinstance(error, Exception):
                     return self._drive_out_of_reach(steps, error)
@@ -149,7 +153,7 @@ class ThreadDriver:
             raise raised[0]
         return outcome[0]
 
-    def _perform(self, effect: Effect) -> object:
+    def _perform(self, effect: Wait | Sleep | Listen | Unlisten | Announce) -> object:
         if isinstance(effect, Wait):
             return self._wait(self._tickets[effect.ticket], effect.until)
         if isinstance(effect, Sleep):

@@ -24,7 +24,7 @@ class Bell:
     """A named pipe, and the thread that listens at it."""
 
     def __init__(self, database: Path, ring: Ring) -> None:
-        """Make the pipe. It gets its name once somebody listens, so that no one takes it for dead."""
+        """Make the pipe. It gets its name once somebody listens, or it would be taken for dead."""
         self.name = os.urandom(8).hex()
         self._path = _path(database, self.name)
         unnamed = self._path.with_name(self._path.name + UNNAMED)

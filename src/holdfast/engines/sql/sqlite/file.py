@@ -6,16 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-NETWORK_FILE_SYSTEMS = frozenset(
-    "afs beegfs ceph cifs fuse.glusterfs fuse.sshfs gfs2 glusterfs lustre ncpfs nfs nfs4 ocfs2 "
-    "smb2 smb3 smbfs".split()
-)
+# fmt: off
+NETWORK_FILE_SYSTEMS = frozenset([
+    "afs", "beegfs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "gfs2", "glusterfs",
+    "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb2", "smb3", "smbfs",
+])
+# fmt: on
 
 NEEDED = (3, 35, 0)
 """The SQLite version that brought RETURNING."""
 
 
-class Unusable(Exception):
+class UnusableError(Exception):
     """The file cannot be used; the message says why and what to do."""
 
 
@@ -35,19 +37,21 @@ def default_path() -> Path:
 def connect(path: Path) -> sqlite3.Connection:
     """Open the file, making it (0600) and, for the default path, its folder (0700) if need be."""
     if sqlite3.sqlite_version_info < NEEDED:
-        raise Unusable(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
+        raise UnusableError(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or newer is needed")
     if path == default_path():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_folder(path)
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
-        raise Unusable(f"cannot open the file for writing ({error.strerror})") from error
+        raise UnusableError(f"cannot open the file for writing ({error.strerror})") from error
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if mode != "wal":
-            raise Unusable(f"its file system cannot share memory between processes (mode {mode!r})")
+            raise UnusableError(
+                f"its file system cannot share memory between processes (mode {mode!r})"
+            )
         # Flushed to the disk while the file is being set up; `relax` ends that.
         connection.execute("PRAGMA synchronous = FULL")
     except BaseException:
@@ -64,16 +68,16 @@ def relax(connection: sqlite3.Connection) -> None:
 def _check_folder(path: Path) -> None:
     folder = path.parent
     if not folder.is_dir():
-        raise Unusable(f"the folder {folder} does not exist; make it, or name another file")
+        raise UnusableError(f"the folder {folder} does not exist; make it, or name another file")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise Unusable(
+        raise UnusableError(
             f"the folder {folder} cannot be written; SQLite keeps files of its own there"
         )
     if path.is_dir():
-        raise Unusable("it is a folder, not a file")
+        raise UnusableError("it is a folder, not a file")
     kind = file_system(folder)
     if kind in NETWORK_FILE_SYSTEMS:
-        raise Unusable(
+        raise UnusableError(
             f"{folder} is on a network file system ({kind}), where SQLite cannot lock reliably; "
             "use a local path, or an engine made for many hosts"
         )

@@ -20,7 +20,6 @@ from holdfast.core.ports import Clock, Ring
 from holdfast.engines.sql.scripts import (
     MICROSECONDS,
     Begin,
-    Call,
     Commit,
     Row,
     Script,
@@ -28,7 +27,14 @@ from holdfast.engines.sql.scripts import (
     Statement,
 )
 from holdfast.engines.sql.sqlite import bells, statements
-from holdfast.engines.sql.sqlite.file import Unusable, boot_id, connect, explain, is_busy, relax
+from holdfast.engines.sql.sqlite.file import (
+    UnusableError,
+    boot_id,
+    connect,
+    explain,
+    is_busy,
+    relax,
+)
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
 """How long to stand back when another connection is writing; it is done in microseconds."""
@@ -97,13 +103,13 @@ class SqliteStore:
                 self._roll_back()
                 if self._clock() >= until:
                     return self._failed(requests, explain(error))
-            except (Unusable, OSError) as error:
+            except (UnusableError, OSError) as error:
                 self.close_connection()
                 return self._failed(requests, str(error))
             except BaseException:
                 self._roll_back()
                 raise
-            time.sleep(random.uniform(pause / 2, pause))
+            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _say_all(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Answer]:
@@ -157,7 +163,7 @@ class SqliteStore:
         connection.execute(statements.FIRST_USE, values)
         ((version, boot),) = connection.execute(statements.FILE).fetchall()
         if version != statements.VERSION:
-            raise Unusable(
+            raise UnusableError(
                 f"another version of holdfast made it (format {version}, this one reads "
                 f"{statements.VERSION}); use that version, or name another file"
             )

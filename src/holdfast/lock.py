@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from holdfast.core.acquire import acquire
 from holdfast.core.holding import leave
 from holdfast.core.queries import is_held
-from holdfast.core.tenure import Claim
+from holdfast.core.tenure import Claim, Tenure
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, NotHeld
@@ -82,8 +82,9 @@ class BaseLock(Generic[D, L]):
         with world.mutex:
             now = world.clock()
             for taker, lease in reversed(self._taken):
-                if taker == owner and lease._tenure.is_held(now):
-                    lease._tenure.depth += 1
+                tenure: Tenure = lease._tenure
+                if taker == owner and tenure.is_held(now):
+                    tenure.depth += 1
                     return lease
         return None
 

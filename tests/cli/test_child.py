@@ -110,7 +110,9 @@ def test_closing_kills_what_still_runs_and_leaves_nothing() -> None:
 
 
 def run_in_python(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
 
 
 SHOW_SIGNALS = "grep -E ^Sig(Ign|Blk) /proc/self/status".split()

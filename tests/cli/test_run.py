@@ -28,7 +28,9 @@ def test_the_command_finds_its_lease_in_the_environment(holdfast: Holdfast) -> N
 
 
 def test_each_run_has_a_greater_fence(holdfast: Holdfast) -> None:
-    fences = [int(holdfast.run("run", "job", "-c", "echo $HOLDFAST_FENCE").stdout) for _ in range(3)]
+    fences = [
+        int(holdfast.run("run", "job", "-c", "echo $HOLDFAST_FENCE").stdout) for _ in range(3)
+    ]
     assert fences == sorted(set(fences))
 
 
@@ -160,5 +162,7 @@ def test_help_costs_less_than_twice_a_bare_click_program() -> None:
         assert status == 0
         return usage.ru_utime + usage.ru_stime
 
-    bare, ours = zip(*((cost("-c", BARE), cost("-m", "holdfast.cli")) for _ in range(10)), strict=True)
+    bare, ours = zip(
+        *((cost("-c", BARE), cost("-m", "holdfast.cli")) for _ in range(10)), strict=True
+    )
     assert min(ours) < 2 * min(bare)

@@ -65,13 +65,23 @@ def test_the_terminal_is_given_back(holdfast: Holdfast) -> None:
         screen.expect("[exit 0]")
 
 
+WITNESS = """
+import signal
+signal.signal(signal.SIGCONT, lambda *_: print("on again", flush=True))
+print("ready", flush=True)
+print("got", input())
+"""
+
+
 def test_ctrl_z_suspends_both_and_fg_continues_both(holdfast: Holdfast) -> None:
-    with job([*RUN, "--ttl", "600", "job", "-c", READ], environment(holdfast)) as screen:
+    argv = [*RUN, "--ttl", "600", "job", "--", sys.executable, "-c", WITNESS]
+    with job(argv, environment(holdfast)) as screen:
         screen.expect("ready")
         for _ in range(2):
             screen.type(CTRL_Z)
             screen.expect(f"[stopped by {signal.SIGTSTP:d}]")
             screen.type("fg\n")
+            screen.expect("on again")
         screen.type("hello\n")
         screen.expect("got hello")
         screen.expect("[exit 0]")
@@ -127,7 +137,7 @@ def test_in_a_pipeline_the_command_gets_the_terminal_when_it_asks(holdfast: Hold
 
 
 def test_in_a_pipeline_ctrl_c_reaches_the_command(holdfast: Holdfast) -> None:
-    line = "trap \"echo caught; exit\" INT; echo ready; sleep 600 & wait"
+    line = 'trap "echo caught; exit" INT; echo ready; while :; do sleep 0.1; done'
     script = f"trap : INT; \"$PYTHON\" -m holdfast.cli run job -c '{line}' | (trap '' INT; cat)"
     with job(["/bin/sh", "-c", script], environment(holdfast)) as screen:
         screen.expect("ready")

@@ -34,9 +34,10 @@ class Actor:
         self._leases.clear()
 
     def _remember(self, answer: asyncio.Future[Any]) -> None:
-        if not answer.cancelled() and not answer.exception():
-            if isinstance(answer.result(), (Lease, AsyncLease)):
-                self._leases.append(answer.result())
+        if answer.cancelled() or answer.exception():
+            return
+        if isinstance(answer.result(), (Lease, AsyncLease)):
+            self._leases.append(answer.result())
 
     def lock(self, name: str, **options: Any) -> Any:
         return self.client.lock(name, **options)
@@ -129,7 +130,7 @@ class _Call:
         try:
             result = self.call()
             self.answer.set_result(list(result) if isinstance(result, Iterator) else result)
-        except BaseException as error:  # noqa: BLE001 - it is the caller's
+        except BaseException as error:
             self.answer.set_exception(error)
 
 
@@ -185,7 +186,7 @@ class TaskActor(Actor):
         except asyncio.CancelledError:
             self._task.uncancel()
             answer.cancel()
-        except BaseException as error:  # noqa: BLE001 - it is the caller's
+        except BaseException as error:
             if not answer.done():
                 answer.set_exception(error)
 

@@ -16,7 +16,7 @@ import holdfast
 SOURCE = Path(__file__).with_name("worker.py")
 
 
-class WorkerGone(Exception):  # noqa: N818 - a fact, not a fault
+class WorkerGone(Exception):
     """The process ended before it answered."""
 
 

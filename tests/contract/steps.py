@@ -34,7 +34,7 @@ def watched(
         try:
             value = yield awaits
             go_on = step.send
-        except BaseException as error:  # noqa: BLE001 - thrown in below
+        except BaseException as error:
             value = error
             go_on = step.throw
 

@@ -37,7 +37,7 @@ def shown(value: object) -> str:
 def assert_refused(error: BaseException, argument: str, value: object) -> None:
     text = str(error)
     assert argument in text
-    beginning = repr(value)[:12].rstrip("'\"")  # a long one may be cut short
+    beginning = repr(value).partition("://")[0][:12].rstrip("'\"")  # a long one may be cut short
     assert beginning in text
     if not isinstance(value, (str, int, float)):
         assert isinstance(error, TypeError)

@@ -36,9 +36,14 @@ async def assert_free(stage: Stage, watcher: Actor, name: str, cut: Cut) -> None
 
 
 async def warm(stage: Stage, *actors: Actor) -> None:
-    """Connected, and with a renewer that has had something to do."""
+    """Each has connected, held and waited: what a client keeps until it is closed is there."""
+    other = stage.client()
+    lease = await other.lock("warm").acquire()
     for actor in actors:
-        await stage.takes(actor, "warm")
+        assert await actor(actor.lock("warm").acquire, timeout=0.01) is None
+        await stage.takes(actor, "warm too")
+    await lease.release()
+    await other.aclose()
 
 
 @AGAIN

@@ -105,13 +105,16 @@ async def test_a_thousand_leases_are_renewed_in_time(stage: Stage) -> None:
 
 async def test_what_fails_leaves_nothing(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
-    await stage.takes(ben, "door")
     lease = await ann(ann.lock("door").acquire)
-    before = Leftovers()
-    for _ in range(5):
+
+    async def fails() -> Leftovers:
         assert await ben(ben.lock("door").acquire, blocking=False) is None
         assert await ben(ben.lock("door").acquire, timeout=0.02) is None
-    assert not Leftovers() - before
+        return Leftovers()
+
+    once = await fails()  # what a client makes when it first waits, it may keep until it is closed
+    for _ in range(5):
+        assert not await fails() - once
     assert (await ann(ann.client.inspect, "door")).waiters in (None, 0)
     await ann(lease.release)
     assert await stage.takes(ben, "door")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import threading
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from holdfast import AcquireTimeout
 
+from .actors import Actor
 from .stage import Stage
 
 
@@ -70,9 +72,12 @@ async def test_a_decorated_function_is_called_by_many(stage: Stage) -> None:
         await stage.passes(0.001)
         busy = False
 
-    calls = [actor.begins(lock(actor.function(nightly))) for _ in range(5) for actor in (ann, ben)]
-    for call in calls:
-        await call
+    async def calls(actor: Actor) -> None:
+        decorated = lock(actor.function(nightly))
+        for _ in range(5):
+            await actor(decorated)
+
+    await asyncio.gather(calls(ann), calls(ben))
 
 
 async def test_code_written_for_a_plain_lock(stage: Stage) -> None:
@@ -114,3 +119,4 @@ async def test_a_condition_on_it(stage: Stage) -> None:
     waiting = ann.begins(wait_for_post)
     await ben(post, "a letter")
     assert await waiting == "a letter"
+    assert await stage.takes(ann, "door"), "who left it, left it free"

@@ -10,10 +10,11 @@ What can happen at any yield below, and what then:
 - A wake-up comes just as we give up: giving back passes the offer on to the next in the queue.
 """
 
+from dataclasses import dataclass
 from math import inf
 
 from holdfast.core.backoff import backoff, spread
-from holdfast.core.effects import Listen, Sleep, Steps, Unlisten, Wait, ask
+from holdfast.core.effects import Listen, Sleep, Steps, Wait, ask
 from holdfast.core.holding import give_back, unavailable
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held
 from holdfast.core.renewal import plan_renewal
@@ -24,57 +25,79 @@ from holdfast.errors import EngineUnavailable
 SHORTEST_WAIT = 0.001
 
 
+@dataclass(slots=True)
+class Footprint:
+    """What one acquire has to tidy up."""
+
+    holder: str
+    untidy: bool = False
+    """The engine may have something of ours: a grant, an offer, a place in the queue."""
+    listening: bool = False
+
+
 def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure | None]:
     """Get the lock; None if somebody else has it until `timeout` (0: ask once; None: for ever)."""
-    holder = world.new_holder()
+    footprint = Footprint(world.new_holder())
+    try:
+        return (yield from _try_until_granted(world, claim, timeout, footprint))
+    except GeneratorExit:
+        footprint.untidy = False  # nobody performs anything for us any more
+        raise
+    finally:
+        try:
+            if footprint.untidy:
+                yield from give_back(world, claim, footprint.holder)
+        finally:
+            if footprint.listening:
+                world.unlisten(footprint.holder)
+
+
+def _try_until_granted(
+    world: World, claim: Claim, timeout: float | None, footprint: Footprint
+) -> Steps[Tenure | None]:
+    holder = footprint.holder
     patience = node_timeout(claim.ttl)
     began = world.clock()
     give_up_at = inf if timeout is None else began + timeout
     until = began + patience if timeout == 0 else min(began + patience, give_up_at)
     failing_since = inf
     pauses = backoff(world.uniform)
-    untidy = listening = False
-    try:
-        while True:
-            untidy = True
-            answer = yield from ask(Acquire(claim.key, holder, claim.ttl, listening), until)
-            now = world.clock()
-            if type(answer) is Granted:
-                tenure = _begin(world, claim, holder, answer.fence, began)
-                if now < tenure.valid_until:
-                    _hand_to_renewer(world, tenure)
-                    untidy = False
-                    return tenure
-                answer = Failed.at("engine", f"took {now - began:.3f} s to answer")
+    while True:
+        footprint.untidy = True
+        request = Acquire(claim.key, holder, claim.ttl, footprint.listening)
+        answer = yield from ask(request, until)
+        now = world.clock()
+        if type(answer) is Granted:
+            tenure = _begin(world, claim, holder, answer.fence, began)
+            if now < tenure.valid_until:
+                _hand_to_renewer(world, tenure)
+                footprint.untidy = False
+                return tenure
+            answer = Failed.at("engine", f"took {now - began:.3f} s to answer")
 
-            if type(answer) is Held:
-                failing_since = inf
-                untidy = listening
-                if now >= give_up_at:
-                    return None
-                if listening:
-                    yield Wait(holder, min(now + _pause(world, claim, answer), give_up_at))
-                else:
-                    listening = True
-                    yield Listen(holder)
+        if type(answer) is Held:
+            failing_since = inf
+            footprint.untidy = footprint.listening
+            if now >= give_up_at:
+                return None
+            if footprint.listening:
+                yield Wait(holder, min(now + _pause(world, claim, answer), give_up_at))
             else:
-                failing_since = min(failing_since, began)
-                hopeless = timeout is None and now - failing_since >= claim.ttl
-                if hopeless or now >= give_up_at:
-                    raise _unavailable(claim, answer)
-                yield Sleep(min(now + next(pauses), give_up_at))
-
-            began = world.clock()
-            until = min(began + patience, give_up_at)
-            if began >= give_up_at:
-                if type(answer) is Held:
-                    return None
+                footprint.listening = True
+                yield Listen(holder)
+        else:
+            failing_since = min(failing_since, began)
+            hopeless = timeout is None and now - failing_since >= claim.ttl
+            if hopeless or now >= give_up_at:
                 raise _unavailable(claim, answer)
-    finally:
-        if untidy:
-            yield from give_back(world, claim, holder)
-        if listening:
-            yield Unlisten(holder)
+            yield Sleep(min(now + next(pauses), give_up_at))
+
+        began = world.clock()
+        until = min(began + patience, give_up_at)
+        if began >= give_up_at:
+            if type(answer) is Held:
+                return None
+            raise _unavailable(claim, answer)
 
 
 def _begin(world: World, claim: Claim, holder: str, fence: int, began: float) -> Tenure:

@@ -2,7 +2,8 @@
 
 `until` is always an instant of the world's clock. A driver sends the result back into the
 generator; an interruption (cancellation, Ctrl-C, a closing client) is thrown in, and whatever the
-generator yields after that is its cleanup, which the driver shields from further interruptions.
+generator yields after that is its cleanup, which the driver shields from further interruptions. A
+generator that is closed (`GeneratorExit`) ends without cleanup: its driver is gone.
 """
 
 from collections.abc import Generator
@@ -22,13 +23,7 @@ class Ask(NamedTuple):
 
 
 class Listen(NamedTuple):
-    """From now on remember wake-ups for this ticket."""
-
-    ticket: str
-
-
-class Unlisten(NamedTuple):
-    """Forget the ticket and its wake-ups."""
+    """From now on, and until `World.unlisten`, remember wake-ups for this ticket."""
 
     ticket: str
 
@@ -52,7 +47,7 @@ class Announce(NamedTuple):
     watchers: tuple[Any, ...]
 
 
-Effect: TypeAlias = Ask | Listen | Unlisten | Wait | Sleep | Announce
+Effect: TypeAlias = Ask | Listen | Wait | Sleep | Announce
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]

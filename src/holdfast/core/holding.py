@@ -110,6 +110,8 @@ def give_back(world: World, claim: Claim, holder: str) -> Steps[Answer]:
     patience = node_timeout(claim.ttl)
     try:
         answer = yield from ask(request, world.clock() + patience)
+    except GeneratorExit:
+        raise  # nobody performs anything for us any more
     except BaseException:
         yield from ask(request, world.clock() + patience)
         raise

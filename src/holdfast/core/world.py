@@ -23,6 +23,8 @@ class World:
     """Guards the schedule and every tenure in it. Re-entrant; held for a few lines at a time."""
     drift: Callable[[float], float]
     min_ttl: float
+    unlisten: Callable[[str], None]
+    """Forget a ticket and its wake-ups."""
     rouse_renewer: Callable[[], None]
     """Make the renewer look at the schedule now."""
     schedule: Schedule

@@ -5,7 +5,7 @@ Rules:
 1. A cancellation is thrown into the algorithm, which then yields its cleanup. The cleanup runs in a
    task of its own, shielded; further cancellations of the caller are noted, not obeyed, until it is
    done, and one that reaches the cleanup's own task makes it perform the same effect again.
-2. Wake-ups are remembered from `Listen` to `Unlisten`, so one that comes early is not missed. They
+2. Wake-ups are remembered from `Listen` to `unlisten`, so one that comes early is not missed. They
    may come from any thread.
 3. The renewer is one task, started with the first lease, and again if somebody cancels it.
 4. A client belongs to the loop that first used it. A forked child starts anew.
@@ -20,7 +20,7 @@ from math import inf
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from holdfast.core.effects import Ask, Effect, Listen, Sleep, Steps, Unlisten, Wait
+from holdfast.core.effects import Ask, Effect, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import release_all
 from holdfast.core.ports import Engine
 from holdfast.core.renewal import RENEWER, renew_for_ever
@@ -44,7 +44,7 @@ class AsyncDriver:
     """Runs the core for one `AsyncClient`."""
 
     def __init__(self, engine: Engine) -> None:
-        self.world = make_world(engine, nullcontext(), self._rouse_renewer)
+        self.world = make_world(engine, nullcontext(), self._unlisten, self._rouse_renewer)
         self.url = engine.url
         self._engine = engine
         self._begin()
@@ -163,6 +163,9 @@ class AsyncDriver:
                 result = await self._perform(effect, shielded)
             except StopIteration as stop:
                 return cast(T, stop.value)
+            except GeneratorExit:
+                steps.close()  # the event loop is gone: nothing can be performed any more
+                raise
             except BaseException as error:
                 if getgeneratorstate(steps) == GEN_CLOSED:
                     raise  # the algorithm itself has ended with this
@@ -184,8 +187,6 @@ class AsyncDriver:
             return await self._wait(self._closing, effect.until)
         if isinstance(effect, Listen):
             self._tickets[effect.ticket] = asyncio.Event()
-        elif isinstance(effect, Unlisten):
-            self._tickets.pop(effect.ticket, None)
         else:
             announce(self.world, effect.watchers)
         return None
@@ -212,6 +213,9 @@ class AsyncDriver:
         event = self._tickets.get(ticket)
         if event is not None:
             event.set()
+
+    def _unlisten(self, ticket: str) -> None:
+        self._tickets.pop(ticket, None)
 
     def _rouse_renewer(self) -> None:
         if self.closed or self._loop is None:

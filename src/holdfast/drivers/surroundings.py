@@ -62,7 +62,10 @@ def log(event: Event) -> None:
 
 
 def make_world(
-    engine: Engine, mutex: AbstractContextManager[object], rouse_renewer: Callable[[], None]
+    engine: Engine,
+    mutex: AbstractContextManager[object],
+    unlisten: Callable[[str], None],
+    rouse_renewer: Callable[[], None],
 ) -> World:
     """The surroundings of a client in the real world."""
     return World(
@@ -73,6 +76,7 @@ def make_world(
         mutex=mutex,
         drift=engine.drift,
         min_ttl=engine.guarantees.min_ttl,
+        unlisten=unlisten,
         rouse_renewer=rouse_renewer,
         schedule=Schedule(),
     )

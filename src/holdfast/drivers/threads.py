@@ -5,7 +5,7 @@ Rules:
 1. An interruption (Ctrl-C, a closing client) is thrown into the algorithm, which then yields its
    cleanup. After a Ctrl-C, that cleanup runs in a thread of its own, because a second Ctrl-C can
    only strike the main thread.
-2. Wake-ups are remembered from `Listen` to `Unlisten`, so one that comes early is not missed.
+2. Wake-ups are remembered from `Listen` to `unlisten`, so one that comes early is not missed.
 3. The renewer is one daemon thread, started with the first lease.
 4. A forked child starts anew: no threads, no leases, fresh locks.
 """
@@ -15,7 +15,7 @@ from inspect import GEN_CLOSED, getgeneratorstate
 from typing import TypeVar, cast
 from weakref import ref
 
-from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Unlisten, Wait
+from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import release_all
 from holdfast.core.ports import Engine
 from holdfast.core.renewal import RENEWER, renew_for_ever
@@ -37,7 +37,7 @@ class ThreadDriver:
     """Runs the core for one `Client`."""
 
     def __init__(self, engine: Engine) -> None:
-        self.world = make_world(engine, threading.RLock(), self._rouse_renewer)
+        self.world = make_world(engine, threading.RLock(), self._unlisten, self._rouse_renewer)
         self.url = engine.url
         self._engine = engine
         self._begin()
@@ -153,15 +153,13 @@ class ThreadDriver:
             raise raised[0]
         return outcome[0]
 
-    def _perform(self, effect: Wait | Sleep | Listen | Unlisten | Announce) -> object:
+    def _perform(self, effect: Wait | Sleep | Listen | Announce) -> object:
         if isinstance(effect, Wait):
             return self._wait(self._tickets[effect.ticket], effect.until)
         if isinstance(effect, Sleep):
             return self._wait(self._closing, effect.until)
         if isinstance(effect, Listen):
             self._tickets[effect.ticket] = threading.Event()
-        elif isinstance(effect, Unlisten):
-            self._tickets.pop(effect.ticket, None)
         else:
             announce(self.world, effect.watchers)
         return None
@@ -177,6 +175,9 @@ class ThreadDriver:
         event = self._tickets.get(ticket)
         if event is not None:
             event.set()
+
+    def _unlisten(self, ticket: str) -> None:
+        self._tickets.pop(ticket, None)
 
     def _rouse_renewer(self) -> None:
         with self.world.mutex:

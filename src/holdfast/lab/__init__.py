@@ -1,0 +1,1 @@
+"""The third body: virtual time, for trying to break locks."""

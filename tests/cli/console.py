@@ -59,7 +59,8 @@ class Console:
         give_up_at = time.monotonic() + PATIENCE
         while text not in self._screen:
             left = give_up_at - time.monotonic()
-            assert left > 0 and self._read(left), f"no {text!r} in {self._screen!r}"
+            heard = left > 0 and self._read(left)
+            assert heard, f"no {text!r} in {self._screen!r}"
         before, _, self._screen = self._screen.partition(text)
         return before
 
@@ -93,7 +94,7 @@ def console(argv: Sequence[str], environment: Mapping[str, str]) -> Iterator[Con
     """Run a program as the leader of a session on a new terminal."""
     pid, master = pty.fork()
     if pid == 0:
-        os.execve(argv[0], argv, {**os.environ, **environment})
+        os.execve(argv[0], list(argv), {**os.environ, **environment})
     screen = Console(master, pid)
     try:
         yield screen

@@ -16,7 +16,7 @@ PATIENCE = 60.0
 """How long anything may take on a busy machine before a test gives up on it."""
 
 
-def eventually(condition: Callable[[], T | None]) -> T:
+def eventually(condition: Callable[[], T]) -> T:
     """Look until the condition is true; its value."""
     give_up_at = time.monotonic() + PATIENCE
     while not (value := condition()):

@@ -11,27 +11,30 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli.child import Child, Ended, Stopped
+
 from .processes import eventually, gone, line_of
 
 
 def outcome(child: Child) -> Ended | Stopped:
-    return eventually(child.poll)
+    state = eventually(child.poll)
+    assert state
+    return state
 
 
 def test_its_exit_code_is_the_commands_own() -> None:
-    with Child(["sh", "-c", "exit 7"]) as child:
+    with Child(("sh", "-c", "exit 7")) as child:
         child.start({})
         assert outcome(child) == Ended(7)
 
 
 def test_a_signal_that_ends_it_adds_128() -> None:
-    with Child(["sh", "-c", "kill -KILL $$"]) as child:
+    with Child(("sh", "-c", "kill -KILL $$")) as child:
         child.start({})
         assert outcome(child) == Ended(128 + 9)
 
 
 def test_a_command_that_does_not_exist_is_127(capfd: pytest.CaptureFixture[str]) -> None:
-    with Child(["no-such-command"]) as child:
+    with Child(("no-such-command",)) as child:
         child.start({})
         assert outcome(child) == Ended(127)
     error = "holdfast: cannot run 'no-such-command': No such file or directory\n"
@@ -44,7 +47,7 @@ def test_a_file_that_is_no_program_is_126(
     script = tmp_path / "script"
     script.write_text("echo no first line")
     script.chmod(0o755)
-    with Child([str(script)]) as child:
+    with Child((str(script),)) as child:
         child.start({})
         assert outcome(child) == Ended(126)
     assert "needs a first line such as #!/bin/sh" in capfd.readouterr().err
@@ -52,7 +55,7 @@ def test_a_file_that_is_no_program_is_126(
 
 def test_nothing_runs_before_the_start_nor_without_it(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    with Child(["touch", str(ran)]) as child:
+    with Child(("touch", str(ran))) as child:
         assert child.poll() is None
     assert gone(child.pid)
     assert not ran.exists()
@@ -63,7 +66,7 @@ def test_it_finds_what_start_adds_to_the_environment(
 ) -> None:
     monkeypatch.setenv("OLD", "kept")
     monkeypatch.setenv("BOTH", "old")
-    with Child(["sh", "-c", 'echo "$OLD,$BOTH,$ODD"']) as child:
+    with Child(("sh", "-c", 'echo "$OLD,$BOTH,$ODD"')) as child:
         child.start({"BOTH": "new", "ODD": "a=b\nc ü" + "x" * 100_000})
         assert outcome(child) == Ended(0)
     assert capfd.readouterr().out == "kept,new,a=b\nc ü" + "x" * 100_000 + "\n"
@@ -71,7 +74,7 @@ def test_it_finds_what_start_adds_to_the_environment(
 
 def test_a_signal_sent_before_the_start_acts_at_the_start(tmp_path: Path) -> None:
     ran = tmp_path / "ran"
-    with Child(["touch", str(ran)]) as child:
+    with Child(("touch", str(ran))) as child:
         child.send(signal.SIGTERM)
         child.start({})
         assert outcome(child) == Ended(128 + 15)
@@ -81,9 +84,10 @@ def test_a_signal_sent_before_the_start_acts_at_the_start(tmp_path: Path) -> Non
 def test_signals_go_to_all_that_the_command_has_started(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     script = f"sh -c 'echo $$ > {ready}.tmp; mv {ready}.tmp {ready}; sleep 600; :' & wait"
-    with Child(["sh", "-c", script]) as child:
+    with Child(("sh", "-c", script)) as child:
         child.start({})
-        grandchild = int(eventually(lambda: ready.exists() and ready.read_text()))
+        eventually(ready.exists)
+        grandchild = int(ready.read_text())
         assert os.getpgid(grandchild) == child.pid != os.getpgrp()
         child.send(signal.SIGTERM)
         assert outcome(child) == Ended(128 + 15)
@@ -91,7 +95,7 @@ def test_signals_go_to_all_that_the_command_has_started(tmp_path: Path) -> None:
 
 
 def test_it_tells_when_it_is_suspended_and_goes_on() -> None:
-    with Child(["sh", "-c", "kill -STOP $$; exit 3"]) as child:
+    with Child(("sh", "-c", "kill -STOP $$; exit 3")) as child:
         child.start({})
         assert outcome(child) == Stopped(signal.SIGSTOP)
         assert child.poll() is None
@@ -101,7 +105,7 @@ def test_it_tells_when_it_is_suspended_and_goes_on() -> None:
 
 def test_closing_kills_what_still_runs_and_leaves_nothing() -> None:
     before = set(os.listdir("/proc/self/fd"))
-    with Child(["sleep", "600"]) as child:
+    with Child(("sleep", "600")) as child:
         child.start({})
     assert gone(child.pid)
     assert set(os.listdir("/proc/self/fd")) == before
@@ -115,7 +119,7 @@ def run_in_python(script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-SHOW_SIGNALS = "grep -E ^Sig(Ign|Blk) /proc/self/status".split()
+SHOW_SIGNALS = ("grep", "-E", "^Sig(Ign|Blk)", "/proc/self/status")
 
 
 def test_the_command_gets_the_signals_as_holdfast_found_them() -> None:
@@ -140,7 +144,7 @@ with Child({SHOW_SIGNALS}) as child:
 ORPHANS = """
 import os, sys
 from holdfast.cli.child import Child
-with Child(["sh", "-c", "echo $$; sh -c 'echo $$; sleep 600; :' & wait"]) as child:
+with Child(("sh", "-c", "echo $$; sh -c 'echo $$; sleep 600; :' & wait")) as child:
     child.start({})
     if sys.argv[1] == "kernel":
         os.kill(child._watchdog, 9)

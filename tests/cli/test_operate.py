@@ -26,7 +26,7 @@ def test_ls_lists_what_is_held_in_columns(holdfast: Holdfast) -> None:
     host = socket.gethostname()
     assert [line.split()[0] for line in lines[1:]] == ["a/rather/long/name", "b"]
     for line, process in zip(lines[1:], (long, short), strict=True):
-        assert line[column:] == f"__main__.py on {host}, pid {process.pid}"
+        assert line[column:].endswith(f" on {host}, pid {process.pid}")
 
 
 def test_ls_takes_a_prefix(holdfast: Holdfast) -> None:
@@ -58,6 +58,7 @@ def test_show_as_json(holdfast: Holdfast) -> None:
     with library.Client(holdfast.url) as client:
         info = client.inspect("job")
     assert info
+    assert info.label
     assert 0 < shown.pop("remaining") <= 30
     assert shown == {
         "name": "job",
@@ -66,7 +67,7 @@ def test_show_as_json(holdfast: Holdfast) -> None:
         "waiters": 0,
         "host": socket.gethostname(),
         "pid": holder.pid,
-        "program": "__main__.py",
+        "program": info.label.program,
     }
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 import holdfast as library
 
-from .console import CTRL_C, CTRL_Z, console, job
+from .console import CTRL_C, CTRL_Z, Console, console, job
 from .processes import Holdfast, eventually
 
 RUN = [sys.executable, "-m", "holdfast.cli", "run"]
+Start = Callable[[list[str], dict[str, str]], AbstractContextManager[Console]]
 READ = 'echo ready; read line; echo "got $line"'
 
 
@@ -22,7 +25,7 @@ def environment(holdfast: Holdfast) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("start", [console, job])
-def test_the_command_reads_from_the_terminal(holdfast: Holdfast, start: type[console]) -> None:
+def test_the_command_reads_from_the_terminal(holdfast: Holdfast, start: Start) -> None:
     with start([*RUN, "job", "-c", READ], environment(holdfast)) as screen:
         screen.expect("ready")
         screen.type("hello\n")
@@ -38,7 +41,7 @@ def test_its_group_is_the_foreground_and_not_holdfasts(holdfast: Holdfast) -> No
 
 
 @pytest.mark.parametrize("start", [console, job])
-def test_ctrl_c_reaches_the_command_once(holdfast: Holdfast, start: type[console]) -> None:
+def test_ctrl_c_reaches_the_command_once(holdfast: Holdfast, start: Start) -> None:
     script = "trap 'echo caught' INT; echo ready; read line; echo end $line"
     with start([*RUN, "job", "-c", script], environment(holdfast)) as screen:
         screen.expect("ready")

@@ -16,7 +16,7 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -44,7 +44,7 @@ class Ended:
 class Child:
     """A process that waits to become `argv`. Make it in the main thread, before any other."""
 
-    def __init__(self, argv: Sequence[str]) -> None:
+    def __init__(self, argv: tuple[str, ...]) -> None:
         holdfast = os.getpid()
         gate, self._gate = os.pipe()
         with _all_signals_blocked() as mask:
@@ -146,7 +146,7 @@ def _all_signals_blocked() -> Iterator[set[signal.Signals]]:
 
 
 def _wait_at_gate(
-    argv: Sequence[str], gate: int, mask: set[signal.Signals], holdfast: int
+    argv: tuple[str, ...], gate: int, mask: set[signal.Signals], holdfast: int
 ) -> NoReturn:
     """The forked process: sleep until the gate opens, then become the command."""
     code = exits.NOT_EXECUTABLE
@@ -161,7 +161,7 @@ def _wait_at_gate(
             key, _, value = pair.partition(b"=")
             environment[key] = value
         _restore_signals(mask)
-        os.execvpe(argv[0], argv, environment)
+        os.execvpe(argv[0], argv, environment)  # noqa: S606 - to run it is what we are for
     except OSError as error:
         code = exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
         _complain(argv[0], error)
@@ -175,9 +175,10 @@ def _die_with(holdfast: int) -> None:
     """Have the kernel kill this process when holdfast's main thread ends (Linux only)."""
     if sys.platform != "linux":
         return
-    import ctypes  # here, not above: only this process pays for it
+    with suppress(ImportError):  # a Python without it has the watchdog still
+        import ctypes  # here, not above: only this process pays for it
 
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != holdfast:  # it died before we could ask
         os._exit(0)
 

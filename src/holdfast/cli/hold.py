@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
     from holdfast import Client, Lease, Lock
 
 _LONGEST_DEFAULT_KILL_AFTER = 5.0
-_HOUR = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +118,15 @@ class _Run:
         while not (leases or errors):
             if signum := self.signals.ending():
                 raise Interrupted(signum)
-            self.signals.wait(_HOUR)
+            self.signals.wait(math.inf)
         if errors:
             raise errors[0]
         return leases[0]
 
     def _run_command(self, client: Client, lease: Lease, rule: LossRule) -> int:
         supervisor = Supervisor(self.child, lease, rule, self.signals, self.terminal, self.say)
+        if not supervisor.may_start():
+            return exits.LOST
         try:
             self.terminal.lend(self.child.pid)
             self.child.start(
@@ -147,6 +149,8 @@ class _Run:
                 self.say.note(f"interrupted: gave {lease.name!r} back before --min-hold was over")
                 return
             self.signals.wait(left)
+        if self.request.min_hold and lease.lost:
+            self.say.note(f"the lease on {lease.name!r} was lost after the command had ended")
 
     def _release(self, lease: Lease) -> None:
         from holdfast import EngineUnavailable, LockLost

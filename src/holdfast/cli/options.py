@@ -20,27 +20,27 @@ OnLost = Literal["term", "kill", "warn"]
 """What is done to the command when its lease cannot be renewed."""
 
 
-class Seconds(click.ParamType):
-    """A time: a finite number of seconds, 0 or more (or more than 0)."""
+def seconds(value: object) -> float:
+    """A time: a finite number of seconds, 0 or more."""
+    number = _number(value)
+    if not 0 <= number < math.inf:
+        raise click.BadParameter(f"{value!r} is not a number of seconds, 0 or more.")
+    return number
 
-    name = "seconds"
 
-    def __init__(self, *, zero: bool = True) -> None:
-        self._zero = zero
+def positive_seconds(value: object) -> float:
+    """A time: a finite number of seconds, more than 0."""
+    number = _number(value)
+    if not 0 < number < math.inf:
+        raise click.BadParameter(f"{value!r} is not a number of seconds, more than 0.")
+    return number
 
-    def convert(
-        self, value: object, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """The number, or a usage error that says what is wrong with it."""
-        try:
-            seconds = float(str(value))
-        except ValueError:
-            seconds = math.nan
-        least = 0.0 if self._zero else math.ulp(0.0)
-        if not least <= seconds < math.inf:
-            bound = "0 or more" if self._zero else "more than 0"
-            self.fail(f"{value!r} is not a number of seconds, {bound}.", param, ctx)
-        return seconds
+
+def _number(value: object) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        return math.nan
 
 
 url_option = click.option(
@@ -58,7 +58,7 @@ def open_client(url: str | None, say: Say | None = None) -> Iterator[Client]:
     from holdfast.cli.log import show_log
 
     say = say or Say()
-    show_log(say)
+    show_log(say.without_waiting())
     try:
         with bad_arguments_are_usage_errors():
             client = Client(url)

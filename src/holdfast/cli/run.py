@@ -7,7 +7,7 @@ from typing import get_args
 import click
 
 from holdfast.cli import exits
-from holdfast.cli.options import OnLost, Seconds, url_option
+from holdfast.cli.options import OnLost, positive_seconds, seconds, url_option
 from holdfast.cli.say import Say
 
 
@@ -64,7 +64,11 @@ The command finds in its environment:
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait: exit 75 if it is held.")
 @click.option(
-    "-w", "--timeout", type=Seconds(), help="Wait at most so long, then exit 75. Default: for ever."
+    "-w",
+    "--timeout",
+    type=seconds,
+    metavar="SECONDS",
+    help="Wait at most so long, then exit 75. Default: for ever.",
 )
 @click.option(
     "-E",
@@ -77,12 +81,14 @@ The command finds in its environment:
 )
 @click.option(
     "--ttl",
-    type=Seconds(zero=False),
+    type=positive_seconds,
+    metavar="SECONDS",
     help="How long the lock outlives a holder that crashes; renewed meanwhile. Default: 30.",
 )
 @click.option(
     "--min-hold",
-    type=Seconds(),
+    type=seconds,
+    metavar="SECONDS",
     default=0.0,
     help="Keep the lock at least so long, even if the command ends sooner.",
 )
@@ -95,7 +101,8 @@ The command finds in its environment:
 )
 @click.option(
     "--kill-after",
-    type=Seconds(zero=False),
+    type=positive_seconds,
+    metavar="SECONDS",
     help="Send TERM so long before the lease ends; KILL follows before it ends. Less than 2/3 of"
     " the ttl. Default: the smaller of 5 and ttl/3.",
 )

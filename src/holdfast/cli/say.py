@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import select
 from contextlib import suppress
+
 import click
 
 
 class Say:
     """`error` always; `note` unless quiet; `detail` when verbose."""
 
-    def __init__(self, *, quiet: bool = False, verbose: bool = False) -> None:
+    def __init__(self, *, quiet: bool = False, verbose: bool = False, waits: bool = True) -> None:
         self._quiet = quiet
         self._verbose = verbose
+        self._waits = waits
+
+    def without_waiting(self) -> Say:
+        """The same for those who have no time: a message that would have to wait is dropped.
+
+        A stopped terminal (Ctrl-S) or a full pipe must keep nobody from renewing or killing.
+        """
+        return Say(quiet=self._quiet, verbose=self._verbose, waits=False)
 
     def error(self, text: str) -> None:
         """What people must know."""
+        if not self._waits and not _stderr_is_ready():
+            return
         with suppress(OSError):  # nobody listens: no reason to let go of the command
             click.echo(f"holdfast: {text}", err=True)
 
@@ -27,6 +39,12 @@ class Say:
         """Each step."""
         if self._verbose:
             self.error(text)
+
+
+def _stderr_is_ready() -> bool:
+    poll = select.poll()
+    poll.register(2, select.POLLOUT)
+    return bool(poll.poll(0))
 
 
 def printable(text: str) -> str:

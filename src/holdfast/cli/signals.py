@@ -13,7 +13,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Any
 
 TERMINAL_STOPS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 
@@ -28,6 +27,7 @@ _OURS = frozenset(
 _FORWARDED = frozenset(signal.valid_signals()) - _OURS
 _ENDING = _FORWARDED - {signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP}
 _NO_SIGNAL = 0
+_LONGEST_WAIT = 3600.0
 
 
 class Signals:
@@ -40,9 +40,8 @@ class Signals:
         os.set_blocking(self._writer, False)
         self._poll = select.poll()
         self._poll.register(self._reader, select.POLLIN)
-        self._previous_wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._previous: dict[int, Any] = {}
-        self._catch(signal.SIGCHLD)
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, self._handle)
         for signum in _FORWARDED - {signal.SIGTSTP}:
             self._catch(signum)
 
@@ -50,9 +49,8 @@ class Signals:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        for signum, handler in self._previous.items():
-            signal.signal(signum, handler)
-        signal.set_wakeup_fd(self._previous_wakeup)
+        # The handlers stay: a second Ctrl-C must not change the exit code that is on its way.
+        signal.set_wakeup_fd(-1)
         os.close(self._reader)
         os.close(self._writer)
 
@@ -60,8 +58,7 @@ class Signals:
     def catching_stops(self) -> Iterator[None]:
         """Within, Ctrl-Z is for the command; without, it stops holdfast."""
         handler = signal.getsignal(signal.SIGTSTP)
-        if handler is not signal.SIG_IGN:
-            signal.signal(signal.SIGTSTP, self._handle)
+        self._catch(signal.SIGTSTP)
         try:
             yield
         finally:
@@ -79,8 +76,8 @@ class Signals:
         return next((n for n in self.received() if n in _ENDING), None)
 
     def wait(self, seconds: float) -> None:
-        """Sleep until a signal, a change of the command, a `wake`, or for so many seconds."""
-        self._poll.poll(max(0, math.ceil(seconds * 1000)))
+        """Sleep until a signal, a change of the command, a `wake`, or for about so many seconds."""
+        self._poll.poll(math.ceil(1000 * min(max(0.0, seconds), _LONGEST_WAIT)))
 
     def wake(self) -> None:
         """End the present or the next `wait`; from any thread."""
@@ -99,11 +96,8 @@ class Signals:
         return self._continued
 
     def _catch(self, signum: int) -> None:
-        handler = signal.getsignal(signum)
-        if handler is signal.SIG_IGN and signum != signal.SIGCHLD:
-            return
-        self._previous[signum] = signal.SIG_DFL if handler is None else handler
-        signal.signal(signum, self._handle)
+        if signal.getsignal(signum) is not signal.SIG_IGN:
+            signal.signal(signum, self._handle)
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         if signum == signal.SIGCONT:

@@ -90,11 +90,20 @@ class Supervisor:
         self._rule = rule
         self._signals = signals
         self._terminal = terminal
-        self._say = say
+        self._say = say.without_waiting()
         self._told = False  # TERM was sent and the lease has not recovered since
         self._killed = False
+        self._hung_up = False
         self._cut_short = False  # the command ended, or will, because of the lease
         lease.on_lost(lambda _: signals.wake())
+
+    def may_start(self) -> bool:
+        """Whether there is enough left of the lease to begin at all."""
+        left = self._left()
+        if left > self._rule.margin or self._rule.on_lost == "warn":
+            return True
+        self._say.error(f"{self._loss(left)}; the command was not started")
+        return False
 
     def watch(self) -> int:
         """Wait for the command to end; holdfast's exit code."""
@@ -180,9 +189,18 @@ class Supervisor:
         if self._signals.stop_holdfast(signum):
             return  # continued: the SIGCONT that did it is forwarded, after a look at the lease
         if signum != signal.SIGTSTP:
-            child.send(signal.SIGHUP)  # as the kernel treats a group that nobody can bring back
-        terminal.lend(child.pid)
-        child.send(signal.SIGCONT)
+            self._hang_up()
+        elif not self._killed:
+            terminal.lend(child.pid)
+            child.send(signal.SIGCONT)
+
+    def _hang_up(self) -> None:
+        """The command wants a terminal that it can never have: treat it as the kernel treats a
+        suspended group that is orphaned, but do not argue with it."""
+        if not self._hung_up:
+            self._hung_up = True
+            self._child.send(signal.SIGHUP)
+            self._child.send(signal.SIGCONT)
 
     def _after_the_end(self, code: int) -> int:
         if self._lease.lost and self._rule.on_lost != "warn" and not self._cut_short:

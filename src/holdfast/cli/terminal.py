@@ -23,13 +23,12 @@ class Terminal:
         self._to_lend = not _in_a_pipeline()
         # While the command has the terminal we are in its background, where the kernel would stop
         # us for taking it back, and even for a word on stderr (`stty tostop`).
-        self._previous = signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
     def __enter__(self) -> Terminal:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        signal.signal(signal.SIGTTOU, self._previous)
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -100,7 +100,7 @@ def release_all(world: World) -> Steps[None]:
     answers = yield Ask(tuple(Release(t.claim.key, t.holder) for t in tenures), until)
     for tenure, answer in zip(tenures, answers, strict=True):
         if type(answer) is Failed:
-            world.emit(NotGivenBack(tenure.claim.name, str(unavailable("", answer))))
+            world.emit(NotGivenBack(tenure.claim.name, str(answer)))
 
 
 def give_back(world: World, claim: Claim, holder: str) -> Steps[Answer]:
@@ -116,7 +116,7 @@ def give_back(world: World, claim: Claim, holder: str) -> Steps[Answer]:
         yield from ask(request, world.clock() + patience)
         raise
     if type(answer) is Failed:
-        world.emit(NotGivenBack(claim.name, str(unavailable("", answer))))
+        world.emit(NotGivenBack(claim.name, str(answer)))
     return answer
 
 

@@ -113,6 +113,9 @@ class Failed(NamedTuple):
         """A failure of one node."""
         return cls(((node, why),))
 
+    def __str__(self) -> str:
+        return "; ".join(f"{node}: {why}" for node, why in self.nodes)
+
 
 Request: TypeAlias = Acquire | Extend | Release | Break | List | Inspect
 Answer: TypeAlias = Granted | Held | Done | NotYours | Listing | Failed

@@ -113,5 +113,5 @@ def _plan(world: World, tenure: Tenure, answer: Answer, began: float) -> None:
     now = world.clock()
     interval = tenure.claim.ttl / 3
     tenure.renew_at = now + world.uniform(interval / 20, interval / 10)
-    why = "; ".join(f"{node}: {error}" for node, error in answer.nodes)
-    world.emit(RenewalFailed(tenure.claim.name, tenure.fence, tenure.remaining(now), why))
+    left = tenure.remaining(now)
+    world.emit(RenewalFailed(tenure.claim.name, tenure.fence, left, str(answer)))

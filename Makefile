@@ -1,0 +1,55 @@
+# Every verb sets up what it needs. `make help` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+OTHERS := 3.12 3.13
+
+.PHONY: help demo test check fast bench docs format clean
+
+help:
+	@echo "make demo    see the main job: processes compete for one lock, one is killed"
+	@echo "make test    everything: lint, types, all tests"
+	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
+	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md"
+	@echo "make docs    check that every example in the documentation works"
+	@echo "make format  format the code"
+	@echo "make clean   remove what make made"
+
+demo: $(STAMP)
+	@$(BIN)/python -m holdfast.lab.demo
+
+test: $(STAMP) lint
+	$(BIN)/python -m pytest
+
+check: $(STAMP) lint
+	$(BIN)/python -m pytest -m "not slow"
+	@for version in $(OTHERS); do scripts/check-on $$version; done
+
+fast: $(STAMP)
+	$(BIN)/python -m pytest -m "not slow"
+
+.PHONY: lint
+lint: $(STAMP)
+	$(BIN)/ruff format --check --quiet
+	$(BIN)/ruff check --quiet
+	$(BIN)/mypy
+	$(BIN)/pyright
+
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks
+
+docs: $(STAMP)
+	$(BIN)/python -m pytest tests/test_docs.py
+
+format: $(STAMP)
+	$(BIN)/ruff format
+	$(BIN)/ruff check --fix
+
+$(STAMP): pyproject.toml scripts/setup
+	scripts/setup "$(PYTHON)" "$(VENV)" dev
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .venv-* build dist .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,422 @@
+"""What is particular to the SQLite engine. What all engines share is in the contract suite."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Client, EngineUnavailable
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Break,
+    Done,
+    Extend,
+    Failed,
+    Granted,
+    Held,
+    NotYours,
+    Release,
+    Request,
+)
+from holdfast.engines.sql.sqlite import store as store_module
+from holdfast.engines.sql.sqlite.file import default_path, file_system
+from holdfast.engines.sql.sqlite.store import IDLE, SqliteStore
+
+HOUR = 3600.0
+
+
+class Host:
+    """A machine with a boot clock that the test turns, and clients of one file on it."""
+
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.path = path
+        self.now = 100.0
+        self.rung: list[str] = []
+        self._stores: list[SqliteStore] = []
+        self._patch = monkeypatch
+        self.boot("first boot")
+
+    def boot(self, name: str, clock: float = 100.0) -> None:
+        """From now on, clients that open the file do so in this boot."""
+        self._patch.setattr(store_module, "boot_id", lambda: name)
+        self.now = clock
+
+    def client(self) -> SqliteStore:
+        made = SqliteStore(self.path, lambda: self.now, self.rung.append)
+        self._stores.append(made)
+        return made
+
+    def close(self) -> None:
+        for each in self._stores:
+            each.close()
+
+    def rows(self, table: str = "holdfast_leases") -> int:
+        with sqlite3.connect(self.path) as connection:
+            (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+        connection.close()
+        return int(count)
+
+
+def say(store: SqliteStore, request: Request) -> Answer:
+    return store.ask([request], until=10**9)[0]
+
+
+def fence(answer: Answer) -> int:
+    assert isinstance(answer, Granted), answer
+    return answer.fence
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
+    made = Host(tmp_path / "locks.db", monkeypatch)
+    yield made
+    made.close()
+
+
+class TestBoots:
+    def test_a_lease_of_an_earlier_boot_is_free_after_its_ttl(self, host: Host) -> None:
+        old = host.client()
+        say(old, Acquire("job", "old", 30.0))
+        old.close()
+        host.boot("second boot", clock=5.0)
+        new = host.client()
+        assert say(new, Acquire("job", "new", 30.0)) == Held(30.0, wakes=False)
+        host.now += 29.9
+        assert isinstance(say(new, Acquire("job", "new", 30.0)), Held)
+        host.now += 0.2
+        assert isinstance(say(new, Acquire("job", "new", 30.0)), Granted)
+
+    def test_a_new_process_for_every_try_is_not_kept_out_for_ever(self, host: Host) -> None:
+        old = host.client()
+        say(old, Acquire("job", "old", 30.0))
+        old.close()
+        host.boot("second boot")
+        answers = []
+        for number in range(8):  # `holdfast run --nonblock` from cron
+            each = host.client()
+            answers.append(say(each, Acquire("job", f"new{number}", 30.0)))
+            each.close()
+            host.now += 5
+        assert isinstance(answers[5], Held)
+        assert isinstance(answers[6], Granted)
+
+    def test_a_living_holder_on_another_kernel_keeps_its_lease(self, host: Host) -> None:
+        there = host.client()
+        say(there, Acquire("job", "there", 30.0))
+        host.boot("another kernel", clock=7777.0)
+        here = host.client()
+        for _ in range(10):
+            assert isinstance(say(here, Acquire("job", "here", 30.0)), Held)
+            host.now += 20
+            assert say(there, Extend("job", "there", 30.0)) == Done()
+        assert say(there, Release("job", "there")) == Done()
+        assert isinstance(say(here, Acquire("job", "here", 30.0)), Granted)
+
+    def test_a_clock_that_is_far_behind_does_not_hold_a_lease_up(self, host: Host) -> None:
+        """The end of an old lease is an instant of a clock that is gone."""
+        host.now = 10**7
+        say(host.client(), Acquire("job", "old", 30.0))
+        host.boot("second boot", clock=1.0)
+        new = host.client()
+        say(new, Acquire("job", "new", 30.0))
+        host.now += 30.1
+        assert isinstance(say(new, Acquire("job", "new", 30.0)), Granted)
+
+    def test_fences_grow_over_a_boot_even_if_the_last_grants_were_not_flushed(
+        self, host: Host
+    ) -> None:
+        store = host.client()
+        say(store, Acquire("kept", "a", 30.0))
+        say(store, Release("kept", "a"))
+        store.close()
+        image = host.path.read_bytes()
+        store = host.client()
+        seen = [fence(say(store, Acquire("kept", "b", 30.0)))]
+        say(store, Release("kept", "b"))
+        seen.append(fence(say(store, Acquire("new", "b", 30.0))))
+        say(store, Release("new", "b"))
+        store.close()
+        host.path.write_bytes(image)  # a power failure: the last commits never reached the disk
+        host.boot("second boot")
+        after = host.client()
+        assert fence(say(after, Acquire("kept", "c", 30.0))) > max(seen)
+        assert fence(say(after, Acquire("new", "c", 30.0))) > max(seen)
+
+    def test_within_one_boot_fences_go_by_one(self, host: Host) -> None:
+        fences = []
+        for number in range(5):
+            store = host.client()
+            fences.append(fence(say(store, Acquire("job", str(number), 30.0))))
+            say(store, Release("job", str(number)))
+            store.close()
+        assert fences == [1, 2, 3, 4, 5]
+
+
+class TestPruning:
+    def test_idle_rows_go_and_no_fence_comes_back(self, host: Host) -> None:
+        store = host.client()
+        for number in range(50):
+            for _ in range(number % 7):
+                say(store, Acquire(f"job{number}", "a", 30.0))
+                say(store, Release(f"job{number}", "a"))
+        say(store, Acquire("busy", "b", 24 * HOUR))
+        store.close()
+        assert host.rows() > 40
+        host.now += 2 * HOUR
+        for _ in range(40):  # each opening looks at a window of rows at a random place
+            store = host.client()
+            say(store, Extend("none", "nobody", 1.0))
+            store.close()
+        assert host.rows() == 1
+        again = host.client()
+        assert say(again, Extend("busy", "b", 30.0)) == Done()
+        for number in range(50):
+            assert fence(say(again, Acquire(f"job{number}", "c", 30.0))) > number % 7
+
+    def test_a_row_that_was_in_use_within_the_hour_stays(self, host: Host) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        say(store, Release("job", "a"))
+        store.close()
+        host.now += IDLE / 10**6 - 1
+        store = host.client()
+        say(store, Extend("none", "nobody", 1.0))
+        assert host.rows() == 1
+
+
+class TestQueue:
+    def test_waiters_get_it_in_the_order_of_their_arrival(self, host: Host) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        for waiter in "bcd":
+            assert say(store, Acquire("job", waiter, 30.0, queue=True)) == Held(30.0, wakes=True)
+        say(store, Release("job", "a"))
+        assert isinstance(say(store, Acquire("job", "newcomer", 30.0)), Held)
+        assert fence(say(store, Acquire("job", "b", 30.0, queue=True))) == 2
+        say(store, Release("job", "b"))
+        assert isinstance(say(store, Acquire("job", "d", 30.0, queue=True)), Held)
+        assert fence(say(store, Acquire("job", "c", 30.0, queue=True))) == 3
+        assert host.rows("holdfast_waiters") == 1
+
+    def test_an_offer_lapses_if_it_is_not_confirmed(self, host: Host) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        say(store, Acquire("job", "stopped", 30.0, queue=True))
+        say(store, Acquire("job", "c", 30.0, queue=True))
+        say(store, Release("job", "a"))
+        assert say(store, Acquire("job", "c", 30.0, queue=True)) == Held(0.5, wakes=True)
+        host.now += 0.6
+        assert fence(say(store, Acquire("job", "c", 30.0, queue=True))) == 3
+        assert isinstance(say(store, Acquire("job", "stopped", 30.0, queue=True)), Held)
+
+    def test_a_dead_waiter_is_skipped_at_once_and_its_bell_is_taken_away(self, host: Host) -> None:
+        store, dying = host.client(), host.client()
+        say(store, Acquire("job", "a", 30.0))
+        say(dying, Acquire("job", "dead", 30.0, queue=True))
+        say(store, Acquire("job", "c", 30.0, queue=True))
+        bell = dying._bell
+        assert bell is not None
+        bell.close()
+        os.mkfifo(bell._path)  # what a killed process leaves: a pipe that nobody listens at
+        dying._bell = None
+        say(store, Release("job", "a"))
+        assert fence(say(store, Acquire("job", "c", 30.0, queue=True))) == 3
+        assert not bell._path.exists()
+        assert host.rows("holdfast_waiters") == 0
+
+    def test_bells_of_the_dead_are_swept_when_the_file_is_opened(self, host: Host) -> None:
+        dead = host.path.with_name(host.path.name + "-bell-0123456789abcdef")
+        os.mkfifo(dead)
+        unborn = host.path.with_name(host.path.name + "-bell-fedcba9876543210.new")
+        os.mkfifo(unborn)
+        waiting = host.client()
+        say(waiting, Acquire("job", "a", 30.0))
+        say(waiting, Acquire("job", "b", 30.0, queue=True))
+        other = host.client()
+        say(other, Extend("none", "nobody", 1.0))
+        bells = sorted(path.name for path in host.path.parent.glob("*-bell-*"))
+        assert dead.name not in bells
+        assert unborn.name in bells  # it may be about to be named
+        assert len(bells) == 2
+
+    def test_a_broken_lock_goes_to_the_first_waiter(self, host: Host) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        say(store, Acquire("job", "b", 30.0, queue=True))
+        assert say(store, Break("job")) == Done()
+        assert isinstance(say(store, Acquire("job", "newcomer", 30.0)), Held)
+        assert fence(say(store, Acquire("job", "b", 30.0, queue=True))) == 2
+        assert say(store, Extend("job", "a", 30.0)) == NotYours()
+
+
+class TestOpening:
+    def test_the_default_file_is_the_users_alone(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("HOLDFAST_URL", raising=False)
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state with space"))
+        with Client() as client, client.lock("job"):
+            path = default_path()
+            assert path == tmp_path / "state with space" / "holdfast" / "holdfast.db"
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+            assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+            assert client.url == f"sqlite://{tmp_path}/state%20with%20space/holdfast/holdfast.db"
+
+    @pytest.mark.parametrize("state", ["", "relative/path"])
+    def test_without_a_usable_state_folder_it_is_under_the_home(
+        self, state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", state)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert default_path() == tmp_path / ".local" / "state" / "holdfast" / "holdfast.db"
+
+    def refusal(self, path: Path) -> str:
+        with (
+            Client(f"sqlite://{path}", ttl=1.0) as client,
+            pytest.raises(EngineUnavailable) as caught,
+        ):
+            client.lock("job").acquire(timeout=0)
+        assert str(path) in str(caught.value)
+        return str(caught.value)
+
+    def test_a_folder_that_does_not_exist(self, tmp_path: Path) -> None:
+        assert "does not exist" in self.refusal(tmp_path / "none" / "locks.db")
+
+    def test_a_folder_for_a_file(self, tmp_path: Path) -> None:
+        assert "it is a folder" in self.refusal(tmp_path)
+
+    def test_a_file_that_is_not_a_database(self, tmp_path: Path) -> None:
+        path = tmp_path / "letter.txt"
+        path.write_text("Dear Sir or Madam, " * 100)
+        assert "not an SQLite database" in self.refusal(path)
+        assert path.read_text().startswith("Dear")
+
+    def test_a_database_that_is_locked_for_too_long(self, tmp_path: Path) -> None:
+        path = tmp_path / "locks.db"
+        with Client(f"sqlite://{path}") as client:
+            assert client.inspect("job") is None
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN EXCLUSIVE")
+        assert "another program keeps the database locked" in self.refusal(path)
+        other.execute("ROLLBACK")
+        other.close()
+
+    def test_a_file_of_another_version(self, tmp_path: Path) -> None:
+        path = tmp_path / "locks.db"
+        with Client(f"sqlite://{path}") as client:
+            assert client.inspect("job") is None
+        with sqlite3.connect(path) as connection:
+            connection.execute("UPDATE holdfast_file SET version = 99")
+        connection.close()
+        assert "another version of holdfast made it" in self.refusal(path)
+
+    def test_a_network_file_system(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        mounts = tmp_path / "mountinfo"
+        mounts.write_text(
+            "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+            "30 22 0:40 / /mnt/team\\040share rw shared:1 - nfs4 server:/export rw\n"
+        )
+        assert file_system(Path("/mnt/team share/locks"), str(mounts)) == "nfs4"
+        assert file_system(Path("/mnt/team"), str(mounts)) == "ext4"
+        assert file_system(Path("/mnt"), str(tmp_path / "none")) == ""
+        monkeypatch.setattr("holdfast.engines.sql.sqlite.file.file_system", lambda folder: "nfs4")
+        assert "network file system (nfs4)" in self.refusal(tmp_path / "locks.db")
+
+    def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o555)
+        code = f"""
+import os
+import holdfast, holdfast.engines.sql.sqlite
+if os.getuid() == 0:
+    os.setuid(65534)
+try:
+    holdfast.Client("sqlite://{tmp_path}/locks.db").lock("job").acquire(timeout=0)
+except holdfast.EngineUnavailable as error:
+    print(error)
+"""
+        for folder in [tmp_path, *tmp_path.parents][:3]:  # pytest's folders are the user's alone
+            folder.chmod(folder.stat().st_mode | 0o055)
+        out = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+        )
+        assert "cannot be written" in out.stdout
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "sqlite://relative/path.db",
+            "sqlite://",
+            "sqlite:///",
+            "sqlite:///a?mode=ro",
+            "sqlite:///a#b",
+        ],
+    )
+    def test_a_url_that_makes_no_sense(self, url: str) -> None:
+        with pytest.raises(ValueError, match="url: "):
+            Client(url)
+
+    def test_the_file_can_be_reached_again_after_an_error(self, tmp_path: Path) -> None:
+        path = tmp_path / "later" / "locks.db"
+        with Client(f"sqlite://{path}") as client:
+            with pytest.raises(EngineUnavailable):
+                client.lock("job").acquire(timeout=0)
+            path.parent.mkdir()
+            with client.lock("job") as lease:
+                assert lease.held
+
+
+def test_a_request_that_is_asked_twice_is_harmless(host: Host) -> None:
+    store = host.client()
+    for _ in range(2):
+        assert say(store, Acquire("job", "a", 30.0)) == Granted(1)
+    for _ in range(2):
+        assert say(store, Acquire("job", "b", 30.0, queue=True)) == Held(30.0, wakes=True)
+    assert host.rows("holdfast_waiters") == 1
+    assert say(store, Release("job", "a")) == Done()
+    assert say(store, Release("job", "a")) == NotYours()
+
+
+def test_an_extension_does_not_bring_an_ended_lease_back(host: Host) -> None:
+    store = host.client()
+    say(store, Acquire("job", "a", 30.0))
+    host.now += 30.1
+    assert say(store, Extend("job", "a", 30.0)) == NotYours()
+
+
+def test_an_interrupted_transaction_is_rolled_back(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = host.client()
+    say(store, Acquire("job", "a", 30.0))
+
+    def interrupt() -> str:
+        raise KeyboardInterrupt
+
+    real = store._scripts._now
+    calls = 0
+
+    def now() -> int:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            interrupt()
+        return real()
+
+    store._scripts._now = now
+    with pytest.raises(KeyboardInterrupt):
+        say(store, Acquire("job", "b", 30.0, queue=True))
+    other = host.client()
+    assert say(other, Release("job", "a")) == Done()
+
+
+def test_failures_name_the_file(host: Host) -> None:
+    host.path.mkdir()
+    answer = say(host.client(), Acquire("job", "a", 1.0))
+    assert answer == Failed.at(str(host.path), "it is a folder, not a file")
+    host.path.rmdir()

@@ -1,0 +1,115 @@
+"""The layout shows the architecture: who may import whom, and what the core may not touch."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
+
+# cli, web, lab -> client -> drivers, engines -> core; leaves may be imported by anybody.
+LEAVES = {"_version", "errors", "events", "options"}
+FACADE = {"client", "lock", "lease"}
+MAY_IMPORT = {
+    "core": {"core"} | LEAVES,
+    "drivers": {"drivers", "core"} | LEAVES,
+    "engines": {"engines", "core"} | LEAVES,
+    "facade": FACADE | {"drivers", "engines", "core"} | LEAVES,
+    "lab": {"lab", "engines", "core", "holdfast"} | FACADE | LEAVES,
+    "cli": {"cli", "holdfast"} | FACADE | LEAVES,
+    "leaf": set[str](),
+}
+
+# What computes and does nothing else. Everything with I/O, time, randomness or concurrency is out.
+PURE = {
+    "collections", "contextlib", "dataclasses", "enum", "functools", "heapq", "itertools",
+    "math", "types", "typing", "weakref",
+}  # fmt: skip
+
+
+def layer(module: str) -> str:
+    head = module.partition(".")[0]
+    if head in LEAVES:
+        return "leaf"
+    return "facade" if head in FACADE else head
+
+
+def imports(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            if node.module == "holdfast":
+                yield from (f"holdfast.{alias.name}" for alias in node.names)
+            else:
+                yield node.module or ""
+
+
+def violations(module: str, source: str) -> list[str]:
+    """What a module (`core.acquire`) imports that it must not."""
+    found = []
+    for name in imports(source):
+        top, _, rest = name.partition(".")
+        if top == "holdfast":
+            target = rest.partition(".")[0] or "holdfast"
+            if target[0].isupper():
+                target = "holdfast"  # `from holdfast import Client`
+            if target not in MAY_IMPORT[layer(module)]:
+                found.append(name)
+        elif layer(module) == "core" and top not in PURE:
+            found.append(name)
+    return found
+
+
+MODULES = sorted(
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    for path in SOURCE.rglob("*.py")
+    if path != SOURCE / "__init__.py"
+)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_follow_the_arrows(module: str) -> None:
+    path = SOURCE.joinpath(*module.split(".")).with_suffix(".py")
+    assert violations(module, path.read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("core.acquire", "import time"),
+        ("core.acquire", "from asyncio import sleep"),
+        ("core.acquire", "import random"),
+        ("core.acquire", "def f():\n    import socket"),
+        ("core.acquire", "from holdfast.drivers import threads"),
+        ("drivers.aio", "from holdfast.engines.memory import Table"),
+        ("engines.memory", "from holdfast.drivers.surroundings import clock"),
+        ("engines.memory", "import holdfast.client"),
+        ("client", "from holdfast.lab.virtual import Stage"),
+        ("errors", "from holdfast.core import effects"),
+    ],
+)
+def test_a_forbidden_import_is_found(module: str, source: str) -> None:
+    assert violations(module, source)
+
+
+def test_import_holdfast_imports_no_engine_and_no_asyncio() -> None:
+    code = "import sys, holdfast; print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(out.stdout.split())
+    assert "holdfast.client" in loaded
+    assert not loaded & {"asyncio", "sqlite3", "click", "holdfast.drivers.aio"}
+    assert not any(name.startswith("holdfast.engines.") for name in loaded)
+
+
+def test_files_are_short_enough_to_read() -> None:
+    long = {
+        str(path.relative_to(SOURCE)): lines
+        for path in SOURCE.rglob("*.py")
+        if (lines := len(path.read_text().splitlines())) > 320
+    }
+    assert not long

@@ -1,0 +1,56 @@
+"""Every example works: those of the docstrings, and those of the Markdown pages."""
+
+import ast
+import asyncio
+import doctest
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import holdfast
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [name for name in holdfast.__all__ if not name.startswith("_")]
+MODULES = sorted({getattr(holdfast, name).__module__ for name in NAMES})
+
+
+@pytest.mark.parametrize("module", ["holdfast", *MODULES])
+def test_docstring_examples(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(module), verbose=False)
+    assert result.failed == 0
+    assert result.attempted > 0
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_public_name_has_an_example(name: str) -> None:
+    assert ">>>" in (inspect.getdoc(getattr(holdfast, name)) or "")
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if python_blocks(page)], ids=lambda p: p.name
+)
+def test_python_examples_of_a_page_run_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", f"sqlite://{tmp_path}/locks.db")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "example"}
+    for block in python_blocks(page):
+        code = compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        result = eval(code, names)
+        if inspect.iscoroutine(result):  # the block has an `await` at its top level
+            asyncio.run(result)
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"

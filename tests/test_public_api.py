@@ -1,0 +1,103 @@
+"""The public interface, pinned: a change here is a change for users, and must be meant."""
+
+import inspect
+from typing import assert_type
+
+import holdfast
+from holdfast import AsyncClient, AsyncLease, AsyncLock, Client, Lease, LeaseInfo, Lock
+
+SIGNATURES = {
+    "Client": "(url: str | None = None, *, prefix: str | None = None, ttl: float | None = None, "
+    "retry: float | None = None) -> None",
+    "Client.lock": "(self, name: str, *, ttl: float | None = None, timeout: float | None = None, "
+    "renew: bool = True, reentrant: bool = False, max_hold: float | None = None, "
+    "retry: float | None = None) -> holdfast.lock.Lock",
+    "Client.inspect": "(self, name: str) -> holdfast.core.records.LeaseInfo | None",
+    "Client.leases": "(self, prefix: str = '') -> "
+    "collections.abc.Iterator[holdfast.core.records.LeaseInfo]",
+    "Client.break_lock": "(self, name: str) -> bool",
+    "Client.close": "(self) -> None",
+    "Lock.release": "(self) -> None",
+    "Lock.locked": "(self) -> bool",
+    "Lease.extend": "(self, ttl: float | None = None) -> None",
+    "Lease.release": "(self) -> None",
+    "Lease.remaining": "(self) -> float",
+    "Lease.ensure_held": "(self) -> None",
+}
+
+MEMBERS = {
+    "Client": "break_lock close closed guarantees inspect leases lock url",
+    "AsyncClient": "aclose break_lock closed guarantees inspect leases lock url",
+    "Lock": "acquire locked name release ttl",
+    "AsyncLock": "acquire locked name release ttl",
+    "Lease": "ensure_held extend fence held holder lost name on_lost release remaining ttl",
+    "AsyncLease": "ensure_held extend fence held holder lost name on_lost release remaining ttl",
+    "LeaseInfo": "fence holder label name remaining waiters",
+    "Label": "host of pid program",
+    "Guarantees": "broken_by engine exclusion fairness fence fence_ends max_ttl min_ttl suits "
+    "ttl_step wake_up",
+}
+
+
+def look_up(path: str) -> object:
+    found: object = holdfast
+    for part in path.split("."):
+        found = getattr(found, part)
+    return found
+
+
+def test_signatures() -> None:
+    seen = {path: str(inspect.signature(look_up(path))) for path in SIGNATURES}  # type: ignore[arg-type]
+    assert seen == SIGNATURES
+
+
+def test_members() -> None:
+    seen = {
+        name: " ".join(sorted(m for m in dir(look_up(name)) if not m.startswith("_")))
+        for name in MEMBERS
+    }
+    assert seen == MEMBERS
+
+
+def test_both_colours_take_the_same_arguments() -> None:
+    for pair in [(Client, AsyncClient), (Lock.acquire, AsyncLock.acquire)]:
+        sync, other = (list(inspect.signature(each).parameters) for each in pair)
+        assert sync == other
+    sync, other = (set(inspect.signature(c.lock).parameters) for c in (Client, AsyncClient))
+    assert other - sync == {"cancel_on_loss"}
+
+
+def test_errors_are_what_the_documentation_says() -> None:
+    assert issubclass(holdfast.AcquireTimeout, (holdfast.LockError, TimeoutError))
+    assert issubclass(holdfast.AcquireTimeout, TimeoutError)
+    assert issubclass(holdfast.NotHeld, RuntimeError)
+    assert issubclass(holdfast.LockLost, holdfast.NotHeld)
+    assert issubclass(holdfast.EngineUnavailable, ConnectionError)
+    for name in ("AcquireTimeout", "NotHeld", "LockLost", "EngineUnavailable", "StaleFence"):
+        assert issubclass(getattr(holdfast, name), holdfast.LockError)
+
+
+def types_as_users_see_them(client: Client, async_client: AsyncClient) -> None:
+    """Checked by mypy, not run."""
+    with client.lock("job") as lease:
+        assert_type(lease, Lease)
+        assert_type(lease.fence, int)
+    assert_type(client.lock("job").acquire(), Lease | None)
+    assert_type(client.inspect("job"), LeaseInfo | None)
+
+    @client.lock("job")
+    def work(x: int) -> str:
+        return str(x)
+
+    assert_type(work(1), str)
+
+    async def main() -> None:
+        async with async_client.lock("job") as lease:
+            assert_type(lease, AsyncLease)
+        assert_type(await async_client.lock("job").acquire(), AsyncLease | None)
+
+        @async_client.lock("job")
+        async def work(x: int) -> str:
+            return str(x)
+
+        assert_type(await work(1), str)

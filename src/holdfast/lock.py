@@ -67,12 +67,13 @@ class BaseLock(Generic[D, L]):
         return f"<{type(self).__name__} {self.name!r} at {self._driver.url}>"
 
     def _patience(self, blocking: bool, timeout: Any) -> float | None:
-        check_bool("blocking", blocking)
-        if not blocking:
+        if timeout is OWN and blocking is True:
+            return self._timeout
+        if not check_bool("blocking", blocking):
             if timeout is not OWN and timeout != -1:
                 raise ValueError(f"timeout: means nothing with blocking=False, got {timeout!r}")
             return 0.0
-        return self._timeout if timeout is OWN else check_timeout(timeout)
+        return check_timeout(timeout)
 
     def _reenter(self, owner: object) -> L | None:
         """The lease that this thread or task has already, counted once more."""
@@ -85,22 +86,27 @@ class BaseLock(Generic[D, L]):
                 tenure: Tenure = lease._tenure
                 if taker == owner and tenure.is_held(now):
                     tenure.depth += 1
-                    return lease
+                    found: L = lease
+                    return found
         return None
 
     def _took(self, owner: object, lease: L) -> L:
         with self._driver.world.mutex:
             self._taken.append((owner, lease))
             if len(self._taken) > self._prune_above:
-                self._taken = [taken for taken in self._taken if taken[1]._tenure.unsettled]
+                self._prune()
                 self._prune_above = max(PRUNE_ABOVE, 2 * len(self._taken))
         return lease
+
+    def _prune(self) -> None:
+        """Forget what was released."""
+        self._taken = [taken for taken in self._taken if taken[1]._tenure.unsettled]
 
     def _latest(self) -> L:
         """The lease that `release()` means."""
         owner = self._driver.current()
         with self._driver.world.mutex:
-            self._taken = [taken for taken in self._taken if taken[1]._tenure.unsettled]
+            self._prune()
             mine = [lease for taker, lease in self._taken if taker == owner and owner is not None]
             if mine:
                 return mine[-1]

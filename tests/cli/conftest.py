@@ -23,7 +23,7 @@ def signals_as_in_a_terminal() -> None:
 @pytest.fixture
 def holdfast(tmp_path: Path) -> Iterator[Holdfast]:
     """`holdfast`, on a database of this test's own; whatever is left running is killed."""
-    cli = Holdfast(f"sqlite:///{tmp_path}/locks.db")
+    cli = Holdfast(tmp_path / "locks.db")
     yield cli
     for process in cli.started:
         if process.poll() is None:

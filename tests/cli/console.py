@@ -23,6 +23,8 @@ signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 job = os.fork()
 if job == 0:
     os.setpgid(0, 0)
+    if place == "orphan" and os.fork():
+        os._exit(0)
     if place == "fg":
         os.tcsetpgrp(0, os.getpid())
     signal.signal(signal.SIGTTOU, signal.SIG_DFL)
@@ -38,8 +40,11 @@ while True:
     os.killpg(job, signal.SIGCONT)
 os.tcsetpgrp(0, os.getpgrp())
 print("[exit %d]" % os.waitstatus_to_exitcode(status), flush=True)
+if place == "orphan":
+    signal.pause()
 """
-"""Runs one job, in the foreground or not, and asks `fg` or `bg` when it stops."""
+"""Runs one job and asks `fg` or `bg` when it stops. It begins in the foreground, in the
+background, or there as an orphan, which no shell will ever continue."""
 
 
 class Console:

@@ -25,19 +25,25 @@ def eventually(condition: Callable[[], T]) -> T:
     return value
 
 
+def state(pid: int) -> str:
+    """The process's state as one letter: T is suspended, Z a zombie, X gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
 def gone(pid: int) -> bool:
     """Whether the process is over (a zombie is)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+    return state(pid) in "XZ"
 
 
 class Holdfast:
     """Runs the command line against one database."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, database: Path) -> None:
+        self.database = database
+        self.url = f"sqlite://{database}"
         self.started: list[subprocess.Popen[str]] = []
 
     def start(self, *args: str, **options: Any) -> subprocess.Popen[str]:

@@ -72,12 +72,13 @@ def test_it_finds_what_start_adds_to_the_environment(
     assert capfd.readouterr().out == "kept,new,a=b\nc ü" + "x" * 100_000 + "\n"
 
 
-def test_a_signal_sent_before_the_start_acts_at_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_sent_before_the_start_acts_at_the_start(tmp_path: Path, signum: int) -> None:
     ran = tmp_path / "ran"
     with Child(("touch", str(ran))) as child:
-        child.send(signal.SIGTERM)
+        child.send(signum)
         child.start({})
-        assert outcome(child) == Ended(128 + 15)
+        assert outcome(child) == Ended(128 + signum)
     assert not ran.exists()
 
 

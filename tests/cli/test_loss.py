@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,13 +21,13 @@ from .processes import Holdfast, eventually, finish, gone, line_of
 pytestmark = pytest.mark.slow
 
 STUBBORN = """
-import pathlib, signal, sys, time
+import os, pathlib, signal, sys, time
 beats = pathlib.Path(sys.argv[1])
 def beat(what):
     with beats.open("a") as file:
         print(what, time.clock_gettime(time.CLOCK_BOOTTIME), file=file)
 signal.signal(signal.SIGTERM, lambda *_: beat("term"))
-print("ready", flush=True)
+print("ready", os.getpid(), flush=True)
 while True:
     beat("alive")
     time.sleep(0.005)
@@ -40,7 +40,7 @@ def start_stubborn(
 ) -> subprocess.Popen[str]:
     command = ["--", sys.executable, "-c", STUBBORN, str(beats)]
     process = holdfast.start("run", "--ttl", str(ttl), *options, "job", *command)
-    assert line_of(process.stdout) == "ready"
+    assert line_of(process.stdout).startswith("ready")
     return process
 
 
@@ -53,10 +53,9 @@ def read_beats(beats: Path) -> list[tuple[str, float]]:
 def unreachable(holdfast: Holdfast) -> Iterator[float]:
     """Nobody can write to the database, so no renewal succeeds; yields when the lease ends for
     everybody else, on the boot clock."""
-    path = holdfast.url.removeprefix("sqlite:///")
     with (
         library.Client(holdfast.url) as client,
-        closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as database,
+        closing(sqlite3.connect(holdfast.database, isolation_level=None, timeout=60)) as database,
     ):
         client.inspect("job")  # so that it is connected
         database.execute("BEGIN EXCLUSIVE")
@@ -150,7 +149,7 @@ def test_what_the_command_has_started_ends_before_the_lease(
     beats = tmp_path / "beats"
     command = ["sh", "-c", '"$@" & wait', "sh", sys.executable, "-c", STUBBORN, str(beats)]
     process = holdfast.start("run", "--ttl", "6", "--kill-after", "3", "job", "--", *command)
-    assert line_of(process.stdout) == "ready"
+    assert line_of(process.stdout).startswith("ready")
     with unreachable(holdfast) as ends:
         code, _, err = finish(process)
     assert code == 70
@@ -215,9 +214,52 @@ def test_a_lock_that_cannot_be_given_back_does_not_undo_the_command(holdfast: Ho
     assert "others get it when its time is over" in err
 
 
-def test_nothing_is_left_of_a_run(holdfast: Holdfast) -> None:
-    process = holdfast.start("run", "job", "--", "true")
-    session = process.pid
-    assert finish(process)[0] == 0
-    with pytest.raises(ProcessLookupError):
-        os.killpg(session, 0)
+def test_a_pipe_that_takes_no_more_messages_keeps_nobody_from_killing(
+    holdfast: Holdfast, tmp_path: Path
+) -> None:
+    reader, writer = os.pipe()
+    beats = tmp_path / "beats"
+    command = ["--", sys.executable, "-c", STUBBORN, str(beats)]
+    process = holdfast.start("run", "--ttl", "3", "job", *command, stderr=writer)
+    stubborn = int(line_of(process.stdout).split()[1])
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"." * 4096)
+    os.set_blocking(writer, True)
+    os.close(writer)
+    with unreachable(holdfast) as ends:
+        eventually(lambda: gone(stubborn))
+    os.close(reader)
+    assert finish(process)[0] == 70
+    assert read_beats(beats)[-1][1] < ends
+
+
+NOT_STARTED = """
+import sys
+import holdfast
+from holdfast.cli.child import Child
+from holdfast.cli.hold import Request, _Run
+from holdfast.cli.say import Say
+from holdfast.cli.signals import Signals
+from holdfast.cli.supervise import LossRule
+from holdfast.cli.terminal import Terminal
+
+with Child(("echo", "ran")) as child, Signals() as signals, Terminal() as terminal:
+    with holdfast.Client("memory://") as client:
+        lease = client.lock("job").acquire()
+        client.break_lock("job")
+        try:
+            lease.extend()
+        except holdfast.LockLost:
+            run = _Run(None, Say(), child, signals, terminal)
+            sys.exit(run._run_command(client, lease, LossRule("term", 5)))
+"""
+
+
+def test_a_lease_lost_before_the_start_starts_nothing() -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", NOT_STARTED], capture_output=True, text=True, check=False
+    )
+    assert (process.returncode, process.stdout) == (70, "")
+    assert "the command was not started" in process.stderr

@@ -27,6 +27,19 @@ def test_the_command_finds_its_lease_in_the_environment(holdfast: Holdfast) -> N
     assert finish(process)[0] == 0
 
 
+def test_the_password_stays_with_holdfast(holdfast: Holdfast) -> None:
+    shown = holdfast.run("run", "-v", "--url", "memory://me:secret@place", "job", "-c", "env")
+    assert "HOLDFAST_URL=memory://me" in shown.stdout
+    assert "secret" not in shown.stdout + shown.stderr
+
+
+def test_the_url_keeps_its_options(holdfast: Holdfast) -> None:
+    """So that a holdfast in the command means the same locks."""
+    inner = f"{sys.executable} -m holdfast.cli run -n job -- true"
+    url = f"{holdfast.url}?prefix=mine:"
+    assert holdfast.run("run", "--url", url, "job", "-c", inner).returncode == 75
+
+
 def test_each_run_has_a_greater_fence(holdfast: Holdfast) -> None:
     fences = [
         int(holdfast.run("run", "job", "-c", "echo $HOLDFAST_FENCE").stdout) for _ in range(3)
@@ -37,7 +50,7 @@ def test_each_run_has_a_greater_fence(holdfast: Holdfast) -> None:
 def test_two_commands_never_run_together(holdfast: Holdfast) -> None:
     """`mkdir` fails if the other one has not yet cleared its own away."""
     script = "mkdir inside && sleep 0.05 && rmdir inside"
-    cwd = os.path.dirname(holdfast.url.removeprefix("sqlite:///"))
+    cwd = holdfast.database.parent
     racers = [holdfast.start("run", "job", "-c", script, cwd=cwd) for _ in range(6)]
     assert [finish(racer)[0] for racer in racers] == [0] * 6
 
@@ -166,3 +179,10 @@ def test_help_costs_less_than_twice_a_bare_click_program() -> None:
         *((cost("-c", BARE), cost("-m", "holdfast.cli")) for _ in range(10)), strict=True
     )
     assert min(ours) < 2 * min(bare)
+
+
+def test_nothing_is_left_of_a_run(holdfast: Holdfast) -> None:
+    process = holdfast.start("run", "job", "--", "true")
+    assert finish(process)[0] == 0
+    sessions = [os.getsid(int(pid)) for pid in os.listdir("/proc") if pid.isdecimal()]
+    assert process.pid not in sessions

@@ -45,6 +45,27 @@ async def test_a_release_wakes_a_waiter_in_another_process(stage: Stage) -> None
 
 
 @SHARED
+async def test_processes_that_come_and_go_leave_the_others_whole(stage: Stage) -> None:
+    """Some engines live in the processes that use them: the last to leave must be the last."""
+    ann, ben = stage.cast("ann", "ben")
+    first = await ann(ann.lock("door").acquire)
+    await stage.takes(ben, "gate")  # a second client of this process, connected after the first
+    for _ in range(2):
+        passer_by = await stage.worker()
+        await passer_by("fences", name="gate", times=1)
+        await passer_by("close")
+        await passer_by.ends()
+    second = await ann(ann.lock("gate").acquire, blocking=False)
+    await ann(first.release)
+
+    worker = await stage.worker()
+    assert (await worker("acquire", name="gate", ask={"blocking": False}))["fence"] is None
+    theirs = await worker("acquire", name="door", ask={"blocking": False})
+    assert theirs["fence"] > first.fence
+    assert second.held and not await stage.takes(ben, "door")
+
+
+@SHARED
 @pytest.mark.slow
 async def test_a_killed_holder_frees_the_name_within_its_ttl(stage: Stage) -> None:
     (ann,) = stage.cast("ann")

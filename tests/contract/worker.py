@@ -75,6 +75,12 @@ class Worker:
             "remaining": self.lease.remaining(),
         }
 
+    async def close(self) -> dict[str, Any]:
+        """Closes the client, as a program does that ends well."""
+        sync = isinstance(self.client, holdfast.Client)
+        await awaited(self.client.close() if sync else self.client.aclose())
+        return {}
+
     async def fences(self, name: str, times: int, **options: Any) -> dict[str, Any]:
         """Takes and gives back the lock a number of times."""
         lock, fences = self.client.lock(name, **options), []

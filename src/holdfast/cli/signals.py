@@ -51,8 +51,9 @@ class Signals:
     def __exit__(self, *exc: object) -> None:
         # The handlers stay: a second Ctrl-C must not change the exit code that is on its way.
         signal.set_wakeup_fd(-1)
+        writer, self._writer = self._writer, -1
+        os.close(writer)
         os.close(self._reader)
-        os.close(self._writer)
 
     @contextmanager
     def catching_stops(self) -> Iterator[None]:
@@ -81,7 +82,7 @@ class Signals:
 
     def wake(self) -> None:
         """End the present or the next `wait`; from any thread."""
-        with suppress(BlockingIOError):  # a full pipe wakes as well
+        with suppress(OSError):  # a full pipe wakes as well, and a closed one has nobody to wake
             os.write(self._writer, bytes([_NO_SIGNAL]))
 
     def stop_holdfast(self, signum: int) -> bool:

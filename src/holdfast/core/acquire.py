@@ -10,6 +10,7 @@ What can happen at any yield below, and what then:
 - A wake-up comes just as we give up: giving back passes the offer on to the next in the queue.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import inf
 
@@ -19,7 +20,7 @@ from holdfast.core.holding import give_back, unavailable
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held
 from holdfast.core.renewal import plan_renewal
 from holdfast.core.tenure import Claim, Tenure
-from holdfast.core.world import World, node_timeout
+from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable
 
 SHORTEST_WAIT = 0.001
@@ -56,19 +57,21 @@ def _try_until_granted(
     world: World, claim: Claim, timeout: float | None, footprint: Footprint
 ) -> Steps[Tenure | None]:
     holder = footprint.holder
-    patience = node_timeout(claim.ttl)
     began = world.clock()
     give_up_at = inf if timeout is None else began + timeout
-    until = began + patience if timeout == 0 else min(began + patience, give_up_at)
+    until = began + claim.patience
+    if timeout:
+        until = min(until, give_up_at)
     failing_since = inf
-    pauses = backoff(world.uniform)
+    pauses: Iterator[float] | None = None
     while True:
         footprint.untidy = True
         request = Acquire(claim.key, holder, claim.ttl, footprint.listening)
-        answer = yield from ask(request, until)
+        answer: Answer
+        [answer] = yield ask(request, until)
         now = world.clock()
         if type(answer) is Granted:
-            tenure = _begin(world, claim, holder, answer.fence, began)
+            tenure = _begin(claim, holder, answer.fence, began)
             if now < tenure.valid_until:
                 _hand_to_renewer(world, tenure)
                 footprint.untidy = False
@@ -90,20 +93,20 @@ def _try_until_granted(
             hopeless = timeout is None and now - failing_since >= claim.ttl
             if hopeless or now >= give_up_at:
                 raise _unavailable(claim, answer)
+            pauses = pauses or backoff(world.uniform)
             yield Sleep(min(now + next(pauses), give_up_at))
 
         began = world.clock()
-        until = min(began + patience, give_up_at)
+        until = min(began + claim.patience, give_up_at)
         if began >= give_up_at:
             if type(answer) is Held:
                 return None
             raise _unavailable(claim, answer)
 
 
-def _begin(world: World, claim: Claim, holder: str, fence: int, began: float) -> Tenure:
+def _begin(claim: Claim, holder: str, fence: int, began: float) -> Tenure:
     hold_until = inf if claim.max_hold is None else began + claim.max_hold
-    valid_until = min(began + claim.ttl - world.drift(claim.ttl), hold_until)
-    tenure = Tenure(claim, holder, fence, valid_until, hold_until)
+    tenure = Tenure(claim, holder, fence, min(began + claim.validity, hold_until), hold_until)
     plan_renewal(tenure, began)
     return tenure
 

@@ -9,7 +9,7 @@ generator that is closed (`GeneratorExit`) ends without cleanup: its driver is g
 from collections.abc import Generator
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from holdfast.core.messages import Answer, Request
+from holdfast.core.messages import Request
 
 
 class Ask(NamedTuple):
@@ -53,7 +53,6 @@ T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]
 
 
-def ask(request: Request, until: float) -> Steps[Answer]:
-    """Ask one thing."""
-    answers = yield Ask((request,), until)
-    return answers[0]  # type: ignore[no-any-return]  # what a generator is sent cannot be typed
+def ask(request: Request, until: float) -> Ask:
+    """Ask one thing: `[answer] = yield ask(...)`."""
+    return Ask((request,), until)

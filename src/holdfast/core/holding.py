@@ -2,8 +2,8 @@
 
 from holdfast.core.effects import Ask, Steps, ask
 from holdfast.core.messages import Answer, Extend, Failed, NotYours, Release
-from holdfast.core.tenure import EXPIRED, TAKEN, Claim, State, Tenure
-from holdfast.core.world import World, node_timeout
+from holdfast.core.tenure import EXPIRED, TAKEN, Claim, State, Tenure, node_timeout
+from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable, LockLost
 from holdfast.events import NotGivenBack
 
@@ -15,7 +15,7 @@ def extend(world: World, tenure: Tenure, ttl: float) -> Steps[None]:
         began = world.clock()
         tenure.require_held(began)
     until = min(began + node_timeout(ttl), tenure.valid_until)
-    answer = yield from ask(Extend(claim.key, tenure.holder, ttl), until)
+    [answer] = yield ask(Extend(claim.key, tenure.holder, ttl), until)
     settle_extension(world, tenure, answer, began, ttl)
     with world.mutex:
         now = world.clock()
@@ -60,7 +60,13 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
         elif tenure.state is not State.LOST:
             tenure.require_held(now)
             tenure.let_go()
-    answer = yield from give_back(world, claim, tenure.holder)
+    try:
+        [answer] = yield ask(Release(claim.key, tenure.holder), now + claim.patience)
+    except GeneratorExit:
+        raise
+    except BaseException:  # nobody knows whether it arrived
+        yield from give_back(world, claim, tenure.holder)
+        raise
     if type(answer) is NotYours and tenure.state is State.RELEASED:
         with world.mutex:
             _lose(world, tenure, TAKEN)
@@ -96,28 +102,18 @@ def release_all(world: World) -> Steps[None]:
         world.schedule.clear()
     if not tenures:
         return
-    until = world.clock() + max(node_timeout(tenure.claim.ttl) for tenure in tenures)
+    until = world.clock() + max(tenure.claim.patience for tenure in tenures)
     answers = yield Ask(tuple(Release(t.claim.key, t.holder) for t in tenures), until)
     for tenure, answer in zip(tenures, answers, strict=True):
         if type(answer) is Failed:
             world.emit(NotGivenBack(tenure.claim.name, str(answer)))
 
 
-def give_back(world: World, claim: Claim, holder: str) -> Steps[Answer]:
-    """Tell the engine to forget this holder, within the node timeout; what was sent is sent again
-    if it was interrupted, since nobody knows whether it arrived."""
-    request = Release(claim.key, holder)
-    patience = node_timeout(claim.ttl)
-    try:
-        answer = yield from ask(request, world.clock() + patience)
-    except GeneratorExit:
-        raise  # nobody performs anything for us any more
-    except BaseException:
-        yield from ask(request, world.clock() + patience)
-        raise
+def give_back(world: World, claim: Claim, holder: str) -> Steps[None]:
+    """Tell the engine to forget this holder, as far as it can be told within the node timeout."""
+    [answer] = yield ask(Release(claim.key, holder), world.clock() + claim.patience)
     if type(answer) is Failed:
         world.emit(NotGivenBack(claim.name, str(answer)))
-    return answer
 
 
 def unavailable(message: str, answer: Answer) -> EngineUnavailable:

@@ -16,7 +16,8 @@ from holdfast.core.messages import (
     Seen,
 )
 from holdfast.core.records import LeaseInfo
-from holdfast.core.world import NODE_TIMEOUT, World
+from holdfast.core.tenure import NODE_TIMEOUT
+from holdfast.core.world import World
 
 PAGE = 500
 
@@ -49,7 +50,8 @@ def _look(world: World, prefix: str, request: Inspect | List) -> Steps[list[Leas
 
 
 def _ask(world: World, request: Request) -> Steps[Answer]:
-    answer = yield from ask(request, world.clock() + NODE_TIMEOUT)
+    answer: Answer
+    [answer] = yield ask(request, world.clock() + NODE_TIMEOUT)
     if type(answer) is Failed:
         raise unavailable("the engine could not be asked", answer)
     return answer

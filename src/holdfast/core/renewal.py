@@ -8,13 +8,13 @@
 5. `max_hold` ends renewal: the last one is cut to what is left.
 """
 
-from math import floor, inf
+from math import inf
 
 from holdfast.core.effects import Announce, Ask, Listen, Steps, Wait
 from holdfast.core.holding import settle_extension
 from holdfast.core.messages import Answer, Extend, Failed
 from holdfast.core.tenure import EXPIRED, State, Tenure
-from holdfast.core.world import World, node_timeout
+from holdfast.core.world import World
 from holdfast.events import Lost, RenewalFailed
 
 RENEWER = "renewer"
@@ -48,12 +48,12 @@ def renew_for_ever(world: World) -> Steps[None]:
 
 def plan_renewal(tenure: Tenure, began: float) -> None:
     """Set the instant of the next renewal, given when the last one began."""
-    ttl = tenure.claim.ttl
-    if not tenure.claim.renew or tenure.hold_until <= tenure.valid_until:
+    claim = tenure.claim
+    if claim.renew and tenure.valid_until < tenure.hold_until:
+        interval = claim.ttl / 3
+        tenure.renew_at = began - began % (interval / GRID) + interval
+    else:
         tenure.renew_at = inf
-        return
-    grid = ttl / 3 / GRID
-    tenure.renew_at = floor((began + ttl / 3) / grid) * grid
 
 
 def _ended(world: World, tenure: Tenure, now: float) -> bool:
@@ -78,7 +78,7 @@ def _renew(world: World, batch: list[Tenure]) -> Steps[None]:
     asked = [(tenure, _extension(world, tenure, began)) for tenure in batch]
     wanted = [(tenure, ttl) for tenure, ttl in asked if ttl > 0]
     if wanted:
-        until = began + max(node_timeout(ttl) for _, ttl in wanted)
+        until = began + max(tenure.claim.patience for tenure, _ in wanted)
         with world.mutex:
             deadline = min(tenure.valid_until for tenure, _ in wanted)
             until = min(until, deadline, world.schedule.first_deadline())

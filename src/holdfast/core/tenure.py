@@ -22,6 +22,15 @@ EXPIRED = "its time ran out unrenewed"
 TAKEN = "the engine says that it is not yours any more (it expired there, or an operator broke it)"
 
 
+NODE_TIMEOUT = 5.0
+"""The longest that one node may take to answer."""
+
+
+def node_timeout(ttl: float) -> float:
+    """How long one node may take to answer about a lease of that ttl."""
+    return min(ttl / 3, NODE_TIMEOUT)
+
+
 class Claim(NamedTuple):
     """What a `Lock` asks for."""
 
@@ -31,6 +40,10 @@ class Claim(NamedTuple):
     renew: bool
     max_hold: float | None
     retry: float
+    patience: float
+    """How long one node may take to answer about it."""
+    validity: float
+    """What is left of the ttl after the drift of the clocks."""
 
 
 class State(Enum):

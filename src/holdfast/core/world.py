@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from holdfast.core.schedule import Schedule
 from holdfast.events import Event
 
-NODE_TIMEOUT = 5.0
-
 
 @dataclass(slots=True)
 class World:
@@ -28,8 +26,3 @@ class World:
     rouse_renewer: Callable[[], None]
     """Make the renewer look at the schedule now."""
     schedule: Schedule
-
-
-def node_timeout(ttl: float) -> float:
-    """How long one node may take to answer about a lease of that ttl."""
-    return min(ttl / 3, NODE_TIMEOUT)

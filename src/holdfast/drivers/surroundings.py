@@ -44,13 +44,13 @@ def _plain(text: str, limit: int) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)[:limit] or "_"
 
 
-_WHO_AND_WHERE = (_plain(_host(), 64), _plain(os.path.basename(sys.argv[0] or "python"), 40))
+_HOST = _plain(_host(), 64)
+_PROGRAM = _plain(os.path.basename(sys.argv[0] or "python"), 40)
 
 
 def new_holder() -> str:
     """`host/pid/program/secret`: says who it is, and nobody can guess it."""
-    host, program = _WHO_AND_WHERE
-    return f"{host}/{os.getpid()}/{program}/{os.urandom(16).hex()}"
+    return f"{_HOST}/{os.getpid()}/{_PROGRAM}/{os.urandom(16).hex()}"
 
 
 def log(event: Event) -> None:

@@ -14,7 +14,7 @@ from holdfast.core.messages import Acquire, Answer, Failed
 from holdfast.core.ports import Engine
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.schedule import Schedule
-from holdfast.core.tenure import Claim
+from holdfast.core.tenure import Claim, node_timeout
 from holdfast.core.world import World
 from holdfast.engines.memory import Table
 from holdfast.lab.timeline import Timeline
@@ -264,4 +264,4 @@ class VirtualClient:
 
 def claim(name: str, ttl: float, *, renew: bool = True, max_hold: float | None = None) -> Claim:
     """What a `Lock` would ask for."""
-    return Claim(name, name, ttl, renew, max_hold, retry=0.1)
+    return Claim(name, name, ttl, renew, max_hold, 0.1, node_timeout(ttl), ttl)

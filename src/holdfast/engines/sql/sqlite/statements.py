@@ -37,14 +37,12 @@ NEW_BOOT = """
 UPDATE holdfast_file SET floor = ((floor >> 32) + 1) << 32, boot = :boot WHERE boot <> :boot
 """
 
-# A window of rows at a random place, so that no index is needed and no scan is long.
+LAST_ROW = "SELECT coalesce(max(rowid), 0) FROM holdfast_leases"
+
 PRUNABLE = """
-SELECT rowid, fence FROM (
-    SELECT rowid, fence, holder, ends, boot FROM holdfast_leases
-    WHERE rowid >= abs(random() % (1 + (SELECT coalesce(max(rowid), 0) FROM holdfast_leases)))
-    LIMIT 200
-)
-WHERE ends < :before AND boot = :boot OR boot <> :boot AND holder IS NULL
+SELECT rowid, fence FROM holdfast_leases
+WHERE rowid BETWEEN :first AND :last
+  AND (ends < :before AND boot = :boot OR boot <> :boot AND holder IS NULL)
 """
 
 RAISE_FLOOR = "UPDATE holdfast_file SET floor = max(floor, :fence)"
@@ -118,4 +116,4 @@ DIALECT = Dialect(
         ORDER BY name LIMIT :limit
     """,
     inspect=SEEN + " AND name = :key",
-)
+).numbered("?")

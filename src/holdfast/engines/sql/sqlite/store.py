@@ -20,9 +20,9 @@ from holdfast.core.ports import Clock, Ring
 from holdfast.engines.sql.scripts import (
     MICROSECONDS,
     Begin,
+    Call,
     Commit,
     Row,
-    Script,
     Scripts,
     Statement,
 )
@@ -41,6 +41,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
 
 PRUNE_EVERY = 4096
 """Acquires between two looks for idle rows."""
+
+WINDOW = 200
+"""How many rows one such look takes in."""
 
 IDLE = 3600 * MICROSECONDS
 """How long a row must have been of no use before it is pruned."""
@@ -63,7 +66,8 @@ class SqliteStore:
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request, trying again until `until` while others are in the way."""
-        if not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
+        free = self.mutex.acquire(blocking=False)
+        if not free and not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
             return self._failed(requests, "this client's other threads keep it busy")
         try:
             return self._answer(requests, until)
@@ -113,36 +117,32 @@ class SqliteStore:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     def _say_all(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Answer]:
-        if len(requests) == 1:
-            return [self._say_one(connection, requests[0])]
-        if all(isinstance(request, Extend) for request in requests):
-            connection.execute("BEGIN IMMEDIATE")
-            answers = [self._say(connection, self._scripts.answer(each)) for each in requests]
-            connection.execute("COMMIT")
-            return answers
-        return [self._say(connection, self._scripts.answer(request)) for request in requests]
+        if len(requests) == 1 or not all(type(request) is Extend for request in requests):
+            return [self._say(connection, request) for request in requests]
+        connection.execute("BEGIN IMMEDIATE")
+        answers = [self._say(connection, request) for request in requests]
+        connection.execute("COMMIT")
+        return answers
 
-    def _say_one(self, connection: sqlite3.Connection, request: Request) -> Answer:
-        if isinstance(request, Acquire):
+    def _say(self, connection: sqlite3.Connection, request: Request) -> Answer:
+        if type(request) is Acquire:
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
-        return self._say(connection, self._scripts.answer(request))
-
-    def _say(self, connection: sqlite3.Connection, script: Script) -> Answer:
+        script = self._scripts.answer(request)
         result: list[Row] | bool | None = None
         while True:
             try:
                 step = script.send(result)
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]  # typed by Script
-            if isinstance(step, Statement):
+            if type(step) is Statement:
                 result = connection.execute(step.sql, step.values).fetchall()
-            elif isinstance(step, Begin):
+            elif type(step) is Begin:
                 connection.execute("BEGIN IMMEDIATE")
-            elif isinstance(step, Commit):
+            elif type(step) is Commit:
                 connection.execute("COMMIT")
-            else:
+            elif type(step) is Call:
                 result = bells.call(self._path, step.bell, step.holder)
 
     def _open(self) -> sqlite3.Connection:
@@ -177,8 +177,18 @@ class SqliteStore:
         self._prune(connection)
 
     def _prune(self, connection: sqlite3.Connection) -> None:
-        """Drop some rows that have long been of no use; their fences live on in the floor."""
-        values = {"before": self._now() - IDLE, "boot": self._boot}
+        """Drop some rows that have long been of no use; their fences live on in the floor.
+
+        It looks at a window of rows at a random place, so no index is needed and no scan is long.
+        """
+        ((last_row,),) = connection.execute(statements.LAST_ROW).fetchall()
+        first = random.randint(2 - WINDOW, max(last_row, 1))  # noqa: S311 - no secret
+        values = {
+            "first": first,
+            "last": first + WINDOW - 1,
+            "before": self._now() - IDLE,
+            "boot": self._boot,
+        }
         connection.execute("BEGIN IMMEDIATE")
         idle = connection.execute(statements.PRUNABLE, values).fetchall()
         if idle:

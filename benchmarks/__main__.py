@@ -1,0 +1,50 @@
+"""`python -m benchmarks [--quick] [--only NAME] [--to FOLDER]`: measure, write the report."""
+
+import argparse
+import tempfile
+from pathlib import Path
+from time import monotonic
+
+from benchmarks.cases import CASES
+from benchmarks.measure import QUICK, Case, Effort
+from benchmarks.plot import svg
+from benchmarks.report import figure, markdown
+
+PICTURE = "report.svg"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="benchmarks", description="What holdfast costs.")
+    parser.add_argument("--quick", action="store_true", help="see that it runs; measures nothing")
+    parser.add_argument("--only", action="append", choices=list(CASES), help="this case alone")
+    parser.add_argument("--to", type=Path, help="where to write; default: beside this program")
+    args = parser.parse_args()
+    began = monotonic()
+    cases = [_measure(name, QUICK if args.quick else Effort()) for name in args.only or CASES]
+    seconds = monotonic() - began
+    folder = args.to
+    if folder is None:
+        if args.quick or args.only:
+            return  # a part, or a rush, must not replace the report
+        folder = Path(__file__).parent
+    (folder / "REPORT.md").write_text(markdown(cases, PICTURE, seconds))
+    (folder / PICTURE).write_text(svg(cases))
+    print(f"\nwrote {folder / 'REPORT.md'} and {folder / PICTURE}, after {seconds:.0f} s")
+
+
+def _measure(name: str, effort: Effort) -> Case:
+    print(f"{name} ...", flush=True)
+    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+        case = CASES[name](effort, Path(folder))
+    for row in case.rows:
+        part = f"  ({row.ratio.median:.2f} x {case.reference})" if row.ratio else ""
+        print(f"  {row.label:<26} {figure(row):<44}{part}")
+        if row.note:
+            print(f"  {'':<26} {row.note}")
+    for target in case.targets:
+        print(f"  {'ok ' if target.met else 'NOT'} {target.text}: {target.measured}")
+    return case
+
+
+if __name__ == "__main__":
+    main()

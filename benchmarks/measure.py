@@ -1,0 +1,136 @@
+"""Measuring on a machine that others use too: interleaved rounds, paired ratios, quartiles.
+
+In every round each contender has one batch, in a new order, so that whatever slows the machine down
+slows all of them down. Ratios are taken within a round; then the median of the rounds is given, and
+the quartiles around it.
+"""
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+from time import perf_counter
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much to measure."""
+
+    rounds: int = 60
+    batch: int = 100
+    """Acquire-release pairs in one batch."""
+    handoffs: int = 40
+    window: float = 5.0
+    """Seconds over which idle waiters, and contenders, are watched."""
+    leases: int = 10_000
+    lease_ttl: float = 30.0
+    starts: int = 20
+    """Programs started, of each kind."""
+
+
+QUICK = Effort(rounds=3, batch=5, handoffs=2, window=0.3, leases=200, lease_ttl=3.0, starts=2)
+"""Just enough to see that everything runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A median and the quartiles around it."""
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Spread":
+        """The spread of these values."""
+        if len(values) == 1:
+            return cls(values[0], values[0], values[0])
+        return cls(*quantiles(values, n=4, method="inclusive"))
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One contender in one case: its figure, and how it compares to the reference."""
+
+    label: str
+    unit: str
+    spread: Spread
+    ratio: Spread | None = None
+    """To the reference; None for the reference itself, and where there is none."""
+    ours: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What was promised, and what came out."""
+
+    text: str
+    measured: str
+    met: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One question, answered."""
+
+    name: str
+    title: str
+    what: str
+    reference: str
+    """The label of the row that ratios are taken to; '' if there is none."""
+    rows: tuple[Row, ...]
+    targets: tuple[Target, ...] = ()
+
+    def row(self, label: str) -> Row:
+        """The row of this contender."""
+        return next(row for row in self.rows if row.label == label)
+
+
+Values = dict[str, list[float]]
+
+
+def interleave(batches: Mapping[str, Callable[[], float]], rounds: int) -> Values:
+    """Run every batch once a round, in a new order each time; what each gave."""
+    values: Values = {label: [] for label in batches}
+    order = list(batches)
+    shuffle = random.Random(1).shuffle
+    for batch in batches.values():
+        batch()  # the first one of each warms up
+    for _ in range(rounds):
+        shuffle(order)
+        for label in order:
+            values[label].append(batches[label]())
+    return values
+
+
+def seconds_each(action: Callable[[], object], times: int) -> float:
+    """Seconds that one call takes, on average over one batch."""
+    began = perf_counter()
+    for _ in range(times):
+        action()
+    return (perf_counter() - began) / times
+
+
+def rows(
+    values: Values, unit: str, scale: float, reference: str, ours: str = "holdfast"
+) -> tuple[Row, ...]:
+    """A row for each, with ratios to the reference taken within each round."""
+    return tuple(
+        Row(
+            label,
+            unit,
+            Spread.of([value * scale for value in measured]),
+            ratio(values, label, reference),
+            ours=label.startswith(ours),
+        )
+        for label, measured in values.items()
+    )
+
+
+def ratio(values: Values, label: str, reference: str) -> Spread | None:
+    """How many times the reference's value is this one's, paired by round."""
+    if label == reference or not reference:
+        return None
+    pairs = zip(values[label], values[reference], strict=True)
+    return Spread.of([value / base for value, base in pairs if base > 0] or [float("nan")])

@@ -1,0 +1,88 @@
+"""What is measured: an acquire and a release, by holdfast and by its peers."""
+
+import threading
+from collections.abc import Callable
+from math import ceil
+from pathlib import Path
+from urllib.parse import quote
+
+from filelock import FileLock
+
+from holdfast.drivers.surroundings import clock, new_holder
+from holdfast.engines.sql.scripts import MICROSECONDS
+from holdfast.engines.sql.sqlite import statements
+from holdfast.engines.sql.sqlite.file import boot_id, connect, relax
+
+Pair = Callable[[], object]
+"""Acquires and releases, once."""
+
+TTL = 30
+
+
+def sqlite_url(folder: Path, name: str = "locks") -> str:
+    """A database in this folder."""
+    return f"sqlite://{quote(str(folder / name))}.db"
+
+
+class BareSql:
+    """The statements that holdfast says for an uncontended pair, said to sqlite3 directly: the same
+    file set-up, the same texts, the same parameters, nothing else."""
+
+    def __init__(self, folder: Path) -> None:
+        self.connection = connect(folder / "bare.db")
+        self.boot = boot_id()
+        self.connection.executescript(statements.SCHEMA)
+        self.connection.execute(
+            statements.FIRST_USE, {"version": statements.VERSION, "boot": self.boot}
+        )
+        relax(self.connection)
+
+    def close(self) -> None:
+        self.connection.close()
+
+    def take(self, key: str) -> None:
+        self._run(statements.DIALECT.acquire, key)
+
+    def extend(self, keys: list[str]) -> None:
+        """In one transaction."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        for key in keys:
+            self._run(statements.DIALECT.extend, key)
+        self.connection.execute("COMMIT")
+
+    def _run(self, sql: str, key: str) -> None:
+        values = (key, "bare", TTL * MICROSECONDS, ceil(clock() * MICROSECONDS), self.boot)
+        ((_done,),) = self.connection.execute(sql, values).fetchall()
+
+    def pair(self, key: str = "holdfast:bench") -> Pair:
+        execute, boot, holder = self.connection.execute, self.boot, new_holder()
+        acquire, release = statements.DIALECT.acquire, statements.DIALECT.release
+        ttl = TTL * MICROSECONDS
+
+        def acquire_and_release() -> None:
+            now = ceil(clock() * MICROSECONDS)
+            ((_fence,),) = execute(acquire, (key, holder, ttl, now, boot)).fetchall()
+            now = ceil(clock() * MICROSECONDS)
+            ((_done,),) = execute(release, (key, holder, now, boot)).fetchall()
+
+        return acquire_and_release
+
+
+def file_lock_pair(folder: Path) -> Pair:
+    lock = FileLock(folder / "filelock.lock")
+
+    def acquire_and_release() -> None:
+        lock.acquire()
+        lock.release()
+
+    return acquire_and_release
+
+
+def thread_lock_pair() -> Pair:
+    lock = threading.Lock()
+
+    def acquire_and_release() -> None:
+        lock.acquire()
+        lock.release()
+
+    return acquire_and_release

@@ -1,0 +1,92 @@
+"""The answers as Markdown."""
+
+import os
+import platform
+import sqlite3
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+
+from benchmarks.measure import Case, Row, Spread
+
+
+def markdown(cases: Sequence[Case], picture: str, seconds: float) -> str:
+    """The whole report."""
+    return "\n".join(_lines(cases, picture, seconds)) + "\n"
+
+
+def _lines(cases: Sequence[Case], picture: str, seconds: float) -> Iterator[str]:
+    yield "# What holdfast costs"
+    yield ""
+    yield (
+        "Made by `make bench`. Everything was measured in one run, in interleaved rounds, so trust "
+        "the ratios more than the figures: they were taken within each round. A figure is the "
+        "median of the rounds; in brackets, the quartiles. [How to read and repeat "
+        "this](../docs/benchmarks.md)."
+    )
+    yield ""
+    yield f"{_surroundings()}; {seconds:.0f} s in all."
+    yield ""
+    yield f"![The figures as bars]({picture})"
+    yield ""
+    yield "## Promised and measured"
+    yield ""
+    yield "| case | promised | measured | kept |"
+    yield "|---|---|---|---|"
+    for case in cases:
+        for target in case.targets:
+            kept = "yes" if target.met else "**no**"
+            yield f"| {case.title} | {target.text} | {target.measured} | {kept} |"
+    for case in cases:
+        yield ""
+        yield from _section(case)
+
+
+def _section(case: Case) -> Iterator[str]:
+    yield f"## {case.title}"
+    yield ""
+    yield case.what
+    yield ""
+    against = f"times {case.reference}" if case.reference else "ratio"
+    notes = any(row.note for row in case.rows)
+    yield f"| | figure | {against} |" + (" |" if notes else "")
+    yield "|---|--:|--:|" + ("---|" if notes else "")
+    for row in case.rows:
+        name = f"**{row.label}**" if row.ours else row.label
+        yield f"| {name} | {figure(row)} | {_ratio(case, row)} |" + (
+            f" {row.note} |" if notes else ""
+        )
+
+
+def figure(row: Row) -> str:
+    """A row's value with its unit, and its quartiles if it has any."""
+    return f"{number(row.spread.median)} {row.unit}{_quartiles(row.spread)}"
+
+
+def _ratio(case: Case, row: Row) -> str:
+    if row.ratio is None:
+        return "1" if row.label == case.reference else ""
+    return f"{number(row.ratio.median)}{_quartiles(row.ratio)}"
+
+
+def _quartiles(spread: Spread) -> str:
+    if spread.low == spread.high:
+        return ""
+    return f" [{number(spread.low)} – {number(spread.high)}]"  # noqa: RUF001 - a range
+
+
+def number(value: float) -> str:
+    """Three digits that count."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    if value >= 10:
+        return f"{value:.1f}"
+    return f"{value:.2f}" if value >= 0.095 else f"{value:.2g}"
+
+
+def _surroundings() -> str:
+    load = os.getloadavg()[0]
+    return (
+        f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, "
+        f"filelock {version('filelock')}, click {version('click')}, "
+        f"{platform.system()} {platform.machine()} with {os.cpu_count()} cores, load {load:.1f}"
+    )

@@ -1,0 +1,158 @@
+"""Contenders in processes of their own: started afresh, told what to do through a pipe."""
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from filelock import FileLock
+
+import holdfast
+from holdfast.drivers.surroundings import clock
+
+PATIENCE = 60.0
+_SPAWN = multiprocessing.get_context("spawn")
+
+
+class Worker:
+    """A process that runs `job(pipe, *args)`."""
+
+    def __init__(self, job: Callable[..., None], *args: object) -> None:
+        self.pipe, theirs = _SPAWN.Pipe()
+        self._process = _SPAWN.Process(target=_run, args=(job, theirs, *args), daemon=True)
+        self._process.start()
+        theirs.close()
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.pipe.close()
+        self._process.join(PATIENCE)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def tell(self, message: object) -> None:
+        self.pipe.send(message)
+
+    def answer(self) -> Any:
+        if not self.pipe.poll(PATIENCE):
+            raise TimeoutError(f"{self._process.name} does not answer")
+        return self.pipe.recv()
+
+
+def _run(job: Callable[..., None], pipe: "Connection[Any, Any]", *args: object) -> None:
+    # When the benchmark has closed its end, we are done.
+    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+        job(pipe, *args)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A lock that several processes can open."""
+
+    where: str
+    """A URL for holdfast, a path for filelock."""
+    poll: float = 0.0
+    """filelock's poll interval; 0: it is holdfast's."""
+    ttl: float = 30.0
+
+    @contextmanager
+    def open(self) -> "Iterator[Opened]":
+        if self.poll:
+            yield Opened(_FileLock(self.where, self.poll), None)
+            return
+        with holdfast.Client(self.where, ttl=self.ttl) as client:
+            yield Opened(client.lock("bench"), client)
+
+
+class _FileLock:
+    """filelock with the signature of a holdfast `Lock`. It keeps apart what each thread has."""
+
+    def __init__(self, path: str, poll: float) -> None:
+        self._lock = FileLock(path, poll_interval=poll)
+
+    def acquire(self) -> bool:
+        self._lock.acquire()
+        return True
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A lock, and the client behind it."""
+
+    lock: "_FileLock | holdfast.Lock"
+    client: holdfast.Client | None
+
+    def wait_for_waiters(self, count: int) -> None:
+        """Come back when so many wait for the lock; filelock cannot tell, so give it a while."""
+        if self.client is None:
+            time.sleep(0.2)
+            return
+        give_up_at = clock() + PATIENCE
+        while clock() < give_up_at:
+            info = self.client.inspect("bench")
+            if info is not None and info.waiters == count:
+                return
+            time.sleep(0.01)
+        raise TimeoutError(f"{count} waiters did not come together")
+
+
+def wait_and_tell(pipe: "Connection[Any, Any]", kind: Kind) -> None:
+    """For each word that comes: wait for the lock, tell the instant of getting it, release."""
+    with kind.open() as opened:
+        while True:
+            pipe.recv()
+            assert opened.lock.acquire()
+            pipe.send(clock())
+            opened.lock.release()
+
+
+def echo(pipe: "Connection[Any, Any]") -> None:
+    """The floor of waking another process: for each word, tell the instant of getting it."""
+    while True:
+        pipe.recv()
+        pipe.send(clock())
+
+
+def wait_in_threads(pipe: "Connection[Any, Any]", kind: Kind, threads: int) -> None:
+    """Wait in so many threads; for each word that comes, tell the CPU seconds used so far."""
+    with kind.open() as opened:
+        for _ in range(threads):
+            threading.Thread(target=_wait_for_ever, args=(opened.lock,), daemon=True).start()
+        while True:
+            pipe.recv()
+            pipe.send(time.process_time())
+
+
+def _wait_for_ever(lock: "_FileLock | holdfast.Lock") -> None:
+    with suppress(holdfast.LockError):  # the client is closed at the end
+        lock.acquire()
+
+
+def contend(pipe: "Connection[Any, Any]", kind: Kind, section: float) -> None:
+    """From one given instant to another: take the lock, hold it for `section`, release, again.
+    Tell how long each acquire took."""
+    with kind.open() as opened:
+        lock = opened.lock
+        assert lock.acquire()
+        lock.release()
+        pipe.send("ready")
+        while True:
+            begin, end = pipe.recv()
+            waits = []
+            time.sleep(max(0.0, begin - clock()))
+            while (asked := clock()) < end:
+                lock.acquire()
+                waits.append(clock() - asked)
+                time.sleep(section)
+                lock.release()
+            pipe.send(waits)

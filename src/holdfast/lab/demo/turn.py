@@ -1,0 +1,124 @@
+"""One turn of one contender: a `holdfast run` with its worker, started, watched, perhaps killed."""
+
+import os
+import select
+import subprocess
+import sys
+from math import inf
+from pathlib import Path
+
+from holdfast.lab.demo import worker
+from holdfast.lab.demo.evidence import Notes, Section, read_notes
+from holdfast.lab.demo.worker import clock
+
+NAME = "nightly"
+"""The lock that all want."""
+
+BURIAL = 5.0
+"""How long the processes of one turn may take to be gone once they are told to."""
+
+
+class Turn:
+    """One `holdfast run`, from its start to its end."""
+
+    def __init__(
+        self, who: str, number: int, folder: Path, url: str, work: float, ttl: float
+    ) -> None:
+        self.who = who
+        self.number = number
+        self.notes: Notes | None = None
+        self.killed_at = inf
+        self.lease_ends_at = -inf
+        self.gone_at = inf
+        self._work = work
+        self._log = folder / f"{who}-{number}.log"
+        self._said = folder / f"{who}-{number}.stderr"
+        command = [sys.executable, "-I", "-S", worker.__file__, str(self._log), str(work)]
+        run = ["run", "-v", "--url", url, "--ttl", str(ttl), NAME, "--", *command]
+        # Every process of the turn has the other end of this pipe; when it closes, all are gone.
+        self._lifeline, theirs = os.pipe()
+        self.came_at = clock()
+        with open(self._said, "wb") as said:
+            self._process = subprocess.Popen(  # noqa: S603 - our own command
+                [sys.executable, "-m", "holdfast.cli", *run],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                pass_fds=[theirs],
+                start_new_session=True,  # our terminal is not theirs to take, nor our Ctrl-C
+            )
+        os.close(theirs)
+
+    @property
+    def pid(self) -> int:
+        """The process id of `holdfast run`."""
+        return self._process.pid
+
+    @property
+    def killed(self) -> bool:
+        """Whether we killed it."""
+        return self.killed_at < inf
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it is left."""
+        return self.gone_at < inf
+
+    def is_half_way(self, now: float) -> bool:
+        """Whether the worker is in the middle of its section."""
+        notes = self.notes
+        return notes is not None and notes.ended is None and now > notes.began + self._work / 2
+
+    def look(self) -> None:
+        """See what has become of it."""
+        self.notes = read_notes(self._log)
+        if not self.over and self._lifeline_closed(0.0):
+            self._process.wait(BURIAL)
+            self.gone_at = clock()
+            os.close(self._lifeline)
+
+    def kill(self) -> None:
+        """Kill `holdfast run` as the kernel would when memory is short, and see its worker die."""
+        self.killed_at = clock()
+        self._process.kill()
+        self._lifeline_closed(BURIAL)
+        self.look()
+
+    def stop(self) -> None:
+        """Tell it to end."""
+        if not self.over:
+            self._process.terminate()
+
+    def end(self) -> None:
+        """See that no process of it is left."""
+        self._lifeline_closed(BURIAL)
+        self.look()
+        if not self.over:
+            self._process.kill()
+            self._lifeline_closed(BURIAL)
+            self.look()
+
+    def section(self) -> Section | None:
+        """The time that its worker had under the lock."""
+        notes = self.notes
+        if notes is None:
+            return None
+        ended = max(self.gone_at, notes.last_alive) if notes.ended is None else notes.ended
+        return Section(self.who, notes.fence, notes.began, ended, self.killed)
+
+    def fault(self) -> str:
+        """What went wrong with it, if anything did."""
+        if not self.over:
+            return f"{self.who} was still there after {BURIAL:g} s"
+        if self.killed or self._process.returncode == 0:
+            return ""
+        said = " / ".join(self._said.read_text(errors="replace").split("\n")[-4:]).strip(" /")
+        return f"{self.who}'s holdfast run ended with {self._process.returncode}: {said}"
+
+    def _lifeline_closed(self, seconds: float) -> bool:
+        """Whether it closes within so many seconds."""
+        if self.over:
+            return True
+        poll = select.poll()
+        poll.register(self._lifeline, 0)
+        return bool(poll.poll(seconds * 1000))

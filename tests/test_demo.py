@@ -1,0 +1,163 @@
+"""The demo: what it calls a proof must fail when there is something to find, and it tidies up."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.demo.__main__ import show
+from holdfast.lab.demo.contest import Plan
+from holdfast.lab.demo.evidence import Section, find_faults, read_notes, smallest_gap
+from holdfast.lab.demo.ink import Ink
+from holdfast.lab.demo.picture import NARROWEST
+from holdfast.lab.demo.screen import Live, Plain
+
+DEMO = [sys.executable, "-m", "holdfast.lab.demo"]
+SHORT = Plan(contenders=("ann", "ben", "cyd"), turns=1, work=0.3, ttl=1.5, kill=2)
+
+
+def section(who: str, fence: int, began: float, ended: float) -> Section:
+    return Section(who, fence, began, ended)
+
+
+def test_sections_one_after_the_other_are_no_fault() -> None:
+    sections = [section("ann", 1, 0.0, 1.0), section("ben", 2, 1.25, 2.0)]
+    assert find_faults(sections) == []
+    assert smallest_gap(sections) == 0.25
+
+
+def test_an_overlap_is_found_in_any_order() -> None:
+    sections = [section("cyd", 3, 3.0, 4.0), section("ben", 2, 0.5, 2.0), section("ann", 1, 0, 1)]
+    (fault,) = find_faults(sections)
+    assert fault == "ann (fence 1) and ben (fence 2) overlapped for 500.0 ms"
+
+
+def test_an_overlap_with_one_that_is_not_next_is_found() -> None:
+    sections = [section("ann", 1, 0, 9), section("ben", 2, 1, 2), section("cyd", 3, 3, 4)]
+    assert len(find_faults(sections)) == 2
+
+
+@pytest.mark.parametrize("fence", [1, 2])
+def test_a_fence_that_does_not_grow_is_found(fence: int) -> None:
+    sections = [section("ann", 2, 0.0, 1.0), section("ben", fence, 1.5, 2.0)]
+    assert find_faults(sections) == [f"ben got fence {fence} after ann had 2"]
+
+
+def test_notes_without_an_end_tell_the_last_sign_of_life(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    assert read_notes(log) is None
+    log.write_text("began 1.5 7\nalive 1.6\nalive 1.7\nended 1.")
+    notes = read_notes(log)
+    assert notes is not None
+    assert (notes.began, notes.fence, notes.last_alive, notes.ended) == (1.5, 7, 1.7, None)
+    log.write_text("began 1.5 7\nalive 1.6\nended 1.8\n")
+    notes = read_notes(log)
+    assert notes is not None
+    assert notes.ended == 1.8
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder that must be empty, and that no process may use, in the end."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    yield tmp_path
+    assert list(tmp_path.iterdir()) == []
+    assert processes_that_mention(tmp_path) == []
+
+
+def processes_that_mention(folder: Path) -> list[str]:
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            command = entry.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(folder) in command:
+            found.append(command)
+    return found
+
+
+@pytest.mark.slow
+def test_a_short_contest_in_lines(folder: Path) -> None:
+    out = StringIO()
+    assert show(SHORT, Plain(out, Ink(colour=False, unicode=True))) == 0
+    text = out.getvalue()
+    assert "\x1b" not in text
+    assert "no two overlapped: 3 sections" in text
+    assert "SIGKILL" in text
+
+
+@pytest.mark.slow
+def test_a_short_contest_in_frames(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(NARROWEST))
+    out = StringIO()
+    screen = Live(out, Ink(colour=False, unicode=False))
+    assert show(SHORT, screen) == 0
+    screen.close()
+    text = out.getvalue()
+    assert "\x1b[3" not in text  # no colour
+    assert max(len(line.split("\x1b[K")[0]) for line in text.splitlines()) <= NARROWEST + 8
+    assert "killed #" in text
+    assert text.endswith("\x1b[?25h")
+
+
+@pytest.mark.slow
+def test_one_that_waits_in_vain_is_a_failure(folder: Path) -> None:
+    out = StringIO()
+    plan = Plan(contenders=("ann", "ben"), turns=1, work=30.0, patience=1.5)
+    assert show(plan, Plain(out, Ink(colour=False, unicode=True))) == 1
+    assert "FAILED" in out.getvalue()
+    assert "nobody was killed" in out.getvalue()
+
+
+@pytest.mark.slow
+def test_the_whole_demo_in_a_pipe(folder: Path) -> None:
+    done = subprocess.run(DEMO, capture_output=True, text=True, timeout=90)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no two overlapped: 9 sections" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_half_way_it_leaves_nothing(folder: Path, signum: int) -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"}
+    demo = subprocess.Popen(
+        DEMO, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs, env=environment
+    )
+    os.close(theirs)
+    shown = read_until(ours, b"fence 1")
+    assert b"\x1b[?25l" in shown
+    demo.send_signal(signum)
+    rest = read_until(ours, None)
+    assert demo.wait(30) == 128 + signum
+    assert b"\x1b[?25h" in rest
+    assert b"Traceback" not in rest
+    os.close(ours)
+
+
+def read_until(terminal: int, text: bytes | None) -> bytes:
+    """What the demo writes, until it has written this, or to its end."""
+    shown = b""
+    give_up_at = time.monotonic() + 30
+    while time.monotonic() < give_up_at and (text is None or text not in shown):
+        try:
+            chunk = os.read(terminal, 65536)
+        except OSError:  # how a terminal ends on Linux
+            chunk = b""
+        if not chunk:
+            break
+        shown += chunk
+    return shown

@@ -154,7 +154,7 @@ class Lease(BaseLease[ThreadDriver]):
 
     def release(self) -> None:
         """Give it back. From any thread."""
-        self._driver.run(release(self._world, self._tenure))
+        self._driver.run(release(self._driver.world, self._tenure))
 
 
 class AsyncLease(BaseLease[AsyncDriver]):
@@ -180,4 +180,4 @@ class AsyncLease(BaseLease[AsyncDriver]):
 
     async def release(self) -> None:
         """Give it back. From any task of the loop."""
-        await self._driver.run(release(self._world, self._tenure))
+        await self._driver.run(release(self._driver.world, self._tenure))

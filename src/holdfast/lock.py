@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from holdfast.core.acquire import acquire
 from holdfast.core.holding import leave
 from holdfast.core.queries import is_held
-from holdfast.core.tenure import Claim, Tenure
+from holdfast.core.tenure import Claim, State, Tenure
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, NotHeld
@@ -77,12 +77,12 @@ class BaseLock(Generic[D, L]):
 
     def _reenter(self, owner: object) -> L | None:
         """The lease that this thread or task has already, counted once more."""
-        if not self._reentrant or owner is None:
+        if owner is None:
             return None
         world = self._driver.world
         with world.mutex:
             now = world.clock()
-            for taker, lease in reversed(self._taken):
+            for taker, lease in reversed(list(self._taken)):
                 tenure: Tenure = lease._tenure
                 if taker == owner and tenure.is_held(now):
                     tenure.depth += 1
@@ -91,16 +91,26 @@ class BaseLock(Generic[D, L]):
         return None
 
     def _took(self, owner: object, lease: L) -> L:
-        with self._driver.world.mutex:
-            self._taken.append((owner, lease))
-            if len(self._taken) > self._prune_above:
-                self._prune()
-                self._prune_above = max(PRUNE_ABOVE, 2 * len(self._taken))
+        self._taken.append((owner, lease))
+        if len(self._taken) > self._prune_above:
+            self._prune()
+            self._prune_above = max(PRUNE_ABOVE, 2 * len(self._taken))
         return lease
 
     def _prune(self) -> None:
-        """Forget what was released."""
-        self._taken = [taken for taken in self._taken if taken[1]._tenure.unsettled]
+        """Forget what was released. One by one, since other threads may append meanwhile."""
+        with self._driver.world.mutex:
+            for taken in list(self._taken):
+                if not taken[1]._tenure.unsettled:
+                    self._taken.remove(taken)
+
+    def _settle(self, lease: L) -> L:
+        """A lost lease is reported once through this lock, and then forgotten."""
+        if lease._tenure.state is State.LOST:
+            for taken in list(self._taken):
+                if taken[1] is lease:
+                    self._taken.remove(taken)
+        return lease
 
     def _latest(self) -> L:
         """The lease that `release()` means."""
@@ -109,9 +119,9 @@ class BaseLock(Generic[D, L]):
             self._prune()
             mine = [lease for taker, lease in self._taken if taker == owner and owner is not None]
             if mine:
-                return mine[-1]
+                return self._settle(mine[-1])
             if len(self._taken) == 1:
-                return self._taken[0][1]
+                return self._settle(self._taken[0][1])
             others = len(self._taken)
         raise NotHeld(
             f"{self.name!r} is held {others} times through this Lock, and not by this thread or "
@@ -135,7 +145,7 @@ class BaseLock(Generic[D, L]):
         with self._driver.world.mutex:
             for place in range(len(self._entered) - 1, -1, -1):
                 if self._entered[place][0] == owner:
-                    return self._entered.pop(place)[1]
+                    return self._settle(self._entered.pop(place)[1])
         raise NotHeld(f"{self.name!r} was not entered by this thread or task")
 
 
@@ -166,8 +176,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         """
         patience = self._patience(blocking, timeout)
         owner = self._driver.current()
-        again = self._reenter(owner)
-        if again is not None:
+        if self._reentrant and (again := self._reenter(owner)) is not None:
             return again
         tenure = self._driver.run(acquire(self._driver.world, self._claim, patience))
         if tenure is None:
@@ -243,8 +252,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         """
         patience = self._patience(blocking, timeout)
         owner = self._driver.current()
-        again = self._reenter(owner)
-        if again is not None:
+        if self._reentrant and (again := self._reenter(owner)) is not None:
             return again
         tenure = await self._driver.run(acquire(self._driver.world, self._claim, patience))
         if tenure is None:

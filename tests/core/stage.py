@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from holdfast.core.ports import Engine
@@ -10,6 +11,8 @@ from holdfast.lab.timeline import Timeline
 from holdfast.lab.virtual import Network, VirtualClient, VirtualNode
 
 TTL = 10.0
+
+R = TypeVar("R")
 
 
 class Stage:
@@ -37,8 +40,8 @@ class Stage:
             found += [process for process in client.processes if process is not client.renewer]
         return found
 
-    def requests(self, kind: type) -> list[tuple[object, ...]]:
-        return [request for request in self.node.asked if type(request) is kind]
+    def requests(self, kind: type[R]) -> list[R]:
+        return [request for request in self.node.asked if isinstance(request, kind)]
 
 
 def memory_engine() -> Engine:

@@ -11,11 +11,10 @@ What can happen at any yield below, and what then:
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from math import inf
 
 from holdfast.core.backoff import backoff, spread
-from holdfast.core.effects import Listen, Sleep, Steps, Wait, ask
+from holdfast.core.effects import Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import give_back, unavailable
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held
 from holdfast.core.renewal import plan_renewal
@@ -26,82 +25,62 @@ from holdfast.errors import EngineUnavailable
 SHORTEST_WAIT = 0.001
 
 
-@dataclass(slots=True)
-class Footprint:
-    """What one acquire has to tidy up."""
-
-    holder: str
-    untidy: bool = False
-    """The engine may have something of ours: a grant, an offer, a place in the queue."""
-    listening: bool = False
-
-
 def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure | None]:
     """Get the lock; None if somebody else has it until `timeout` (0: ask once; None: for ever)."""
-    footprint = Footprint(world.new_holder())
-    try:
-        return (yield from _try_until_granted(world, claim, timeout, footprint))
-    except GeneratorExit:
-        footprint.untidy = False  # nobody performs anything for us any more
-        raise
-    finally:
-        try:
-            if footprint.untidy:
-                yield from give_back(world, claim, footprint.holder)
-        finally:
-            if footprint.listening:
-                world.unlisten(footprint.holder)
-
-
-def _try_until_granted(
-    world: World, claim: Claim, timeout: float | None, footprint: Footprint
-) -> Steps[Tenure | None]:
-    holder = footprint.holder
+    holder = world.new_holder()
     began = world.clock()
     give_up_at = inf if timeout is None else began + timeout
-    until = began + claim.patience
-    if timeout:
-        until = min(until, give_up_at)
+    until = min(began + claim.patience, give_up_at) if timeout else began + claim.patience
     failing_since = inf
     pauses: Iterator[float] | None = None
-    while True:
-        footprint.untidy = True
-        request = Acquire(claim.key, holder, claim.ttl, footprint.listening)
-        answer: Answer
-        [answer] = yield ask(request, until)
-        now = world.clock()
-        if type(answer) is Granted:
-            tenure = _begin(claim, holder, answer.fence, began)
-            if now < tenure.valid_until:
-                _hand_to_renewer(world, tenure)
-                footprint.untidy = False
-                return tenure
-            answer = Failed.at("engine", f"took {now - began:.3f} s to answer")
+    untidy = listening = False
+    answer: Answer
+    pause: Listen | Wait | Sleep
+    try:
+        while True:
+            untidy = True  # from here on the engine may have something of ours
+            [answer] = yield Ask((Acquire(claim.key, holder, claim.ttl, listening),), until)
+            now = world.clock()
+            if type(answer) is Granted:
+                tenure = _begin(claim, holder, answer.fence, began)
+                if now < tenure.valid_until:
+                    _hand_to_renewer(world, tenure)
+                    untidy = False
+                    return tenure
+                answer = Failed.at("engine", f"took {now - began:.3f} s to answer")
 
-        if type(answer) is Held:
-            failing_since = inf
-            footprint.untidy = footprint.listening
-            if now >= give_up_at:
-                return None
-            if footprint.listening:
-                yield Wait(holder, min(now + _pause(world, claim, answer), give_up_at))
+            if type(answer) is Held:
+                failing_since = inf
+                untidy = listening  # a place in the queue
+                wake_at = now + _pause(world, claim, answer)
+                pause = Wait(holder, min(wake_at, give_up_at)) if listening else Listen(holder)
+                listening = True
             else:
-                footprint.listening = True
-                yield Listen(holder)
-        else:
-            failing_since = min(failing_since, began)
-            hopeless = timeout is None and now - failing_since >= claim.ttl
-            if hopeless or now >= give_up_at:
-                raise _unavailable(claim, answer)
-            pauses = pauses or backoff(world.uniform)
-            yield Sleep(min(now + next(pauses), give_up_at))
+                failing_since = min(failing_since, began)
+                if timeout is None and now - failing_since >= claim.ttl:
+                    raise _unavailable(claim, answer)
+                pauses = pauses or backoff(world.uniform)
+                pause = Sleep(min(now + next(pauses), give_up_at))
 
-        began = world.clock()
-        until = min(began + claim.patience, give_up_at)
-        if began >= give_up_at:
+            if now < give_up_at:
+                yield pause
+                began = world.clock()
+                if began < give_up_at:
+                    until = min(began + claim.patience, give_up_at)
+                    continue
             if type(answer) is Held:
                 return None
             raise _unavailable(claim, answer)
+    except GeneratorExit:
+        untidy = False  # nobody performs anything for us any more
+        raise
+    finally:
+        try:
+            if untidy:
+                yield from give_back(world, claim, holder)
+        finally:
+            if listening:
+                world.unlisten(holder)
 
 
 def _begin(claim: Claim, holder: str, fence: int, began: float) -> Tenure:

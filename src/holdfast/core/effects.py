@@ -7,12 +7,14 @@ generator that is closed (`GeneratorExit`) ends without cleanup: its driver is g
 """
 
 from collections.abc import Generator
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
 
 from holdfast.core.messages import Request
 
 
-class Ask(NamedTuple):
+@dataclass(slots=True)
+class Ask:
     """Send these requests to the engine, in one go; gives an answer for each, in order.
 
     What could not be asked, or did not answer by `until`, answers `Failed`.
@@ -22,26 +24,30 @@ class Ask(NamedTuple):
     until: float
 
 
-class Listen(NamedTuple):
+@dataclass(slots=True)
+class Listen:
     """From now on, and until `World.unlisten`, remember wake-ups for this ticket."""
 
     ticket: str
 
 
-class Wait(NamedTuple):
+@dataclass(slots=True)
+class Wait:
     """Wait for a wake-up for this ticket; gives False if `until` passed without one."""
 
     ticket: str
     until: float
 
 
-class Sleep(NamedTuple):
+@dataclass(slots=True)
+class Sleep:
     """Wait until that instant."""
 
     until: float
 
 
-class Announce(NamedTuple):
+@dataclass(slots=True)
+class Announce:
     """Call those who asked to be told that a lease is lost."""
 
     watchers: tuple[Any, ...]

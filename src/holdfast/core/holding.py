@@ -50,16 +50,18 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
     claim = tenure.claim
     with world.mutex:
         now = world.clock()
-        if tenure.state is State.HELD and tenure.depth > 1:
-            tenure.depth -= 1
-            tenure.require_held(now)
-            return
         ends_at = tenure.valid_until
-        if tenure.state is State.HELD and now >= ends_at:
-            _lose(world, tenure, EXPIRED)
+        if tenure.state is State.HELD:
+            if tenure.depth > 1:
+                tenure.depth -= 1
+                tenure.require_held(now)
+                return
+            if now < ends_at:
+                tenure.let_go()
+            else:
+                _lose(world, tenure, EXPIRED)
         elif tenure.state is not State.LOST:
             tenure.require_held(now)
-            tenure.let_go()
     try:
         [answer] = yield ask(Release(claim.key, tenure.holder), now + claim.patience)
     except GeneratorExit:

@@ -76,10 +76,10 @@ class Schedule:
         self.asleep_until = inf
 
     def _sweep(self) -> None:
-        def alive(reference: ref[Tenure]) -> bool:
-            tenure = reference()
-            return tenure is not None and tenure.state is State.HELD
-
-        self._heap = [entry for entry in self._heap if alive(entry[2])]
+        self._heap = [
+            entry
+            for entry in self._heap
+            if (tenure := entry[2]()) is not None and tenure.state is State.HELD
+        ]
         heapify(self._heap)
         self._sweep_at = max(SWEEP_ABOVE, 2 * len(self._heap))

@@ -44,13 +44,23 @@ def _plain(text: str, limit: int) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)[:limit] or "_"
 
 
-_HOST = _plain(_host(), 64)
-_PROGRAM = _plain(os.path.basename(sys.argv[0] or "python"), 40)
+class _Label:
+    """`host/pid/program/` of this process; made anew in a forked child."""
+
+    def __init__(self) -> None:
+        self.make()
+
+    def make(self) -> None:
+        program = _plain(os.path.basename(sys.argv[0] or "python"), 40)
+        self.text = f"{_plain(_host(), 64)}/{os.getpid()}/{program}/"
+
+
+_label = _Label()
 
 
 def new_holder() -> str:
     """`host/pid/program/secret`: says who it is, and nobody can guess it."""
-    return f"{_HOST}/{os.getpid()}/{_PROGRAM}/{os.urandom(16).hex()}"
+    return _label.text + os.urandom(16).hex()
 
 
 def log(event: Event) -> None:
@@ -126,6 +136,7 @@ def survive_forks(driver: Driver) -> None:
 
 
 def _after_fork_in_child() -> None:
+    _label.make()
     for driver in list(_drivers):
         driver.forked()
 

@@ -12,7 +12,7 @@ Rules:
 
 import threading
 from inspect import GEN_CLOSED, getgeneratorstate
-from typing import TypeVar, cast
+from typing import TypeVar
 from weakref import ref
 
 from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
@@ -50,9 +50,8 @@ class ThreadDriver:
         self._renewer: threading.Thread | None = None
         self.closed = self._abandoned = False
         self._closing = threading.Event()
-        self._running = 0
-        self._counting = threading.Lock()
-        self._idle = threading.Event()
+        self._running: set[object] = set()
+        self._one_less = threading.Event()
 
     def current(self) -> "ref[threading.Thread]":
         """Who is asking: the running thread (not its number, which is used again)."""
@@ -60,29 +59,28 @@ class ThreadDriver:
 
     def run(self, steps: Steps[T]) -> T:
         """Perform an algorithm to its end, and give its result."""
-        with self._counting:
+        # First in, then the look, as `close` first closes and then looks: no lock is needed.
+        self._running.add(steps)
+        try:
             if self.closed:
                 raise closed()
-            self._running += 1
             self.in_use = True
-        try:
             return self._drive(steps)
         finally:
-            with self._counting:
-                self._running -= 1
-                if self.closed and not self._running:
-                    self._idle.set()
+            self._running.discard(steps)
+            if self.closed:
+                self._one_less.set()
 
     def close(self) -> None:
         """End the waits, give every lease back, stop the renewer, close the store."""
-        with self._counting:
+        with self.world.mutex:
             if self.closed:
                 return
             self._end_waits()
-            if not self._running:
-                self._idle.set()
-        if not self._idle.wait(CLOSE_PATIENCE):
-            self.world.emit(Defect("closing", TimeoutError("an operation is still under way")))
+        give_up_at = clock() + CLOSE_PATIENCE
+        while self._running and clock() < give_up_at:
+            self._one_less.wait(give_up_at - clock())
+            self._one_less.clear()
         self._drive(release_all(self.world))
         renewer = self._renewer
         if renewer is not None and renewer is not threading.current_thread():
@@ -122,7 +120,7 @@ class ThreadDriver:
                 else:
                     result = self._perform(effect)
             except StopIteration as stop:
-                return cast(T, stop.value)
+                return stop.value  # type: ignore[no-any-return]  # typed by Steps[T]
             except BaseException as error:
                 if getgeneratorstate(steps) == GEN_CLOSED:
                     raise  # the algorithm itself has ended with this

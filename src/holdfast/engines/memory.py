@@ -11,17 +11,17 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult
 
 from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
     OFFER,
     Acquire,
     Answer,
     Break,
-    Done,
     Extend,
     Granted,
     Held,
     Inspect,
     Listing,
-    NotYours,
     Release,
     Request,
     Seen,
@@ -78,7 +78,7 @@ class Table:
         if isinstance(request, Break):
             row = self.rows.get(request.key)
             if row is None or not row.is_held(now):
-                return NotYours()
+                return NOT_YOURS
             return self._release(request.key, row.holder, now)
         if isinstance(request, Inspect):
             return self._listing([request.key] if request.key in self.rows else [], now)
@@ -104,18 +104,18 @@ class Table:
     def _extend(self, request: Extend, now: float) -> Answer:
         row = self.rows.get(request.key)
         if row is None or row.holder != request.holder or not row.is_held(now):
-            return NotYours()
+            return NOT_YOURS
         row.ends_at = max(row.ends_at, now + request.ttl)
-        return Done()
+        return DONE
 
     def _release(self, key: str, holder: str, now: float) -> Answer:
         row = self.rows.get(key)
         if row is None:
-            return NotYours()
+            return NOT_YOURS
         if holder in row.queue:
             row.queue.remove(holder)
         if row.holder != holder:
-            return NotYours()
+            return NOT_YOURS
         row.holder = ""
         if row.queue:
             row.holder = row.queue.pop(0)
@@ -123,7 +123,7 @@ class Table:
             row.ends_at = now + OFFER
             # The one behind learns how short the offer is, so that it can move it on.
             self.to_wake += [row.holder, *row.queue[:1]]
-        return Done()
+        return DONE
 
     def _listing(self, keys: list[str], now: float) -> Listing:
         rows = ((key, self.rows[key]) for key in keys)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast.core.effects import Announce, Ask, Effect, Listen, Sleep, Steps, Wait
-from holdfast.core.messages import Acquire, Answer, Failed
+from holdfast.core.messages import Acquire, Answer, Failed, Request
 from holdfast.core.ports import Engine
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.schedule import Schedule
@@ -60,11 +60,11 @@ class VirtualNode:
         self.network = network
         self.table = Table()
         self.bells: dict[str, Callable[[str], None]] = {}
-        self.asked: list[tuple[Any, ...]] = []
+        self.asked: list[Request] = []
         """Every request that was carried out."""
         self.up = True
 
-    def execute(self, requests: tuple[Any, ...], ring: Callable[[str], None]) -> list[Answer]:
+    def execute(self, requests: tuple[Request, ...], ring: Callable[[str], None]) -> list[Answer]:
         """Carry out requests at the present instant."""
         answers: list[Answer] = []
         for request in requests:

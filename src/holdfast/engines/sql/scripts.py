@@ -7,20 +7,20 @@ microseconds. Every script can be run again from its beginning: asking twice is 
 import re
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
     OFFER,
     Acquire,
     Answer,
     Break,
-    Done,
     Extend,
     Granted,
     Held,
     Inspect,
     Listing,
-    NotYours,
     Release,
     Request,
     Seen,
@@ -29,29 +29,30 @@ from holdfast.core.messages import (
 MICROSECONDS = 1_000_000
 
 
-class Statement(NamedTuple):
-    """Run this; gives its rows."""
+Row: TypeAlias = tuple[Any, ...]
 
-    sql: str
-    values: tuple[Any, ...]
+Statement: TypeAlias = tuple[str, tuple[Any, ...]]
+"""SQL and its values; gives rows. (A plain tuple: two or three are made for every acquire.)"""
 
 
-class Begin(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Begin:
     """Open a transaction that may write."""
 
 
-class Commit(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Commit:
     """End it, keeping what it did."""
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Call:
     """Wake a waiter, who listens at that bell; gives whether anybody does."""
 
     bell: str
     holder: str
 
 
-Row: TypeAlias = tuple[Any, ...]
 Script: TypeAlias = Generator[Statement | Begin | Commit | Call, Any, Answer]
 
 
@@ -141,27 +142,28 @@ class Scripts:
         if isinstance(request, Break):
             return self._break(request)
         if isinstance(request, Inspect):
-            return self._list(self._sql.inspect, request)
-        return self._list(self._sql.listing, request)
+            return self._list(self._sql.inspect, (request.key,))
+        values = (request.prefix, request.after, request.limit)
+        return self._list(self._sql.listing, values)
 
     def _acquire(self, request: Acquire) -> Script:
-        key, holder, ttl, _ = request
-        values = (key, holder, round(ttl * MICROSECONDS), self._now(), self._boot)
-        rows = yield Statement(self._sql.acquire, values)
+        ttl = round(request.ttl * MICROSECONDS)
+        values = (request.key, request.holder, ttl, self._now(), self._boot)
+        rows = yield self._sql.acquire, values
         if rows:
             return Granted(rows[0][0])
-        remaining = yield from self._remaining(key)
+        remaining = yield from self._remaining(request.key)
         return Held(remaining, wakes=False)
 
     def _queue_up(self, request: Acquire) -> Script:
-        key, holder, ttl, _ = request
+        key, holder = request.key, request.holder
         bell = self._bell()
         yield Begin()
         answer = yield from self._acquire(request)
         if isinstance(answer, Granted):
-            yield Statement(self._sql.leave, (key, holder))
+            yield self._sql.leave, (key, holder)
         elif isinstance(answer, Held) and bell:
-            yield Statement(self._sql.join, (key, holder, round(ttl * MICROSECONDS), bell))
+            yield self._sql.join, (key, holder, round(request.ttl * MICROSECONDS), bell)
             answer = Held(answer.remaining, wakes=True)
         yield Commit()
         return answer
@@ -169,46 +171,46 @@ class Scripts:
     def _remaining(self, key: str) -> Generator[Statement, list[Row], float]:
         """How much longer somebody else's lease may last."""
         values = (key, self._now(), self._boot)
-        rows = yield Statement(self._sql.look, values)
+        rows = yield self._sql.look, values
         if not rows:
             return 0.0
         remaining, ttl, on_our_clock = rows[0]
         if not on_our_clock:
-            yield Statement(self._sql.adopt, values)
+            yield self._sql.adopt, values
             remaining = ttl
         return float(max(0, remaining) / MICROSECONDS)
 
     def _extend(self, request: Extend) -> Script:
-        key, holder, ttl = request
-        values = (key, holder, round(ttl * MICROSECONDS), self._now(), self._boot)
-        rows = yield Statement(self._sql.extend, values)
-        return Done() if rows else NotYours()
+        ttl = round(request.ttl * MICROSECONDS)
+        values = (request.key, request.holder, ttl, self._now(), self._boot)
+        rows = yield self._sql.extend, values
+        return DONE if rows else NOT_YOURS
 
     def _release(self, key: str, holder: str) -> Script:
         """Give back, and hand on to the first waiter that lives."""
-        rows = yield Statement(self._sql.release, (key, holder, self._now(), self._boot))
+        rows = yield self._sql.release, (key, holder, self._now(), self._boot)
         if rows:
-            return Done()
+            return DONE
         yield Begin()
-        yield Statement(self._sql.leave, (key, holder))
+        yield self._sql.leave, (key, holder)
         waiting: list[Row] = []
-        mine = yield Statement(self._sql.mine, (key, holder))
+        mine = yield self._sql.mine, (key, holder)
         if mine:
-            waiting = yield Statement(self._sql.first_two, (key,))
+            waiting = yield self._sql.first_two, (key,)
             if waiting:
                 yield from self._offer(key, holder, waiting[0])
             else:
-                yield Statement(self._sql.free, (key, holder, self._now(), self._boot))
+                yield self._sql.free, (key, holder, self._now(), self._boot)
         yield Commit()
         if waiting:
             yield from self._wake(key, waiting)
-        return Done() if mine else NotYours()
+        return DONE if mine else NOT_YOURS
 
     def _offer(self, key: str, holder: str, first: Row) -> Generator[Statement, Any, None]:
         waiter, ttl, _ = first
         until = self._now() + round(OFFER * MICROSECONDS)
-        yield Statement(self._sql.offer, (key, holder, waiter, ttl, until, self._boot))
-        yield Statement(self._sql.leave, (key, waiter))
+        yield self._sql.offer, (key, holder, waiter, ttl, until, self._boot)
+        yield self._sql.leave, (key, waiter)
 
     def _wake(self, key: str, waiting: list[Row]) -> Generator[Any, Any, None]:
         """Wake the one that was offered the lock; if it is dead, offer it to the next.
@@ -222,16 +224,16 @@ class Scripts:
         elif len(waiting) > 1:
             second, _, its_bell = waiting[1]
             if not (yield Call(its_bell, second)):
-                yield Statement(self._sql.leave, (key, second))
+                yield self._sql.leave, (key, second)
 
     def _break(self, request: Break) -> Script:
-        rows = yield Statement(self._sql.holder, (request.key, self._now(), self._boot))
+        rows = yield self._sql.holder, (request.key, self._now(), self._boot)
         if not rows:
-            return NotYours()
+            return NOT_YOURS
         return (yield from self._release(request.key, rows[0][0]))
 
     def _list(self, sql: str, values: tuple[Any, ...]) -> Script:
-        rows = yield Statement(sql, (*values, self._now(), self._boot))
+        rows = yield sql, (*values, self._now(), self._boot)
         return Listing(
             tuple(
                 Seen(key, holder, fence, max(0, remaining) / MICROSECONDS, waiters)

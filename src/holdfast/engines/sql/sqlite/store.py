@@ -24,7 +24,6 @@ from holdfast.engines.sql.scripts import (
     Commit,
     Row,
     Scripts,
-    Statement,
 )
 from holdfast.engines.sql.sqlite import bells, statements
 from holdfast.engines.sql.sqlite.file import (
@@ -99,7 +98,12 @@ class SqliteStore:
         while True:
             try:
                 connection = self._connection or self._open()
-                return self._say_all(connection, requests)
+                if len(requests) > 1 and all(type(request) is Extend for request in requests):
+                    connection.execute("BEGIN IMMEDIATE")
+                answers = [self._say(connection, request) for request in requests]
+                if connection.in_transaction:
+                    connection.execute("COMMIT")
+                return answers
             except sqlite3.Error as error:
                 if not is_busy(error):
                     self.close_connection()
@@ -116,14 +120,6 @@ class SqliteStore:
             time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    def _say_all(self, connection: sqlite3.Connection, requests: Sequence[Request]) -> list[Answer]:
-        if len(requests) == 1 or not all(type(request) is Extend for request in requests):
-            return [self._say(connection, request) for request in requests]
-        connection.execute("BEGIN IMMEDIATE")
-        answers = [self._say(connection, request) for request in requests]
-        connection.execute("COMMIT")
-        return answers
-
     def _say(self, connection: sqlite3.Connection, request: Request) -> Answer:
         if type(request) is Acquire:
             self._acquires += 1
@@ -136,13 +132,13 @@ class SqliteStore:
                 step = script.send(result)
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]  # typed by Script
-            if type(step) is Statement:
-                result = connection.execute(step.sql, step.values).fetchall()
-            elif type(step) is Begin:
+            if type(step) is tuple:
+                result = connection.execute(*step).fetchall()
+            elif isinstance(step, Begin):
                 connection.execute("BEGIN IMMEDIATE")
-            elif type(step) is Commit:
+            elif isinstance(step, Commit):
                 connection.execute("COMMIT")
-            elif type(step) is Call:
+            elif isinstance(step, Call):
                 result = bells.call(self._path, step.bell, step.holder)
 
     def _open(self) -> sqlite3.Connection:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from holdfast.core.acquire import acquire
 from holdfast.core.holding import leave
 from holdfast.core.queries import is_held
-from holdfast.core.tenure import Claim, State, Tenure
+from holdfast.core.tenure import Claim, Tenure
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, NotHeld
@@ -106,7 +106,7 @@ class BaseLock(Generic[D, L]):
 
     def _settle(self, lease: L) -> L:
         """A lost lease is reported once through this lock, and then forgotten."""
-        if lease._tenure.state is State.LOST:
+        if lease.lost:
             for taken in list(self._taken):
                 if taken[1] is lease:
                     self._taken.remove(taken)

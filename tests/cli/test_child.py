@@ -61,6 +61,16 @@ def test_nothing_runs_before_the_start_nor_without_it(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
+def test_a_gate_that_closes_unopened_ends_it(tmp_path: Path) -> None:
+    """As when holdfast dies while it waits, even where the kernel does not kill with the parent."""
+    ran = tmp_path / "ran"
+    with Child(("touch", str(ran))) as child:
+        os.close(child._gate)
+        child._gate = -1
+        assert outcome(child) == Ended(0)
+    assert not ran.exists()
+
+
 def test_it_finds_what_start_adds_to_the_environment(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

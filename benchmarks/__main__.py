@@ -39,8 +39,6 @@ def _measure(name: str, effort: Effort) -> Case:
     for row in case.rows:
         part = f"  ({row.ratio.median:.2f} x {case.reference})" if row.ratio else ""
         print(f"  {row.label:<26} {figure(row):<44}{part}")
-        if row.note:
-            print(f"  {'':<26} {row.note}")
     for target in case.targets:
         print(f"  {'ok ' if target.met else 'NOT'} {target.text}: {target.measured}")
     return case

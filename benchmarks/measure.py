@@ -58,7 +58,6 @@ class Row:
     ratio: Spread | None = None
     """To the reference; None for the reference itself, and where there is none."""
     ours: bool = False
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +80,6 @@ class Case:
     """The label of the row that ratios are taken to; '' if there is none."""
     rows: tuple[Row, ...]
     targets: tuple[Target, ...] = ()
-
-    def row(self, label: str) -> Row:
-        """The row of this contender."""
-        return next(row for row in self.rows if row.label == label)
 
 
 Values = dict[str, list[float]]
@@ -112,9 +107,7 @@ def seconds_each(action: Callable[[], object], times: int) -> float:
     return (perf_counter() - began) / times
 
 
-def rows(
-    values: Values, unit: str, scale: float, reference: str, ours: str = "holdfast"
-) -> tuple[Row, ...]:
+def rows(values: Values, unit: str, scale: float, reference: str) -> tuple[Row, ...]:
     """A row for each, with ratios to the reference taken within each round."""
     return tuple(
         Row(
@@ -122,7 +115,7 @@ def rows(
             unit,
             Spread.of([value * scale for value in measured]),
             ratio(values, label, reference),
-            ours=label.startswith(ours),
+            ours="holdfast" in label,
         )
         for label, measured in values.items()
     )

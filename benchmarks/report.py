@@ -47,14 +47,11 @@ def _section(case: Case) -> Iterator[str]:
     yield case.what
     yield ""
     against = f"times {case.reference}" if case.reference else "ratio"
-    notes = any(row.note for row in case.rows)
-    yield f"| | figure | {against} |" + (" |" if notes else "")
-    yield "|---|--:|--:|" + ("---|" if notes else "")
+    yield f"| | figure | {against} |"
+    yield "|---|--:|--:|"
     for row in case.rows:
         name = f"**{row.label}**" if row.ours else row.label
-        yield f"| {name} | {figure(row)} | {_ratio(case, row)} |" + (
-            f" {row.note} |" if notes else ""
-        )
+        yield f"| {name} | {figure(row)} | {_ratio(case, row)} |"
 
 
 def figure(row: Row) -> str:
@@ -64,7 +61,7 @@ def figure(row: Row) -> str:
 
 def _ratio(case: Case, row: Row) -> str:
     if row.ratio is None:
-        return "1" if row.label == case.reference else ""
+        return "1" if row.label == case.reference and row.unit == case.rows[0].unit else ""
     return f"{number(row.ratio.median)}{_quartiles(row.ratio)}"
 
 

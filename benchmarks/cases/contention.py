@@ -1,11 +1,12 @@
 """Eight processes want the same lock all the time: how much work gets done, and is it shared?"""
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from statistics import quantiles
+from statistics import mean, quantiles
 
-from benchmarks.measure import Case, Effort, Row, Spread, interleave, ratio
+from benchmarks.measure import Case, Effort, Values, interleave, rows
 from benchmarks.peers import sqlite_url
 from benchmarks.workers import Kind, Worker, contend
 from holdfast.drivers.surroundings import clock
@@ -22,36 +23,28 @@ def measure(effort: Effort, folder: Path) -> Case:
         "filelock": Kind(str(folder / "contention.lock"), 0.05),
         "filelock, 1 ms poll": Kind(str(folder / "contention-1ms.lock"), 0.001),
     }
-    waits: dict[str, list[list[float]]] = {label: [] for label in kinds}
     seconds = effort.window / 2
+    waits: dict[str, list[list[list[float]]]] = {label: [] for label in kinds}
     with ExitStack() as stack:
         groups = {label: _contenders(kind, stack) for label, kind in kinds.items()}
 
         def batch(label: str) -> float:
-            measured = _contest(groups[label], seconds)
-            waits[label].extend(measured)
-            return sum(map(len, measured)) / seconds
+            waits[label].append(_contest(groups[label], seconds))
+            return sum(map(len, waits[label][-1])) / seconds
 
         values = interleave({label: partial(batch, label) for label in kinds}, ROUNDS)
-    rows = [
-        Row(
-            label,
-            "acquisitions a second",
-            Spread.of(values[label]),
-            ratio(values, label, "filelock"),
-            ours=label == "holdfast",
-            note=_shares(waits[label]),
-        )
-        for label in kinds
-    ]
     return Case(
         "contention",
         f"{CONTENDERS} processes, sections of {SECTION * 1000:g} ms, SQLite",
-        "Each takes the lock, holds it, releases it and wants it again at once. Under *wait* is "
-        f"the time of an acquire; under *share*, what the poorest and the richest contender got in "
-        f"{seconds:g} s.",
+        "Each takes the lock, holds it, releases it and wants it again at once: how often they get "
+        "it together, how long an acquire waits, and how many of the sections the poorest and the "
+        f"richest contender had, as a part of an eighth of them. {seconds:g} s a round.",
         "filelock",
-        tuple(rows),
+        rows(values, "sections a second", 1, "filelock")
+        + rows(_each(waits, _median), "ms wait, median", 1e3, "")
+        + rows(_each(waits, _p99), "ms wait, p99", 1e3, "")
+        + rows(_each(waits, _poorest), "% of a fair share, poorest", 100, "")
+        + rows(_each(waits, _richest), "% of a fair share, richest", 100, ""),
     )
 
 
@@ -63,17 +56,37 @@ def _contenders(kind: Kind, stack: ExitStack) -> list[Worker]:
 
 
 def _contest(workers: list[Worker], seconds: float) -> list[list[float]]:
-    """How long each acquire of each contender took."""
+    """Let them contend for so long; how long each acquire of each of them took."""
     begin = clock() + MARGIN
     for worker in workers:
         worker.tell((begin, begin + seconds))
     return [worker.answer() for worker in workers]
 
 
-def _shares(waits: list[list[float]]) -> str:
-    everybody = [wait * 1000 for each in waits for wait in each]
-    if len(everybody) < 2:
-        return ""
-    cuts = quantiles(everybody, n=100, method="inclusive")
-    counts = [len(each) for each in waits]
-    return f"wait {cuts[49]:.1f} ms, p99 {cuts[98]:.0f} ms; share {min(counts)} to {max(counts)}"
+Waits = list[list[float]]
+"""How long each acquire of each contender took."""
+
+
+def _each(waits: dict[str, list[Waits]], figure: Callable[[Waits], float]) -> Values:
+    return {label: [figure(contest) for contest in contests] for label, contests in waits.items()}
+
+
+def _percentile(waits: Waits, percent: int) -> float:
+    everybody = [wait for each in waits for wait in each]
+    return quantiles(everybody, n=100, method="inclusive")[percent - 1]
+
+
+def _median(waits: Waits) -> float:
+    return _percentile(waits, 50)
+
+
+def _p99(waits: Waits) -> float:
+    return _percentile(waits, 99)
+
+
+def _poorest(waits: Waits) -> float:
+    return min(map(len, waits)) / mean(map(len, waits))
+
+
+def _richest(waits: Waits) -> float:
+    return max(map(len, waits)) / mean(map(len, waits))

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.measure import Case, Effort, interleave, rows
+from benchmarks.measure import Case, Effort, Spread, Target, interleave, rows
 from benchmarks.peers import sqlite_url
 from benchmarks.workers import Kind, Worker, echo, wait_and_tell
 from holdfast.drivers.surroundings import clock
 
+MOST_MILLISECONDS = 5.0
 POLL = 0.05
 """filelock's default."""
 
@@ -26,6 +27,7 @@ def measure(effort: Effort, folder: Path) -> Case:
         batches = {"a pipe": lambda: _through_pipe(floor)}
         batches |= {label: _between(kind, stack) for label, kind in kinds.items()}
         values = interleave(batches, effort.handoffs)
+    median = Spread.of(values["holdfast"]).median
     return Case(
         "handoff",
         "Hand-off between two processes, SQLite",
@@ -33,6 +35,13 @@ def measure(effort: Effort, folder: Path) -> Case:
         "*a pipe* is the floor: one word from process to process.",
         "filelock",
         rows(values, "ms", 1e3, "filelock"),
+        (
+            Target(
+                f"a few milliseconds: under {MOST_MILLISECONDS:g}",
+                f"{median * 1000:.2f} ms",
+                median * 1000 < MOST_MILLISECONDS,
+            ),
+        ),
     )
 
 

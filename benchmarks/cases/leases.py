@@ -27,16 +27,15 @@ def measure(effort: Effort, folder: Path) -> Case:
         for label, worker in (("memory", first), ("SQLite", second)):
             found[label] = worker.answer()
     bare = 100 * _bare_seconds(effort, folder) / period
-    rows = [Row("bare SQL, CPU", "% of a core", Spread.of([bare]))]
-    for label, (cpu, _, size, _) in found.items():
+    rows = [Row("bare SQL", "% of a core", Spread.of([bare]))]
+    for label, (cpu, _, _, _) in found.items():
         percent = 100 * cpu / period
         part = Spread.of([percent / bare]) if label == "SQLite" else None
-        rows.append(
-            Row(f"holdfast, {label}, CPU", "% of a core", Spread.of([percent]), part, ours=True)
-        )
-        rows.append(
-            Row(f"holdfast, {label}, memory", "bytes a lease", Spread.of([size]), ours=True)
-        )
+        rows.append(Row(f"holdfast, {label}", "% of a core", Spread.of([percent]), part, ours=True))
+    rows += [
+        Row(f"holdfast, {label}", "bytes a lease", Spread.of([size]), ours=True)
+        for label, (_, _, size, _) in found.items()
+    ]
     extra = max(threads for _, threads, _, _ in found.values())
     lost = sum(lost for _, _, _, lost in found.values())
     return Case(
@@ -45,7 +44,7 @@ def measure(effort: Effort, folder: Path) -> Case:
         f"One client that holds them for {period:g} s, in which each is renewed once (ttl "
         f"{effort.lease_ttl:g} s). Memory is the client's own, without the engine's rows. *bare "
         f"SQL* is the same updates, {BATCH:,} to a transaction.",
-        "bare SQL, CPU",
+        "bare SQL",
         tuple(rows),
         (
             Target("one thread for all renewals", f"{extra} besides the main one", extra == 1),

@@ -73,8 +73,9 @@ class BaseClient(Generic[D]):
     def __del__(self) -> None:
         driver = getattr(self, "_driver", None)
         if driver is not None and driver.in_use and not driver.closed:
-            warnings.warn(f"{self!r} was dropped without being closed", ResourceWarning, 2, self)
+            description = repr(self)
             driver.abandon()
+            warnings.warn(f"{description} was dropped without being closed", ResourceWarning, 2)
 
     def _check_ttl(self, value: float) -> float:
         promises = self._engine.guarantees

@@ -116,12 +116,9 @@ class BaseLease(Generic[D]):
 
     def __del__(self) -> None:
         if self._tenure.state is State.HELD and not self._driver.closed:
-            description = repr(self)
-            self._tenure.let_go()  # whoever looks at the warning must not bring it back to life
             warnings.warn(
-                f"{description} was dropped without being released; it is not renewed any more",
+                f"{self!r} was dropped without being released; it is not renewed any more",
                 ResourceWarning,
-                source=self,
                 stacklevel=2,
             )
 

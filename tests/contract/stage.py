@@ -153,9 +153,7 @@ class Leftovers:
 
     def __init__(self) -> None:
         # What `to_thread` and the watching of child processes leave goes with the loop.
-        self.threads = {
-            t for t in threading.enumerate() if not t.name.startswith("asyncio")
-        }
+        self.threads = {t for t in threading.enumerate() if not t.name.startswith("asyncio")}
         self.tasks = asyncio.all_tasks()
         self.files = sorted(self._open_files())
 

@@ -162,6 +162,7 @@ def assert_child_leaves_it_alone(report: dict[str, Any]) -> None:
     assert report["told"] == 0
 
 
+@pytest.mark.slow
 async def test_a_forked_child_leaves_the_lease_alone(stage: Stage) -> None:
     worker = await stage.worker()
     await worker("acquire", name="door", ttl=stage.ttl)

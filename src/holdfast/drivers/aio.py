@@ -222,17 +222,19 @@ class AsyncDriver:
             return
         if self._renewer is None or self._renewer.done():
             self._renewer = self._loop.create_task(self._renew(), name="holdfast-renewer")
+            self._renewer.add_done_callback(self._renewer_ended)
         self._ring_here(RENEWER)
+
+    def _renewer_ended(self, renewer: "asyncio.Task[None]") -> None:
+        """Somebody cancelled it; while there are leases, it is still needed."""
+        if any(self.world.schedule.held()):
+            self._rouse_renewer()
 
     async def _renew(self) -> None:
         """Run the renewer until the client is closed; should it ever fail, start it again."""
         while not self.closed:
             try:
                 await self._drive(renew_for_ever(self.world))
-            except asyncio.CancelledError:
-                if not self.closed:
-                    asyncio.get_running_loop().call_soon(self._rouse_renewer)
-                raise
             except Exception as error:  # noqa: BLE001 - a defect must not end all renewals
                 if not self.closed:
                     self.world.emit(Defect("the renewer", error))

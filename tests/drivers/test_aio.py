@@ -1,0 +1,160 @@
+"""What is particular to the asyncio driver."""
+
+import asyncio
+import gc
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import AsyncClient, LockError, LockLost
+
+
+async def wait_for(condition: Callable[[], object]) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it did not happen")
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    name = f"aio-{request.node.name}".replace("[", "-").strip("]")
+    return f"memory://{name}" if request.param == "memory" else f"sqlite://{tmp_path}/locks.db"
+
+
+def test_a_cancelled_renewer_starts_again(url: str) -> None:
+    async def main() -> None:
+        async with AsyncClient(url) as client, client.lock("job", ttl=1.0) as lease:
+            await wait_for(lambda: client._driver._renewer)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            before = lease._tenure.valid_until
+            await wait_for(lambda: lease._tenure.valid_until > before)
+
+    asyncio.run(main())
+
+
+def test_a_client_belongs_to_one_loop(url: str) -> None:
+    client = AsyncClient(url)
+
+    async def use() -> None:
+        async with client.lock("job"):
+            pass
+
+    with asyncio.Runner() as first:
+        first.run(use())
+        with pytest.raises(LockError, match="another event loop"):
+            asyncio.run(use())
+        first.run(client.aclose())
+
+
+def test_whoever_waits_is_sent_away_when_the_client_closes(url: str) -> None:
+    async def main() -> None:
+        async with AsyncClient(url) as other, other.lock("job"):
+            client = AsyncClient(url)
+            waiting = asyncio.create_task(client.lock("job").acquire())
+            await wait_for(lambda: len(client._driver._tickets) == 1)
+            while (info := await other.inspect("job")) is None or info.waiters != 1:
+                continue
+            await client.aclose()
+            with pytest.raises(LockError, match="closed"):
+                await waiting
+            info = await other.inspect("job")
+            assert info is not None
+            assert info.waiters == 0
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_close_still_closes(url: str) -> None:
+    async def main() -> None:
+        client = AsyncClient(url)
+        lease = await client.lock("job").acquire()
+        assert lease is not None
+        closing = asyncio.create_task(client.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        async with AsyncClient(url) as other:
+            assert await other.inspect("job") is None
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    asyncio.run(main())
+    assert not [t for t in threading.enumerate() if t.name.startswith("holdfast")]
+
+
+def test_a_loop_that_dies_with_a_waiter_inside_says_nothing_odd(url: str) -> None:
+    """A task that is destroyed while it waits cannot clean up; it must not fail either."""
+
+    async def main() -> None:
+        client = AsyncClient(url)
+        await client.lock("job").acquire()
+        waiting = asyncio.create_task(client.lock("job").acquire())
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        loop = asyncio.new_event_loop()
+        loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed"
+        loop.run_until_complete(main())
+        loop.close()
+        gc.collect()
+
+
+class TestCancelOnLoss:
+    def test_a_body_that_never_waits_again_still_learns_of_it(self, url: str) -> None:
+        async def main() -> None:
+            async with AsyncClient(url) as client:
+                with pytest.raises(LockLost):
+                    async with client.lock(
+                        "job", ttl=0.05, renew=False, cancel_on_loss=True
+                    ) as lease:
+                        threading.Event().wait(0.1)  # blocks the loop past the end of the lease
+                        assert lease.lost
+                await asyncio.sleep(0)  # no cancellation is left over for whoever comes after
+                task = asyncio.current_task()
+                assert task is not None
+                assert task.cancelling() == 0
+
+        asyncio.run(main())
+
+    def test_another_cancellation_goes_first(self, url: str) -> None:
+        async def main() -> None:
+            async with AsyncClient(url) as client:
+                inside = asyncio.Event()
+
+                async def work() -> None:
+                    lock = client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True)
+                    async with lock as lease:
+                        inside.set()
+                        try:
+                            await asyncio.sleep(60)
+                        finally:
+                            assert lease.lost
+                            task = asyncio.current_task()
+                            assert task is not None
+                            task.cancel()  # as if somebody else had cancelled it too
+
+                task = asyncio.create_task(work())
+                await inside.wait()
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+
+        asyncio.run(main())
+
+    def test_within_a_timeout(self, url: str) -> None:
+        async def main() -> None:
+            async with AsyncClient(url) as client:
+                with pytest.raises(TimeoutError):  # noqa: PT012 - leaving the block is what raises
+                    async with asyncio.timeout(0.05):
+                        async with client.lock("job", ttl=30, cancel_on_loss=True):
+                            await asyncio.sleep(60)
+                assert await client.inspect("job") is None
+
+        asyncio.run(main())

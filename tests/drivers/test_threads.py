@@ -1,0 +1,282 @@
+"""What is particular to the thread driver."""
+
+import gc
+import logging
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast import Client, LockError, LockLost, NotHeld
+from holdfast.core import renewal
+from holdfast.events import Defect
+
+
+def in_child(work: Callable[[], object]) -> None:
+    """Run something in a forked child; what it raises is a failure here."""
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that we have threads: so we must
+        child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os.write(write, b"fine")
+        except BaseException as error:
+            os.write(write, repr(error).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    with open(read) as pipe:
+        assert pipe.read() == "fine"
+    os.waitpid(child, 0)
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    pause = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        pause.wait(0.005)
+    pytest.fail("it did not happen")
+
+
+class Waiting:
+    """A thread that waits for the lock `job`, and is known to."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._error: LockError | None = None
+        self._thread = threading.Thread(target=self._wait)
+        self._thread.start()
+        wait_for(lambda: (info := client.inspect("job")) and info.waiters == 1)
+
+    def _wait(self) -> None:
+        try:
+            self._client.lock("job").acquire()
+        except LockError as error:
+            self._error = error
+
+    def error(self) -> LockError | None:
+        self._thread.join()
+        return self._error
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    name = f"drivers-{request.node.name}".replace("[", "-").strip("]")
+    return f"memory://{name}" if request.param == "memory" else f"sqlite://{tmp_path}/locks.db"
+
+
+class TestForks:
+    def test_a_child_has_no_part_in_its_parents_lease(self, url: str) -> None:
+        with Client(url) as client, client.lock("job", ttl=1.0) as lease:
+            told: list[object] = []
+            lease.on_lost(told.append)
+
+            def child() -> None:
+                assert not lease.held
+                assert not lease.lost
+                assert lease.remaining() == 0
+                for call in (lease.release, lease.extend, lease.ensure_held):
+                    with pytest.raises(NotHeld, match="forked"):
+                        call()
+                assert threading.active_count() == 1
+
+            in_child(child)
+            assert lease.held
+            assert client.inspect("job") is not None
+            assert not told
+
+    def test_a_child_can_use_the_client_for_itself(self, tmp_path: Path) -> None:
+        with Client(f"sqlite://{tmp_path}/locks.db") as client:
+            with client.lock("parent"):
+
+                def child() -> None:
+                    assert client.lock("parent").acquire(timeout=0) is None
+                    lease = client.lock("child").acquire(timeout=0)
+                    assert lease is not None
+                    assert f"/{os.getpid()}/" in lease.holder
+                    client.close()
+
+                in_child(child)
+                assert client.inspect("child") is None
+                info = client.inspect("parent")
+                assert info is not None
+            assert client.inspect("parent") is None
+
+    def test_a_child_that_leaves_the_block_does_not_release(self, tmp_path: Path) -> None:
+        with Client(f"sqlite://{tmp_path}/locks.db") as client:
+            lock = client.lock("job")
+            lease = lock.__enter__()
+            in_child(lambda: lock.__exit__(None, None, None))
+            assert lease.held
+            assert client.inspect("job") is not None
+            lock.__exit__(None, None, None)
+
+    def test_a_child_that_closes_the_client_does_not_release(self, tmp_path: Path) -> None:
+        with Client(f"sqlite://{tmp_path}/locks.db") as client, client.lock("job") as lease:
+            in_child(client.close)
+            assert client.inspect("job") is not None
+            lease.extend()
+
+    def test_no_connection_is_carried_into_a_child(self, tmp_path: Path) -> None:
+        """SQLite would believe that the child has the file locks that only its parent has."""
+        path = tmp_path / "locks.db"
+        with Client(f"sqlite://{path}") as client, client.lock("job"):
+
+            def child() -> None:
+                links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+                opened = [os.readlink(link) for link in links if os.path.exists(link)]
+                assert not [name for name in opened if name.startswith(str(path))]
+
+            in_child(child)
+
+    def test_a_child_keeps_no_dead_parents_bell_alive(self, tmp_path: Path) -> None:
+        url = f"sqlite://{tmp_path}/locks.db"
+        with Client(url) as client, Client(url) as other, other.lock("job"):
+            waiting = Waiting(client)
+            (bell,) = tmp_path.glob("*-bell-*")
+
+            def child() -> None:
+                links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+                opened = [os.readlink(link) for link in links if os.path.lexists(link)]
+                assert str(bell) not in opened
+
+            in_child(child)
+            client.close()
+            assert "closed" in str(waiting.error())
+
+
+class TestClosing:
+    def test_whoever_waits_is_sent_away_and_nothing_is_left(self, url: str) -> None:
+        with Client(url) as other, other.lock("job"):
+            client = Client(url)
+            waiting = Waiting(client)
+            client.close()
+            assert "closed" in str(waiting.error())
+            info = other.inspect("job")
+            assert info is not None
+            assert info.waiters == 0
+
+    def test_held_leases_are_released(self, url: str) -> None:
+        client = Client(url)
+        leases = [client.lock(f"job{number}").acquire() for number in range(20)]
+        client.close()
+        client.close()
+        assert not any(lease.held or lease.lost for lease in leases if lease)
+        with Client(url) as other:
+            assert list(other.leases()) == []
+        with pytest.raises(LockError, match="closed"):
+            client.lock("job0").acquire()
+
+    def test_from_within_a_callback(self, url: str) -> None:
+        client = Client(url)
+        lease = client.lock("job", ttl=0.05, renew=False).acquire()
+        assert lease is not None
+        lease.on_lost(lambda lost: client.close())
+        wait_for(lambda: client.closed)
+        wait_for(lambda: not [t for t in threading.enumerate() if t.name == "holdfast-renewer"])
+
+    def test_a_forgotten_client_warns_and_its_thread_ends(self, url: str) -> None:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            client = Client(url)
+            client.lock("job").acquire()
+            del client
+            gc.collect()
+        assert {w.category for w in caught} == {ResourceWarning}
+        assert any("without being closed" in str(w.message) for w in caught)
+        wait_for(lambda: not [t for t in threading.enumerate() if t.name == "holdfast-renewer"])
+
+    def test_a_client_lives_as_long_as_its_leases(self) -> None:
+        lease = Client("memory://keeps").lock("job", ttl=1.0).acquire()
+        assert lease is not None
+        gc.collect()
+        before = lease._tenure.valid_until
+        wait_for(lambda: lease._tenure.valid_until > before)  # it is renewed
+        lease._driver.close()
+
+
+def test_what_a_callback_raises_keeps_nobody_else_from_being_told(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    told: list[str] = []
+
+    def bad(lease: object) -> None:
+        raise ZeroDivisionError
+
+    with Client(url) as client:
+        found = (client.lock(name, ttl=0.05, renew=False).acquire() for name in "ab")
+        leases = [lease for lease in found if lease is not None]
+        for lease in leases:
+            lease.on_lost(bad)
+            lease.on_lost(lambda lost: told.append(lost.name))
+        with caplog.at_level(logging.ERROR, "holdfast"):
+            wait_for(lambda: sorted(told) == ["a", "b"])
+        assert "ZeroDivisionError" in caplog.text
+        with pytest.raises(LockLost):
+            leases[0].release()
+
+
+def test_a_renewer_that_fails_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[object] = []
+    real = renewal._renew
+    failures = iter([True])
+
+    def fail_once(*args: object) -> object:
+        if next(failures, False):
+            raise ZeroDivisionError
+        return real(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(renewal, "_renew", fail_once)
+    with Client("memory://restarts") as client:
+        client._driver.world.emit = events.append
+        first = client.lock("first", ttl=1.0).acquire()
+        wait_for(lambda: len(events) == 1)
+        assert isinstance(events[0], Defect)
+        with client.lock("second", ttl=1.0) as second:
+            before = second._tenure.valid_until
+            wait_for(lambda: second._tenure.valid_until > before)
+        assert first is not None
+
+
+@pytest.mark.slow
+def test_ten_thousand_leases_cost_one_thread() -> None:
+    with Client("memory://many") as client:
+        before = threading.active_count()
+        leases = [client.lock(f"job{number}", ttl=10.0).acquire() for number in range(10_000)]
+        ends = [lease._tenure.valid_until for lease in leases if lease]
+        wait_for(
+            lambda: all(
+                lease._tenure.valid_until > end
+                for lease, end in zip(leases, ends, strict=True)
+                if lease
+            )
+        )
+        assert threading.active_count() == before + 1
+        assert all(lease.held for lease in leases if lease)
+
+
+def test_a_dead_threads_number_means_nothing() -> None:
+    """The kernel uses thread numbers again; a new thread must not re-enter a dead one's lease."""
+    with Client("memory://idents") as client:
+        lock = client.lock("job", reentrant=True)
+        kept: list[object] = []
+        first = threading.Thread(target=lambda: kept.append(lock.acquire()))
+        first.start()
+        first.join()
+        ident = first.ident
+        del first
+        for _ in range(100):
+            taken: list[object] = []
+            again = threading.Thread(target=lambda t=taken: t.append(lock.acquire(timeout=0)))
+            again.start()
+            again.join()
+            assert taken == [None]
+            if again.ident == ident:
+                return
+        pytest.fail("no thread got the same number again, so nothing was tested")

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
+
 SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 
 # cli, web, lab -> client -> drivers, engines -> core; leaves may be imported by anybody.
@@ -98,12 +100,20 @@ def test_a_forbidden_import_is_found(module: str, source: str) -> None:
 
 
 def test_import_holdfast_imports_no_engine_and_no_asyncio() -> None:
-    code = "import sys, holdfast; print(*sys.modules)"
+    code = "import sys, holdfast; holdfast.Client; print(*sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(out.stdout.split())
     assert "holdfast.client" in loaded
     assert not loaded & {"asyncio", "sqlite3", "click", "holdfast.drivers.aio"}
     assert not any(name.startswith("holdfast.engines.") for name in loaded)
+
+
+def test_every_public_name_has_a_home() -> None:
+    assert {name for names in holdfast._HOMES.values() for name in names} == {
+        name for name in holdfast.__all__ if name != "__version__"
+    }
+    with pytest.raises(AttributeError, match="Locke"):
+        holdfast.Locke
 
 
 def test_files_are_short_enough_to_read() -> None:

@@ -1,7 +1,7 @@
 """The public interface, pinned: a change here is a change for users, and must be meant."""
 
 import inspect
-from typing import assert_type
+from typing import Any, assert_type
 
 import holdfast
 from holdfast import AsyncClient, AsyncLease, AsyncLock, Client, Lease, LeaseInfo, Lock
@@ -39,15 +39,15 @@ MEMBERS = {
 }
 
 
-def look_up(path: str) -> object:
-    found: object = holdfast
+def look_up(path: str) -> Any:
+    found: Any = holdfast
     for part in path.split("."):
         found = getattr(found, part)
     return found
 
 
 def test_signatures() -> None:
-    seen = {path: str(inspect.signature(look_up(path))) for path in SIGNATURES}  # type: ignore[arg-type]
+    seen = {path: str(inspect.signature(look_up(path))) for path in SIGNATURES}
     assert seen == SIGNATURES
 
 
@@ -63,8 +63,8 @@ def test_both_colours_take_the_same_arguments() -> None:
     for pair in [(Client, AsyncClient), (Lock.acquire, AsyncLock.acquire)]:
         sync, other = (list(inspect.signature(each).parameters) for each in pair)
         assert sync == other
-    sync, other = (set(inspect.signature(c.lock).parameters) for c in (Client, AsyncClient))
-    assert other - sync == {"cancel_on_loss"}
+    of_sync, of_async = (set(inspect.signature(c.lock).parameters) for c in (Client, AsyncClient))
+    assert of_async - of_sync == {"cancel_on_loss"}
 
 
 def test_errors_are_what_the_documentation_says() -> None:

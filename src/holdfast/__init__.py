@@ -7,19 +7,24 @@
 the only one, under fence 1
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from holdfast._version import __version__
-from holdfast.client import AsyncClient, Client
-from holdfast.core.records import Guarantees, Label, LeaseInfo
-from holdfast.errors import (
-    AcquireTimeout,
-    EngineUnavailable,
-    LockError,
-    LockLost,
-    NotHeld,
-    StaleFence,
-)
-from holdfast.lease import AsyncLease, Lease
-from holdfast.lock import AsyncLock, Lock
+
+if TYPE_CHECKING:
+    from holdfast.client import AsyncClient, Client
+    from holdfast.core.records import Guarantees, Label, LeaseInfo
+    from holdfast.errors import (
+        AcquireTimeout,
+        EngineUnavailable,
+        LockError,
+        LockLost,
+        NotHeld,
+        StaleFence,
+    )
+    from holdfast.lease import AsyncLease, Lease
+    from holdfast.lock import AsyncLock, Lock
 
 __all__ = [
     "AcquireTimeout",
@@ -39,3 +44,32 @@ __all__ = [
     "StaleFence",
     "__version__",
 ]
+
+# Each name is imported when it is first used: `holdfast --help` must not wait for all of them.
+_HOMES = {
+    "client": ("AsyncClient", "Client"),
+    "core.records": ("Guarantees", "Label", "LeaseInfo"),
+    "errors": (
+        "AcquireTimeout",
+        "EngineUnavailable",
+        "LockError",
+        "LockLost",
+        "NotHeld",
+        "StaleFence",
+    ),
+    "lease": ("AsyncLease", "Lease"),
+    "lock": ("AsyncLock", "Lock"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for home, names in _HOMES.items():
+        if name in names:
+            found: object = getattr(import_module(f"holdfast.{home}"), name)
+            globals()[name] = found
+            return found
+    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

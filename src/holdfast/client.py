@@ -55,7 +55,7 @@ class BaseClient(Generic[D]):
     @property
     def url(self) -> str:
         """Where it locks, without any password."""
-        return self._engine.url
+        return self._options.shown
 
     @property
     def guarantees(self) -> Guarantees:

@@ -64,7 +64,7 @@ class BaseLock(Generic[D, L]):
         return self._claim.ttl
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} at {self._driver.url}>"
+        return f"<{type(self).__name__} {self.name!r} ttl={self.ttl:g}>"
 
     def _patience(self, blocking: bool, timeout: Any) -> float | None:
         if timeout is OWN and blocking is True:

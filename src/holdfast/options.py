@@ -17,6 +17,8 @@ class Options:
     """What a client was told, from its arguments and from its URL."""
 
     url: SplitResult
+    shown: str
+    """The URL as it may be shown to anybody: without its password."""
     prefix: str
     ttl: float
     retry: float
@@ -45,11 +47,23 @@ def read_options(
     retry_text = given.pop("retry", None)
     return Options(
         url=parts._replace(query=""),
+        shown=without_password(url),
         prefix=check_prefix(text if prefix is None else prefix),
         ttl=check_ttl(_either(ttl, "ttl", ttl_text, DEFAULT_TTL)),
         retry=check_positive("retry", _either(retry, "retry", retry_text, DEFAULT_RETRY)),
         engine=given,
     )
+
+
+def without_password(url: str) -> str:
+    """The URL, less its password.
+
+    >>> without_password("redis://ann:secret@db.example:6379/0?ttl=5")
+    'redis://ann@db.example:6379/0?ttl=5'
+    """
+    place = urlsplit(url).netloc
+    login, at, host = place.rpartition("@")
+    return url.replace(place, login.partition(":")[0] + at + host, 1) if at else url
 
 
 def _either(value: float | None, name: str, text: str | None, default: float) -> float:

@@ -67,9 +67,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     }
     guard = SLOW_HANGS_AFTER if pyfuncitem.get_closest_marker("slow") else HANGS_AFTER
 
-    async def play() -> None:
-        async with arguments["stage"], asyncio.timeout(guard):
+    async def play(stage: Stage) -> None:
+        async with stage, asyncio.timeout(guard):
             await pyfuncitem.obj(**arguments)
 
-    asyncio.run(play())
+    stage = pyfuncitem.funcargs["stage"]
+    assert isinstance(stage, Stage)
+    asyncio.run(play(stage))
     return True

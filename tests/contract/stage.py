@@ -99,6 +99,10 @@ class Stage:
         """Lets time pass, only ever to show that something does not happen meanwhile."""
         await asyncio.sleep(seconds)
 
+    async def asked(self, worker: Worker, times: int = 1) -> None:
+        """Waits until a worker is about to ask for a lock."""
+        await self.until(lambda: len(worker.said("asking")) >= times)
+
     async def settles(self, watcher: Actor, name: str, waiters: int = 1) -> None:
         """Lets waiters get into their wait. Where no engine can tell, no verdict rests on it."""
         info = await watcher(watcher.client.inspect, name)

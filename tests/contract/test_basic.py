@@ -18,11 +18,13 @@ async def test_a_free_lock_is_granted(stage: Stage) -> None:
 
     assert lease
     assert lease.name == "door"
-    assert isinstance(lease.holder, str) and lease.holder
+    assert isinstance(lease.holder, str)
+    assert lease.holder
     assert isinstance(lease.fence, int)
     assert lease.ttl >= stage.long
     assert 0 < lease.remaining() < lease.ttl
-    assert lease.held and not lease.lost
+    assert lease.held
+    assert not lease.lost
     lease.ensure_held()
 
 

@@ -24,7 +24,8 @@ async def test_a_decorated_function_runs_locked(stage: Stage) -> None:
         return number * factor
 
     decorated = ann.lock("nightly")(ann.function(nightly))
-    assert decorated.__name__ == "nightly" and decorated.__doc__ == "What it does."
+    assert decorated.__name__ == "nightly"
+    assert decorated.__doc__ == "What it does."
     assert inspect.iscoroutinefunction(decorated) == (stage.colour == "async")
     assert stage.place.untouched(), "decorating asks nothing"
     assert await ann(decorated, 7) == 14

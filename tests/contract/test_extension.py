@@ -22,9 +22,11 @@ async def test_extending_gives_more_time(stage: Stage) -> None:
     info = await ben(ben.client.inspect, "door")
     assert info.remaining > stage.short
     assert lease.remaining() <= info.remaining, "the holder never believes in more time than it has"
-    assert info.fence == lease.fence and info.holder == lease.holder
+    assert info.fence == lease.fence
+    assert info.holder == lease.holder
     await stage.passes(1.5 * stage.short)
-    assert lease.held and not await stage.takes(ben, "door")
+    assert lease.held
+    assert not await stage.takes(ben, "door")
 
 
 async def test_extending_starts_the_same_ttl_afresh(stage: Stage) -> None:
@@ -45,7 +47,8 @@ async def test_extending_never_shortens(stage: Stage) -> None:
     assert (await ben(ben.client.inspect, "door")).remaining > stage.short
     assert lease.remaining() > stage.short
     await stage.passes(1.5 * stage.short)
-    assert lease.held and not lease.lost
+    assert lease.held
+    assert not lease.lost
     assert not await stage.takes(ben, "door")
     await ann(lease.release)
 
@@ -57,7 +60,9 @@ async def test_extending_never_resurrects(stage: Stage) -> None:
 
     with pytest.raises(LockLost, match="door"):
         await ann(lease.extend, ttl=stage.long)
-    assert lease.lost and not lease.held and lease.remaining() == 0
+    assert lease.lost
+    assert not lease.held
+    assert lease.remaining() == 0
     await stage.until(lambda: stage.takes(ben, "door"))
 
     others = await ben(ben.lock("door").acquire)
@@ -102,7 +107,8 @@ async def test_max_hold_ends_the_renewal(stage: Stage) -> None:
     lease.on_lost(lambda _: told.append(time.monotonic()))
 
     others = await ben(ben.lock("door").acquire, timeout=3 * stage.ttl + 10)
-    assert lease.lost and others.fence > lease.fence
+    assert lease.lost
+    assert others.fence > lease.fence
     await stage.until(lambda: told)
     assert told[0] - began > 1.2 * stage.ttl, "until then it was renewed"
 

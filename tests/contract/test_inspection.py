@@ -33,7 +33,8 @@ async def test_a_held_lock_from_outside(stage: Stage) -> None:
     assert info.label is not None
     assert info.label.pid == os.getpid()
     assert info.label.host == socket.gethostname()
-    assert isinstance(info.label.program, str) and info.label.program
+    assert isinstance(info.label.program, str)
+    assert info.label.program
     with pytest.raises(AttributeError):
         info.fence = 7
 

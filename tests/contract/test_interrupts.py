@@ -28,7 +28,7 @@ async def test_interrupting_a_waiter(stage: Stage, pause: float | None) -> None:
         worker = await stage.worker()
         lease = await ann(ann.lock("door").acquire)
         worker.begins("acquire", name="door", ttl=stage.long)
-        await stage.until(lambda: worker.said("asking"))  # noqa: B023
+        await stage.asked(worker)
         await stage.settles(ann, "door")
         worker.interrupt()
         if pause is not None:
@@ -53,12 +53,12 @@ async def test_an_interrupted_waiter_can_wait_again(stage: Stage) -> None:
     worker = await stage.worker()
     lease = await ann(ann.lock("door").acquire)
     worker.begins("acquire", name="door")
-    await stage.until(lambda: worker.said("asking"))
+    await stage.asked(worker)
     await stage.settles(ann, "door")
     worker.interrupt()
     await interrupted(stage, worker)
     waiting = worker.begins("acquire", name="door")
-    await stage.until(lambda: len(worker.said("asking")) == 2)
+    await stage.asked(worker, times=2)
     await ann(lease.release)
     assert (await asyncio.wait_for(waiting, AT_ONCE))["fence"] > lease.fence
 
@@ -70,7 +70,7 @@ async def test_an_interrupt_that_races_with_the_release(stage: Stage) -> None:
         worker = await stage.worker()
         lease = await ann(ann.lock("door").acquire)
         answer = worker.begins("acquire", name="door", ttl=stage.ttl)
-        await stage.until(lambda: worker.said("asking"))  # noqa: B023
+        await stage.asked(worker)
         await stage.settles(ann, "door")
         releasing = ann.begins(lease.release)
         await asyncio.sleep(0.0005 * round_)

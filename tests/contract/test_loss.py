@@ -18,7 +18,8 @@ from .stage import Stage
 async def test_an_expired_lease_is_lost(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lease = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
-    assert lease.held and not lease.lost
+    assert lease.held
+    assert not lease.lost
     await stage.until(lambda: lease.lost, stage.short + 10)
 
     assert not lease.held
@@ -35,8 +36,10 @@ async def test_held_lost_and_remaining_agree_at_every_instant(stage: Stage) -> N
     give_up_at = time.monotonic() + stage.short + 10
     while not lease.lost and time.monotonic() < give_up_at:  # no pause: meet the very instant
         if lease.remaining() == 0:
-            assert lease.lost and not lease.held
-    assert lease.remaining() == 0 and not lease.held
+            assert lease.lost
+            assert not lease.held
+    assert lease.remaining() == 0
+    assert not lease.held
 
 
 async def test_the_holder_is_told_once_and_when_it_happens(stage: Stage) -> None:
@@ -90,7 +93,8 @@ async def test_a_release_is_no_loss(stage: Stage) -> None:
     await ann(lease.release)
     lease.on_lost(told.append)
     await stage.passes(1.5 * stage.short)
-    assert not told and not lease.lost
+    assert not told
+    assert not lease.lost
 
 
 async def test_closing_the_client_is_no_loss(stage: Stage) -> None:
@@ -99,7 +103,9 @@ async def test_closing_the_client_is_no_loss(stage: Stage) -> None:
     lease = await ann(ann.lock("door").acquire)
     lease.on_lost(told.append)
     await stage.close(ann.client)
-    assert not lease.held and not lease.lost and not told
+    assert not lease.held
+    assert not lease.lost
+    assert not told
     assert await stage.takes(ben, "door")
     with pytest.raises(LockError):
         await ann(lease.release)
@@ -129,10 +135,12 @@ async def test_a_renewal_that_meets_another_holder_is_loss(stage: Stage) -> None
     others = await ben(ben.lock("door").acquire, blocking=False)
 
     await stage.until(lambda: told)
-    assert lease.lost and told == [0]
+    assert lease.lost
+    assert told == [0]
     with pytest.raises(LockLost):
         await ann(lease.release)
-    assert others.held and others.fence > lease.fence
+    assert others.held
+    assert others.fence > lease.fence
 
 
 async def test_leaving_with_after_a_loss_raises(stage: Stage) -> None:
@@ -180,7 +188,8 @@ async def test_a_loss_cancels_the_body_that_asked_for_it(stage: Stage) -> None:
             async with lock as lease:
                 await body(lease)
         task = asyncio.current_task()
-        assert task is not None and task.cancelling() == 0, "the cancellation was ours, and is over"
+        assert task is not None
+        assert task.cancelling() == 0, "the cancellation was ours, and is over"
         async with asyncio.timeout(10):
             await asyncio.sleep(0)
 

@@ -10,7 +10,7 @@ from .stage import Stage
 
 LONG = "n" * 511
 NAMES = [
-    *("a", "A", "ab", "aa", "b", "á", "a\u0301", "Ａ", "ß", "ss", "ı", "i", "İ", "I", "ﬁ", "fi"),  # noqa: RUF001
+    *("a", "A", "ab", "aa", "b", "á", "a\u0301", "Ａ", "ß", "ss", "ı", "i", "İ", "I", "ﬁ", "fi"),  # noqa: RUF001 - they look alike on purpose
     *("a:b", "a/b", "a\\b", "a.b", "a%b", "a%3Ab", "a%25b", "a_b", "a-b", "a*b", "a?b", "a[b]"),
     *("{a}", "{a}b", "{a}:fence", "a:fence", "a:waiters", "holdfast:a", ":", "/", "//", "%", "_"),
     *(" ", "a ", " a", "a\n", "a\t", "\ufeffa", "a\u200b", "'", '"', "a'; --", "$1", "?", "\x7f"),

@@ -18,9 +18,11 @@ async def test_the_same_actor_takes_a_reentrant_lock_again(stage: Stage) -> None
     first = await ann(lock.acquire)
     again = await ann(lock.acquire, blocking=False)
 
-    assert again.fence == first.fence and again.holder == first.holder
+    assert again.fence == first.fence
+    assert again.holder == first.holder
     await ann(lock.release)
-    assert first.held and again.held
+    assert first.held
+    assert again.held
     assert not await stage.takes(ben, "door"), "taken twice, released once"
     await ann(lock.release)
     assert not first.held
@@ -124,7 +126,8 @@ async def test_two_actors_share_one_lock(stage: Stage) -> None:
             await actor.inside(lock, body)
 
     await asyncio.gather(visits("ann"), visits("ben"))
-    assert len(fences) == 40 and sorted(set(fences)) == fences
+    assert len(fences) == 40
+    assert sorted(set(fences)) == fences
 
 
 async def test_each_releases_their_own_through_a_shared_lock(stage: Stage) -> None:

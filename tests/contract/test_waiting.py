@@ -80,7 +80,8 @@ async def test_a_release_wakes_the_waiter(stage: Stage) -> None:
         await stage.settles(ann, "door")
         await ann(lease.release)
         given = await asyncio.wait_for(waiting, 10)
-        assert given.held and given.fence > lease.fence
+        assert given.held
+        assert given.fence > lease.fence
         await ben(given.release)
 
 

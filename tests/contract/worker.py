@@ -112,15 +112,15 @@ class Worker:
             finally:
                 os._exit(0)
         os.close(writing)
-        with os.fdopen(
-            reading, "rb"
-        ) as report:  # an asyncio parent renews in a loop: do not block it
+        with os.fdopen(reading, "rb") as report:
+            # An asyncio parent renews in its loop, which must not stand still meanwhile.
             text = await asyncio.to_thread(report.read) if _in_a_loop() else report.read()
-        os.waitpid(child, 0)  # noqa: ASYNC222 - it is over: it has closed its end of the pipe
+        os.waitpid(child, 0)  # noqa: ASYNC222 - it has closed its end of the pipe: it is over
         return dict(json.loads(text))
 
     def _as_child(self, told: list[Any], wait: float) -> dict[str, Any]:
-        lease, report = self.lease, {}
+        lease = self.lease
+        report: dict[str, Any] = {}
         report["before"] = [lease.held, lease.lost]
         time.sleep(
             wait

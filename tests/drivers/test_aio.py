@@ -111,10 +111,9 @@ class TestCancelOnLoss:
     def test_a_body_that_never_waits_again_still_learns_of_it(self, url: str) -> None:
         async def main() -> None:
             async with AsyncClient(url) as client:
-                with pytest.raises(LockLost):
-                    async with client.lock(
-                        "job", ttl=0.05, renew=False, cancel_on_loss=True
-                    ) as lease:
+                lock = client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True)
+                with pytest.raises(LockLost):  # noqa: PT012 - leaving the block is what raises
+                    async with lock as lease:
                         threading.Event().wait(0.1)  # blocks the loop past the end of the lease
                         assert lease.lost
                 await asyncio.sleep(0)  # no cancellation is left over for whoever comes after

@@ -52,8 +52,6 @@ class AsyncStore(Protocol):
 class Engine:
     """An engine as a URL describes it. Nothing is connected until it is asked something."""
 
-    url: str
-    """Without any password."""
     guarantees: Guarantees
     drift: Callable[[float], float]
     """How much of a ttl the clocks of holder and engine may come to differ by."""

@@ -45,7 +45,6 @@ class AsyncDriver:
 
     def __init__(self, engine: Engine) -> None:
         self.world = make_world(engine, nullcontext(), self._unlisten, self._rouse_renewer)
-        self.url = engine.url
         self._engine = engine
         self._begin()
         surroundings.survive_forks(self)

@@ -110,7 +110,6 @@ class Driver(Protocol):
     """What the two drivers have in common."""
 
     world: World
-    url: str
     closed: bool
     in_use: bool
 

@@ -38,7 +38,6 @@ class ThreadDriver:
 
     def __init__(self, engine: Engine) -> None:
         self.world = make_world(engine, threading.RLock(), self._unlisten, self._rouse_renewer)
-        self.url = engine.url
         self._engine = engine
         self._begin()
         surroundings.survive_forks(self)

@@ -230,7 +230,6 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         raise ValueError(f"url: memory:// takes a name and no path, got {url.geturl()!r}")
     space = _spaces.setdefault(url.netloc, Space())
     return Engine(
-        url=url.geturl(),
         guarantees=GUARANTEES,
         drift=same_clock,
         connect=lambda clock, ring: MemoryStore(space, clock, ring),

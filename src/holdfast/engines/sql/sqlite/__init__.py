@@ -53,7 +53,6 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         return SqliteStore(Path(path), clock, ring)
 
     return Engine(
-        url=f"sqlite://{url.path}",
         guarantees=GUARANTEES,
         drift=same_clock,
         connect=connect,

@@ -60,7 +60,8 @@ def test_members() -> None:
 
 
 def test_both_colours_take_the_same_arguments() -> None:
-    for pair in [(Client, AsyncClient), (Lock.acquire, AsyncLock.acquire)]:
+    pairs: list[tuple[Any, Any]] = [(Client, AsyncClient), (Lock.acquire, AsyncLock.acquire)]
+    for pair in pairs:
         sync, other = (list(inspect.signature(each).parameters) for each in pair)
         assert sync == other
     of_sync, of_async = (set(inspect.signature(c.lock).parameters) for c in (Client, AsyncClient))

@@ -65,7 +65,7 @@ class Stage:
     def ttl(self) -> float:
         """A ttl for leases that are renewed while the scenario watches."""
         return min(
-            max(3 * self.engine.unit, 2 * self._guarantees.min_ttl), self._guarantees.max_ttl
+            max(4 * self.engine.unit, 2 * self._guarantees.min_ttl), self._guarantees.max_ttl
         )
 
     @property

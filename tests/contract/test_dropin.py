@@ -106,10 +106,15 @@ async def test_a_condition_on_it(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben", client=stage.client())
     condition = threading.Condition(ann.lock("door"))
     letters: list[str] = []
+    looked = threading.Event()
+
+    def any_letters() -> bool:
+        looked.set()
+        return bool(letters)
 
     def wait_for_post() -> str:
         with condition:
-            assert condition.wait_for(lambda: letters, timeout=10)
+            assert condition.wait_for(any_letters, timeout=10)
             return letters.pop()
 
     def post(letter: Any) -> None:
@@ -118,6 +123,7 @@ async def test_a_condition_on_it(stage: Stage) -> None:
             condition.notify()
 
     waiting = ann.begins(wait_for_post)
+    await stage.until(looked.is_set)  # she has it, and lets go of it only to wait
     await ben(post, "a letter")
     assert await waiting == "a letter"
     assert await stage.takes(ann, "door"), "who left it, left it free"

@@ -27,15 +27,15 @@ async def test_fences_rise_over_many_grants(stage: Stage, grants: int) -> None:
 
 async def test_fences_rise_however_a_lease_ends(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
-    fences = []
-    for _ in range(2):
-        expired = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
-        broken = await ben(ben.lock("door").acquire)
-        assert await ann(ann.client.break_lock, "door")
-        released = await ann(ann.lock("door").acquire)
-        await ann(released.release)
-        fences += [expired.fence, broken.fence, released.fence]
-    assert rising(fences)
+    broken = await ann(ann.lock("door").acquire)
+    assert await ben(ben.client.break_lock, "door")
+    expired = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
+    released = await ben(ben.lock("door").acquire)
+    await ben(released.release)
+    closed = await ann(ann.lock("door").acquire)
+    await stage.close(ann.client)
+    last = await ben(ben.lock("door").acquire)
+    assert rising([lease.fence for lease in (broken, expired, released, closed, last)])
 
 
 async def test_fences_rise_over_clients_that_come_and_go(stage: Stage) -> None:

@@ -241,15 +241,16 @@ async def test_an_abandoned_lease_is_warned_of_and_not_renewed(stage: Stage) -> 
     assert "left alone" in str(warning.message)
 
 
+@pytest.mark.slow
 async def test_a_lease_that_its_lock_can_release_is_not_abandoned(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
-    lock = ann.lock("door", ttl=stage.short)
+    lock = ann.lock("door", ttl=stage.ttl)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         await ann(lock.acquire)  # as with a `threading.Lock`: what it gives is thrown away
         ann.forgets()
         gc.collect()
-        await stage.passes(2 * stage.short)
+        await stage.passes(1.3 * stage.ttl)
         assert not await stage.takes(ben, "door")
         await ann(lock.release)
     assert await stage.takes(ben, "door")

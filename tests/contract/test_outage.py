@@ -34,6 +34,7 @@ async def test_trying_once_says_that_nobody_answered(stage: Stage) -> None:
     assert await stage.takes(ben, "door")
 
 
+@pytest.mark.slow
 async def test_blocking_with_a_timeout_tries_until_then(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     await stage.takes(ann, "door")
@@ -123,6 +124,7 @@ async def test_a_lease_is_lost_at_its_deadline_in_a_lasting_outage(stage: Stage)
     assert len(told) == 1
 
 
+@pytest.mark.slow
 async def test_a_release_that_nobody_answers_ends_with_the_ttl(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("door", ttl=stage.ttl).acquire)

@@ -56,5 +56,5 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         guarantees=GUARANTEES,
         drift=same_clock,
         connect=connect,
-        connect_async=lambda clock, ring: Offloaded(connect(clock, ring), "sqlite"),
+        connect_async=lambda clock, ring: Offloaded(connect(clock, ring), "sqlite", clock),
     )

@@ -27,14 +27,18 @@ class Bell:
         """Make the pipe. It gets its name once somebody listens, or it would be taken for dead."""
         self.name = os.urandom(8).hex()
         self._path = _path(database, self.name)
+        self._ring = ring
         unnamed = self._path.with_name(self._path.name + UNNAMED)
         os.mkfifo(unnamed, 0o600)
-        self._reading = os.open(unnamed, os.O_RDONLY | os.O_NONBLOCK)
-        self._writing = os.open(unnamed, os.O_WRONLY)  # ours, so that reading never ends by itself
-        os.set_blocking(self._reading, True)
-        os.chmod(unnamed, stat.S_IMODE(database.stat().st_mode) & 0o666)
-        os.rename(unnamed, self._path)
-        self._ring = ring
+        try:
+            self._reading = os.open(unnamed, os.O_RDONLY | os.O_NONBLOCK)
+            self._writing = os.open(unnamed, os.O_WRONLY)  # ours, or reading would end by itself
+            os.set_blocking(self._reading, True)
+            os.chmod(unnamed, stat.S_IMODE(database.stat().st_mode) & 0o666)
+            os.rename(unnamed, self._path)
+        except OSError:
+            unnamed.unlink(missing_ok=True)
+            raise
         self._listener = threading.Thread(target=self._listen, name="holdfast-bell", daemon=True)
         self._listener.start()
 
@@ -90,13 +94,10 @@ def _open(path: Path) -> int | None:
     """Open a bell for calling. One that nobody listens at is taken away."""
     try:
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
-    except FileNotFoundError:
-        return None
     except OSError as error:
-        if error.errno != errno.ENXIO:
-            raise
-        path.unlink(missing_ok=True)
-        return None
+        if error.errno == errno.ENXIO:
+            path.unlink(missing_ok=True)
+        return None  # also if we may not call it: the waiter then finds out by itself, later
 
 
 def _age(path: Path) -> float:

@@ -11,6 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from weakref import WeakSet
@@ -65,13 +66,23 @@ class SqliteStore:
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request, trying again until `until` while others are in the way."""
-        free = self.mutex.acquire(blocking=False)
-        if not free and not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
-            return self._failed(requests, "this client's other threads keep it busy")
-        try:
-            return self._answer(requests, until)
-        finally:
-            self.mutex.release()
+        pause = FIRST_PAUSE
+        while True:
+            free = self.mutex.acquire(blocking=False)
+            if not free and not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
+                return self._failed(requests, "this client's other threads keep it busy")
+            try:
+                return self._answer(requests)
+            except sqlite3.Error as error:
+                if not is_busy(error) or self._clock() >= until:
+                    return self._failed(requests, explain(error))
+            except (UnusableError, OSError) as error:
+                return self._failed(requests, str(error))
+            finally:
+                self.mutex.release()
+            rest = random.uniform(pause / 2, pause)  # noqa: S311 - no secret
+            time.sleep(max(0.0, min(rest, until - self._clock())))
+            pause = min(2 * pause, LONGEST_PAUSE)
 
     def close(self) -> None:
         """Close the file and take our bell away."""
@@ -93,32 +104,25 @@ class SqliteStore:
             self._connection.close()
             self._connection = None
 
-    def _answer(self, requests: Sequence[Request], until: float) -> list[Answer]:
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                connection = self._connection or self._open()
-                if len(requests) > 1 and all(type(request) is Extend for request in requests):
-                    connection.execute("BEGIN IMMEDIATE")
-                answers = [self._say(connection, request) for request in requests]
-                if connection.in_transaction:
-                    connection.execute("COMMIT")
-                return answers
-            except sqlite3.Error as error:
-                if not is_busy(error):
-                    self.close_connection()
-                    return self._failed(requests, explain(error))
+    def _answer(self, requests: Sequence[Request]) -> list[Answer]:
+        """Try once. If it fails, nothing of it is left in a transaction."""
+        try:
+            connection = self._connection or self._open()
+            if len(requests) > 1 and all(type(request) is Extend for request in requests):
+                connection.execute("BEGIN IMMEDIATE")
+            answers = [self._say(connection, request) for request in requests]
+            if connection.in_transaction:
+                connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if is_busy(error):
                 self._roll_back()
-                if self._clock() >= until:
-                    return self._failed(requests, explain(error))
-            except (UnusableError, OSError) as error:
+            else:
                 self.close_connection()
-                return self._failed(requests, str(error))
-            except BaseException:
-                self._roll_back()
-                raise
-            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311 - no secret
-            pause = min(2 * pause, LONGEST_PAUSE)
+            raise
+        except BaseException:
+            self._roll_back()
+            raise
+        return answers
 
     def _say(self, connection: sqlite3.Connection, request: Request) -> Answer:
         if type(request) is Acquire:
@@ -201,9 +205,13 @@ class SqliteStore:
         return ceil(self._clock() * MICROSECONDS)
 
     def _bell_name(self) -> str:
-        """The bell that our waiters listen at, made when it is first needed; '' if it cannot be."""
+        """The bell that our waiters listen at, made when it is first needed.
+
+        Where it cannot be made it is '': then nobody is woken, and waiters ask now and then.
+        """
         if self._bell is None and hasattr(os, "mkfifo"):
-            self._bell = bells.Bell(self._path, self._ring)
+            with suppress(OSError):
+                self._bell = bells.Bell(self._path, self._ring)
         return "" if self._bell is None else self._bell.name
 
     def _failed(self, requests: Sequence[Request], why: str) -> list[Answer]:

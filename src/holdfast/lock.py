@@ -140,13 +140,23 @@ class BaseLock(Generic[D, L]):
         return lease
 
     def _exit(self) -> L:
-        """The lease that the innermost `with` of this thread or task entered with."""
+        """The lease that the innermost `with` of this thread or task must give back.
+
+        That is the one it entered with; or, if the block released that one and took the lock again
+        (as `threading.Condition.wait` does), the one it took last.
+        """
         owner = self._driver.current()
         with self._driver.world.mutex:
-            for place in range(len(self._entered) - 1, -1, -1):
-                if self._entered[place][0] == owner:
-                    return self._settle(self._entered.pop(place)[1])
-        raise NotHeld(f"{self.name!r} was not entered by this thread or task")
+            mine = [place for place, (taker, _) in enumerate(self._entered) if taker == owner]
+            if not mine:
+                raise NotHeld(f"{self.name!r} was not entered by this thread or task")
+            lease = self._entered.pop(mine[-1])[1]
+            if not lease._tenure.unsettled:
+                entered = [lease for _, lease in self._entered]
+                for taker, taken in self._taken:
+                    if taker == owner and taken._tenure.unsettled and taken not in entered:
+                        lease = taken
+            return self._settle(lease)
 
 
 class Lock(BaseLock[ThreadDriver, Lease]):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from .processes import Holdfast
+from .processes import Holdfast, end_session
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -26,6 +26,5 @@ def holdfast(tmp_path: Path) -> Iterator[Holdfast]:
     cli = Holdfast(tmp_path / "locks.db")
     yield cli
     for process in cli.started:
-        if process.poll() is None:
-            process.kill()
+        end_session(process.pid)
         process.communicate()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import pty
 import select
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from .processes import PATIENCE
+from .processes import PATIENCE, end_session
 
 CTRL_C, CTRL_Z = "\x03", "\x1a"
 
@@ -52,7 +51,7 @@ class Console:
 
     def __init__(self, master: int, pid: int) -> None:
         self._master = master
-        self._pid = pid
+        self._pid = self._session = pid
         self._screen = ""
 
     def type(self, text: str) -> None:
@@ -78,8 +77,8 @@ class Console:
 
     def close(self) -> None:
         """Hang up."""
+        end_session(self._session)
         if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
             os.waitpid(self._pid, 0)
         os.close(self._master)
 

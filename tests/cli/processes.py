@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -36,6 +38,14 @@ def state(pid: int) -> str:
 def gone(pid: int) -> bool:
     """Whether the process is over (a zombie is)."""
     return state(pid) in "XZ"
+
+
+def end_session(leader: int) -> None:
+    """Kill whatever is left of a session, so that no test leaves a process behind."""
+    for pid in map(int, filter(str.isdecimal, os.listdir("/proc"))):
+        with suppress(ProcessLookupError):
+            if os.getsid(pid) == leader:
+                os.kill(pid, signal.SIGKILL)
 
 
 class Holdfast:

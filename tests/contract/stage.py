@@ -22,6 +22,10 @@ AT_ONCE = 10.0
 """How long to wait for what should happen at once: against hanging, well under the usual ttl."""
 
 
+A_WHILE = 0.1
+"""A timeout that is to pass, long enough for an engine on a busy machine to answer in."""
+
+
 class Stage:
     """Where one scenario is played. What it hands out it clears away, and looks if it is gone."""
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast import AcquireTimeout
 
 from .actors import Actor
-from .stage import Stage
+from .stage import A_WHILE, Stage
 
 
 async def test_a_decorated_function_runs_locked(stage: Stage) -> None:
@@ -40,7 +40,7 @@ async def test_a_decorated_function_does_not_run_unlocked(stage: Stage) -> None:
     async def nightly() -> None:
         runs.append(1)
 
-    decorated = ann.lock("nightly", timeout=0.05)(ann.function(nightly))
+    decorated = ann.lock("nightly", timeout=A_WHILE)(ann.function(nightly))
     lease = await ben(ben.lock("nightly").acquire)
     with pytest.raises(AcquireTimeout, match="nightly"):
         await ann(decorated)
@@ -92,7 +92,7 @@ async def test_code_written_for_a_plain_lock(stage: Stage) -> None:
     await ann(lock.release)
     assert await ann(lock.acquire, True, 5)
     assert not await ann(lock.acquire, False)
-    assert not await ann(lock.acquire, True, 0.01)
+    assert not await ann(lock.acquire, True, A_WHILE)
     await ann(lock.release)
     assert await ann(lock.acquire, timeout=-1)
     await ann(lock.release)

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast import LockLost, NotHeld
 
-from .stage import Stage
+from .stage import A_WHILE, Stage
 
 
 async def test_the_same_actor_takes_a_reentrant_lock_again(stage: Stage) -> None:
@@ -89,7 +89,7 @@ async def test_a_lock_is_not_reentrant_unless_asked(stage: Stage) -> None:
     lock = ann.lock("door")
     lease = await ann(lock.acquire)
     assert await ann(lock.acquire, blocking=False) is None
-    assert await ann(lock.acquire, timeout=0.05) is None
+    assert await ann(lock.acquire, timeout=A_WHILE) is None
     assert lease.held
 
 

@@ -16,12 +16,13 @@ import errno
 import os
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NoReturn
 
 from holdfast.cli import exits
+from holdfast.cli.signals import all_signals_blocked
 
 _OPEN = b"open"
 _PR_SET_PDEATHSIG = 1
@@ -47,7 +48,7 @@ class Child:
     def __init__(self, argv: tuple[str, ...]) -> None:
         holdfast = os.getpid()
         gate, self._gate = os.pipe()
-        with _all_signals_blocked() as mask:
+        with all_signals_blocked() as mask:
             self.pid = os.fork()
             if self.pid == 0:
                 os.close(self._gate)
@@ -131,18 +132,6 @@ class Child:
 def _ended(status: int) -> Ended:
     code = os.waitstatus_to_exitcode(status)
     return Ended(code if code >= 0 else exits.of_signal(-code))
-
-
-@contextmanager
-def _all_signals_blocked() -> Iterator[set[signal.Signals]]:
-    """Let no handler of holdfast's run in a forked process; yields the mask as it was."""
-    mask: set[signal.Signals] = signal.pthread_sigmask(  # type: ignore[assignment]
-        signal.SIG_BLOCK, signal.valid_signals()
-    )
-    try:
-        yield mask
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def _wait_at_gate(

@@ -19,7 +19,7 @@ from holdfast.cli.options import (
     open_client,
 )
 from holdfast.cli.say import Say
-from holdfast.cli.signals import Signals
+from holdfast.cli.signals import Signals, all_signals_blocked
 from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
 
@@ -114,7 +114,8 @@ class _Run:
                 errors.append(error)
             self.signals.wake()
 
-        threading.Thread(target=ask, name="holdfast-acquire", daemon=True).start()
+        with all_signals_blocked():  # in that thread and in those of the client: they are for us
+            threading.Thread(target=ask, name="holdfast-acquire", daemon=True).start()
         while not (leases or errors):
             if signum := self.signals.ending():
                 raise Interrupted(signum)

@@ -30,6 +30,19 @@ _NO_SIGNAL = 0
 _LONGEST_WAIT = 3600.0
 
 
+@contextmanager
+def all_signals_blocked() -> Iterator[set[signal.Signals]]:
+    """Within, signals wait, and so they do in every thread and process begun within; yields the
+    mask as it was."""
+    mask: set[signal.Signals] = signal.pthread_sigmask(  # type: ignore[assignment]
+        signal.SIG_BLOCK, signal.valid_signals()
+    )
+    try:
+        yield mask
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
 class Signals:
     """Receives every signal that the command should get. A signal found ignored stays ignored."""
 
@@ -88,7 +101,8 @@ class Signals:
     def stop_holdfast(self, signum: int) -> bool:
         """Suspend holdfast and the shell's job around it; True: we were, and are now continued.
 
-        False where nobody could continue us: the kernel does not suspend an orphaned group.
+        False where nobody could continue us: the kernel does not suspend an orphaned group. To tell,
+        SIGCONT must come to this thread, so all others have to be begun with signals blocked.
         """
         handler = signal.signal(signum, signal.SIG_DFL)
         self._continued = False

@@ -196,11 +196,14 @@ class Supervisor:
 
     def _hang_up(self) -> None:
         """The command wants a terminal that it can never have: treat it as the kernel treats a
-        suspended group that is orphaned, but do not argue with it."""
-        if not self._hung_up:
-            self._hung_up = True
-            self._child.send(signal.SIGHUP)
-            self._child.send(signal.SIGCONT)
+        suspended group that is orphaned; if it insists, do not let it hold the lock for ever."""
+        if self._hung_up:
+            self._child.send(signal.SIGKILL)
+            self._say.error("the command waits for a terminal that it cannot have; killed it")
+            return
+        self._hung_up = True
+        self._child.send(signal.SIGHUP)
+        self._child.send(signal.SIGCONT)
 
     def _after_the_end(self, code: int) -> int:
         if self._lease.lost and self._rule.on_lost != "warn" and not self._cut_short:

@@ -25,6 +25,7 @@ GUARANTEES = Guarantees(
     broken_by=(
         "deleting or replacing the file while it is in use",
         "a file system whose locks or shared memory do not work between its users, such as NFS",
+        "opening and closing the file by other means than SQLite in a process that uses it",
     ),
     fence="a counter in the name's row",
     fence_ends="deleting the file, or restoring an older copy of it",

@@ -41,13 +41,14 @@ def connect(path: Path) -> sqlite3.Connection:
     if path == default_path():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_folder(path)
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-    except OSError as error:
-        raise UnusableError(f"cannot open the file for writing ({error.strerror})") from error
+    # Only SQLite may open the file: whoever else closes it in this process takes away the locks
+    # that other connections of the process have on it. That is how POSIX locks are.
+    new = not path.exists()
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
+        if new:
+            path.chmod(0o600)
         if mode != "wal":
             raise UnusableError(
                 f"its file system cannot share memory between processes (mode {mode!r})"

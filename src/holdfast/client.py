@@ -36,8 +36,6 @@ D = TypeVar("D", bound=Driver)
 class BaseClient(Generic[D]):
     """What is the same in both colours: the URL, the options, the engine."""
 
-    _driver: D
-
     def __init__(
         self,
         url: str | None = None,
@@ -51,6 +49,10 @@ class BaseClient(Generic[D]):
         self._options = read_options(url, prefix=prefix, ttl=ttl, retry=retry)
         self._engine = open_engine(self._options.url, self._options.engine)
         self._check_ttl(self._options.ttl)
+        self._driver = self._make_driver()
+
+    def _make_driver(self) -> D:
+        raise NotImplementedError
 
     @property
     def url(self) -> str:
@@ -125,16 +127,8 @@ class Client(BaseClient[ThreadDriver]):
     ['invoice:42']
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        prefix: str | None = None,
-        ttl: float | None = None,
-        retry: float | None = None,
-    ) -> None:
-        super().__init__(url, prefix=prefix, ttl=ttl, retry=retry)
-        self._driver = ThreadDriver(self._engine)
+    def _make_driver(self) -> ThreadDriver:
+        return ThreadDriver(self._engine)
 
     def lock(
         self,
@@ -218,18 +212,10 @@ class AsyncClient(BaseClient[AsyncDriver]):
     ['invoice:42']
     """
 
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        prefix: str | None = None,
-        ttl: float | None = None,
-        retry: float | None = None,
-    ) -> None:
+    def _make_driver(self) -> AsyncDriver:
         from holdfast.drivers.aio import AsyncDriver
 
-        super().__init__(url, prefix=prefix, ttl=ttl, retry=retry)
-        self._driver = AsyncDriver(self._engine)
+        return AsyncDriver(self._engine)
 
     def lock(
         self,

@@ -101,7 +101,7 @@ class Signals:
     def stop_holdfast(self, signum: int) -> bool:
         """Suspend holdfast and the shell's job around it; True: we were, and are now continued.
 
-        False where nobody could continue us: the kernel does not suspend an orphaned group. To tell,
+        False where nobody could continue us: the kernel suspends no orphaned group. To tell,
         SIGCONT must come to this thread, so all others have to be begun with signals blocked.
         """
         handler = signal.signal(signum, signal.SIG_DFL)

@@ -191,6 +191,8 @@ class AsyncDriver:
         return None
 
     async def _wait(self, event: asyncio.Event, until: float) -> bool:
+        if self.closed:
+            raise closed()
         woken = True
         try:
             async with asyncio.timeout(None if until == inf else until - clock()):

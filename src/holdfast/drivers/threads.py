@@ -162,7 +162,7 @@ class ThreadDriver:
         return None
 
     def _wait(self, event: threading.Event, until: float) -> bool:
-        woken = event.wait(min(until - clock(), threading.TIMEOUT_MAX))
+        woken = not self.closed and event.wait(min(until - clock(), threading.TIMEOUT_MAX))
         if self.closed:
             raise closed()
         event.clear()

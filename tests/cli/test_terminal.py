@@ -13,7 +13,7 @@ import pytest
 import holdfast as library
 
 from .console import CTRL_C, CTRL_Z, Console, console, job
-from .processes import Holdfast, eventually
+from .processes import Holdfast, eventually, state
 
 RUN = [sys.executable, "-m", "holdfast.cli", "run"]
 Start = Callable[[list[str], dict[str, str]], AbstractContextManager[Console]]
@@ -68,23 +68,17 @@ def test_the_terminal_is_given_back(holdfast: Holdfast) -> None:
         screen.expect("[exit 0]")
 
 
-WITNESS = """
-import signal
-signal.signal(signal.SIGCONT, lambda *_: print("on again", flush=True))
-print("ready", flush=True)
-print("got", input())
-"""
-
-
 def test_ctrl_z_suspends_both_and_fg_continues_both(holdfast: Holdfast) -> None:
-    argv = [*RUN, "--ttl", "600", "job", "--", sys.executable, "-c", WITNESS]
-    with job(argv, environment(holdfast)) as screen:
-        screen.expect("ready")
+    script = 'echo "pid $$."; read line; echo "got $line"'
+    with job([*RUN, "--ttl", "600", "job", "-c", script], environment(holdfast)) as screen:
+        screen.expect("pid ")
+        command = int(screen.expect("."))
         for _ in range(2):
             screen.type(CTRL_Z)
             screen.expect(f"[stopped by {signal.SIGTSTP:d}]")
+            assert state(command) == "T"
             screen.type("fg\n")
-            screen.expect("on again")
+            eventually(lambda: state(command) != "T")
         screen.type("hello\n")
         screen.expect("got hello")
         screen.expect("[exit 0]")

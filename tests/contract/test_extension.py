@@ -144,3 +144,29 @@ async def test_a_pause_between_question_and_answer_costs_the_holder(stage: Stage
     await ann(lambda: watched(lease.extend(), stand_still))
     if paused:
         assert lease.remaining() < stage.long - pause
+
+
+@pytest.mark.colour("async")
+async def test_an_extension_that_is_answered_too_late_is_a_loss(stage: Stage) -> None:
+    ann, ben = stage.cast("ann", "ben")
+    paused = False
+    await stage.takes(ann, "door")
+    lease = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
+
+    def stand_still(number: int, awaits: Any) -> None:
+        nonlocal paused
+        if number == 0:  # the request has left; the engine may well grant it
+            paused = True
+            time.sleep(1.2 * stage.short)
+
+    try:
+        await ann(lambda: watched(lease.extend(ttl=stage.long), stand_still))
+    except LockLost:
+        assert paused
+    else:
+        assert not paused, "what has passed is lost, whatever a late answer says"
+    assert lease.lost == paused
+    if paused:
+        with pytest.raises(LockLost):
+            await ann(lease.release)
+        await stage.until(lambda: stage.takes(ben, "door"))

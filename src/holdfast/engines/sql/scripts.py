@@ -7,7 +7,8 @@ microseconds. Every script can be run again from its beginning: asking twice is 
 import re
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from operator import itemgetter
+from typing import Any, TypeAlias
 
 from holdfast.core.messages import (
     DONE,
@@ -56,68 +57,79 @@ class Call:
 Script: TypeAlias = Generator[Statement | Begin | Commit | Call, Any, Answer]
 
 
-@dataclass(frozen=True)
-class Dialect:
-    """The SQL of one kind of database, with named values (`:key`). `VALUES` says which."""
+class Text:
+    """A statement of one dialect. Called with its values, by position, it can be yielded."""
 
-    acquire: str
+    __slots__ = ("_pick", "sql")
+
+    def __init__(self, sql: str, names: tuple[str, ...], mark: str) -> None:
+        """`sql` has named values (`:key`); `names` is their order in a call. Drivers bind values
+        that only have a place (`mark`) faster, so that is what they get."""
+        used = [names.index(name) for name in re.findall(r":([a-z]+)", sql)]
+        self.sql = re.sub(r":[a-z]+", mark, sql)
+        self._pick = itemgetter(*used, used[0])  # one more, since of one alone it makes no tuple
+
+    def __call__(self, *values: object) -> "Statement":
+        """The statement with these values."""
+        return self.sql, self._pick(values)[:-1]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The SQL of one kind of database. `VALUES` says what each statement takes."""
+
+    acquire: Text
     """Gives (fence) if granted, else nothing."""
-    look: str
+    look: Text
     """Gives (remaining, ttl, whether the end is an instant of our clock)."""
-    adopt: str
+    adopt: Text
     """Count the time of a lease of another clock anew, on ours."""
-    join: str
+    join: Text
     """Take a place in the queue, or keep it."""
-    leave: str
+    leave: Text
     """Give the place up."""
-    extend: str
+    extend: Text
     """Gives a row if done."""
-    release: str
+    release: Text
     """Gives a row if done; does nothing while anybody waits."""
-    mine: str
+    mine: Text
     """Gives a row if it is the holder's."""
-    first_two: str
+    first_two: Text
     """Gives (holder, ttl, bell) of the first two in the queue."""
-    offer: str
+    offer: Text
     """Hand the lease over to a waiter, with a new fence."""
-    free: str
+    free: Text
     """Hand it to nobody."""
-    holder: str
+    holder: Text
     """Gives (holder) if held."""
-    listing: str
+    listing: Text
     """Gives (key, holder, fence, remaining, waiters) of each."""
-    inspect: str
+    inspect: Text
     """Gives the same of one."""
 
-    VALUES: ClassVar[dict[str, tuple[str, ...]]] = {
-        "acquire": ("key", "holder", "ttl", "now", "boot"),
-        "look": ("key", "now", "boot"),
-        "adopt": ("key", "now", "boot"),
-        "join": ("key", "holder", "ttl", "bell"),
-        "leave": ("key", "holder"),
-        "extend": ("key", "holder", "ttl", "now", "boot"),
-        "release": ("key", "holder", "now", "boot"),
-        "mine": ("key", "holder"),
-        "first_two": ("key",),
-        "offer": ("key", "holder", "waiter", "ttl", "until", "boot"),
-        "free": ("key", "holder", "now", "boot"),
-        "holder": ("key", "now", "boot"),
-        "listing": ("prefix", "after", "limit", "now", "boot"),
-        "inspect": ("key", "now", "boot"),
-    }
-    """The values of each statement, in the order in which scripts give them."""
+    @classmethod
+    def of(cls, mark: str, **texts: str) -> "Dialect":
+        """A dialect whose driver marks the place of a value so (`?`, `%s`)."""
+        return cls(**{name: Text(sql, VALUES[name], mark) for name, sql in texts.items()})
 
-    def numbered(self, mark: str) -> "Dialect":
-        """The same with numbered values (`?1`, `$1`), which drivers bind faster than named ones."""
 
-        def number(sql: str, names: tuple[str, ...]) -> str:
-            for place, name in enumerate(names, 1):
-                sql = re.sub(rf":{name}\b", f"{mark}{place}", sql)
-            return sql
-
-        return Dialect(
-            **{field: number(getattr(self, field), names) for field, names in self.VALUES.items()}
-        )
+VALUES = {
+    "acquire": ("key", "holder", "ttl", "now", "boot"),
+    "look": ("key", "now", "boot"),
+    "adopt": ("key", "now", "boot"),
+    "join": ("key", "holder", "ttl", "bell"),
+    "leave": ("key", "holder"),
+    "extend": ("key", "holder", "ttl", "now", "boot"),
+    "release": ("key", "holder", "now", "boot"),
+    "mine": ("key", "holder"),
+    "first_two": ("key",),
+    "offer": ("key", "holder", "waiter", "ttl", "until", "boot"),
+    "free": ("key", "holder", "now", "boot"),
+    "holder": ("key", "now", "boot"),
+    "listing": ("prefix", "after", "limit", "now", "boot"),
+    "inspect": ("key", "now", "boot"),
+}
+"""The values of each statement, in the order in which scripts give them."""
 
 
 class Scripts:
@@ -142,14 +154,13 @@ class Scripts:
         if isinstance(request, Break):
             return self._break(request)
         if isinstance(request, Inspect):
-            return self._list(self._sql.inspect, (request.key,))
-        values = (request.prefix, request.after, request.limit)
-        return self._list(self._sql.listing, values)
+            return self._list(self._sql.inspect, request.key)
+        return self._list(self._sql.listing, request.prefix, request.after, request.limit)
 
     def _acquire(self, request: Acquire) -> Script:
         ttl = round(request.ttl * MICROSECONDS)
-        values = (request.key, request.holder, ttl, self._now(), self._boot)
-        rows = yield self._sql.acquire, values
+        now = self._now()
+        rows = yield self._sql.acquire(request.key, request.holder, ttl, now, self._boot)
         if rows:
             return Granted(rows[0][0])
         remaining = yield from self._remaining(request.key)
@@ -161,9 +172,9 @@ class Scripts:
         yield Begin()
         answer = yield from self._acquire(request)
         if isinstance(answer, Granted):
-            yield self._sql.leave, (key, holder)
+            yield self._sql.leave(key, holder)
         elif isinstance(answer, Held) and bell:
-            yield self._sql.join, (key, holder, round(request.ttl * MICROSECONDS), bell)
+            yield self._sql.join(key, holder, round(request.ttl * MICROSECONDS), bell)
             answer = Held(answer.remaining, wakes=True)
         yield Commit()
         return answer
@@ -171,36 +182,36 @@ class Scripts:
     def _remaining(self, key: str) -> Generator[Statement, list[Row], float]:
         """How much longer somebody else's lease may last."""
         values = (key, self._now(), self._boot)
-        rows = yield self._sql.look, values
+        rows = yield self._sql.look(*values)
         if not rows:
             return 0.0
         remaining, ttl, on_our_clock = rows[0]
         if not on_our_clock:
-            yield self._sql.adopt, values
+            yield self._sql.adopt(*values)
             remaining = ttl
         return float(max(0, remaining) / MICROSECONDS)
 
     def _extend(self, request: Extend) -> Script:
         ttl = round(request.ttl * MICROSECONDS)
-        values = (request.key, request.holder, ttl, self._now(), self._boot)
-        rows = yield self._sql.extend, values
+        now = self._now()
+        rows = yield self._sql.extend(request.key, request.holder, ttl, now, self._boot)
         return DONE if rows else NOT_YOURS
 
     def _release(self, key: str, holder: str) -> Script:
         """Give back, and hand on to the first waiter that lives."""
-        rows = yield self._sql.release, (key, holder, self._now(), self._boot)
+        rows = yield self._sql.release(key, holder, self._now(), self._boot)
         if rows:
             return DONE
         yield Begin()
-        yield self._sql.leave, (key, holder)
+        yield self._sql.leave(key, holder)
         waiting: list[Row] = []
-        mine = yield self._sql.mine, (key, holder)
+        mine = yield self._sql.mine(key, holder)
         if mine:
-            waiting = yield self._sql.first_two, (key,)
+            waiting = yield self._sql.first_two(key)
             if waiting:
                 yield from self._offer(key, holder, waiting[0])
             else:
-                yield self._sql.free, (key, holder, self._now(), self._boot)
+                yield self._sql.free(key, holder, self._now(), self._boot)
         yield Commit()
         if waiting:
             yield from self._wake(key, waiting)
@@ -209,8 +220,8 @@ class Scripts:
     def _offer(self, key: str, holder: str, first: Row) -> Generator[Statement, Any, None]:
         waiter, ttl, _ = first
         until = self._now() + round(OFFER * MICROSECONDS)
-        yield self._sql.offer, (key, holder, waiter, ttl, until, self._boot)
-        yield self._sql.leave, (key, waiter)
+        yield self._sql.offer(key, holder, waiter, ttl, until, self._boot)
+        yield self._sql.leave(key, waiter)
 
     def _wake(self, key: str, waiting: list[Row]) -> Generator[Any, Any, None]:
         """Wake the one that was offered the lock; if it is dead, offer it to the next.
@@ -224,16 +235,16 @@ class Scripts:
         elif len(waiting) > 1:
             second, _, its_bell = waiting[1]
             if not (yield Call(its_bell, second)):
-                yield self._sql.leave, (key, second)
+                yield self._sql.leave(key, second)
 
     def _break(self, request: Break) -> Script:
-        rows = yield self._sql.holder, (request.key, self._now(), self._boot)
+        rows = yield self._sql.holder(request.key, self._now(), self._boot)
         if not rows:
             return NOT_YOURS
         return (yield from self._release(request.key, rows[0][0]))
 
-    def _list(self, sql: str, values: tuple[Any, ...]) -> Script:
-        rows = yield sql, (*values, self._now(), self._boot)
+    def _list(self, text: Text, *values: object) -> Script:
+        rows = yield text(*values, self._now(), self._boot)
         return Listing(
             tuple(
                 Seen(key, holder, fence, max(0, remaining) / MICROSECONDS, waiters)

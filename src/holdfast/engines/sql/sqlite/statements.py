@@ -56,17 +56,19 @@ FROM holdfast_leases l
 WHERE holder IS NOT NULL AND (boot <> :boot OR ends > :now)
 """
 
-DIALECT = Dialect(
+DIALECT = Dialect.of(
+    "?",
     acquire="""
         INSERT INTO holdfast_leases (name, holder, fence, ttl, ends, boot)
         VALUES (:key, :holder, (SELECT floor FROM holdfast_file) + 1, :ttl, :now + :ttl, :boot)
         ON CONFLICT (name) DO UPDATE SET
-            fence = CASE WHEN holder = :holder THEN fence
+            fence = CASE WHEN holder = excluded.holder THEN fence
                          ELSE max(fence, excluded.fence - 1) + 1 END,
-            ends = CASE WHEN holder = :holder AND boot = :boot THEN max(ends, excluded.ends)
-                        ELSE excluded.ends END,
-            ttl = excluded.ttl, holder = :holder, boot = :boot
-        WHERE holder IS NULL OR holder = :holder OR (boot = :boot AND ends <= :now)
+            ends = CASE WHEN holder = excluded.holder AND boot = excluded.boot
+                        THEN max(ends, excluded.ends) ELSE excluded.ends END,
+            ttl = excluded.ttl, holder = excluded.holder, boot = excluded.boot
+        WHERE holder IS NULL OR holder = excluded.holder
+           OR (boot = excluded.boot AND ends <= excluded.ends - excluded.ttl)
         RETURNING fence
     """,
     look="SELECT ends - :now, ttl, boot = :boot FROM holdfast_leases WHERE name = :key",
@@ -89,7 +91,7 @@ DIALECT = Dialect(
     release="""
         UPDATE holdfast_leases SET holder = NULL, ends = :now, boot = :boot
         WHERE name = :key AND holder = :holder
-          AND NOT EXISTS (SELECT 1 FROM holdfast_waiters WHERE name = :key)
+          AND NOT EXISTS (SELECT 1 FROM holdfast_waiters w WHERE w.name = holdfast_leases.name)
         RETURNING 1
     """,
     mine="SELECT 1 FROM holdfast_leases WHERE name = :key AND holder = :holder",
@@ -116,4 +118,4 @@ DIALECT = Dialect(
         ORDER BY name LIMIT :limit
     """,
     inspect=SEEN + " AND name = :key",
-).numbered("?")
+)

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from filelock import FileLock
 
 from holdfast.drivers.surroundings import clock, new_holder
-from holdfast.engines.sql.scripts import MICROSECONDS
+from holdfast.engines.sql.scripts import MICROSECONDS, Text
 from holdfast.engines.sql.sqlite import statements
 from holdfast.engines.sql.sqlite.file import boot_id, connect, relax
 
@@ -50,20 +50,25 @@ class BareSql:
             self._run(statements.DIALECT.extend, key)
         self.connection.execute("COMMIT")
 
-    def _run(self, sql: str, key: str) -> None:
-        values = (key, "bare", TTL * MICROSECONDS, ceil(clock() * MICROSECONDS), self.boot)
-        ((_done,),) = self.connection.execute(sql, values).fetchall()
+    def _run(self, text: Text, key: str) -> None:
+        now = ceil(clock() * MICROSECONDS)
+        statement = text(key, "bare", TTL * MICROSECONDS, now, self.boot)
+        ((_done,),) = self.connection.execute(*statement).fetchall()
 
     def pair(self, key: str = "holdfast:bench") -> Pair:
         execute, boot, holder = self.connection.execute, self.boot, new_holder()
-        acquire, release = statements.DIALECT.acquire, statements.DIALECT.release
         ttl = TTL * MICROSECONDS
+        # Plain tuples below: to put values into their places is not the database's work.
+        acquire, places = statements.DIALECT.acquire("key", "holder", "ttl", "now", "boot")
+        assert places == ("key", "holder", "ttl", "now", "ttl", "boot")
+        release, places = statements.DIALECT.release("key", "holder", "now", "boot")
+        assert places == ("now", "boot", "key", "holder")
 
         def acquire_and_release() -> None:
             now = ceil(clock() * MICROSECONDS)
-            ((_fence,),) = execute(acquire, (key, holder, ttl, now, boot)).fetchall()
+            ((_fence,),) = execute(acquire, (key, holder, ttl, now, ttl, boot)).fetchall()
             now = ceil(clock() * MICROSECONDS)
-            ((_done,),) = execute(release, (key, holder, now, boot)).fetchall()
+            ((_done,),) = execute(release, (now, boot, key, holder)).fetchall()
 
         return acquire_and_release
 

@@ -34,15 +34,25 @@ class AcquireTimeout(LockError, TimeoutError):
     >>> client.close()
     """
 
+    def __init__(self, name: str, timeout: float) -> None:
+        super().__init__(
+            f"{name!r} is held by another holder and was not freed within {timeout:g} s"
+        )
+        self.name = name
+        self.timeout = timeout
+
+    def __reduce__(self) -> tuple[type["AcquireTimeout"], tuple[str, float], dict[str, object]]:
+        return type(self), (self.name, self.timeout), self.__dict__
+
 
 class NotHeld(LockError, RuntimeError):
     """There is no lease of yours to release or extend; nothing was changed.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://not-held-example") as client:
-    ...     client.lock("job").release()
+    ...     client.lock("job").release()  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    holdfast.errors.NotHeld: 'job' is not held through this Lock; nothing was released
+    holdfast.errors.NotHeld: 'job' is not held through this Lock by this thread or task; ...
     """
 
 
@@ -64,8 +74,8 @@ class LockLost(NotHeld):
         self.fence = fence
         self.why = why
 
-    def __reduce__(self) -> tuple[type["LockLost"], tuple[str, int, str]]:
-        return type(self), (self.name, self.fence, self.why)
+    def __reduce__(self) -> tuple[type["LockLost"], tuple[str, int, str], dict[str, object]]:
+        return type(self), (self.name, self.fence, self.why), self.__dict__
 
 
 class EngineUnavailable(LockError, ConnectionError):
@@ -86,8 +96,10 @@ class EngineUnavailable(LockError, ConnectionError):
         self.message = message
         self.nodes = dict(nodes)
 
-    def __reduce__(self) -> tuple[type["EngineUnavailable"], tuple[str, dict[str, str]]]:
-        return type(self), (self.message, self.nodes)
+    def __reduce__(
+        self,
+    ) -> tuple[type["EngineUnavailable"], tuple[str, dict[str, str]], dict[str, object]]:
+        return type(self), (self.message, self.nodes), self.__dict__
 
 
 class StaleFence(LockError):

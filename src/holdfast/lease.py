@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
@@ -91,6 +92,8 @@ class BaseLease(Generic[D]):
         """
         if not callable(callback):
             raise TypeError(f"callback: must be callable, got {callback!r}")
+        if iscoroutinefunction(callback):
+            raise TypeError(f"callback: {callback!r} is async, and nobody would await it")
         myself = ref(self)  # the renewer must not keep an abandoned lease alive
 
         def tell() -> None:
@@ -115,7 +118,8 @@ class BaseLease(Generic[D]):
         return f"<{type(self).__name__} {self.name!r} fence={self.fence} {state}>"
 
     def __del__(self) -> None:
-        if self._tenure.state is State.HELD and not self._driver.closed:
+        tenure = getattr(self, "_tenure", None)  # it may have been interrupted in the making
+        if tenure is not None and tenure.state is State.HELD and not self._driver.closed:
             warnings.warn(
                 f"{self!r} was dropped without being released; it is not renewed any more",
                 ResourceWarning,
@@ -145,7 +149,8 @@ class Lease(BaseLease[ThreadDriver]):
     __slots__ = ()
 
     def extend(self, ttl: float | None = None) -> None:
-        """Let it last at least `ttl` seconds (default: its own) from now. Never shortens it."""
+        """Let it last at least `ttl` seconds (default: its own) from now, `max_hold` permitting.
+        Never shortens it."""
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
         self._driver.run(extend(self._world, self._tenure, ttl))
 
@@ -171,7 +176,8 @@ class AsyncLease(BaseLease[AsyncDriver]):
     __slots__ = ()
 
     async def extend(self, ttl: float | None = None) -> None:
-        """Let it last at least `ttl` seconds (default: its own) from now. Never shortens it."""
+        """Let it last at least `ttl` seconds (default: its own) from now, `max_hold` permitting.
+        Never shortens it."""
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
         await self._driver.run(extend(self._world, self._tenure, ttl))
 

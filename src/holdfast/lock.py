@@ -2,14 +2,15 @@
 
 import functools
 from collections.abc import Awaitable, Callable
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutine, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from holdfast.core.acquire import acquire
-from holdfast.core.holding import leave
+from holdfast.core.holding import leave, report_loss
+from holdfast.core.ledger import Ledger
 from holdfast.core.queries import is_held
-from holdfast.core.tenure import Claim, Tenure
+from holdfast.core.tenure import Claim
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, NotHeld
@@ -27,14 +28,19 @@ R = TypeVar("R")
 D = TypeVar("D", bound=Driver)
 L = TypeVar("L", bound=BaseLease[Any])
 
-OWN: Any = object()
-"""Stands for "the Lock's own timeout" where no timeout was given."""
 
-PRUNE_ABOVE = 8
+class _Own:
+    """Stands for "the Lock's own timeout" where no timeout was given."""
+
+    def __repr__(self) -> str:
+        return "<the lock's own>"
+
+
+OWN: Any = _Own()
 
 
 class BaseLock(Generic[D, L]):
-    """What is the same in both colours: who took what through this lock."""
+    """What is the same in both colours: what is asked for, and who took it."""
 
     def __init__(
         self,
@@ -49,9 +55,7 @@ class BaseLock(Generic[D, L]):
         self._claim = claim
         self._timeout = timeout
         self._reentrant = reentrant
-        self._taken: list[tuple[object, L]] = []
-        self._entered: list[tuple[object, L]] = []
-        self._prune_above = PRUNE_ABOVE
+        self._ledger: Ledger[L] = Ledger()
 
     @property
     def name(self) -> str:
@@ -73,90 +77,47 @@ class BaseLock(Generic[D, L]):
             if timeout is not OWN and timeout != -1:
                 raise ValueError(f"timeout: means nothing with blocking=False, got {timeout!r}")
             return 0.0
-        return check_timeout(timeout)
+        return self._timeout if timeout is OWN else check_timeout(timeout)
 
-    def _reenter(self, owner: object) -> L | None:
+    def _again(self, owner: object, entered: bool) -> L | None:
         """The lease that this thread or task has already, counted once more."""
-        if owner is None:
-            return None
         world = self._driver.world
         with world.mutex:
             now = world.clock()
-            for taker, lease in reversed(list(self._taken)):
-                tenure: Tenure = lease._tenure
-                if taker == owner and tenure.is_held(now):
-                    tenure.depth += 1
-                    found: L = lease
-                    return found
-        return None
+            entry = self._ledger.held_by(owner, now)
+            if entry is None:
+                return None
+            entry.tenure.depth += 1
+            self._ledger.add(owner, entry.tenure, entry.lease, now, entered=entered)
+            return entry.lease
 
-    def _took(self, owner: object, lease: L) -> L:
-        self._taken.append((owner, lease))
-        if len(self._taken) > self._prune_above:
-            self._prune()
-            self._prune_above = max(PRUNE_ABOVE, 2 * len(self._taken))
-        return lease
-
-    def _prune(self) -> None:
-        """Forget what was released. One by one, since other threads may append meanwhile."""
-        with self._driver.world.mutex:
-            for taken in list(self._taken):
-                if not taken[1]._tenure.unsettled:
-                    self._taken.remove(taken)
-
-    def _settle(self, lease: L) -> L:
-        """A lost lease is reported once through this lock, and then forgotten."""
-        if lease.lost:
-            for taken in list(self._taken):
-                if taken[1] is lease:
-                    self._taken.remove(taken)
+    def _took(self, owner: object, lease: L, entered: bool) -> L:
+        world = self._driver.world
+        with world.mutex:
+            self._ledger.add(owner, lease._tenure, lease, world.clock(), entered=entered)
         return lease
 
     def _latest(self) -> L:
         """The lease that `release()` means."""
-        owner = self._driver.current()
         with self._driver.world.mutex:
-            self._prune()
-            mine = [lease for taker, lease in self._taken if taker == owner and owner is not None]
-            if mine:
-                return self._settle(mine[-1])
-            if len(self._taken) == 1:
-                return self._settle(self._taken[0][1])
-            others = len(self._taken)
-        raise NotHeld(
-            f"{self.name!r} is held {others} times through this Lock, and not by this thread or "
-            "task; nothing was released: release the lease itself"
-            if others
-            else f"{self.name!r} is not held through this Lock; nothing was released"
-        )
-
-    def _enter(self, owner: object, lease: L | None, timeout: float | None) -> L:
+            lease = self._ledger.latest(self._driver.current())
         if lease is None:
-            raise AcquireTimeout(
-                f"{self.name!r} is held by another holder and was not freed within {timeout:g} s"
+            raise NotHeld(
+                f"{self.name!r} is not held through this Lock by this thread or task; "
+                "nothing was released"
             )
-        with self._driver.world.mutex:
-            self._entered.append((owner, lease))
         return lease
 
-    def _exit(self) -> L:
-        """The lease that the innermost `with` of this thread or task must give back.
-
-        That is the one it entered with; or, if the block released that one and took the lock again
-        (as `threading.Condition.wait` does), the one it took last.
-        """
-        owner = self._driver.current()
+    def _leave(self) -> L:
+        """What the innermost `with` of this thread or task must give back."""
         with self._driver.world.mutex:
-            mine = [place for place, (taker, _) in enumerate(self._entered) if taker == owner]
-            if not mine:
-                raise NotHeld(f"{self.name!r} was not entered by this thread or task")
-            lease = self._entered.pop(mine[-1])[1]
-            if not lease._tenure.unsettled:
-                entered = [lease for _, lease in self._entered]
-                for taker, taken in self._taken:
-                    if taker == owner and taken._tenure.unsettled and taken not in entered:
-                        lease = taken
-            return self._settle(lease)
+            lease = self._ledger.leave(self._driver.current())
+        if lease is None:
+            raise NotHeld(f"{self.name!r} was not entered by this thread or task")
+        return lease
+
+    def _timed_out(self) -> AcquireTimeout:
+        return AcquireTimeout(self.name, self._timeout or 0.0)
 
 
 class Lock(BaseLock[ThreadDriver, Lease]):
@@ -184,14 +145,16 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
         that cannot be asked raises `EngineUnavailable`.
         """
-        patience = self._patience(blocking, timeout)
+        return self._acquire(self._patience(blocking, timeout), entered=False)
+
+    def _acquire(self, patience: float | None, *, entered: bool) -> Lease | None:
         owner = self._driver.current()
-        if self._reentrant and (again := self._reenter(owner)) is not None:
+        if self._reentrant and (again := self._again(owner, entered)) is not None:
             return again
         tenure = self._driver.run(acquire(self._driver.world, self._claim, patience))
         if tenure is None:
             return None
-        return self._took(owner, Lease(self._driver, tenure, self._check_ttl))
+        return self._took(owner, Lease(self._driver, tenure, self._check_ttl), entered)
 
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`, else the only one
@@ -203,7 +166,10 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         return self._driver.run(is_held(self._driver.world, self._claim.key))
 
     def __enter__(self) -> Lease:
-        return self._enter(self._driver.current(), self.acquire(), self._timeout)
+        lease = self._acquire(self._timeout, entered=True)
+        if lease is None:
+            raise self._timed_out()
+        return lease
 
     def __exit__(
         self,
@@ -211,19 +177,28 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        tenure = self._exit()._tenure
-        if tenure.unsettled:
+        lease = self._leave()
+        tenure = lease._tenure
+        if self._driver.closed:
+            report_loss(tenure, error)
+        else:
             self._driver.run(leave(self._driver.world, tenure, error))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while it holds the lock, or raises `AcquireTimeout`."""
-        if iscoroutinefunction(function):
+        if iscoroutinefunction(function) or isasyncgenfunction(function):
             raise TypeError(f"function: {function!r} is async; use the lock of an AsyncClient")
+        if isgeneratorfunction(function):
+            raise TypeError(f"function: {function!r} is a generator, whose body would run unlocked")
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> R:
             with self:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if iscoroutine(result):
+                    result.close()
+                    raise TypeError(f"function: {function!r} is async; use an AsyncClient's lock")
+                return result
 
         return locked
 
@@ -260,14 +235,16 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
         that cannot be asked raises `EngineUnavailable`.
         """
-        patience = self._patience(blocking, timeout)
+        return await self._acquire(self._patience(blocking, timeout), entered=False)
+
+    async def _acquire(self, patience: float | None, *, entered: bool) -> AsyncLease | None:
         owner = self._driver.current()
-        if self._reentrant and (again := self._reenter(owner)) is not None:
+        if self._reentrant and (again := self._again(owner, entered)) is not None:
             return again
         tenure = await self._driver.run(acquire(self._driver.world, self._claim, patience))
         if tenure is None:
             return None
-        return self._took(owner, AsyncLease(self._driver, tenure, self._check_ttl))
+        return self._took(owner, AsyncLease(self._driver, tenure, self._check_ttl), entered)
 
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`, else the only one
@@ -279,7 +256,9 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         return await self._driver.run(is_held(self._driver.world, self._claim.key))
 
     async def __aenter__(self) -> AsyncLease:
-        lease = self._enter(self._driver.current(), await self.acquire(), self._timeout)
+        lease = await self._acquire(self._timeout, entered=True)
+        if lease is None:
+            raise self._timed_out()
         if self._cancel_on_loss:
             self._driver.cancel_on_loss(lease._tenure)
         return lease
@@ -290,10 +269,13 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        tenure = self._exit()._tenure
+        lease = self._leave()
+        tenure = lease._tenure
         if self._cancel_on_loss and await self._driver.was_cancelled_by_loss(tenure, error):
             error = None  # our own cancellation: it leaves as the loss that it stands for
-        if tenure.unsettled:
+        if self._driver.closed:
+            report_loss(tenure, error)
+        else:
             await self._driver.run(leave(self._driver.world, tenure, error))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:

@@ -32,6 +32,8 @@ def read_options(
     """Put arguments and URL parameters together; an argument goes before a parameter."""
     if not isinstance(url, str):
         raise TypeError(f"url: must be text, got {url!r}")
+    if not url.isprintable():
+        raise ValueError(f"url: must not contain control characters, got {url!r}")
     parts = urlsplit(url)
     if not parts.scheme:
         raise ValueError(f"url: must begin with a scheme such as sqlite://, got {url!r}")
@@ -108,9 +110,13 @@ def check_number(argument: str, value: Any) -> float:
     """A finite number, and not a bool."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{argument}: must be a number of seconds, got {value!r}")
-    if not isfinite(value):
+    try:
+        number = float(value)
+    except OverflowError:
+        number = inf
+    if not isfinite(number):
         raise ValueError(f"{argument}: must be finite, got {value!r}")
-    return float(value)
+    return number
 
 
 def check_positive(argument: str, value: Any) -> float:
@@ -133,9 +139,7 @@ def check_ttl(
 
 def check_timeout(value: Any) -> float | None:
     """How long to wait: None or -1 is for ever."""
-    if value is None or (value == -1 and not isinstance(value, bool)):
-        return None
-    if isinstance(value, float) and value == inf:
+    if value is None or (isinstance(value, (int, float)) and value in (-1, inf)):
         return None
     number = check_number("timeout", value)
     if number < 0:

@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -235,31 +236,50 @@ def test_a_pipe_that_takes_no_more_messages_keeps_nobody_from_killing(
     assert read_beats(beats)[-1][1] < ends
 
 
-NOT_STARTED = """
+INSIDE = """
 import sys
 import holdfast
 from holdfast.cli.child import Child
-from holdfast.cli.hold import Request, _Run
+from holdfast.cli.hold import _Run
 from holdfast.cli.say import Say
 from holdfast.cli.signals import Signals
-from holdfast.cli.supervise import LossRule
+from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
 
-with Child(("echo", "ran")) as child, Signals() as signals, Terminal() as terminal:
+with Child(("sleep", "600")) as child, Signals() as signals, Terminal() as terminal:
     with holdfast.Client("memory://") as client:
         lease = client.lock("job").acquire()
-        client.break_lock("job")
-        try:
-            lease.extend()
-        except holdfast.LockLost:
-            run = _Run(None, Say(), child, signals, terminal)
-            sys.exit(run._run_command(client, lease, LossRule("term", 5)))
+        run = _Run(None, Say(), child, signals, terminal)
+        rule = LossRule("term", 5)
 """
 
 
-def test_a_lease_lost_before_the_start_starts_nothing() -> None:
-    process = subprocess.run(
-        [sys.executable, "-c", NOT_STARTED], capture_output=True, text=True, check=False
+def run_inside(script: str) -> subprocess.CompletedProcess[str]:
+    """Run a few lines of Python in the middle of a `holdfast run`, just before its command."""
+    lines = INSIDE + textwrap.indent(script, " " * 8)
+    return subprocess.run(
+        [sys.executable, "-c", lines], capture_output=True, text=True, check=False
     )
-    assert (process.returncode, process.stdout) == (70, "")
-    assert "the command was not started" in process.stderr
+
+
+def test_a_lease_lost_before_the_start_starts_nothing() -> None:
+    done = run_inside("""
+client.break_lock("job")
+try:
+    lease.extend()
+except holdfast.LockLost:
+    sys.exit(run._run_command(client, lease, rule))
+""")
+    assert done.returncode == 70
+    assert "the command was not started" in done.stderr
+
+
+def test_a_defect_in_holdfast_ends_the_command_before_the_lease() -> None:
+    done = run_inside("""
+Supervisor.watch = lambda self: 1 / 0
+try:
+    run._run_command(client, lease, rule)
+except ZeroDivisionError:
+    print(child._ended, lease.held)
+""")
+    assert done.stdout == "Ended(code=137) True\n"

@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class Worker:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
+            start_new_session=True,
         )
         worker = cls(process)
         await worker("hello")
@@ -87,9 +89,10 @@ class Worker:
         return await self._process.wait()
 
     async def ends(self) -> None:
-        """Kills the process, if need be, and clears up."""
-        if self.alive:
-            await self.kill()
+        """Kills the process and its children, if need be, and clears up."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        await self._process.wait()
         await self._reader
         assert self._process.stdin is not None
         self._process.stdin.close()

@@ -185,7 +185,6 @@ class Supervisor:
             terminal.lend(child.pid, asked=True)
             child.send(signal.SIGCONT)
             return
-        terminal.take_back(child.pid)
         if self._signals.stop_holdfast(signum):
             return  # continued: the SIGCONT that did it is forwarded, after a look at the lease
         if signum != signal.SIGTSTP:

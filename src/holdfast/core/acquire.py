@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from math import inf
 
 from holdfast.core.backoff import backoff, spread
-from holdfast.core.effects import Ask, Listen, Sleep, Steps, Wait
+from holdfast.core.effects import Listen, Sleep, Steps, Wait, ask
 from holdfast.core.holding import give_back, unavailable
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held
 from holdfast.core.renewal import plan_renewal
@@ -23,6 +23,9 @@ from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable
 
 SHORTEST_WAIT = 0.001
+
+FAILING_PATIENCE = 0.1
+"""How long to wait for the last word of an engine that has not been answering anyway."""
 
 
 def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure | None]:
@@ -39,7 +42,7 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
     try:
         while True:
             untidy = True  # from here on the engine may have something of ours
-            [answer] = yield Ask((Acquire(claim.key, holder, claim.ttl, listening),), until)
+            [answer] = yield ask(Acquire(claim.key, holder, claim.ttl, listening), until)
             now = world.clock()
             if type(answer) is Granted:
                 tenure = _begin(claim, holder, answer.fence, began)
@@ -77,10 +80,22 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
     finally:
         try:
             if untidy:
-                yield from give_back(world, claim, holder)
+                yield from _tidy_up(world, claim, holder, failing=failing_since < inf)
         finally:
             if listening:
                 world.unlisten(holder)
+
+
+def _tidy_up(world: World, claim: Claim, holder: str, *, failing: bool) -> Steps[None]:
+    """Give back whatever we have there. An engine that fails to answer is not waited for again."""
+    patience = min(claim.patience, FAILING_PATIENCE) if failing else claim.patience
+    try:
+        yield from give_back(world, claim, holder, patience)
+    except GeneratorExit:
+        raise  # nobody performs anything for us any more
+    except BaseException:  # interrupted: nobody knows whether it arrived
+        yield from give_back(world, claim, holder, patience)
+        raise
 
 
 def _begin(claim: Claim, holder: str, fence: int, began: float) -> Tenure:

@@ -9,11 +9,12 @@ from holdfast.events import NotGivenBack
 
 
 def extend(world: World, tenure: Tenure, ttl: float) -> Steps[None]:
-    """Let the lease last at least `ttl` from now, or raise."""
+    """Let the lease last at least `ttl` from now (but not beyond `max_hold`), or raise."""
     claim = tenure.claim
     with world.mutex:
         began = world.clock()
         tenure.require_held(began)
+    ttl = max(min(ttl, tenure.hold_until - began), world.min_ttl)
     until = min(began + node_timeout(ttl), tenure.valid_until)
     [answer] = yield ask(Extend(claim.key, tenure.holder, ttl), until)
     settle_extension(world, tenure, answer, began, ttl)
@@ -39,7 +40,7 @@ def settle_extension(
         elif type(answer) is NotYours:
             _lose(world, tenure, TAKEN)
         elif type(answer) is not Failed:
-            tenure.prolong(began + ttl - world.drift(ttl))
+            tenure.prolong(min(began + ttl - world.drift(ttl), tenure.hold_until))
 
 
 def release(world: World, tenure: Tenure) -> Steps[None]:
@@ -67,7 +68,7 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
     except GeneratorExit:
         raise
     except BaseException:  # nobody knows whether it arrived
-        yield from give_back(world, claim, tenure.holder)
+        yield from give_back(world, claim, tenure.holder, claim.patience)
         raise
     if type(answer) is NotYours and tenure.state is State.RELEASED:
         with world.mutex:
@@ -85,7 +86,7 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
 
 def leave(world: World, tenure: Tenure, error: BaseException | None) -> Steps[None]:
     """Leave a `with` block. What the block itself raised goes first; a loss is noted on it."""
-    if tenure.state in (State.RELEASED, State.FOREIGN):
+    if not tenure.unsettled:
         return
     try:
         yield from release(world, tenure)
@@ -93,6 +94,15 @@ def leave(world: World, tenure: Tenure, error: BaseException | None) -> Steps[No
         if error is None:
             raise
         error.add_note(f"holdfast: {failure}")
+
+
+def report_loss(tenure: Tenure, error: BaseException | None) -> None:
+    """Leave a `with` block whose client was closed meanwhile: only a loss is left to tell."""
+    if tenure.state is State.LOST:
+        loss = tenure.loss()
+        if error is None:
+            raise loss
+        error.add_note(f"holdfast: {loss}")
 
 
 def release_all(world: World) -> Steps[None]:
@@ -111,9 +121,9 @@ def release_all(world: World) -> Steps[None]:
             world.emit(NotGivenBack(tenure.claim.name, str(answer)))
 
 
-def give_back(world: World, claim: Claim, holder: str) -> Steps[None]:
-    """Tell the engine to forget this holder, as far as it can be told within the node timeout."""
-    [answer] = yield ask(Release(claim.key, holder), world.clock() + claim.patience)
+def give_back(world: World, claim: Claim, holder: str, patience: float) -> Steps[None]:
+    """Tell the engine to forget this holder, as far as it can be told in that time."""
+    [answer] = yield ask(Release(claim.key, holder), world.clock() + patience)
     if type(answer) is Failed:
         world.emit(NotGivenBack(claim.name, str(answer)))
 

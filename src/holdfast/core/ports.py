@@ -43,6 +43,10 @@ class AsyncStore(Protocol):
         """Give every resource back."""
         ...
 
+    def abandon(self) -> None:
+        """The same where nobody can await it: the client was garbage-collected."""
+        ...
+
     def forget(self) -> None:
         """In a forked child: drop every resource without touching the parent's end of it."""
         ...

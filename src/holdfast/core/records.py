@@ -29,7 +29,8 @@ class Guarantees:
     wake_up: str
     """How a waiter learns that the lock is free."""
     suits: Literal["efficiency", "correctness"]
-    """`correctness`: only with the fence checked where the work is written may this be relaxed."""
+    """`correctness`: two at once would do damage, and this engine keeps them apart. `efficiency`:
+    two at once would only waste work."""
     min_ttl: float
     max_ttl: float
     ttl_step: float

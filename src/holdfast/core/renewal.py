@@ -13,7 +13,7 @@ from math import inf
 from holdfast.core.effects import Announce, Ask, Listen, Steps, Wait
 from holdfast.core.holding import settle_extension
 from holdfast.core.messages import Answer, Extend, Failed
-from holdfast.core.tenure import EXPIRED, State, Tenure
+from holdfast.core.tenure import EXPIRED, Tenure
 from holdfast.core.world import World
 from holdfast.events import Lost, RenewalFailed
 
@@ -30,20 +30,31 @@ BATCH = 1000
 def renew_for_ever(world: World) -> Steps[None]:
     """Renew what is due, tell of what is lost, sleep until there is more to do."""
     schedule = world.schedule
-    yield Listen(RENEWER)
-    while True:
+    try:
+        yield Listen(RENEWER)
         with world.mutex:
-            now = world.clock()
-            schedule.asleep_until = -inf
-            due = [t for t in schedule.due(now, BATCH) if not _ended(world, t, now)]
-        yield from _tell(world)
-        if due:
-            yield from _renew(world, due)
-        del due  # or this frame would keep an abandoned lease alive
-        with world.mutex:
-            schedule.asleep_until = wake_at = schedule.next_instant()
-        if wake_at > world.clock():
-            yield Wait(RENEWER, wake_at)
+            schedule.put_back()  # what an earlier renewer, that failed, had in hand
+        while True:
+            yield from _look_once(world)
+    finally:
+        schedule.asleep_until = inf  # whoever takes a lease now must start another renewer
+
+
+def _look_once(world: World) -> Steps[None]:
+    schedule = world.schedule
+    with world.mutex:
+        now = world.clock()
+        schedule.asleep_until = -inf
+        due = [t for t in schedule.due(now, BATCH) if not _ended(world, t, now)]
+    yield from _tell(world)
+    if due:
+        yield from _renew(world, due)
+    del due  # or this frame would keep an abandoned lease alive
+    with world.mutex:
+        schedule.put_back()
+        schedule.asleep_until = wake_at = schedule.next_instant()
+    if wake_at > world.clock():
+        yield Wait(RENEWER, wake_at)
 
 
 def plan_renewal(tenure: Tenure, began: float) -> None:
@@ -80,17 +91,12 @@ def _renew(world: World, batch: list[Tenure]) -> Steps[None]:
     if wanted:
         until = began + max(tenure.claim.patience for tenure, _ in wanted)
         with world.mutex:
-            deadline = min(tenure.valid_until for tenure, _ in wanted)
-            until = min(until, deadline, world.schedule.first_deadline())
+            until = min(until, world.schedule.first_deadline())
         requests = tuple(Extend(t.claim.key, t.holder, ttl) for t, ttl in wanted)
         answers = yield Ask(requests, until)
         for (tenure, ttl), answer in zip(wanted, answers, strict=True):
             settle_extension(world, tenure, answer, began, ttl)
             _plan(world, tenure, answer, began)
-    with world.mutex:
-        for tenure in batch:
-            if tenure.state is State.HELD:
-                world.schedule.put(tenure)
 
 
 def _extension(world: World, tenure: Tenure, now: float) -> float:

@@ -8,7 +8,7 @@ of the heap.
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from itertools import count
+from itertools import chain, count
 from math import inf
 from weakref import ref
 
@@ -24,6 +24,7 @@ class Schedule:
         self._heap: list[tuple[float, int, ref[Tenure]]] = []
         self._sequence = count()
         self._sweep_at = SWEEP_ABOVE
+        self._in_hand: list[ref[Tenure]] = []
         self.asleep_until = inf
         """The instant at which the renewer means to look next."""
         self.untold: deque[Tenure] = deque()
@@ -43,14 +44,23 @@ class Schedule:
         self.untold.append(tenure)
 
     def due(self, now: float, limit: int) -> list[Tenure]:
-        """Take out the held tenures that are due, at most `limit` of them."""
+        """Take the held tenures that are due in hand, at most `limit` of them; see `put_back`."""
         heap = self._heap
         found: list[Tenure] = []
         while heap and heap[0][0] <= now and len(found) < limit:
             tenure = heappop(heap)[2]()
             if tenure is not None and tenure.state is State.HELD:
                 found.append(tenure)
+        self._in_hand = [ref(tenure) for tenure in found]
         return found
+
+    def put_back(self) -> None:
+        """Put back what was taken in hand, as far as it is still held."""
+        in_hand, self._in_hand = self._in_hand, []
+        for reference in in_hand:
+            tenure = reference()
+            if tenure is not None and tenure.state is State.HELD:
+                self.put(tenure)
 
     def next_instant(self) -> float:
         """When something is due next."""
@@ -64,7 +74,7 @@ class Schedule:
 
     def held(self) -> Iterator[Tenure]:
         """Every tenure in here that has not ended."""
-        for _, _, reference in self._heap:
+        for reference in chain((entry[2] for entry in self._heap), self._in_hand):
             tenure = reference()
             if tenure is not None and tenure.state is State.HELD:
                 yield tenure
@@ -72,6 +82,7 @@ class Schedule:
     def clear(self) -> None:
         """Forget everything."""
         self._heap.clear()
+        self._in_hand.clear()
         self.untold.clear()
         self.asleep_until = inf
 

@@ -53,7 +53,7 @@ class AsyncDriver:
         self.in_use = False
         self._store = self._engine.connect_async(clock, self._ring)
         self._tickets: dict[str, asyncio.Event] = {}
-        self._watches: WeakKeyDictionary[Tenure, LossWatch] = WeakKeyDictionary()
+        self._watches: WeakKeyDictionary[Tenure, list[LossWatch]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._renewer: asyncio.Task[None] | None = None
@@ -103,15 +103,9 @@ class AsyncDriver:
     def abandon(self) -> None:
         """Stop without waiting for anything: the client was garbage-collected."""
         self.closed = True
-        if self._loop is None or self._loop.is_closed():
-            self._store.forget()
-        else:
-            self._loop.call_soon_threadsafe(self._abandon_in_loop, self._loop)
-
-    def _abandon_in_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._renewer is not None:
-            self._renewer.cancel()
-        self._renewer = loop.create_task(self._store.close())
+        if self._renewer is not None and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._renewer.cancel)
+        self._store.abandon()
 
     def forked(self) -> None:
         """In a forked child: whatever was held or under way is the parent's."""
@@ -124,7 +118,7 @@ class AsyncDriver:
     def cancel_on_loss(self, tenure: Tenure) -> None:
         """Cancel the running task at the moment when the tenure is lost."""
         watch = LossWatch(cast("asyncio.Task[Any]", asyncio.current_task()))
-        self._watches[tenure] = watch
+        self._watches.setdefault(tenure, []).append(watch)
         if tenure.is_lost(clock()):
             watch.fire()
         else:
@@ -132,8 +126,8 @@ class AsyncDriver:
 
     async def was_cancelled_by_loss(self, tenure: Tenure, error: BaseException | None) -> bool:
         """Call off `cancel_on_loss`; True if `error` is the cancellation that it made."""
-        watch = self._watches.pop(tenure, None)
-        return watch is not None and await watch.call_off(error)
+        watches = self._watches.get(tenure, [])
+        return bool(watches) and await watches.pop().call_off(error)
 
     def _belong_to_this_loop(self) -> None:
         loop = asyncio.get_running_loop()
@@ -227,7 +221,14 @@ class AsyncDriver:
         self._ring_here(RENEWER)
 
     def _renewer_ended(self, renewer: "asyncio.Task[None]") -> None:
-        """Somebody cancelled it; while there are leases, it is still needed."""
+        """Somebody cancelled it; while there are leases, it is still needed.
+
+        Not at once: a loop that is being shut down must not get a new task.
+        """
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_later(RESTART_PAUSE, self._restart_renewer)
+
+    def _restart_renewer(self) -> None:
         if any(self.world.schedule.held()):
             self._rouse_renewer()
 

@@ -97,7 +97,7 @@ def announce(world: World, watchers: tuple[Callable[[], None], ...]) -> None:
     for watcher in watchers:
         try:
             watcher()
-        except Exception as error:  # noqa: BLE001 - a user's callback may raise anything
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's callback may raise anything
             world.emit(Defect("an on_lost callback", error))
 
 

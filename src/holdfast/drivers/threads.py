@@ -4,14 +4,18 @@ Rules:
 
 1. An interruption (Ctrl-C, a closing client) is thrown into the algorithm, which then yields its
    cleanup. After a Ctrl-C, that cleanup runs in a thread of its own, because a second Ctrl-C can
-   only strike the main thread.
+   only strike the main thread. So does closing.
 2. Wake-ups are remembered from `Listen` to `unlisten`, so one that comes early is not missed.
 3. The renewer is one daemon thread, started with the first lease.
 4. A forked child starts anew: no threads, no leases, fresh locks.
 """
 
 import threading
+import time
+from collections.abc import Callable
+from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
+from queue import Empty, SimpleQueue
 from typing import TypeVar
 from weakref import ref
 
@@ -45,12 +49,11 @@ class ThreadDriver:
     def _begin(self) -> None:
         self.in_use = False
         self._store = self._engine.connect(clock, self._ring)
-        self._tickets: dict[str, threading.Event] = {}
+        self._tickets: dict[str, SimpleQueue[None]] = {}
         self._renewer: threading.Thread | None = None
         self.closed = self._abandoned = False
-        self._closing = threading.Event()
-        self._running: set[object] = set()
-        self._one_less = threading.Event()
+        self._running: dict[object, int] = {}
+        self._one_less: SimpleQueue[None] = SimpleQueue()
 
     def current(self) -> "ref[threading.Thread]":
         """Who is asking: the running thread (not its number, which is used again)."""
@@ -58,17 +61,17 @@ class ThreadDriver:
 
     def run(self, steps: Steps[T]) -> T:
         """Perform an algorithm to its end, and give its result."""
-        # First in, then the look, as `close` first closes and then looks: no lock is needed.
-        self._running.add(steps)
         try:
+            # First in, then the look, as `close` first closes and then looks: no lock is needed.
+            self._running[steps] = threading.get_ident()
             if self.closed:
                 raise closed()
             self.in_use = True
             return self._drive(steps)
         finally:
-            self._running.discard(steps)
+            self._running.pop(steps, None)
             if self.closed:
-                self._one_less.set()
+                self._one_less.put(None)
 
     def close(self) -> None:
         """End the waits, give every lease back, stop the renewer, close the store."""
@@ -76,13 +79,17 @@ class ThreadDriver:
             if self.closed:
                 return
             self._end_waits()
+        _out_of_reach(partial(self._close, threading.get_ident()))
+
+    def _close(self, caller: int) -> None:
         give_up_at = clock() + CLOSE_PATIENCE
-        while self._running and clock() < give_up_at:
-            self._one_less.wait(give_up_at - clock())
-            self._one_less.clear()
+        # What the caller itself has under way (it may be a signal handler) cannot end meanwhile.
+        while any(thread != caller for thread in list(self._running.values())):
+            if not _wait(self._one_less, give_up_at):
+                break
         self._drive(release_all(self.world))
         renewer = self._renewer
-        if renewer is not None and renewer is not threading.current_thread():
+        if renewer is not None and renewer.ident != caller:
             renewer.join(CLOSE_PATIENCE)
         self._store.close()
 
@@ -104,9 +111,8 @@ class ThreadDriver:
 
     def _end_waits(self) -> None:
         self.closed = True
-        self._closing.set()
-        for event in list(self._tickets.values()):
-            event.set()
+        for ticket in list(self._tickets.values()):
+            ticket.put(None)
 
     def _drive(self, steps: Steps[T], thrown: BaseException | None = None) -> T:
         result: object = None
@@ -129,60 +135,45 @@ class ThreadDriver:
 
     def _drive_out_of_reach(self, steps: Steps[T], error: BaseException) -> T:
         """Throw the error in and go on where a second Ctrl-C cannot strike."""
-        outcome: list[T] = []
-        raised: list[BaseException] = []
-
-        def clean_up() -> None:
-            try:
-                outcome.append(self._drive(steps, error))
-            except BaseException as ending:  # noqa: BLE001 - raised again below
-                raised.append(ending)
-
-        cleaner = threading.Thread(target=clean_up, name="holdfast-cleanup")
-        while not (outcome or raised):
-            try:
-                if cleaner.ident is None:
-                    cleaner.start()
-                cleaner.join()
-            except KeyboardInterrupt:
-                continue  # the first one is on its way already
-        if raised:
-            raise raised[0]
-        return outcome[0]
+        return _out_of_reach(partial(self._drive, steps, error))
 
     def _perform(self, effect: Wait | Sleep | Listen | Announce) -> object:
         if isinstance(effect, Wait):
-            return self._wait(self._tickets[effect.ticket], effect.until)
+            return self._wait(effect.ticket, effect.until)
         if isinstance(effect, Sleep):
-            return self._wait(self._closing, effect.until)
+            ticket = f"sleep of {threading.get_ident()}"
+            self._tickets[ticket] = SimpleQueue()
+            try:
+                return self._wait(ticket, effect.until)
+            finally:
+                self._unlisten(ticket)
         if isinstance(effect, Listen):
-            self._tickets[effect.ticket] = threading.Event()
+            self._tickets[effect.ticket] = SimpleQueue()
         else:
             announce(self.world, effect.watchers)
         return None
 
-    def _wait(self, event: threading.Event, until: float) -> bool:
-        woken = not self.closed and event.wait(min(until - clock(), threading.TIMEOUT_MAX))
+    def _wait(self, ticket: str, until: float) -> bool:
+        woken = not self.closed and _wait(self._tickets[ticket], until)
         if self.closed:
             raise closed()
-        event.clear()
         return woken
 
     def _ring(self, ticket: str) -> None:
-        event = self._tickets.get(ticket)
-        if event is not None:
-            event.set()
+        bell = self._tickets.get(ticket)
+        if bell is not None:
+            bell.put(None)
 
     def _unlisten(self, ticket: str) -> None:
         self._tickets.pop(ticket, None)
 
     def _rouse_renewer(self) -> None:
         with self.world.mutex:
-            if self._renewer is None and not self.closed:
-                self._renewer = threading.Thread(
-                    target=self._renew, name="holdfast-renewer", daemon=True
-                )
-                self._renewer.start()
+            alive = self._renewer is not None and self._renewer.is_alive()
+            if not alive and not self.closed:
+                renewer = threading.Thread(target=self._renew, name="holdfast-renewer", daemon=True)
+                renewer.start()
+                self._renewer = renewer
         self._ring(RENEWER)
 
     def _renew(self) -> None:
@@ -193,6 +184,48 @@ class ThreadDriver:
             except Exception as error:  # noqa: BLE001 - a defect must not end all renewals
                 if not self.closed:
                     self.world.emit(Defect("the renewer", error))
-                    self._closing.wait(RESTART_PAUSE)
+                    time.sleep(RESTART_PAUSE)
         if self._abandoned:
             self._store.close()
+
+
+def _wait(bell: "SimpleQueue[None]", until: float) -> bool:
+    """Wait until it rings; False if `until` passed first.
+
+    A queue, and not an Event: a signal handler or the garbage collector may ring it in the middle
+    of this very wait, and an Event's lock is not made for that.
+    """
+    try:
+        bell.get(timeout=max(0.0, min(until - clock(), threading.TIMEOUT_MAX)))
+    except Empty:
+        return False
+    while not bell.empty():  # several rings are one
+        bell.get()
+    return True
+
+
+def _out_of_reach(work: Callable[[], T]) -> T:
+    """Do something where a Ctrl-C cannot strike: it only ever strikes the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    outcome: list[T] = []
+    raised: list[BaseException] = []
+    interrupted: list[BaseException] = []
+
+    def do() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised again below
+            raised.append(error)
+
+    worker = threading.Thread(target=do, name="holdfast-cleanup")
+    while not (outcome or raised):
+        try:
+            if worker.ident is None:
+                worker.start()
+            worker.join()
+        except BaseException as error:  # noqa: BLE001 - raised again below, when the work is done
+            interrupted.append(error)
+    for ending in raised + interrupted:
+        raise ending
+    return outcome[0]

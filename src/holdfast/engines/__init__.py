@@ -26,11 +26,10 @@ def default_url() -> str:
     """The embedded engine, in a file in the user's state folder."""
     from holdfast.engines.sql.sqlite.file import default_path  # imported only if it is needed
 
-    return f"sqlite://{quote(str(default_path()))}"
+    return f"sqlite://{quote(bytes(default_path()))}"
 
 
-def refuse_options(options: dict[str, str], known: frozenset[str] = frozenset()) -> None:
-    """Raise for the first option that this engine does not know."""
+def refuse_options(options: dict[str, str]) -> None:
+    """Raise for the first option, for an engine that has none."""
     for name, value in options.items():
-        if name not in known:
-            raise ValueError(f"url: unknown option {name}={value!r}")
+        raise ValueError(f"url: unknown option {name}={value!r}")

@@ -36,7 +36,7 @@ GUARANTEES = Guarantees(
     broken_by=("a second process: each has a memory of its own",),
     fence="a counter for each name",
     fence_ends="the end of the process",
-    fairness="first come, first served",
+    fairness="waiters in the order of their arrival; a newcomer may be first when a holder died",
     wake_up="the releasing thread or task wakes the next waiter",
     suits="efficiency",
     min_ttl=0.01,
@@ -217,6 +217,9 @@ class AsyncMemoryStore:
         return self._space.ask(requests, self._clock, self._ring)
 
     async def close(self) -> None:
+        """Nothing to give back."""
+
+    def abandon(self) -> None:
         """Nothing to give back."""
 
     def forget(self) -> None:

@@ -35,12 +35,18 @@ class Offloaded:
             raise
         if asking.done():
             return asking.result()
+        asking.cancel()  # unless it is being said already
         return [Failed.at(self._name, "what was asked before is not answered yet")] * len(requests)
 
     async def close(self) -> None:
         """Have the worker close the store, then end the worker."""
         await asyncio.get_running_loop().run_in_executor(self._worker, self._store.close)
         self._worker.shutdown()  # it is idle, so this does not block
+
+    def abandon(self) -> None:
+        """Have the worker close the store, and do not wait for it."""
+        self._worker.submit(self._store.close)
+        self._worker.shutdown(wait=False)
 
     def forget(self) -> None:
         """In a forked child: the worker is the parent's."""

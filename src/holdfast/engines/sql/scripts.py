@@ -95,7 +95,8 @@ class Dialect:
     mine: Text
     """Gives a row if it is the holder's."""
     first_two: Text
-    """Gives (holder, ttl, bell) of the first two in the queue."""
+    """Gives (holder, ttl, bell) of the first in the queue, and of the first behind it who listens
+    at another bell: one process that is stopped must not hold everybody up."""
     offer: Text
     """Hand the lease over to a waiter, with a new fence."""
     free: Text
@@ -199,43 +200,47 @@ class Scripts:
 
     def _release(self, key: str, holder: str) -> Script:
         """Give back, and hand on to the first waiter that lives."""
-        rows = yield self._sql.release(key, holder, self._now(), self._boot)
-        if rows:
+        if (yield self._sql.release(key, holder, self._now(), self._boot)):
             return DONE
-        yield Begin()
-        yield self._sql.leave(key, holder)
-        waiting: list[Row] = []
-        mine = yield self._sql.mine(key, holder)
-        if mine:
-            waiting = yield self._sql.first_two(key)
-            if waiting:
-                yield from self._offer(key, holder, waiting[0])
-            else:
-                yield self._sql.free(key, holder, self._now(), self._boot)
-        yield Commit()
-        if waiting:
-            yield from self._wake(key, waiting)
-        return DONE if mine else NOT_YOURS
+        answer: Answer | None = None
+        while True:
+            waiting: list[Row] = []
+            yield Begin()
+            yield self._sql.leave(key, holder)
+            mine = yield self._sql.mine(key, holder)
+            if mine:
+                waiting = yield from self._hand_on(key, holder)
+            elif (yield from self._may_be_an_offer(key)):
+                waiting = yield self._sql.first_two(key)
+            yield Commit()
+            answer = answer or (DONE if mine else NOT_YOURS)
+            if not waiting:
+                return answer
+            if (yield Call(waiting[0][2], waiting[0][0])):
+                break
+            holder = waiting[0][0]  # it is dead: give back what it has, and so on
+        if mine and len(waiting) > 1:
+            # The next one learns how short the offer is, so that it can move it on.
+            yield Call(waiting[1][2], waiting[1][0])
+        return answer
 
-    def _offer(self, key: str, holder: str, first: Row) -> Generator[Statement, Any, None]:
-        waiter, ttl, _ = first
+    def _hand_on(self, key: str, holder: str) -> Generator[Any, Any, list[Row]]:
+        """Offer the lock to the first waiter; gives those to be called, that one first."""
+        waiting: list[Row] = yield self._sql.first_two(key)
+        if not waiting:
+            yield self._sql.free(key, holder, self._now(), self._boot)
+            return []
+        waiter, ttl, _ = waiting[0]
         until = self._now() + round(OFFER * MICROSECONDS)
         yield self._sql.offer(key, holder, waiter, ttl, until, self._boot)
         yield self._sql.leave(key, waiter)
+        return waiting
 
-    def _wake(self, key: str, waiting: list[Row]) -> Generator[Any, Any, None]:
-        """Wake the one that was offered the lock; if it is dead, offer it to the next.
-
-        The second in line is woken too: it learns how short the offer is, so it can move it on.
-        """
-        waiter, _, bell = waiting[0]
-        alive = yield Call(bell, waiter)
-        if not alive:
-            yield from self._release(key, waiter)
-        elif len(waiting) > 1:
-            second, _, its_bell = waiting[1]
-            if not (yield Call(its_bell, second)):
-                yield self._sql.leave(key, second)
+    def _may_be_an_offer(self, key: str) -> Generator[Any, Any, bool]:
+        """Whether what somebody else has is so short that it may be an offer. Then whoever leaves
+        the queue wakes the next one in it, who may be the only one left to move the offer on."""
+        rows = yield self._sql.look(key, self._now(), self._boot)
+        return bool(rows) and 0 < rows[0][0] <= OFFER * MICROSECONDS
 
     def _break(self, request: Break) -> Script:
         rows = yield self._sql.holder(request.key, self._now(), self._boot)

@@ -10,8 +10,9 @@ rows raises the floor to the greatest pruned fence. A new boot raises it by 2**3
 flushed to the disk one by one, so a power failure may undo the last grants, but never that many.
 """
 
+import os
 from pathlib import Path
-from urllib.parse import SplitResult, unquote
+from urllib.parse import SplitResult, unquote_to_bytes
 
 from holdfast.core.ports import Clock, Engine, Ring, same_clock
 from holdfast.core.records import Guarantees
@@ -41,8 +42,8 @@ GUARANTEES = Guarantees(
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind `sqlite:///path`."""
     refuse_options(options)
-    path = unquote(url.path)
-    if url.netloc or not path.strip("/"):
+    path = os.fsdecode(unquote_to_bytes(url.path))
+    if url.netloc or not path.startswith("/") or not path.strip("/"):
         raise ValueError(
             f"url: sqlite:// takes an absolute path, as in sqlite:///var/lib/locks.db; "
             f"got {url.geturl()!r}"

@@ -9,6 +9,7 @@ import os
 import stat
 import threading
 import time
+from contextlib import suppress
 from glob import escape
 from pathlib import Path
 
@@ -62,42 +63,60 @@ class Bell:
             for line in lines:
                 if not line:
                     return
-                self._ring(line.decode())
+                self._ring(line.decode(errors="replace"))
 
 
 def call(database: Path, name: str, holder: str) -> bool:
-    """Wake `holder`, who listens at that bell; False if nobody listens there any more."""
-    pipe = _open(_path(database, name))
-    if pipe is None:
-        return False
+    """Wake `holder`, who listens at that bell; False if nobody listens there any more.
+
+    True also if that cannot be told: then an offer lapses, and whoever waits behind moves it on.
+    """
     try:
-        os.write(pipe, holder.encode() + b"\n")
-    except BlockingIOError:
-        return True  # it is full: the listener has plenty to wake up for
+        pipe = _open(_path(database, name))
+        if pipe is None:
+            return False
+        try:
+            os.write(pipe, holder.encode() + b"\n")
+        finally:
+            os.close(pipe)
     except BrokenPipeError:
         return False
-    finally:
-        os.close(pipe)
+    except OSError:  # not ours to open, no descriptor left, or full: then it has plenty to wake for
+        return True
     return True
+
+
+def is_alive(database: Path, name: str) -> bool:
+    """Whether anybody listens at that bell, as far as that can be told."""
+    try:
+        pipe = _open(_path(database, name))
+    except OSError:
+        return True
+    if pipe is not None:
+        os.close(pipe)
+    return pipe is not None
 
 
 def sweep(database: Path) -> None:
     """Take away the bells of processes that died."""
-    for path in database.parent.glob(escape(database.name + INFIX) + "*"):
+    prefix = database.name + INFIX
+    for path in database.parent.glob(escape(prefix) + "*"):
         if path.suffix != UNNAMED or _age(path) > FORGOTTEN:
-            pipe = _open(path)
-            if pipe is not None:
-                os.close(pipe)
+            is_alive(database, path.name.removeprefix(prefix))
 
 
 def _open(path: Path) -> int | None:
-    """Open a bell for calling. One that nobody listens at is taken away."""
+    """Open a bell for calling; None, and it is taken away, if nobody listens there."""
     try:
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
     except OSError as error:
-        if error.errno == errno.ENXIO:
-            path.unlink(missing_ok=True)
-        return None  # also if we may not call it: the waiter then finds out by itself, later
+        if error.errno != errno.ENXIO:
+            raise
+        with suppress(OSError):  # it may be another user's
+            path.unlink()
+        return None
 
 
 def _age(path: Path) -> float:

@@ -103,10 +103,18 @@ def boot_id() -> str:
     """What tells this boot of this machine, and this clock, from every other."""
     if sys.platform == "linux":
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        # Containers may have a boot clock of their own.
-        return f"{boot} {os.readlink('/proc/self/ns/time')}"
+        try:
+            # Containers may have a boot clock of their own.
+            clock = os.readlink("/proc/self/ns/time")
+        except OSError:
+            clock = ""  # not on kernels before 5.6
+        return f"{boot} {clock}"
     command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()  # noqa: S603 - a fixed command
+    try:
+        run = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - fixed
+    except subprocess.SubprocessError as error:
+        raise UnusableError(f"this system does not tell its boots apart ({error})") from error
+    return run.stdout.strip()
 
 
 def is_busy(error: sqlite3.Error) -> bool:

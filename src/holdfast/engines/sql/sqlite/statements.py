@@ -45,6 +45,10 @@ WHERE rowid BETWEEN :first AND :last
   AND (ends < :before AND boot = :boot OR boot <> :boot AND holder IS NULL)
 """
 
+BELLS = "SELECT DISTINCT bell FROM holdfast_waiters"
+
+FORGET_BELL = "DELETE FROM holdfast_waiters WHERE bell = ?"
+
 RAISE_FLOOR = "UPDATE holdfast_file SET floor = max(floor, :fence)"
 
 PRUNE = "DELETE FROM holdfast_leases WHERE rowid = ?"
@@ -96,7 +100,17 @@ DIALECT = Dialect.of(
     """,
     mine="SELECT 1 FROM holdfast_leases WHERE name = :key AND holder = :holder",
     first_two="""
-        SELECT holder, ttl, bell FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 2
+        SELECT holder, ttl, bell FROM (
+            SELECT * FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 1
+        )
+        UNION ALL
+        SELECT holder, ttl, bell FROM (
+            SELECT * FROM holdfast_waiters WHERE name = :key
+            AND place > (SELECT min(place) FROM holdfast_waiters WHERE name = :key)
+            ORDER BY bell = (
+                SELECT bell FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 1
+            ), place LIMIT 1
+        )
     """,
     offer="""
         UPDATE holdfast_leases SET

@@ -10,11 +10,12 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from math import ceil
+from math import ceil, inf
 from pathlib import Path
-from weakref import WeakSet
+from typing import Any
+from weakref import ref
 
 from holdfast.core.messages import Acquire, Answer, Extend, Failed, Request
 from holdfast.core.ports import Clock, Ring
@@ -37,7 +38,7 @@ from holdfast.engines.sql.sqlite.file import (
 )
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
-"""How long to stand back when another connection is writing; it is done in microseconds."""
+"""Another connection that is writing is done in microseconds."""
 
 PRUNE_EVERY = 4096
 """Acquires between two looks for idle rows."""
@@ -55,7 +56,7 @@ class SqliteStore:
     def __init__(self, path: Path, clock: Clock, ring: Ring) -> None:
         self._path, self._clock, self._ring = path, clock, ring
         self._begin()
-        _stores.add(self)
+        _forks.add(self)
 
     def _begin(self) -> None:
         self.mutex = threading.RLock()
@@ -63,30 +64,35 @@ class SqliteStore:
         self._bell: bells.Bell | None = None
         self._boot = ""
         self._acquires = 0
+        self._patient_until = -inf
+        self._closed = False
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request, trying again until `until` while others are in the way."""
-        pause = FIRST_PAUSE
-        while True:
-            free = self.mutex.acquire(blocking=False)
-            if not free and not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
-                return self._failed(requests, "this client's other threads keep it busy")
+        for pause in _pauses():
+            mine = False
             try:
-                return self._answer(requests)
+                mine = self.mutex.acquire(blocking=False)
+                if not mine:
+                    mine = self.mutex.acquire(timeout=max(0.0, until - self._clock()))
+                if not mine:
+                    return self._failed(requests, "this client's other threads keep it busy")
+                return self._answer(requests, until)
             except sqlite3.Error as error:
                 if not is_busy(error) or self._clock() >= until:
                     return self._failed(requests, explain(error))
             except (UnusableError, OSError) as error:
                 return self._failed(requests, str(error))
             finally:
-                self.mutex.release()
-            rest = random.uniform(pause / 2, pause)  # noqa: S311 - no secret
-            time.sleep(max(0.0, min(rest, until - self._clock())))
-            pause = min(2 * pause, LONGEST_PAUSE)
+                if mine:
+                    self.mutex.release()
+            time.sleep(max(0.0, min(pause, until - self._clock())))
+        raise AssertionError  # there is always another pause
 
     def close(self) -> None:
         """Close the file and take our bell away."""
         with self.mutex:
+            self._closed = True
             self.close_connection()
             if self._bell is not None:
                 self._bell.close()
@@ -104,13 +110,14 @@ class SqliteStore:
             self._connection.close()
             self._connection = None
 
-    def _answer(self, requests: Sequence[Request]) -> list[Answer]:
-        """Try once. If it fails, nothing of it is left in a transaction."""
+    def _answer(self, requests: Sequence[Request], until: float) -> list[Answer]:
+        """Answer, or raise before anything was done that cannot be done again."""
+        self._patient_until = -inf
         try:
             connection = self._connection or self._open()
             if len(requests) > 1 and all(type(request) is Extend for request in requests):
                 connection.execute("BEGIN IMMEDIATE")
-            answers = [self._say(connection, request) for request in requests]
+            answers = [self._say(connection, request, until) for request in requests]
             if connection.in_transaction:
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -124,7 +131,7 @@ class SqliteStore:
             raise
         return answers
 
-    def _say(self, connection: sqlite3.Connection, request: Request) -> Answer:
+    def _say(self, connection: sqlite3.Connection, request: Request, until: float) -> Answer:
         if type(request) is Acquire:
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
@@ -137,15 +144,33 @@ class SqliteStore:
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]  # typed by Script
             if type(step) is tuple:
-                result = connection.execute(*step).fetchall()
+                result = self._execute(connection, *step)
             elif isinstance(step, Begin):
-                connection.execute("BEGIN IMMEDIATE")
+                self._execute(connection, "BEGIN IMMEDIATE")
             elif isinstance(step, Commit):
                 connection.execute("COMMIT")
             elif isinstance(step, Call):
                 result = bells.call(self._path, step.bell, step.holder)
+            self._patient_until = until
+
+    def _execute(
+        self, connection: sqlite3.Connection, sql: str, values: tuple[Any, ...] = ()
+    ) -> list[Row]:
+        """Run a statement. Beyond the first of a script, whoever is in the way is waited for here:
+        what was done already must not be done again."""
+        for pause in _pauses():
+            try:
+                return connection.execute(sql, values).fetchall()
+            except sqlite3.Error as error:
+                if not is_busy(error) or self._clock() >= self._patient_until:
+                    raise
+            time.sleep(pause)
+        raise AssertionError  # there is always another pause
 
     def _open(self) -> sqlite3.Connection:
+        if self._closed:
+            raise UnusableError("this client is closed")
+        self._path = self._path.resolve()  # whatever it is called: its bells hang beside the file
         connection = connect(self._path)
         try:
             self._set_up(connection)
@@ -156,7 +181,8 @@ class SqliteStore:
         return connection
 
     def _set_up(self, connection: sqlite3.Connection) -> None:
-        values = {"version": statements.VERSION, "boot": boot_id()}
+        self._boot = boot_id()
+        values = {"version": statements.VERSION, "boot": self._boot}
         connection.execute("BEGIN IMMEDIATE")
         for statement in statements.SCHEMA.split(";"):
             connection.execute(statement)
@@ -171,10 +197,16 @@ class SqliteStore:
             connection.execute(statements.NEW_BOOT, values)
         connection.execute("COMMIT")
         relax(connection)
-        bells.sweep(self._path)
-        self._boot = boot_id()
         self._scripts = Scripts(statements.DIALECT, self._now, self._boot, self._bell_name)
+        self._bury(connection)
         self._prune(connection)
+
+    def _bury(self, connection: sqlite3.Connection) -> None:
+        """Forget the waiters whose processes died."""
+        bells.sweep(self._path)
+        for (bell,) in connection.execute(statements.BELLS).fetchall():
+            if not bells.is_alive(self._path, bell):
+                connection.execute(statements.FORGET_BELL, (bell,))
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         """Drop some rows that have long been of no use; their fences live on in the floor.
@@ -218,25 +250,49 @@ class SqliteStore:
         return [Failed.at(str(self._path), why)] * len(requests)
 
 
-_stores: WeakSet[SqliteStore] = WeakSet()
-_stopped: list[SqliteStore] = []
+def _pauses() -> Iterator[float]:
+    """How long to stand back when another connection is writing: longer each time."""
+    ceiling = FIRST_PAUSE
+    while True:
+        yield random.uniform(ceiling / 2, ceiling)  # noqa: S311 - no secret
+        ceiling = min(2 * ceiling, LONGEST_PAUSE)
 
 
-def _before_fork() -> None:
-    for store in list(_stores):
-        store.mutex.acquire()
-        store.close_connection()
-        _stopped.append(store)
+class _Forks:
+    """Closes every connection before a fork. Threads that fork at the same time take turns."""
+
+    def __init__(self) -> None:
+        self._stores: list[ref[SqliteStore]] = []
+        self._stopped: list[SqliteStore] = []
+        self._turn = threading.Lock()
+
+    def add(self, store: SqliteStore) -> None:
+        self._stores.append(ref(store, self._stores.remove))  # needs no lock, also in a child
+
+    def before(self) -> None:
+        self._turn.acquire()
+        for reference in list(self._stores):
+            store = reference()
+            if store is not None:
+                store.mutex.acquire()
+                self._stopped.append(store)
+                store.close_connection()
+
+    def after_in_parent(self) -> None:
+        while self._stopped:
+            self._stopped.pop().mutex.release()
+        self._turn.release()
+
+    def after_in_child(self) -> None:
+        self._stopped.clear()
+        self._turn = threading.Lock()
 
 
-def _after_fork_in_parent() -> None:
-    while _stopped:
-        _stopped.pop().mutex.release()
-
+_forks = _Forks()
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
-        before=_before_fork,
-        after_in_parent=_after_fork_in_parent,
-        after_in_child=_stopped.clear,
+        before=_forks.before,
+        after_in_parent=_forks.after_in_parent,
+        after_in_child=_forks.after_in_child,
     )

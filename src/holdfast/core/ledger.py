@@ -1,0 +1,94 @@
+"""Who took what through one `Lock`: what `release()`, re-entering and leaving a `with` mean.
+
+1. Whoever takes a lease is known by an *owner*: the running thread or task.
+2. `release()` means the latest lease that its caller took; else the only one there is.
+3. Leaving a `with` means the lease that it was entered with; if the block released that one and
+   took the lock again (as `threading.Condition.wait` does), the latest one that it took.
+4. What its holder has let go of is forgotten; so is a lost lease once its owner has moved on.
+
+The caller has the world's mutex.
+"""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from holdfast.core.tenure import State, Tenure
+
+L = TypeVar("L")
+
+PRUNE_ABOVE = 8
+
+
+@dataclass(slots=True, eq=False)
+class Entry(Generic[L]):
+    """One lease that was taken."""
+
+    owner: object
+    tenure: Tenure
+    lease: L
+    entered: bool
+    """Whether a `with` took it."""
+
+
+class Ledger(Generic[L]):
+    """The leases taken through one lock, in order."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry[L]] = []
+        self._prune_above = PRUNE_ABOVE
+
+    def add(self, owner: object, tenure: Tenure, lease: L, now: float, *, entered: bool) -> None:
+        """A lease was taken."""
+        self._entries.append(Entry(owner, tenure, lease, entered))
+        if len(self._entries) > self._prune_above:
+            self._entries = [
+                entry
+                for entry in self._entries
+                if entry.entered
+                or (
+                    entry.tenure.state is State.HELD
+                    and (now < entry.tenure.valid_until or entry.owner != owner)
+                )
+            ]
+            self._prune_above = max(PRUNE_ABOVE, 2 * len(self._entries))
+
+    def held_by(self, owner: object, now: float) -> Entry[L] | None:
+        """What this owner holds already, to be taken again."""
+        for entry in reversed(self._entries):
+            if owner is not None and entry.owner == owner and entry.tenure.is_held(now):
+                return entry
+        return None
+
+    def latest(self, owner: object) -> L | None:
+        """The lease that `release()` means; None if that is none, or not clear."""
+        open_entries = [entry for entry in self._entries if entry.tenure.unsettled]
+        entry = _last_of(owner, open_entries)
+        if entry is None and len(open_entries) == 1:
+            entry = open_entries[0]
+        if entry is None:
+            return None
+        if entry.tenure.state is State.LOST and not entry.entered:
+            self._entries.remove(entry)  # told once, by this release
+        return entry.lease
+
+    def leave(self, owner: object) -> L | None:
+        """The lease that leaving a `with` means; None if no `with` was entered."""
+        entered = [entry for entry in self._entries if entry.entered]
+        entry = _last_of(owner, entered)
+        if entry is None and len(entered) == 1:
+            entry = entered[0]
+        if entry is None:
+            return None
+        self._entries.remove(entry)
+        if not entry.tenure.unsettled:
+            others = [each for each in self._entries if not each.entered and each.tenure.unsettled]
+            entry = _last_of(owner, others) or entry
+        return entry.lease
+
+
+def _last_of(owner: object, entries: list[Entry[L]]) -> Entry[L] | None:
+    """The last of these that is the owner's."""
+    for entry in reversed(entries):
+        if owner is not None and entry.owner == owner:
+            return entry
+    return None

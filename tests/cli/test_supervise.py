@@ -1,0 +1,50 @@
+"""The order in which the supervisor acts, told by a command that only takes notes."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+from holdfast.cli.child import Ended
+from holdfast.cli.say import Say
+from holdfast.cli.supervise import LossRule, Supervisor
+
+
+class Notes:
+    """Stands for the command, the lease, the signals and the terminal, and notes what is sent."""
+
+    name, fence, pid = "job", 7, 0
+    lost = True
+
+    def __init__(self, arrived: list[int]) -> None:
+        self.arrived = arrived
+        self.sent: list[int] = []
+
+    def send(self, signum: int) -> bool:
+        self.sent.append(signum)
+        return True
+
+    def poll(self) -> Ended | None:
+        return Ended(0) if self.sent else None
+
+    def received(self) -> list[int]:
+        return self.arrived
+
+    def group_lives(self) -> bool:
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: self
+
+    def __enter__(self) -> Notes:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        pass
+
+
+def test_a_lost_lease_kills_before_anything_is_continued() -> None:
+    notes: Any = Notes([signal.SIGCONT])
+    supervisor = Supervisor(notes, notes, LossRule("term", 5), notes, notes, Say(quiet=True))
+    assert supervisor.watch() == 70
+    assert notes.sent == [signal.SIGKILL]

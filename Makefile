@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OTHERS := 3.12 3.13
 
-.PHONY: help demo test check fast bench docs format clean
+.PHONY: help demo test check bench docs format clean
 
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
@@ -20,22 +20,22 @@ help:
 demo: $(STAMP)
 	@$(BIN)/python -m holdfast.lab.demo
 
+# Most tests wait for processes and timers, so more of them at once than there are cores.
+AT_ONCE := -n 6
+
 test: $(STAMP) lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest $(AT_ONCE)
 
 check: $(STAMP) lint
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest $(AT_ONCE) -m "not slow"
 	@for version in $(OTHERS); do scripts/check-on $$version; done
-
-fast: $(STAMP)
-	$(BIN)/python -m pytest -m "not slow"
 
 .PHONY: lint
 lint: $(STAMP)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
 	$(BIN)/mypy
-	$(BIN)/pyright
+	$(BIN)/basedpyright
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks

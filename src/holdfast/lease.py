@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import ref
 
 from holdfast.core.holding import extend, release
-from holdfast.core.tenure import State, Tenure
+from holdfast.core.tenure import HELD, LOST, Tenure
 from holdfast.core.world import World
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
@@ -103,7 +103,7 @@ class BaseLease(Generic[D]):
 
         world = self._world
         with world.mutex:
-            told = self._tenure.state is State.LOST
+            told = self._tenure.state is LOST
             if not told:
                 self._tenure.watchers += (tell,)
         if told:
@@ -119,7 +119,7 @@ class BaseLease(Generic[D]):
 
     def __del__(self) -> None:
         tenure = getattr(self, "_tenure", None)  # it may have been interrupted in the making
-        if tenure is not None and tenure.state is State.HELD and not self._driver.closed:
+        if tenure is not None and tenure.state is HELD and not self._driver.closed:
             warnings.warn(
                 f"{self!r} was dropped without being released; it is not renewed any more",
                 ResourceWarning,

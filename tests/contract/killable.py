@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ class Worker:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, "PYTHONPATH": path},
-            start_new_session=True,
         )
         worker = cls(process)
         await worker("hello")
@@ -71,17 +69,17 @@ class Worker:
         return [told for told in self.events if told["event"] == event]
 
     def stop(self) -> None:
-        os.kill(self.pid, signal.SIGSTOP)
+        self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        os.kill(self.pid, signal.SIGCONT)
+        self._process.send_signal(signal.SIGCONT)
 
     def interrupt(self) -> None:
         """What Ctrl-C does."""
-        os.kill(self.pid, signal.SIGINT)
+        self._process.send_signal(signal.SIGINT)
 
     async def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        self._process.send_signal(signal.SIGKILL)
         await self._process.wait()
 
     async def gone(self) -> int:
@@ -89,11 +87,12 @@ class Worker:
         return await self._process.wait()
 
     async def ends(self) -> None:
-        """Kills the process and its children, if need be, and clears up."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal.SIGKILL)
-        await self._process.wait()
-        await self._reader
+        """Kills the process, if it still runs, and clears up."""
+        if self.alive:
+            await self.kill()
+        # A child that it forked may hold the pipe open for longer; it ends by itself.
+        await asyncio.wait({self._reader}, timeout=5)
+        self._reader.cancel()
         assert self._process.stdin is not None
         self._process.stdin.close()
         for answer in self._answers.values():

@@ -232,7 +232,7 @@ async def test_an_abandoned_lease_is_warned_of_and_not_renewed(stage: Stage) -> 
     ann, ben = stage.cast("ann", "ben")
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        await ann(ann.lock("left alone", ttl=stage.short).acquire)
+        await ann(ann.lock("left alone", ttl=stage.ttl).acquire)
         ann.forgets()
         gc.collect()
         await stage.until(lambda: [w for w in caught if w.category is ResourceWarning])

@@ -14,6 +14,7 @@ import asyncio
 import inspect
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Coroutine
@@ -107,6 +108,7 @@ class Worker:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
+            signal.alarm(60)  # it must not outlive the test, should it hang
             try:
                 os.write(writing, json.dumps(self._as_child(told, wait)).encode())
             finally:

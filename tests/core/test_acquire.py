@@ -236,3 +236,31 @@ def test_cancelled_at_every_step_it_leaves_nothing(contended: bool, again: bool)
         assert not stage.leftovers(), steps
         steps += 1
     assert steps > (6 if contended else 1)
+
+
+def test_interrupted_while_tidying_up_it_tidies_up_again() -> None:
+    """A timeout has passed, the place in the queue is being given back, and then comes a cancel."""
+    stage = Stage()
+    held_by_another(stage)
+    me = stage.client()
+    waiting = me.start(acquire(me.world, claim("job", TTL), 1.0))
+    stage.run(0.5)
+    sent = len(stage.node.asked)
+    stage.network.loss = 1.0
+    stage.run(0.501)  # the release is under way, and lost
+    assert not waiting.done
+    stage.network.loss = 0.0
+    waiting.cancel()
+    stage.run(0.1)
+    assert isinstance(waiting.error, CancelledError)
+    assert len(stage.node.asked) > sent
+    assert not stage.node.table.rows["job"].queue
+
+
+def test_an_engine_that_does_not_answer_is_not_waited_for_twice() -> None:
+    stage = Stage()
+    stage.node.up = False
+    me = stage.client()
+    trying = me.start(acquire(me.world, claim("job", TTL), 0.5))
+    stage.run(0.7)
+    assert isinstance(trying.error, EngineUnavailable)

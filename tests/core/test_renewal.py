@@ -150,6 +150,16 @@ def test_max_hold_ends_the_lease_at_that_instant() -> None:
     assert not stage.node.table.rows["job"].is_held(stage.timeline.now)
 
 
+def test_an_extension_does_not_go_beyond_max_hold() -> None:
+    stage = Stage()
+    me = stage.client()
+    tenure = take(stage, me, max_hold=2 * TTL)
+    me.start(extend(me.world, tenure, 10 * TTL))
+    stage.run(1)
+    assert tenure.valid_until <= 2 * TTL
+    assert stage.node.table.rows["job"].ends_at <= 2 * TTL + 0.1
+
+
 def test_renewals_that_fall_due_together_go_out_together() -> None:
     stage = Stage()
     me = stage.client()

@@ -111,10 +111,10 @@ class TestCancelOnLoss:
     def test_a_body_that_never_waits_again_still_learns_of_it(self, url: str) -> None:
         async def main() -> None:
             async with AsyncClient(url) as client:
-                lock = client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True)
+                lock = client.lock("job", ttl=0.5, renew=False, cancel_on_loss=True)
                 with pytest.raises(LockLost):  # noqa: PT012 - leaving the block is what raises
                     async with lock as lease:
-                        threading.Event().wait(0.1)  # blocks the loop past the end of the lease
+                        threading.Event().wait(0.6)  # blocks the loop past the end of the lease
                         assert lease.lost
                 await asyncio.sleep(0)  # no cancellation is left over for whoever comes after
                 task = asyncio.current_task()
@@ -126,12 +126,10 @@ class TestCancelOnLoss:
     def test_another_cancellation_goes_first(self, url: str) -> None:
         async def main() -> None:
             async with AsyncClient(url) as client:
-                inside = asyncio.Event()
 
                 async def work() -> None:
-                    lock = client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True)
+                    lock = client.lock("job", ttl=0.5, renew=False, cancel_on_loss=True)
                     async with lock as lease:
-                        inside.set()
                         try:
                             await asyncio.sleep(60)
                         finally:
@@ -140,10 +138,8 @@ class TestCancelOnLoss:
                             assert task is not None
                             task.cancel()  # as if somebody else had cancelled it too
 
-                task = asyncio.create_task(work())
-                await inside.wait()
                 with pytest.raises(asyncio.CancelledError):
-                    await task
+                    await asyncio.create_task(work())
 
         asyncio.run(main())
 

@@ -175,7 +175,7 @@ class TestClosing:
 
     def test_from_within_a_callback(self, url: str) -> None:
         client = Client(url)
-        lease = client.lock("job", ttl=0.05, renew=False).acquire()
+        lease = client.lock("job", ttl=0.5, renew=False).acquire()
         assert lease is not None
         lease.on_lost(lambda lost: client.close())
         wait_for(lambda: client.closed)
@@ -210,7 +210,7 @@ def test_what_a_callback_raises_keeps_nobody_else_from_being_told(
         raise ZeroDivisionError
 
     with Client(url) as client:
-        found = (client.lock(name, ttl=0.05, renew=False).acquire() for name in "ab")
+        found = (client.lock(name, ttl=0.5, renew=False).acquire() for name in "ab")
         leases = [lease for lease in found if lease is not None]
         for lease in leases:
             lease.on_lost(bad)

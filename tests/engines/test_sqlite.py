@@ -5,22 +5,25 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import Client, EngineUnavailable
 from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
     Acquire,
     Answer,
     Break,
-    Done,
     Extend,
     Failed,
     Granted,
     Held,
-    NotYours,
     Release,
     Request,
 )
@@ -65,6 +68,15 @@ class Host:
 
 def say(store: SqliteStore, request: Request) -> Answer:
     return store.ask([request], until=10**9)[0]
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    pause = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        pause.wait(0.005)
+    pytest.fail("it did not happen")
 
 
 def fence(answer: Answer) -> int:
@@ -114,8 +126,8 @@ class TestBoots:
         for _ in range(10):
             assert isinstance(say(here, Acquire("job", "here", 30.0)), Held)
             host.now += 20
-            assert say(there, Extend("job", "there", 30.0)) == Done()
-        assert say(there, Release("job", "there")) == Done()
+            assert say(there, Extend("job", "there", 30.0)) == DONE
+        assert say(there, Release("job", "there")) == DONE
         assert isinstance(say(here, Acquire("job", "here", 30.0)), Granted)
 
     def test_a_clock_that_is_far_behind_does_not_hold_a_lease_up(self, host: Host) -> None:
@@ -177,7 +189,7 @@ class TestPruning:
                 break
         assert host.rows() == 1
         again = host.client()
-        assert say(again, Extend("busy", "b", 30.0)) == Done()
+        assert say(again, Extend("busy", "b", 30.0)) == DONE
         for number in range(50):
             assert fence(say(again, Acquire(f"job{number}", "c", 30.0))) > number % 7
 
@@ -232,6 +244,69 @@ class TestQueue:
         assert not bell._path.exists()
         assert host.rows("holdfast_waiters") == 0
 
+    def test_many_dead_waiters_are_skipped_at_once(self, host: Host) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        with sqlite3.connect(host.path) as connection:
+            connection.executemany(
+                "INSERT INTO holdfast_waiters (name, holder, ttl, bell) VALUES ('job', ?, 1, ?)",
+                [(f"dead{number}", f"bell{number}") for number in range(1500)],
+            )
+        connection.close()
+        say(store, Acquire("job", "alive", 30.0, queue=True))
+        assert say(store, Release("job", "a")) == DONE
+        assert isinstance(say(store, Acquire("job", "alive", 30.0, queue=True)), Granted)
+
+    def test_the_one_who_moves_an_offer_on_is_not_of_the_same_process(self, host: Host) -> None:
+        stopped, other = host.client(), host.client()
+        say(stopped, Acquire("job", "a", 30.0))
+        for waiter in ("b", "c"):
+            say(stopped, Acquire("job", waiter, 30.0, queue=True))
+        say(other, Acquire("job", "d", 30.0, queue=True))
+        say(other, Release("job", "a"))
+        wait_for(lambda: sorted(host.rung) == ["b", "d"])
+
+    def test_within_one_process_it_is_the_next(self, host: Host) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        for waiter in ("b", "c", "d"):
+            say(store, Acquire("job", waiter, 30.0, queue=True))
+        say(store, Release("job", "a"))
+        wait_for(lambda: sorted(host.rung) == ["b", "c"])
+
+    def test_who_leaves_during_an_offer_wakes_the_next(self, host: Host) -> None:
+        """It may have been the only one that knew how short the offer is."""
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        for waiter in ("stopped", "leaving", "last"):
+            say(store, Acquire("job", waiter, 30.0, queue=True))
+        say(store, Release("job", "a"))
+        wait_for(lambda: sorted(host.rung) == ["leaving", "stopped"])
+        say(store, Release("job", "leaving"))
+        wait_for(lambda: "last" in host.rung)
+
+    def test_a_file_by_two_names_has_one_set_of_bells(self, host: Host, tmp_path: Path) -> None:
+        (tmp_path / "elsewhere").mkdir()
+        link = tmp_path / "elsewhere" / "link.db"
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        link.symlink_to(host.path)
+        there = SqliteStore(link, lambda: host.now, host.rung.append)
+        say(there, Acquire("job", "b", 30.0, queue=True))
+        say(store, Release("job", "a"))
+        wait_for(lambda: host.rung == ["b"])
+        there.close()
+
+    def test_rows_of_dead_waiters_are_swept_when_the_file_is_opened(self, host: Host) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        say(store, Acquire("job", "b", 30.0, queue=True))
+        with sqlite3.connect(host.path) as connection:
+            connection.execute("INSERT INTO holdfast_waiters VALUES (99, 'job', 'dead', 1, 'gone')")
+        connection.close()
+        say(host.client(), Extend("none", "nobody", 1.0))
+        assert host.rows("holdfast_waiters") == 1
+
     def test_bells_of_the_dead_are_swept_when_the_file_is_opened(self, host: Host) -> None:
         dead = host.path.with_name(host.path.name + "-bell-0123456789abcdef")
         os.mkfifo(dead)
@@ -251,10 +326,10 @@ class TestQueue:
         store = host.client()
         say(store, Acquire("job", "a", 30.0))
         say(store, Acquire("job", "b", 30.0, queue=True))
-        assert say(store, Break("job")) == Done()
+        assert say(store, Break("job")) == DONE
         assert isinstance(say(store, Acquire("job", "newcomer", 30.0)), Held)
         assert fence(say(store, Acquire("job", "b", 30.0, queue=True))) == 2
-        assert say(store, Extend("job", "a", 30.0)) == NotYours()
+        assert say(store, Extend("job", "a", 30.0)) == NOT_YOURS
 
 
 class TestOpening:
@@ -330,24 +405,24 @@ class TestOpening:
         monkeypatch.setattr("holdfast.engines.sql.sqlite.file.file_system", lambda folder: "nfs4")
         assert "network file system (nfs4)" in self.refusal(tmp_path / "locks.db")
 
-    def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
-        tmp_path.chmod(0o555)
+    def test_a_folder_that_cannot_be_written(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:  # pytest's own folders are the user's alone
+            Path(folder).chmod(0o555)
+            assert "cannot be written" in self.refusal_for_an_ordinary_user(f"{folder}/locks.db")
+
+    def refusal_for_an_ordinary_user(self, path: str) -> str:
         code = f"""
 import os
 import holdfast, holdfast.engines.sql.sqlite
 if os.getuid() == 0:
     os.setuid(65534)
 try:
-    holdfast.Client("sqlite://{tmp_path}/locks.db").lock("job").acquire(timeout=0)
+    holdfast.Client("sqlite://{path}").lock("job").acquire(timeout=0)
 except holdfast.EngineUnavailable as error:
     print(error)
 """
-        for folder in [tmp_path, *tmp_path.parents][:3]:  # pytest's folders are the user's alone
-            folder.chmod(folder.stat().st_mode | 0o055)
-        out = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
-        )
-        assert "cannot be written" in out.stdout
+        command = [sys.executable, "-W", "ignore", "-c", code]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     @pytest.mark.parametrize(
         "url",
@@ -380,15 +455,49 @@ def test_a_request_that_is_asked_twice_is_harmless(host: Host) -> None:
     for _ in range(2):
         assert say(store, Acquire("job", "b", 30.0, queue=True)) == Held(30.0, wakes=True)
     assert host.rows("holdfast_waiters") == 1
-    assert say(store, Release("job", "a")) == Done()
-    assert say(store, Release("job", "a")) == NotYours()
+    assert say(store, Release("job", "a")) == DONE
+    assert say(store, Release("job", "a")) == NOT_YOURS
+
+
+@pytest.mark.parametrize("statement", ["leave", "offer", "mine"])
+def test_whoever_is_in_the_way_in_the_middle_of_a_script_is_waited_for(
+    host: Host, statement: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script must not be begun again once it has done something."""
+    store = host.client()
+    say(store, Acquire("job", "a", 30.0))
+    say(store, Acquire("job", "b", 30.0, queue=True))
+    real, busy = store._do, [True, True, True]
+
+    class Busy(sqlite3.OperationalError):
+        sqlite_errorcode = sqlite3.SQLITE_BUSY
+
+    class Crowded:
+        """A connection that meets another writer three times, at one statement."""
+
+        def __init__(self, connection: sqlite3.Connection) -> None:
+            self._connection = connection
+
+        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
+            if sql == getattr(store._scripts._sql, statement).sql and busy:
+                busy.pop()
+                raise Busy("database is locked")
+            return self._connection.execute(sql, *values)
+
+    def crowded(connection: sqlite3.Connection, step: Any, until: float) -> Any:
+        return real(Crowded(connection), step, until)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "_do", crowded)
+    assert say(store, Release("job", "a")) == DONE
+    assert not busy
+    assert fence(say(store, Acquire("job", "b", 30.0, queue=True))) == 2
 
 
 def test_an_extension_does_not_bring_an_ended_lease_back(host: Host) -> None:
     store = host.client()
     say(store, Acquire("job", "a", 30.0))
     host.now += 30.1
-    assert say(store, Extend("job", "a", 30.0)) == NotYours()
+    assert say(store, Extend("job", "a", 30.0)) == NOT_YOURS
 
 
 def test_an_interrupted_transaction_is_rolled_back(
@@ -414,7 +523,7 @@ def test_an_interrupted_transaction_is_rolled_back(
     with pytest.raises(KeyboardInterrupt):
         say(store, Acquire("job", "b", 30.0, queue=True))
     other = host.client()
-    assert say(other, Release("job", "a")) == Done()
+    assert say(other, Release("job", "a")) == DONE
 
 
 def test_failures_name_the_file(host: Host) -> None:

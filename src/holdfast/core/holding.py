@@ -2,7 +2,7 @@
 
 from holdfast.core.effects import Ask, Steps, ask
 from holdfast.core.messages import Answer, Extend, Failed, NotYours, Release
-from holdfast.core.tenure import EXPIRED, TAKEN, Claim, State, Tenure, node_timeout
+from holdfast.core.tenure import EXPIRED, HELD, LOST, RELEASED, TAKEN, Claim, Tenure, node_timeout
 from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable, LockLost
 from holdfast.events import NotGivenBack
@@ -33,7 +33,7 @@ def settle_extension(
 ) -> None:
     """Draw the conclusion from what the engine said to an `Extend` that was asked at `began`."""
     with world.mutex:
-        if tenure.state is not State.HELD:
+        if tenure.state is not HELD:
             return
         if world.clock() >= tenure.valid_until:
             _lose(world, tenure, EXPIRED)
@@ -52,7 +52,7 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
     with world.mutex:
         now = world.clock()
         ends_at = tenure.valid_until
-        if tenure.state is State.HELD:
+        if tenure.state is HELD:
             if tenure.depth > 1:
                 tenure.depth -= 1
                 tenure.require_held(now)
@@ -61,7 +61,7 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
                 tenure.let_go()
             else:
                 _lose(world, tenure, EXPIRED)
-        elif tenure.state is not State.LOST:
+        elif tenure.state is not LOST:
             tenure.require_held(now)
     try:
         [answer] = yield ask(Release(claim.key, tenure.holder), now + claim.patience)
@@ -70,10 +70,10 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
     except BaseException:  # nobody knows whether it arrived
         yield from give_back(world, claim, tenure.holder, claim.patience)
         raise
-    if type(answer) is NotYours and tenure.state is State.RELEASED:
+    if type(answer) is NotYours and tenure.state is RELEASED:
         with world.mutex:
             _lose(world, tenure, TAKEN)
-    if tenure.state is State.LOST:
+    if tenure.state is LOST:
         raise tenure.loss()
     if type(answer) is Failed:
         left = max(0.0, ends_at - world.clock())
@@ -98,7 +98,7 @@ def leave(world: World, tenure: Tenure, error: BaseException | None) -> Steps[No
 
 def report_loss(tenure: Tenure, error: BaseException | None) -> None:
     """Leave a `with` block whose client was closed meanwhile: only a loss is left to tell."""
-    if tenure.state is State.LOST:
+    if tenure.state is LOST:
         loss = tenure.loss()
         if error is None:
             raise loss

@@ -12,7 +12,7 @@ The caller has the world's mutex.
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from holdfast.core.tenure import State, Tenure
+from holdfast.core.tenure import HELD, LOST, Tenure
 
 L = TypeVar("L")
 
@@ -46,7 +46,7 @@ class Ledger(Generic[L]):
                 for entry in self._entries
                 if entry.entered
                 or (
-                    entry.tenure.state is State.HELD
+                    entry.tenure.state is HELD
                     and (now < entry.tenure.valid_until or entry.owner != owner)
                 )
             ]
@@ -67,7 +67,7 @@ class Ledger(Generic[L]):
             entry = open_entries[0]
         if entry is None:
             return None
-        if entry.tenure.state is State.LOST and not entry.entered:
+        if entry.tenure.state is LOST and not entry.entered:
             self._entries.remove(entry)  # told once, by this release
         return entry.lease
 

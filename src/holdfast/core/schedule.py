@@ -12,7 +12,7 @@ from itertools import chain, count
 from math import inf
 from weakref import ref
 
-from holdfast.core.tenure import State, Tenure
+from holdfast.core.tenure import HELD, Tenure
 
 SWEEP_ABOVE = 64
 
@@ -49,7 +49,7 @@ class Schedule:
         found: list[Tenure] = []
         while heap and heap[0][0] <= now and len(found) < limit:
             tenure = heappop(heap)[2]()
-            if tenure is not None and tenure.state is State.HELD:
+            if tenure is not None and tenure.state is HELD:
                 found.append(tenure)
         self._in_hand = [ref(tenure) for tenure in found]
         return found
@@ -59,7 +59,7 @@ class Schedule:
         in_hand, self._in_hand = self._in_hand, []
         for reference in in_hand:
             tenure = reference()
-            if tenure is not None and tenure.state is State.HELD:
+            if tenure is not None and tenure.state is HELD:
                 self.put(tenure)
 
     def next_instant(self) -> float:
@@ -76,7 +76,7 @@ class Schedule:
         """Every tenure in here that has not ended."""
         for reference in chain((entry[2] for entry in self._heap), self._in_hand):
             tenure = reference()
-            if tenure is not None and tenure.state is State.HELD:
+            if tenure is not None and tenure.state is HELD:
                 yield tenure
 
     def clear(self) -> None:
@@ -90,7 +90,7 @@ class Schedule:
         self._heap = [
             entry
             for entry in self._heap
-            if (tenure := entry[2]()) is not None and tenure.state is State.HELD
+            if (tenure := entry[2]()) is not None and tenure.state is HELD
         ]
         heapify(self._heap)
         self._sweep_at = max(SWEEP_ABOVE, 2 * len(self._heap))

@@ -1,7 +1,7 @@
 """What to say to an SQL database: scripts that yield statements and are sent rows.
 
 They are pure, so that a blocking and an awaiting store can both speak them. Times are whole
-microseconds. Every script can be run again from its beginning: asking twice is harmless.
+microseconds.
 """
 
 import re
@@ -54,7 +54,8 @@ class Call:
     holder: str
 
 
-Script: TypeAlias = Generator[Statement | Begin | Commit | Call, Any, Answer]
+Step: TypeAlias = Statement | Begin | Commit | Call
+Script: TypeAlias = Generator[Step, Any, Answer]
 
 
 class Text:

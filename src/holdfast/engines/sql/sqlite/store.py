@@ -10,11 +10,10 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from math import ceil, inf
+from math import inf
 from pathlib import Path
-from typing import Any
 from weakref import ref
 
 from holdfast.core.messages import Acquire, Answer, Extend, Failed, Request
@@ -26,6 +25,7 @@ from holdfast.engines.sql.scripts import (
     Commit,
     Row,
     Scripts,
+    Step,
 )
 from holdfast.engines.sql.sqlite import bells, statements
 from holdfast.engines.sql.sqlite.file import (
@@ -39,6 +39,9 @@ from holdfast.engines.sql.sqlite.file import (
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
 """Another connection that is writing is done in microseconds."""
+
+LEAST_PATIENCE = 0.02
+"""To meet another writer is no failure, however little time is left."""
 
 PRUNE_EVERY = 4096
 """Acquires between two looks for idle rows."""
@@ -64,30 +67,33 @@ class SqliteStore:
         self._bell: bells.Bell | None = None
         self._boot = ""
         self._acquires = 0
-        self._patient_until = -inf
         self._closed = False
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request, trying again until `until` while others are in the way."""
-        for pause in _pauses():
+        tries = 0
+        while True:
             mine = False
             try:
-                mine = self.mutex.acquire(blocking=False)
+                mine = self.mutex.acquire(False)
                 if not mine:
                     mine = self.mutex.acquire(timeout=max(0.0, until - self._clock()))
                 if not mine:
                     return self._failed(requests, "this client's other threads keep it busy")
                 return self._answer(requests, until)
             except sqlite3.Error as error:
-                if not is_busy(error) or self._clock() >= until:
+                now = self._clock()
+                if tries == 0:
+                    until = max(until, now + LEAST_PATIENCE)
+                if not is_busy(error) or now >= until:
                     return self._failed(requests, explain(error))
             except (UnusableError, OSError) as error:
                 return self._failed(requests, str(error))
             finally:
                 if mine:
                     self.mutex.release()
-            time.sleep(max(0.0, min(pause, until - self._clock())))
-        raise AssertionError  # there is always another pause
+            time.sleep(max(0.0, min(_pause(tries), until - self._clock())))
+            tries += 1
 
     def close(self) -> None:
         """Close the file and take our bell away."""
@@ -111,13 +117,14 @@ class SqliteStore:
             self._connection = None
 
     def _answer(self, requests: Sequence[Request], until: float) -> list[Answer]:
-        """Answer, or raise before anything was done that cannot be done again."""
-        self._patient_until = -inf
+        """Answer; or raise, and then nothing was done that must not be done again."""
         try:
             connection = self._connection or self._open()
-            if len(requests) > 1 and all(type(request) is Extend for request in requests):
+            if len(requests) == 1:
+                return [self._say(connection, requests[0], until)]
+            if all(type(request) is Extend for request in requests):
                 connection.execute("BEGIN IMMEDIATE")
-            answers = [self._say(connection, request, until) for request in requests]
+            answers = [self._say(connection, each, until, patient=True) for each in requests]
             if connection.in_transaction:
                 connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -131,41 +138,50 @@ class SqliteStore:
             raise
         return answers
 
-    def _say(self, connection: sqlite3.Connection, request: Request, until: float) -> Answer:
+    def _say(
+        self,
+        connection: sqlite3.Connection,
+        request: Request,
+        until: float,
+        *,
+        patient: bool = False,
+    ) -> Answer:
+        """Say the script for a request. Whoever is in the way of its first step is the caller's to
+        wait for; beyond that it is done here, since what was done must not be done again."""
         if type(request) is Acquire:
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
         script = self._scripts.answer(request)
-        result: list[Row] | bool | None = None
+        result: list[Row] | bool = False
+        step = script.send(None)
         while True:
+            if not patient and type(step) is tuple:
+                result = connection.execute(*step).fetchall()
+            else:
+                result = self._do(connection, step, until if patient else -inf)
+            patient = True
             try:
                 step = script.send(result)
             except StopIteration as stop:
                 return stop.value  # type: ignore[no-any-return]  # typed by Script
-            if type(step) is tuple:
-                result = self._execute(connection, *step)
-            elif isinstance(step, Begin):
-                self._execute(connection, "BEGIN IMMEDIATE")
-            elif isinstance(step, Commit):
-                connection.execute("COMMIT")
-            elif isinstance(step, Call):
-                result = bells.call(self._path, step.bell, step.holder)
-            self._patient_until = until
 
-    def _execute(
-        self, connection: sqlite3.Connection, sql: str, values: tuple[Any, ...] = ()
-    ) -> list[Row]:
-        """Run a statement. Beyond the first of a script, whoever is in the way is waited for here:
-        what was done already must not be done again."""
-        for pause in _pauses():
+    def _do(self, connection: sqlite3.Connection, step: Step, until: float) -> list[Row] | bool:
+        tries = 0
+        while True:
             try:
-                return connection.execute(sql, values).fetchall()
+                if isinstance(step, Call):
+                    return bells.call(self._path, step.bell, step.holder)
+                if isinstance(step, Begin):
+                    return connection.execute("BEGIN IMMEDIATE").fetchall()
+                if isinstance(step, Commit):
+                    return connection.execute("COMMIT").fetchall()
+                return connection.execute(*step).fetchall()
             except sqlite3.Error as error:
-                if not is_busy(error) or self._clock() >= self._patient_until:
+                if not is_busy(error) or self._clock() >= until:
                     raise
-            time.sleep(pause)
-        raise AssertionError  # there is always another pause
+            time.sleep(_pause(tries))
+            tries += 1
 
     def _open(self) -> sqlite3.Connection:
         if self._closed:
@@ -234,7 +250,7 @@ class SqliteStore:
             self._connection.execute("ROLLBACK")
 
     def _now(self) -> int:
-        return ceil(self._clock() * MICROSECONDS)
+        return int(self._clock() * MICROSECONDS) + 1  # never earlier than the clock
 
     def _bell_name(self) -> str:
         """The bell that our waiters listen at, made when it is first needed.
@@ -250,12 +266,10 @@ class SqliteStore:
         return [Failed.at(str(self._path), why)] * len(requests)
 
 
-def _pauses() -> Iterator[float]:
+def _pause(tries: int) -> float:
     """How long to stand back when another connection is writing: longer each time."""
-    ceiling = FIRST_PAUSE
-    while True:
-        yield random.uniform(ceiling / 2, ceiling)  # noqa: S311 - no secret
-        ceiling = min(2 * ceiling, LONGEST_PAUSE)
+    ceiling = min(FIRST_PAUSE * 2 ** min(tries, 10), LONGEST_PAUSE)
+    return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - no secret
 
 
 class _Forks:

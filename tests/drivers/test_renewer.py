@@ -1,0 +1,143 @@
+"""The renewer at its worst moments: with leases in hand, cancelled, or killed by a callback."""
+
+import asyncio
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import AsyncClient, Client, NotHeld
+from holdfast.core.messages import Extend
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    pause = threading.Event()
+    for _ in range(2000):
+        if condition():
+            return
+        pause.wait(0.005)
+    pytest.fail("it did not happen")
+
+
+class Slow:
+    """Keeps the renewer inside a renewal until it is let go."""
+
+    def __init__(self, client: Client) -> None:
+        self.inside, self.go_on = threading.Event(), threading.Event()
+        self._ask = client._driver._store.ask
+        client._driver._store.ask = self.ask  # type: ignore[method-assign]
+
+    def ask(self, requests: Sequence[Any], until: float) -> Sequence[Any]:
+        if isinstance(requests[0], Extend):
+            self.inside.set()
+            self.go_on.wait(10)
+        return self._ask(requests, until)
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[Client]:
+    with Client(f"sqlite://{tmp_path}/locks.db") as made:
+        yield made
+
+
+def test_a_lease_in_the_renewers_hand_is_not_the_childs(client: Client) -> None:
+    slow = Slow(client)
+    lease = client.lock("job", ttl=6.0).acquire()
+    assert lease is not None
+    slow.inside.wait(10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that we have threads: so we must
+        child = os.fork()
+    if child == 0:
+        try:
+            lease.release()
+        except NotHeld:
+            os._exit(0 if not lease.held else 2)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    slow.go_on.set()
+    lease.extend()
+    lease.release()
+
+
+def test_closing_gives_back_what_is_in_the_renewers_hand(tmp_path: Path) -> None:
+    client = Client(f"sqlite://{tmp_path}/locks.db")
+    slow = Slow(client)
+    lease = client.lock("job", ttl=6.0).acquire()
+    assert lease is not None
+    slow.inside.wait(10)
+    slow.go_on.set()
+    client.close()
+    assert not lease.held
+    with Client(f"sqlite://{tmp_path}/locks.db") as other:
+        assert other.inspect("job") is None
+
+
+def test_a_callback_that_exits_ends_only_itself(client: Client) -> None:
+    kept = client.lock("kept", ttl=1.0).acquire()
+    short = client.lock("short", ttl=0.5, renew=False).acquire()
+    assert kept is not None
+    assert short is not None
+    short.on_lost(lambda lease: sys.exit(3))
+    wait_for(lambda: short._tenure.state.value == "lost")
+    before = kept._tenure.valid_until
+    wait_for(lambda: kept._tenure.valid_until > before)
+    kept.release()
+
+
+def test_a_thread_that_cannot_start_is_tried_again(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            client.lock("job").acquire()
+    assert client.inspect("job") is None, "what was granted is given back"
+    with client.lock("job", ttl=1.0) as lease:
+        before = lease._tenure.valid_until
+        wait_for(lambda: lease._tenure.valid_until > before)
+
+
+def test_a_renewer_that_was_cancelled_while_idle_starts_with_the_next_lease() -> None:
+    async def main() -> None:
+        async with AsyncClient("memory://idle-renewer") as client:
+            async with client.lock("first", ttl=1.0):
+                await asyncio.sleep(0.01)
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(0.01)
+            async with client.lock("second", ttl=1.0) as lease:
+                before = lease._tenure.valid_until
+                for _ in range(2000):
+                    if lease._tenure.valid_until > before:
+                        return
+                    await asyncio.sleep(0.005)
+                pytest.fail("it was not renewed")
+
+    asyncio.run(main())
+
+
+def test_a_loop_that_ends_with_a_client_open_gets_no_new_task(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    async def main() -> AsyncClient:
+        client = AsyncClient("memory://open-at-the-end")
+        kept.append(await client.lock("job").acquire())
+        await asyncio.sleep(0.01)
+        return client
+
+    kept: list[object] = []
+    client = asyncio.run(main())
+    assert "destroyed" not in capfd.readouterr().err
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        kept.clear()
+        del client

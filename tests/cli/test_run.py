@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import time
 
@@ -152,33 +151,6 @@ def test_what_the_command_leaves_running_does_not_keep_the_lock(holdfast: Holdfa
     background = int(done.stdout)
     assert done.returncode == 0
     os.kill(background, 9)  # raises if it was gone
-
-
-BARE = """
-import click
-@click.group()
-def bare(): "A bare click program."
-@bare.command()
-def run(): "Its only command."
-bare()
-"""
-
-
-@pytest.mark.slow
-def test_help_costs_less_than_twice_a_bare_click_program() -> None:
-    """In processor time, the least of several: what else the machine does hardly matters."""
-
-    def cost(*args: str) -> float:
-        process = subprocess.Popen([sys.executable, *args, "--help"], stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = status
-        assert status == 0
-        return usage.ru_utime + usage.ru_stime
-
-    bare, ours = zip(
-        *((cost("-c", BARE), cost("-m", "holdfast.cli")) for _ in range(10)), strict=True
-    )
-    assert min(ours) < 2 * min(bare)
 
 
 def test_nothing_is_left_of_a_run(holdfast: Holdfast) -> None:

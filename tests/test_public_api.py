@@ -3,6 +3,8 @@
 import inspect
 from typing import Any, assert_type
 
+import pytest
+
 import holdfast
 from holdfast import AsyncClient, AsyncLease, AsyncLock, Client, Lease, LeaseInfo, Lock
 
@@ -76,6 +78,17 @@ def test_errors_are_what_the_documentation_says() -> None:
     assert issubclass(holdfast.EngineUnavailable, ConnectionError)
     for name in ("AcquireTimeout", "NotHeld", "LockLost", "EngineUnavailable", "StaleFence"):
         assert issubclass(getattr(holdfast, name), holdfast.LockError)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite://ann:secret@host/p", "memory://ann:secret@x/path", "x://ann:secret@h?ttl=1&ttl=2",
+     "x://ann:secret@h#f", "nope://ann:secret@h"],
+)  # fmt: skip
+def test_no_error_tells_a_password(url: str) -> None:
+    with pytest.raises(ValueError, match="url: ") as caught:
+        Client(url)
+    assert "secret" not in str(caught.value)
 
 
 def types_as_users_see_them(client: Client, async_client: AsyncClient) -> None:

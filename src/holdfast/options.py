@@ -33,23 +33,24 @@ def read_options(
     if not isinstance(url, str):
         raise TypeError(f"url: must be text, got {url!r}")
     if not url.isprintable():
-        raise ValueError(f"url: must not contain control characters, got {url!r}")
+        raise ValueError("url: must not contain control characters")
     parts = urlsplit(url)
+    shown = without_password(url)
     if not parts.scheme:
-        raise ValueError(f"url: must begin with a scheme such as sqlite://, got {url!r}")
+        raise ValueError(f"url: must begin with a scheme such as sqlite://, got {shown!r}")
     if parts.fragment:
-        raise ValueError(f"url: a '#' must be written %23, got {url!r}")
+        raise ValueError(f"url: a '#' must be written %23, got {shown!r}")
     given: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in given:
-            raise ValueError(f"url: {name} is given twice in {url!r}")
+            raise ValueError(f"url: {name} is given twice in {shown!r}")
         given[name] = value
     text = given.pop("prefix", DEFAULT_PREFIX)
     ttl_text = given.pop("ttl", None)
     retry_text = given.pop("retry", None)
     return Options(
         url=parts._replace(query=""),
-        shown=without_password(url),
+        shown=shown,
         prefix=check_prefix(text if prefix is None else prefix),
         ttl=check_ttl(_either(ttl, "ttl", ttl_text, DEFAULT_TTL)),
         retry=check_positive("retry", _either(retry, "retry", retry_text, DEFAULT_RETRY)),

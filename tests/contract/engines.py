@@ -52,7 +52,7 @@ class Engine:
 
     name: str
     place: Callable[[Path], Place]
-    unit: float = 0.25
+    unit: float = 0.5
     cannot: Mapping[str, str] = field(default_factory=dict)
 
     def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:

@@ -68,6 +68,10 @@ class ThreadDriver:
                 raise closed()
             self.in_use = True
             return self._drive(steps)
+        except KeyboardInterrupt as error:
+            if getgeneratorstate(steps) == GEN_CLOSED:
+                raise
+            return self._drive_out_of_reach(steps, error)  # struck before the cleanup was safe
         finally:
             self._running.pop(steps, None)
             if self.closed:
@@ -219,11 +223,13 @@ def _out_of_reach(work: Callable[[], T]) -> T:
             raised.append(error)
 
     worker = threading.Thread(target=do, name="holdfast-cleanup")
-    while not (outcome or raised):
+    while True:
         try:
-            if worker.ident is None:
-                worker.start()
-            worker.join()
+            while not (outcome or raised):
+                if worker.ident is None:
+                    worker.start()
+                worker.join()
+            break
         except BaseException as error:  # noqa: BLE001 - raised again below, when the work is done
             interrupted.append(error)
     for ending in raised + interrupted:

@@ -230,7 +230,7 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind `memory://`."""
     refuse_options(options)
     if url.path.strip("/"):
-        raise ValueError(f"url: memory:// takes a name and no path, got {url.geturl()!r}")
+        raise ValueError(f"url: memory:// takes a name and no path, got the path {url.path!r}")
     space = _spaces.setdefault(url.netloc, Space())
     return Engine(
         guarantees=GUARANTEES,

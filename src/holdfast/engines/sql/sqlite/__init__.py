@@ -46,7 +46,7 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     if url.netloc or not path.startswith("/") or not path.strip("/"):
         raise ValueError(
             f"url: sqlite:// takes an absolute path, as in sqlite:///var/lib/locks.db; "
-            f"got {url.geturl()!r}"
+            f"got the host {url.hostname or ''!r} and the path {url.path!r}"
         )
     if "\0" in path:
         raise ValueError(f"url: a path has no NUL character, got {path!r}")

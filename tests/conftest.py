@@ -1,0 +1,14 @@
+"""What `make check` leaves out: the suites that live in real processes, on real files."""
+
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        suite = item.path.relative_to(HERE).parts[0]
+        if suite == "cli" or (suite == "contract" and "memory-" not in item.name):
+            item.add_marker(pytest.mark.slow)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import signal
+import threading
 from typing import Any
 
 from holdfast.cli.child import Ended
+from holdfast.cli.hold import _Run
 from holdfast.cli.say import Say
 from holdfast.cli.supervise import LossRule, Supervisor
 
@@ -48,3 +50,31 @@ def test_a_lost_lease_kills_before_anything_is_continued() -> None:
     supervisor = Supervisor(notes, notes, LossRule("term", 5), notes, notes, Say(quiet=True))
     assert supervisor.watch() == 70
     assert notes.sent == [signal.SIGKILL]
+
+
+class TakesTheWake:
+    """Signals whose `ending` takes the wake out of the pipe together with the signals."""
+
+    timeout = None
+
+    def __init__(self) -> None:
+        self.looked, self.woken = threading.Event(), threading.Event()
+
+    def acquire(self, timeout: float | None) -> str:
+        self.looked.wait(10)  # the answer comes after the first look at it
+        return "a lease"
+
+    def ending(self) -> None:
+        self.looked.set()
+        self.woken.wait(10)
+
+    def wake(self) -> None:
+        self.woken.set()
+
+    def wait(self, seconds: float) -> None:
+        raise AssertionError("it would wait for ever")
+
+
+def test_an_answer_that_comes_between_two_looks_is_seen() -> None:
+    double: Any = TakesTheWake()
+    assert _Run(double, double, double, double, double)._acquire(double) == "a lease"

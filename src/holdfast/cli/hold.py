@@ -116,13 +116,16 @@ class _Run:
 
         with all_signals_blocked():  # in that thread and in those of the client: they are for us
             threading.Thread(target=ask, name="holdfast-acquire", daemon=True).start()
-        while not (leases or errors):
+        while True:
+            # Signals first: `ending` takes the thread's `wake` out of the pipe too, so the look at
+            # what it brought must come after.
             if signum := self.signals.ending():
                 raise Interrupted(signum)
+            if errors:
+                raise errors[0]
+            if leases:
+                return leases[0]
             self.signals.wait(math.inf)
-        if errors:
-            raise errors[0]
-        return leases[0]
 
     def _run_command(self, client: Client, lease: Lease, rule: LossRule) -> int:
         supervisor = Supervisor(self.child, lease, rule, self.signals, self.terminal, self.say)
@@ -145,10 +148,12 @@ class _Run:
 
     def _keep(self, lease: Lease, release_at: float) -> None:
         """Hold on until --min-hold is over, unless the lease is lost or a signal says to end."""
-        while (left := release_at - time.monotonic()) > 0 and not lease.lost:
+        while (left := release_at - time.monotonic()) > 0:
             if self.signals.ending():
                 self.say.note(f"interrupted: gave {lease.name!r} back before --min-hold was over")
                 return
+            if lease.lost:
+                break
             self.signals.wait(left)
         if self.request.min_hold and lease.lost:
             self.say.note(f"the lease on {lease.name!r} was lost after the command had ended")

@@ -230,6 +230,8 @@ def _out_of_reach(work: Callable[[], T]) -> T:
                     worker.start()
                 worker.join()
             break
+        except RuntimeError:  # no thread can be had: then here, and hope that nothing strikes
+            return work()
         except BaseException as error:  # noqa: BLE001 - raised again below, when the work is done
             interrupted.append(error)
     for ending in raised + interrupted:

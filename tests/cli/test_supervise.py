@@ -77,4 +77,5 @@ class TakesTheWake:
 
 def test_an_answer_that_comes_between_two_looks_is_seen() -> None:
     double: Any = TakesTheWake()
-    assert _Run(double, double, double, double, double)._acquire(double) == "a lease"
+    answer: Any = _Run(double, double, double, double, double)._acquire(double)
+    assert answer == "a lease"

@@ -88,13 +88,14 @@ class BaseLock(Generic[D, L]):
             if entry is None:
                 return None
             entry.tenure.depth += 1
-            self._ledger.add(owner, entry.tenure, entry.lease, now, entered=entered)
+            self._ledger.add(owner, entry.tenure, entry.lease, entered=entered)
             return entry.lease
 
     def _took(self, owner: object, lease: L, entered: bool) -> L:
-        world = self._driver.world
-        with world.mutex:
-            self._ledger.add(owner, lease._tenure, lease, world.clock(), entered=entered)
+        if self._ledger.add(owner, lease._tenure, lease, entered=entered):
+            world = self._driver.world
+            with world.mutex:
+                self._ledger.prune(owner, world.clock())
         return lease
 
     def _latest(self) -> L:

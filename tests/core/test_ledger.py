@@ -11,7 +11,7 @@ def tenure(until: float = 100.0) -> Tenure:
 
 def add(ledger: Ledger[str], owner: object, lease: str, *, entered: bool = False) -> Tenure:
     made = tenure()
-    ledger.add(owner, made, lease, 0.0, entered=entered)
+    ledger.add(owner, made, lease, entered=entered)
     return made
 
 
@@ -82,8 +82,9 @@ def test_it_does_not_grow() -> None:
     ledger = Ledger[str]()
     for number in range(1000):
         made = tenure(until=float(number))  # all have run out by the time the next is taken
-        ledger.add("ann", made, str(number), float(number), entered=False)
+        ledger.add("ann", made, str(number), entered=False)
         released = tenure()
-        ledger.add("ben", released, str(number), float(number), entered=False)
+        if ledger.add("ben", released, str(number), entered=False):
+            ledger.prune("ann", float(number))
         released.let_go()
     assert len(ledger._entries) < 50

@@ -6,7 +6,7 @@
    took the lock again (as `threading.Condition.wait` does), the latest one that it took.
 4. What its holder has let go of is forgotten; so is a lost lease once its owner has moved on.
 
-The caller has the world's mutex.
+The caller has the world's mutex, except for `add`, which needs none.
 """
 
 from dataclasses import dataclass
@@ -37,31 +37,29 @@ class Ledger(Generic[L]):
         self._entries: list[Entry[L]] = []
         self._prune_above = PRUNE_ABOVE
 
-    def add(self, owner: object, tenure: Tenure, lease: L, now: float, *, entered: bool) -> None:
-        """A lease was taken."""
+    def add(self, owner: object, tenure: Tenure, lease: L, *, entered: bool) -> bool:
+        """A lease was taken; True if it is time to prune."""
         self._entries.append(Entry(owner, tenure, lease, entered))
-        if len(self._entries) > self._prune_above:
-            self._entries = [
-                entry
-                for entry in self._entries
-                if entry.entered
-                or (
-                    entry.tenure.state is HELD
-                    and (now < entry.tenure.valid_until or entry.owner != owner)
-                )
-            ]
-            self._prune_above = max(PRUNE_ABOVE, 2 * len(self._entries))
+        return len(self._entries) > self._prune_above
+
+    def prune(self, owner: object, now: float) -> None:
+        """Forget what is over. One by one, since other threads may add meanwhile."""
+        for entry in list(self._entries):
+            over = entry.tenure.state is not HELD or (
+                now >= entry.tenure.valid_until and entry.owner == owner
+            )
+            if over and not entry.entered:
+                self._entries.remove(entry)
+        self._prune_above = max(PRUNE_ABOVE, 2 * len(self._entries))
 
     def held_by(self, owner: object, now: float) -> Entry[L] | None:
         """What this owner holds already, to be taken again."""
-        for entry in reversed(self._entries):
-            if owner is not None and entry.owner == owner and entry.tenure.is_held(now):
-                return entry
-        return None
+        held = [entry for entry in list(self._entries) if entry.tenure.is_held(now)]
+        return _last_of(owner, held)
 
     def latest(self, owner: object) -> L | None:
         """The lease that `release()` means; None if that is none, or not clear."""
-        open_entries = [entry for entry in self._entries if entry.tenure.unsettled]
+        open_entries = [entry for entry in list(self._entries) if entry.tenure.unsettled]
         entry = _last_of(owner, open_entries)
         if entry is None and len(open_entries) == 1:
             entry = open_entries[0]
@@ -73,7 +71,7 @@ class Ledger(Generic[L]):
 
     def leave(self, owner: object) -> L | None:
         """The lease that leaving a `with` means; None if no `with` was entered."""
-        entered = [entry for entry in self._entries if entry.entered]
+        entered = [entry for entry in list(self._entries) if entry.entered]
         entry = _last_of(owner, entered)
         if entry is None and len(entered) == 1:
             entry = entered[0]
@@ -81,7 +79,9 @@ class Ledger(Generic[L]):
             return None
         self._entries.remove(entry)
         if not entry.tenure.unsettled:
-            others = [each for each in self._entries if not each.entered and each.tenure.unsettled]
+            others = [
+                each for each in list(self._entries) if not each.entered and each.tenure.unsettled
+            ]
             entry = _last_of(owner, others) or entry
         return entry.lease
 

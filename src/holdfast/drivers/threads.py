@@ -17,7 +17,6 @@ from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
 from queue import Empty, SimpleQueue
 from typing import TypeVar
-from weakref import ref
 
 from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import release_all
@@ -35,6 +34,16 @@ from holdfast.drivers.surroundings import (
 from holdfast.events import Defect
 
 T = TypeVar("T")
+
+
+class _Current(threading.local):
+    """A token for each thread, equal to no other's, past or to come."""
+
+    def __init__(self) -> None:
+        self.thread = object()
+
+
+_current = _Current()
 
 
 class ThreadDriver:
@@ -55,9 +64,9 @@ class ThreadDriver:
         self._running: dict[object, int] = {}
         self._one_less: SimpleQueue[None] = SimpleQueue()
 
-    def current(self) -> "ref[threading.Thread]":
+    def current(self) -> object:
         """Who is asking: the running thread (not its number, which is used again)."""
-        return ref(threading.current_thread())
+        return _current.thread
 
     def run(self, steps: Steps[T]) -> T:
         """Perform an algorithm to its end, and give its result."""

@@ -68,11 +68,13 @@ class Text:
         that only have a place (`mark`) faster, so that is what they get."""
         used = [names.index(name) for name in re.findall(r":([a-z]+)", sql)]
         self.sql = re.sub(r":[a-z]+", mark, sql)
-        self._pick = itemgetter(*used, used[0])  # one more, since of one alone it makes no tuple
+        self._pick: Callable[[tuple[object, ...]], tuple[object, ...]] = itemgetter(*used)
+        if len(used) == 1:
+            self._pick = itemgetter(slice(used[0], used[0] + 1))  # of one alone it makes no tuple
 
     def __call__(self, *values: object) -> "Statement":
         """The statement with these values."""
-        return self.sql, self._pick(values)[:-1]
+        return self.sql, self._pick(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +160,22 @@ class Scripts:
         if isinstance(request, Inspect):
             return self._list(self._sql.inspect, request.key)
         return self._list(self._sql.listing, request.prefix, request.after, request.limit)
+
+    def opening(self, request: Request) -> Statement | None:
+        """The one statement that mostly is enough (see `conclude`), said without a generator."""
+        if type(request) is Acquire and not request.queue:
+            ttl = round(request.ttl * MICROSECONDS)
+            return self._sql.acquire(request.key, request.holder, ttl, self._now(), self._boot)
+        if type(request) is Release:
+            return self._sql.release(request.key, request.holder, self._now(), self._boot)
+        return None
+
+    def conclude(self, request: Request, rows: list[Row]) -> Answer | None:
+        """The answer, if the opening was enough; else the script is said, which begins with the
+        same statement: to no effect, since it had none."""
+        if not rows:
+            return None
+        return Granted(rows[0][0]) if type(request) is Acquire else DONE
 
     def _acquire(self, request: Acquire) -> Script:
         ttl = round(request.ttl * MICROSECONDS)

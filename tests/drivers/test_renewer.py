@@ -5,7 +5,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,7 @@ import pytest
 
 from holdfast import AsyncClient, Client, NotHeld
 from holdfast.core.messages import Extend
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        pause.wait(0.005)
-    pytest.fail("it did not happen")
+from tests.patience import wait_for
 
 
 class Slow:

@@ -13,6 +13,7 @@ import pytest
 from holdfast import Client, LockError, LockLost, NotHeld
 from holdfast.core import renewal
 from holdfast.events import Defect
+from tests.patience import wait_for
 
 
 def in_child(work: Callable[[], object]) -> None:
@@ -33,15 +34,6 @@ def in_child(work: Callable[[], object]) -> None:
     with open(read) as pipe:
         assert pipe.read() == "fine"
     os.waitpid(child, 0)
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        pause.wait(0.005)
-    pytest.fail("it did not happen")
 
 
 class Waiting:

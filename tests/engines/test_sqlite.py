@@ -6,8 +6,7 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from holdfast.core.messages import (
 from holdfast.engines.sql.sqlite import store as store_module
 from holdfast.engines.sql.sqlite.file import default_path, file_system
 from holdfast.engines.sql.sqlite.store import IDLE, SqliteStore
+from tests.patience import wait_for
 
 HOUR = 3600.0
 
@@ -68,15 +68,6 @@ class Host:
 
 def say(store: SqliteStore, request: Request) -> Answer:
     return store.ask([request], until=10**9)[0]
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    pause = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        pause.wait(0.005)
-    pytest.fail("it did not happen")
 
 
 def fence(answer: Answer) -> int:

@@ -89,6 +89,11 @@ async def test_acquiring_a_first_time(stage: Stage, again: int | None) -> None:
 async def test_acquiring_a_held_lock(stage: Stage, again: int | None) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     await warm(stage, ann, ben, cleo)
+    held = await ann(ann.lock("door").acquire)
+    assert (
+        await ben(ben.lock("door").acquire, timeout=0.5) is None
+    )  # has now all that waiting takes
+    await ann(held.release)
 
     async def attempt(cut: Cut) -> bool:
         lease = await ann(ann.lock("door").acquire)

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OTHERS := 3.12 3.13
 
-.PHONY: help demo test check bench docs format clean
+.PHONY: help demo test check bench docs format clean servers
 
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
@@ -23,10 +23,10 @@ demo: $(STAMP)
 # Most tests wait for processes and timers, so more of them at once than there are cores.
 AT_ONCE := -n 4
 
-test: $(STAMP) lint
+test: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE)
 
-check: $(STAMP) lint
+check: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not slow"
 	@for version in $(OTHERS); do scripts/check-on $$version; done
 
@@ -37,7 +37,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/basedpyright
 
-bench: $(STAMP)
+bench: $(STAMP) servers
 	$(BIN)/python -m benchmarks
 
 docs: $(STAMP)
@@ -50,6 +50,10 @@ format: $(STAMP)
 $(STAMP): pyproject.toml scripts/setup
 	scripts/setup "$(PYTHON)" "$(VENV)" dev
 	@touch $@
+
+# Asks each time, which takes no time when they are there. `make demo` needs none.
+servers:
+	@scripts/setup-servers
 
 clean:
 	rm -rf $(VENV) .venv-* build dist .mypy_cache .ruff_cache .pytest_cache

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, LeaseInfo
-from holdfast.core.tenure import Claim, node_timeout
+from holdfast.core.tenure import Claim
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.engines import default_url, open_engine
@@ -107,7 +107,7 @@ class BaseClient(Generic[D]):
             renew=check_bool("renew", renew),
             max_hold=max_hold,
             retry=self._options.retry if retry is None else check_positive("retry", retry),
-            patience=node_timeout(ttl),
+            patience=self._engine.patience(ttl),
             validity=ttl - self._engine.drift(ttl),
         )
 

@@ -43,6 +43,27 @@ class NotGivenBack:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFailed:
+    """A node stopped answering; the others go on without it, as far as they can."""
+
+    node: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.node} does not answer: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeBack:
+    """A node that had stopped answering answers again."""
+
+    node: str
+
+    def __str__(self) -> str:
+        return f"{self.node} answers again"
+
+
+@dataclass(frozen=True, slots=True)
 class Defect:
     """Something raised that must not: a user's callback, or holdfast itself."""
 
@@ -53,4 +74,4 @@ class Defect:
         return f"{self.where} raised {self.error!r}"
 
 
-Event = Lost | RenewalFailed | NotGivenBack | Defect
+Event = Lost | RenewalFailed | NotGivenBack | NodeFailed | NodeBack | Defect

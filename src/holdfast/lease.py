@@ -118,8 +118,11 @@ class BaseLease(Generic[D]):
         return f"<{type(self).__name__} {self.name!r} fence={self.fence} {state}>"
 
     def __del__(self) -> None:
-        tenure = getattr(self, "_tenure", None)  # it may have been interrupted in the making
-        if tenure is not None and tenure.state is HELD and not self._driver.closed:
+        try:
+            tenure = self._tenure
+        except AttributeError:  # it was interrupted in the making
+            return
+        if tenure.state is HELD and not self._driver.closed:
             warnings.warn(
                 f"{self!r} was dropped without being released; it is not renewed any more",
                 ResourceWarning,

@@ -88,11 +88,11 @@ class BaseLock(Generic[D, L]):
             if entry is None:
                 return None
             entry.tenure.depth += 1
-            self._ledger.add(owner, entry.tenure, entry.lease, entered=entered)
+            self._ledger.add(owner, entry.tenure, entry.lease, entered)
             return entry.lease
 
     def _took(self, owner: object, lease: L, entered: bool) -> L:
-        if self._ledger.add(owner, lease._tenure, lease, entered=entered):
+        if self._ledger.add(owner, lease._tenure, lease, entered):
             world = self._driver.world
             with world.mutex:
                 self._ledger.prune(owner, world.clock())
@@ -146,9 +146,9 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
         that cannot be asked raises `EngineUnavailable`.
         """
-        return self._acquire(self._patience(blocking, timeout), entered=False)
+        return self._acquire(self._patience(blocking, timeout), False)
 
-    def _acquire(self, patience: float | None, *, entered: bool) -> Lease | None:
+    def _acquire(self, patience: float | None, entered: bool) -> Lease | None:
         owner = self._driver.current()
         if self._reentrant and (again := self._again(owner, entered)) is not None:
             return again
@@ -167,7 +167,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         return self._driver.run(is_held(self._driver.world, self._claim.key))
 
     def __enter__(self) -> Lease:
-        lease = self._acquire(self._timeout, entered=True)
+        lease = self._acquire(self._timeout, True)
         if lease is None:
             raise self._timed_out()
         return lease
@@ -236,9 +236,9 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
         that cannot be asked raises `EngineUnavailable`.
         """
-        return await self._acquire(self._patience(blocking, timeout), entered=False)
+        return await self._acquire(self._patience(blocking, timeout), False)
 
-    async def _acquire(self, patience: float | None, *, entered: bool) -> AsyncLease | None:
+    async def _acquire(self, patience: float | None, entered: bool) -> AsyncLease | None:
         owner = self._driver.current()
         if self._reentrant and (again := self._again(owner, entered)) is not None:
             return again
@@ -257,7 +257,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         return await self._driver.run(is_held(self._driver.world, self._claim.key))
 
     async def __aenter__(self) -> AsyncLease:
-        lease = await self._acquire(self._timeout, entered=True)
+        lease = await self._acquire(self._timeout, True)
         if lease is None:
             raise self._timed_out()
         if self._cancel_on_loss:

@@ -14,36 +14,14 @@ from __future__ import annotations
 import itertools
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .place import Place
+from .redis_places import redlock_place, single_place, valkey_place
+
 NEEDS = ("processes", "outage", "restart")
-
-
-class Place:
-    """A fresh store for one test."""
-
-    url: str
-
-    def untouched(self) -> bool:
-        """Whether nobody has asked the store for anything yet, as far as can be told."""
-        return True
-
-    def outage(self) -> AbstractContextManager[None]:
-        """While it lasts, no request is answered. It comes after the store was first used."""
-        raise NotImplementedError
-
-    def restart(self) -> None:
-        """Stops the store and starts it again, with no client connected: what it keeps survives."""
-        raise NotImplementedError
-
-    def residue(self) -> list[str]:
-        """What lies in the store, so that two residues can be compared; no client is connected."""
-        return []
-
-    def close(self) -> None:
-        """Gives the store up."""
 
 
 @dataclass(frozen=True)
@@ -129,4 +107,7 @@ ENGINES = (
         },
     ),
     Engine("sqlite", SqlitePlace),
+    Engine("redis", single_place),
+    Engine("valkey", valkey_place),
+    Engine("redlock", redlock_place),
 )

@@ -13,8 +13,9 @@ from typing import Any, Literal
 import holdfast
 
 from .actors import Actor, TaskActor, ThreadActor
-from .engines import Engine, Place
+from .engines import Engine
 from .killable import Worker
+from .place import Place
 
 Colour = Literal["sync", "async"]
 

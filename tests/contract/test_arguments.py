@@ -72,7 +72,8 @@ async def test_an_option_that_no_url_knows(stage: Stage) -> None:
 
 
 async def test_an_option_of_the_url(stage: Stage) -> None:
-    ann = stage.actor("ann", stage.client(f"{stage.place.url}?ttl={stage.ttl:g}"))
+    mark = "&" if "?" in stage.place.url else "?"
+    ann = stage.actor("ann", stage.client(f"{stage.place.url}{mark}ttl={stage.ttl:g}"))
     lease = await ann(ann.lock("door").acquire)
     assert lease.ttl == pytest.approx(stage.ttl)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from math import inf
 
 from holdfast.core.backoff import backoff, spread
-from holdfast.core.effects import Listen, Sleep, Steps, Wait, ask
+from holdfast.core.effects import Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import give_back, unavailable
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held
 from holdfast.core.renewal import plan_renewal
@@ -42,7 +42,7 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
     try:
         while True:
             untidy = True  # from here on the engine may have something of ours
-            [answer] = yield ask(Acquire(claim.key, holder, claim.ttl, listening), until)
+            [answer] = yield Ask((Acquire(claim.key, holder, claim.ttl, listening),), until)
             now = world.clock()
             if type(answer) is Granted:
                 tenure = _begin(claim, holder, answer.fence, began)
@@ -99,8 +99,11 @@ def _tidy_up(world: World, claim: Claim, holder: str, *, failing: bool) -> Steps
 
 
 def _begin(claim: Claim, holder: str, fence: int, began: float) -> Tenure:
-    hold_until = inf if claim.max_hold is None else began + claim.max_hold
-    tenure = Tenure(claim, holder, fence, min(began + claim.validity, hold_until), hold_until)
+    valid_until, hold_until = began + claim.validity, inf
+    if claim.max_hold is not None:
+        hold_until = began + claim.max_hold
+        valid_until = min(valid_until, hold_until)
+    tenure = Tenure(claim, holder, fence, valid_until, hold_until)
     plan_renewal(tenure, began)
     return tenure
 

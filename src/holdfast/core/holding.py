@@ -2,7 +2,7 @@
 
 from holdfast.core.effects import Ask, Steps, ask
 from holdfast.core.messages import Answer, Extend, Failed, NotYours, Release
-from holdfast.core.tenure import EXPIRED, HELD, LOST, RELEASED, TAKEN, Claim, Tenure, node_timeout
+from holdfast.core.tenure import EXPIRED, HELD, LOST, RELEASED, TAKEN, Claim, Tenure
 from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable, LockLost
 from holdfast.events import NotGivenBack
@@ -15,8 +15,8 @@ def extend(world: World, tenure: Tenure, ttl: float) -> Steps[None]:
         began = world.clock()
         tenure.require_held(began)
     ttl = max(min(ttl, tenure.hold_until - began), world.min_ttl)
-    until = min(began + node_timeout(ttl), tenure.valid_until)
-    [answer] = yield ask(Extend(claim.key, tenure.holder, ttl), until)
+    until = min(began + claim.patience, tenure.valid_until)
+    [answer] = yield ask(Extend(claim.key, tenure.holder, ttl, tenure.fence), until)
     settle_extension(world, tenure, answer, began, ttl)
     with world.mutex:
         now = world.clock()
@@ -64,7 +64,7 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
         elif tenure.state is not LOST:
             tenure.require_held(now)
     try:
-        [answer] = yield ask(Release(claim.key, tenure.holder), now + claim.patience)
+        [answer] = yield Ask((Release(claim.key, tenure.holder),), now + claim.patience)
     except GeneratorExit:
         raise
     except BaseException:  # nobody knows whether it arrived
@@ -86,6 +86,12 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
 
 def leave(world: World, tenure: Tenure, error: BaseException | None) -> Steps[None]:
     """Leave a `with` block. What the block itself raised goes first; a loss is noted on it."""
+    if error is None and tenure.unsettled:
+        return release(world, tenure)  # mostly, and then without a generator around it
+    return _leave(world, tenure, error)
+
+
+def _leave(world: World, tenure: Tenure, error: BaseException | None) -> Steps[None]:
     if not tenure.unsettled:
         return
     try:

@@ -37,7 +37,7 @@ class Ledger(Generic[L]):
         self._entries: list[Entry[L]] = []
         self._prune_above = PRUNE_ABOVE
 
-    def add(self, owner: object, tenure: Tenure, lease: L, *, entered: bool) -> bool:
+    def add(self, owner: object, tenure: Tenure, lease: L, entered: bool) -> bool:
         """A lease was taken; True if it is time to prune."""
         self._entries.append(Entry(owner, tenure, lease, entered))
         return len(self._entries) > self._prune_above

@@ -32,6 +32,8 @@ class Acquire:
     holder: str
     ttl: float
     queue: bool = False
+    proposed: int = 0
+    """A fence that all nodes of a quorum might agree on; 0: the engine finds one by itself."""
 
 
 @dataclass(slots=True)
@@ -41,6 +43,8 @@ class Extend:
     key: str
     holder: str
     ttl: float
+    fence: int = 0
+    """The lease's own, for nodes of a quorum that have forgotten it."""
 
 
 @dataclass(slots=True)
@@ -49,6 +53,28 @@ class Release:
 
     key: str
     holder: str
+    wake: bool = True
+    """Over a quorum: whether waiters should try. Not after a vote that was lost to a holder."""
+
+
+@dataclass(slots=True)
+class Raise:
+    """To one node of a quorum: let your counter be `fence`, if I hold your lock and if it is not
+    greater already. `Granted` if it is `fence` now."""
+
+    key: str
+    holder: str
+    fence: int
+
+
+@dataclass(slots=True)
+class Repair:
+    """To one node of a quorum that has forgotten: put my lease back, unless it is somebody's."""
+
+    key: str
+    holder: str
+    ttl: float
+    fence: int
 
 
 @dataclass(slots=True)
@@ -87,6 +113,8 @@ class Held:
 
     remaining: float
     wakes: bool
+    holder: str = ""
+    """Whose, where a quorum must know."""
 
 
 @dataclass(slots=True)
@@ -99,7 +127,13 @@ class NotYours:
     """Nothing was done, because it is not, or no longer, yours."""
 
 
-DONE, NOT_YOURS = Done(), NotYours()
+@dataclass(slots=True)
+class Missing:
+    """From one node of a quorum: nothing was done, because there is no such lock here. It expired,
+    or the node was restarted and has forgotten."""
+
+
+DONE, NOT_YOURS, MISSING = Done(), NotYours(), Missing()
 
 
 @dataclass(slots=True)
@@ -136,4 +170,6 @@ class Failed:
 
 
 Request: TypeAlias = Acquire | Extend | Release | Break | List | Inspect
-Answer: TypeAlias = Granted | Held | Done | NotYours | Listing | Failed
+ToNode: TypeAlias = Request | Raise | Repair
+"""What is said to one node of a quorum."""
+Answer: TypeAlias = Granted | Held | Done | NotYours | Missing | Listing | Failed

@@ -1,19 +1,29 @@
 """What the rest of holdfast needs of an engine: one record and two small ports.
 
 A *store* says requests to an engine, one class for threads and one for asyncio. It knows nothing of
-leases, retries or waiting. It is given the driver's clock, and a `Ring`, to be called (from any
-thread) with the holder id of a waiter that should ask again.
+leases, retries or waiting. It is given its `Surroundings`: the driver's clock, a bell to ring (from
+any thread) with the holder id of a waiter that should ask again, and whom to tell of events.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from holdfast.core.messages import Answer, Request
 from holdfast.core.records import Guarantees
+from holdfast.core.tenure import node_timeout
+from holdfast.events import Event
 
 Clock: TypeAlias = Callable[[], float]
 Ring: TypeAlias = Callable[[str], None]
+
+
+class Surroundings(NamedTuple):
+    """What a driver gives to a store."""
+
+    clock: Clock
+    ring: Ring
+    emit: Callable[[Event], None]
 
 
 class Store(Protocol):
@@ -59,8 +69,10 @@ class Engine:
     guarantees: Guarantees
     drift: Callable[[float], float]
     """How much of a ttl the clocks of holder and engine may come to differ by."""
-    connect: Callable[[Clock, Ring], Store]
-    connect_async: Callable[[Clock, Ring], AsyncStore]
+    connect: Callable[[Surroundings], Store]
+    connect_async: Callable[[Surroundings], AsyncStore]
+    patience: Callable[[float], float] = node_timeout
+    """How long to wait for an answer about a lease of that ttl."""
 
 
 def same_clock(ttl: float) -> float:

@@ -92,7 +92,7 @@ def _renew(world: World, batch: list[Tenure]) -> Steps[None]:
         until = began + max(tenure.claim.patience for tenure, _ in wanted)
         with world.mutex:
             until = min(until, world.schedule.first_deadline())
-        requests = tuple(Extend(t.claim.key, t.holder, ttl) for t, ttl in wanted)
+        requests = tuple(Extend(t.claim.key, t.holder, ttl, t.fence) for t, ttl in wanted)
         answers = yield Ask(requests, until)
         for (tenure, ttl), answer in zip(wanted, answers, strict=True):
             settle_extension(world, tenure, answer, began, ttl)

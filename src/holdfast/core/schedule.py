@@ -32,7 +32,9 @@ class Schedule:
 
     def put(self, tenure: Tenure) -> bool:
         """Look at this tenure when it is due; True if that is before the renewer means to look."""
-        due = min(tenure.renew_at, tenure.valid_until)
+        due = tenure.valid_until
+        if tenure.renew_at < due:
+            due = tenure.renew_at
         heap = self._heap
         heappush(heap, (due, next(self._sequence), ref(tenure)))
         if len(heap) > self._sweep_at:

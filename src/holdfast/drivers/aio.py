@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary, ref
 
 from holdfast.core.effects import Ask, Effect, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import release_all
-from holdfast.core.ports import Engine
+from holdfast.core.ports import Engine, Surroundings
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.tenure import Tenure
 from holdfast.drivers import surroundings
@@ -32,6 +32,7 @@ from holdfast.drivers.surroundings import (
     announce,
     clock,
     closed,
+    log,
     make_world,
 )
 from holdfast.errors import LockError
@@ -51,7 +52,7 @@ class AsyncDriver:
 
     def _begin(self) -> None:
         self.in_use = False
-        self._store = self._engine.connect_async(clock, self._ring)
+        self._store = self._engine.connect_async(Surroundings(clock, self._ring, log))
         self._tickets: dict[str, asyncio.Event] = {}
         self._watches: WeakKeyDictionary[Tenure, list[LossWatch]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None

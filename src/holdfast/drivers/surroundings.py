@@ -15,7 +15,7 @@ from holdfast.core.ports import Engine
 from holdfast.core.schedule import Schedule
 from holdfast.core.world import World
 from holdfast.errors import LockError
-from holdfast.events import Defect, Event
+from holdfast.events import Defect, Event, NodeBack
 
 CLOSE_PATIENCE = 10.0
 """How long closing waits for what is under way; all of it is bounded by node timeouts anyway."""
@@ -67,6 +67,8 @@ def log(event: Event) -> None:
     """Hand an event to the `holdfast` logger."""
     if isinstance(event, Defect):
         logger.error("%s", event, exc_info=event.error)
+    elif isinstance(event, NodeBack):
+        logger.info("%s", event)
     else:
         logger.warning("%s", event)
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import release_all
-from holdfast.core.ports import Engine
+from holdfast.core.ports import Engine, Surroundings
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.drivers import surroundings
 from holdfast.drivers.surroundings import (
@@ -29,6 +29,7 @@ from holdfast.drivers.surroundings import (
     announce,
     clock,
     closed,
+    log,
     make_world,
 )
 from holdfast.events import Defect
@@ -57,7 +58,7 @@ class ThreadDriver:
 
     def _begin(self) -> None:
         self.in_use = False
-        self._store = self._engine.connect(clock, self._ring)
+        self._store = self._engine.connect(Surroundings(clock, self._ring, log))
         self._tickets: dict[str, SimpleQueue[None]] = {}
         self._renewer: threading.Thread | None = None
         self.closed = self._abandoned = False

@@ -8,6 +8,11 @@ from holdfast.core.ports import Engine
 _MODULES = {
     "memory": "holdfast.engines.memory",
     "sqlite": "holdfast.engines.sql.sqlite",
+    "redis": "holdfast.engines.redis",
+    "rediss": "holdfast.engines.redis",
+    "unix": "holdfast.engines.redis",
+    "redis+sentinel": "holdfast.engines.redis",
+    "redlock": "holdfast.engines.redis",
 }
 
 

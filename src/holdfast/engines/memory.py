@@ -26,7 +26,7 @@ from holdfast.core.messages import (
     Request,
     Seen,
 )
-from holdfast.core.ports import Clock, Engine, Ring, same_clock
+from holdfast.core.ports import Clock, Engine, Ring, Surroundings, same_clock
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 
@@ -87,7 +87,9 @@ class Table:
         return self._listing(held[: request.limit], now)
 
     def _acquire(self, request: Acquire, now: float) -> Answer:
-        row = self.rows.setdefault(request.key, Row())
+        row = self.rows.get(request.key)
+        if row is None:
+            row = self.rows[request.key] = Row()
         mine = row.holder == request.holder
         if row.is_held(now) and not mine:
             if request.queue and request.holder not in row.queue:
@@ -192,8 +194,8 @@ if hasattr(os, "register_at_fork"):
 class MemoryStore:
     """The way to a space for threads."""
 
-    def __init__(self, space: Space, clock: Clock, ring: Ring) -> None:
-        self._space, self._clock, self._ring = space, clock, ring
+    def __init__(self, space: Space, around: Surroundings) -> None:
+        self._space, self._clock, self._ring = space, around.clock, around.ring
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request at once."""
@@ -209,8 +211,8 @@ class MemoryStore:
 class AsyncMemoryStore:
     """The way to a space for asyncio."""
 
-    def __init__(self, space: Space, clock: Clock, ring: Ring) -> None:
-        self._space, self._clock, self._ring = space, clock, ring
+    def __init__(self, space: Space, around: Surroundings) -> None:
+        self._space, self._clock, self._ring = space, around.clock, around.ring
 
     async def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request at once."""
@@ -235,6 +237,6 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     return Engine(
         guarantees=GUARANTEES,
         drift=same_clock,
-        connect=lambda clock, ring: MemoryStore(space, clock, ring),
-        connect_async=lambda clock, ring: AsyncMemoryStore(space, clock, ring),
+        connect=lambda around: MemoryStore(space, around),
+        connect_async=lambda around: AsyncMemoryStore(space, around),
     )

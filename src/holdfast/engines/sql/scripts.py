@@ -61,20 +61,20 @@ Script: TypeAlias = Generator[Step, Any, Answer]
 class Text:
     """A statement of one dialect. Called with its values, by position, it can be yielded."""
 
-    __slots__ = ("_pick", "sql")
+    __slots__ = ("pick", "sql")
 
     def __init__(self, sql: str, names: tuple[str, ...], mark: str) -> None:
         """`sql` has named values (`:key`); `names` is their order in a call. Drivers bind values
         that only have a place (`mark`) faster, so that is what they get."""
         used = [names.index(name) for name in re.findall(r":([a-z]+)", sql)]
         self.sql = re.sub(r":[a-z]+", mark, sql)
-        self._pick: Callable[[tuple[object, ...]], tuple[object, ...]] = itemgetter(*used)
+        self.pick: Callable[[tuple[object, ...]], tuple[object, ...]] = itemgetter(*used)
         if len(used) == 1:
-            self._pick = itemgetter(slice(used[0], used[0] + 1))  # of one alone it makes no tuple
+            self.pick = itemgetter(slice(used[0], used[0] + 1))  # of one alone it makes no tuple
 
     def __call__(self, *values: object) -> "Statement":
         """The statement with these values."""
-        return self.sql, self._pick(values)
+        return self.sql, self.pick(values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +165,11 @@ class Scripts:
         """The one statement that mostly is enough (see `conclude`), said without a generator."""
         if type(request) is Acquire and not request.queue:
             ttl = round(request.ttl * MICROSECONDS)
-            return self._sql.acquire(request.key, request.holder, ttl, self._now(), self._boot)
+            text = self._sql.acquire
+            return text.sql, text.pick((request.key, request.holder, ttl, self._now(), self._boot))
         if type(request) is Release:
-            return self._sql.release(request.key, request.holder, self._now(), self._boot)
+            text = self._sql.release
+            return text.sql, text.pick((request.key, request.holder, self._now(), self._boot))
         return None
 
     def conclude(self, request: Request, rows: list[Row]) -> Answer | None:

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from urllib.parse import SplitResult, unquote_to_bytes
 
-from holdfast.core.ports import Clock, Engine, Ring, same_clock
+from holdfast.core.ports import Engine, Surroundings, same_clock
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.offload import Offloaded
@@ -51,12 +51,12 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     if "\0" in path:
         raise ValueError(f"url: a path has no NUL character, got {path!r}")
 
-    def connect(clock: Clock, ring: Ring) -> SqliteStore:
-        return SqliteStore(Path(path), clock, ring)
+    def connect(around: Surroundings) -> SqliteStore:
+        return SqliteStore(Path(path), around.clock, around.ring)
 
     return Engine(
         guarantees=GUARANTEES,
         drift=same_clock,
         connect=connect,
-        connect_async=lambda clock, ring: Offloaded(connect(clock, ring), "sqlite", clock),
+        connect_async=lambda around: Offloaded(connect(around), "sqlite", around.clock),
     )

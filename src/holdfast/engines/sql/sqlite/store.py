@@ -18,15 +18,7 @@ from weakref import ref
 
 from holdfast.core.messages import Acquire, Answer, Extend, Failed, Request
 from holdfast.core.ports import Clock, Ring
-from holdfast.engines.sql.scripts import (
-    MICROSECONDS,
-    Begin,
-    Call,
-    Commit,
-    Row,
-    Scripts,
-    Step,
-)
+from holdfast.engines.sql.scripts import MICROSECONDS, Begin, Call, Commit, Row, Scripts, Step
 from holdfast.engines.sql.sqlite import bells, statements
 from holdfast.engines.sql.sqlite.file import (
     UnusableError,
@@ -66,8 +58,7 @@ class SqliteStore:
         self._connection: sqlite3.Connection | None = None
         self._bell: bells.Bell | None = None
         self._boot = ""
-        self._acquires = 0
-        self._closed = False
+        self._acquires, self._closed = 0, False
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request, trying again until `until` while others are in the way."""
@@ -120,13 +111,11 @@ class SqliteStore:
         """Answer; or raise, and then nothing was done that must not be done again."""
         try:
             connection = self._connection or self._open()
-            if len(requests) == 1:
-                return [self._say(connection, requests[0], until)]
-            if all(type(request) is Extend for request in requests):
-                connection.execute("BEGIN IMMEDIATE")
-            answers = [self._say(connection, each, until, patient=True) for each in requests]
-            if connection.in_transaction:
-                connection.execute("COMMIT")
+            if len(requests) != 1:
+                return self._say_all(connection, requests, until)
+            [request] = requests
+            answer = self._say_briefly(connection, request)
+            return [answer or self._say(connection, request, until, patient=False)]
         except sqlite3.Error as error:
             if is_busy(error):
                 self._roll_back()
@@ -136,34 +125,39 @@ class SqliteStore:
         except BaseException:
             self._roll_back()
             raise
+
+    def _say_all(
+        self, connection: sqlite3.Connection, requests: Sequence[Request], until: float
+    ) -> list[Answer]:
+        """Say several scripts, and renewals in one transaction."""
+        if all(type(request) is Extend for request in requests):
+            connection.execute("BEGIN IMMEDIATE")
+        answers = [self._say(connection, each, until, patient=True) for each in requests]
+        if connection.in_transaction:
+            connection.execute("COMMIT")
         return answers
 
-    def _say(
-        self,
-        connection: sqlite3.Connection,
-        request: Request,
-        until: float,
-        *,
-        patient: bool = False,
-    ) -> Answer:
-        """Say the script for a request. Whoever is in the way of its first step is the caller's to
-        wait for; beyond that it is done here, since what was done must not be done again."""
+    def _say_briefly(self, connection: sqlite3.Connection, request: Request) -> Answer | None:
+        """Say no more than the opening of a script; None if that is not enough."""
         if type(request) is Acquire:
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
-        if not patient and (opening := self._scripts.opening(request)) is not None:
-            answer = self._scripts.conclude(request, connection.execute(*opening).fetchall())
-            if answer is not None:
-                return answer
+        if (opening := self._scripts.opening(request)) is None:
+            return None
+        sql, values = opening
+        rows = connection.execute(sql, values).fetchall()
+        return self._scripts.conclude(request, rows)
+
+    def _say(
+        self, connection: sqlite3.Connection, request: Request, until: float, *, patient: bool
+    ) -> Answer:
+        """Say the script for a request. Whoever is in the way of its first step is the caller's to
+        wait for; beyond that it is done here, since what was done must not be done again."""
         script = self._scripts.answer(request)
-        result: list[Row] | bool = False
         step = script.send(None)
         while True:
-            if not patient and type(step) is tuple:
-                result = connection.execute(*step).fetchall()
-            else:
-                result = self._do(connection, step, until if patient else -inf)
+            result = self._do(connection, step, until if patient else -inf)
             patient = True
             try:
                 step = script.send(result)

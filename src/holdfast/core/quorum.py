@@ -1,0 +1,283 @@
+"""One lock over N independent nodes: whatever N//2 + 1 of them say.
+
+1. The same request goes to all nodes at once; a node that has not answered in time said nothing.
+2. Acquired: a quorum of grants, a fence that a quorum agrees on, and time left. Otherwise whatever
+   was, or may have been, granted is given back at once, also by those that said nothing.
+3. The fence is the greatest counter among the grants that were heard. It is *committed* when a
+   quorum of nodes have said, while they were held by this holder, that their counter equals it. As
+   a rule they say so in their grants, since all were proposed the same number; otherwise one more
+   round raises those that lag behind. Two committed leases share a node where both committed, and
+   the later one was granted more there; so it has the greater fence.
+4. Extended: a quorum says "still yours". Only then are nodes that have forgotten the lease told
+   again, which is no vote. A quorum of the contrary is a loss.
+5. A node that the restart guard holds in quarantine has no vote.
+
+The algorithms here yield polls, and pauses; what is heard is in the poll.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from holdfast.core.guard import RestartGuard
+from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
+    Acquire,
+    Answer,
+    Break,
+    Done,
+    Extend,
+    Failed,
+    Granted,
+    Held,
+    List,
+    Listing,
+    Missing,
+    NotYours,
+    Raise,
+    Release,
+    Repair,
+    Request,
+    Seen,
+)
+from holdfast.core.poll import Farewell, Pause, Poll, Rounds, Vote
+
+SCATTER = 0.003
+"""Over how many seconds those who were woken spread their tries, so as not to split the vote."""
+
+UNSURE = 0.5
+"""How long to wait if silent nodes leave it open whether anybody holds the lock."""
+
+
+def token_of(grants: Collection[int]) -> int:
+    """The fence, given the counters that were granted."""
+    return max(grants)
+
+
+def is_committed(counters: Iterable[int], token: int, quorum: int) -> bool:
+    """Whether a quorum of nodes have reported exactly this fence."""
+    return sum(counter == token for counter in counters) >= quorum
+
+
+@dataclass(slots=True)
+class Quorum:
+    """The nodes of one client, and how to ask them."""
+
+    names: Sequence[str]
+    guards: Sequence[RestartGuard]
+    clock: Callable[[], float]
+    wall_clock: Callable[[], float]
+    uniform: Callable[[float, float], float]
+    drift: Callable[[float], float]
+    size: int = field(init=False)
+    everybody: range = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.size = len(self.names) // 2 + 1
+        self.everybody = range(len(self.names))
+
+    def ask(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
+        """Ask one thing, or several of a kind; gives an answer for each."""
+        first = requests[0]
+        if type(first) is Acquire:
+            return [(yield from self._acquire(first, until))]
+        if type(first) is Release:
+            return (yield from self._release(requests, until))
+        if type(first) is Extend:
+            return (yield from self._extend(cast("Sequence[Extend]", requests), until))
+        if type(first) is Break:
+            return [(yield from self._break(first, until))]
+        return [(yield from self._look(first, until))]
+
+    def _acquire(self, request: Acquire, until: float) -> Rounds[Answer]:
+        began = self.clock()
+        patience = until - began
+        if request.queue:
+            yield Pause(began + self.uniform(0, min(SCATTER, patience)))
+        proposed = int(self.wall_clock() * 1_000_000)
+        request = Acquire(request.key, request.holder, request.ttl, request.queue, proposed)
+        vote = Vote(request, self._voters(began), self.clock() + patience, self.size)
+        if len(vote.nodes) < self.size:
+            return self._failed(vote, began)
+        yield vote
+        grants = {node: fence for node, fence in vote.grants.items() if self._may_vote(node, began)}
+        if len(grants) >= self.size:
+            token = token_of(grants.values())
+            agreed = is_committed(grants.values(), token, self.size)
+            if not agreed:
+                agreed = yield from self._raise(request, grants, token, patience)
+            if agreed and self.clock() - began < request.ttl - self.drift(request.ttl):
+                return Granted(token)
+        now = self.clock()
+        yield from self._let_go(request, vote, now + patience, wake=len(grants) >= self.size)
+        if now - began >= request.ttl - self.drift(request.ttl):
+            return Failed.at("the quorum", f"took {now - began:.3f} s, longer than the ttl allows")
+        return self._refusal(vote, now - began)
+
+    def _raise(
+        self, request: Acquire, grants: dict[int, int], token: int, patience: float
+    ) -> Rounds[bool]:
+        """Have the nodes that granted less raise their counters to the token."""
+        behind = [node for node, fence in grants.items() if fence != token]
+        level = len(grants) - len(behind)
+        raising = Raise(request.key, request.holder, token)
+        vote = Vote(raising, behind, self.clock() + patience, self.size - level)
+        yield vote
+        return level + len(vote.grants) >= self.size
+
+    def _let_go(self, request: Acquire, vote: Vote, until: float, *, wake: bool) -> Rounds[None]:
+        """Give back what was granted, or may have been. Those that refused keep our place."""
+        doubtful = [node for node in vote.nodes if type(vote.said(node)) is not Held]
+        if doubtful:
+            release = Release(request.key, request.holder, wake)
+            yield Farewell(release, doubtful, until, len(doubtful))
+
+    def _refusal(self, vote: Vote, took: float) -> Answer:
+        """Why there was no lock, and when to try again."""
+        total = len(self.names)
+        held = [a[0] for a in vote.answers.values() if type(a[0]) is Held]
+        silent = total - len(held) - len(vote.grants)
+        if silent > total - self.size:
+            return self._failed(vote, self.clock())
+        owner, nodes = (
+            Counter(answer.holder for answer in held).most_common(1)[0] if held else ("", 0)
+        )
+        if nodes + silent < self.size:
+            # The vote was split. The rivals let go at once, too; the more of them, the longer the
+            # draw by which one goes first.
+            rivals = 1 + len({answer.holder for answer in held})
+            return Held(self.uniform(0, 2 * rivals * max(took, 0.001)), wakes=False)
+        ends = sorted(answer.remaining for answer in held if answer.holder == owner)
+        last = ends[max(nodes - (total - self.size) - 1, 0)]
+        remaining = last if nodes >= self.size else min(last, UNSURE)
+        return Held(remaining, any(answer.wakes for answer in held), owner)
+
+    def _release(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
+        if len(requests) == 1:
+            poll: Poll = Farewell(requests[0], self.everybody, until, self.size)
+        else:
+            poll = Poll(requests, self.everybody, until)
+        yield poll
+        return [self._released(poll, index) for index in range(len(requests))]
+
+    def _released(self, poll: Poll, index: int) -> Answer:
+        heard = [type(answers[index]) for answers in poll.answers.values()]
+        silent = len(self.names) - len(heard) + heard.count(Failed)
+        if heard.count(Done) + silent < self.size:
+            return NOT_YOURS
+        if len(self.names) - silent >= self.size:
+            return DONE  # whoever comes next finds a quorum of free nodes
+        return self._failed(poll, self.clock(), index)
+
+    def _extend(self, requests: Sequence[Extend], until: float) -> Rounds[Sequence[Answer]]:
+        began = self.clock()
+        poll = Poll(requests, self.everybody, until)
+        yield poll
+        answers = [self._extended(poll, index, began) for index in range(len(requests))]
+        for node in self.everybody:
+            forgotten = [
+                Repair(request.key, request.holder, request.ttl, request.fence)
+                for index, request in enumerate(requests)
+                if answers[index] is DONE and type(poll.said(node, index)) is Missing
+            ]
+            if forgotten:
+                yield Poll(forgotten, (node,), self.clock() + until - began)
+        return answers
+
+    def _extended(self, poll: Poll, index: int, began: float) -> Answer:
+        mine = others = 0
+        for node, answers in poll.answers.items():
+            said = type(answers[index])
+            if said is Done:
+                mine += self._may_vote(node, began)
+            elif said is not Failed:
+                others += 1
+        if mine >= self.size:
+            return DONE
+        return NOT_YOURS if others >= self.size else self._failed(poll, began, index)
+
+    def _break(self, request: Break, until: float) -> Rounds[Answer]:
+        poll = Poll((request,), self.everybody, until)
+        yield poll
+        heard = [type(answers[0]) for answers in poll.answers.values()]
+        if len(heard) - heard.count(Failed) < self.size:
+            return self._failed(poll, self.clock())
+        return DONE if Done in heard else NOT_YOURS
+
+    def _look(self, request: Request, until: float) -> Rounds[Answer]:
+        """The locks that a quorum of nodes ascribe to one holder."""
+        while True:
+            poll = Poll((request,), self.everybody, until)
+            yield poll
+            heard = [a[0] for a in poll.answers.values()]
+            listings = [answer.leases for answer in heard if type(answer) is Listing]
+            if len(listings) < self.size:
+                return self._failed(poll, self.clock())
+            if type(request) is not List:
+                return Listing(self._together(listings, ""))
+            # A node that had more to tell than it was asked for knows nothing of what lies beyond.
+            full = [leases[-1].key for leases in listings if len(leases) >= request.limit]
+            found = self._together(listings, min(full, default=""))
+            if found or not full:
+                return Listing(found)
+            request = List(request.prefix, min(full), request.limit)
+
+    def _together(self, listings: list[tuple[Seen, ...]], last: str) -> tuple[Seen, ...]:
+        sightings: dict[tuple[str, str], list[Seen]] = {}
+        for leases in listings:
+            for seen in leases:
+                if not last or seen.key <= last:
+                    sightings.setdefault((seen.key, seen.holder), []).append(seen)
+        return tuple(
+            Seen(
+                key,
+                holder,
+                max(seen.fence for seen in found),
+                sorted((seen.remaining for seen in found), reverse=True)[self.size - 1],
+                None,
+            )
+            for (key, holder), found in sorted(sightings.items(), key=lambda item: item[0])
+            if len(found) >= self.size
+        )
+
+    def _may_vote(self, node: int, at: float) -> bool:
+        return self.guards[node].quarantined_until <= at
+
+    def _voters(self, at: float) -> list[int]:
+        return [node for node in self.everybody if self._may_vote(node, at)]
+
+    def _failed(self, poll: Poll, now: float, index: int = 0) -> Failed:
+        """What each node answered."""
+        return Failed(
+            tuple(
+                (
+                    name,
+                    self._told(poll.said(node, index), self.guards[node].quarantined_until - now),
+                )
+                for node, name in enumerate(self.names)
+            )
+        )
+
+    def _told(self, answer: Answer | None, quarantine: float) -> str:
+        if quarantine > 0:
+            return (
+                f"restarted, and may have forgotten a lease that is still valid; it has no vote "
+                f"for another {quarantine:.1f} s"
+            )
+        if answer is None:
+            return "did not answer in time"
+        if type(answer) is Failed:
+            return answer.nodes[0][1]
+        if type(answer) is Held:
+            return f"held by {answer.holder or 'somebody else'} for {answer.remaining:.3f} s"
+        return _TOLD.get(type(answer), "answered")
+
+
+_TOLD: dict[type, str] = {
+    Granted: "granted",
+    Done: "done",
+    NotYours: "not yours",
+    Missing: "no such lock",
+}

@@ -1,0 +1,284 @@
+"""The way to Redis for asyncio: one connection to each node, shared by all tasks.
+
+1. What was sent first is carried out first, so a release can never overtake its acquire.
+2. A node whose oldest answer is overdue is *stuck*: it is skipped, not waited for, until it has
+   caught up. Only releases still go out to it. Its connection is not closed, because what its
+   kernel has taken in would be carried out all the same.
+3. A node that is being connected to is not waited for either, once there is a quorum without it.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import count
+
+from holdfast.core.messages import Acquire, Answer, Inspect, Release, Request
+from holdfast.core.poll import Pause, Poll
+from holdfast.core.ports import Clock
+from holdfast.core.quorum import Quorum
+from holdfast.engines.redis.channel import LATE, Channel, Connection, Subscription
+from holdfast.engines.redis.link import BROKEN, explain
+from holdfast.engines.redis.nodes import (
+    CONNECT_TIMEOUT,
+    FIRST_CONTACT,
+    MAX_OWED,
+    REDIAL_AFTER,
+    SILENT,
+    Fleet,
+    Node,
+    Owed,
+    accept,
+)
+from holdfast.engines.redis.phrases import Phrase, failed
+
+Bell = asyncio.Future[None]
+
+
+class Deadlines:
+    """Rings when the time of a poll is over: one timer for all, since one for each costs a tenth.
+
+    A loop that was too busy to listen must not take its nodes for silent: the time by which it
+    comes late is added.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._heap: list[tuple[float, int, Poll, Bell]] = []
+        self._numbers = count()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, poll: Poll, bell: Bell) -> None:
+        """Ring this bell when the poll's time is over, unless it has rung before."""
+        heappush(self._heap, (poll.until, next(self._numbers), poll, bell))
+        if self._heap[0][3] is bell:
+            self._set()
+
+    def stop(self) -> None:
+        """Ring no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _set(self) -> None:
+        self.stop()
+        delay = self._heap[0][0] - self._clock()
+        self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
+
+    def _ring(self) -> None:
+        now = self._clock()
+        while self._heap and (self._heap[0][3].done() or self._heap[0][0] <= now):
+            until, _, poll, bell = heappop(self._heap)
+            if bell.done():
+                continue
+            if now - until > LATE:
+                poll.until = now + (now - until)
+                self.add(poll, bell)
+            else:
+                bell.set_result(None)
+        self._timer = None
+        if self._heap:
+            self._set()
+
+
+class AsyncRedisStore:
+    """One server, or a quorum of several."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._nodes, self._clock = fleet.nodes, fleet.around.clock
+        self._quorum = len(fleet.nodes) // 2 + 1
+        self._begin()
+
+    def _begin(self) -> None:
+        self._channels: list[Channel | None] = [None] * len(self._nodes)
+        self._dials: dict[int, asyncio.Task[None]] = {}
+        self._redial_at = [0.0] * len(self._nodes)
+        self._ears: list[asyncio.Task[None]] = []
+        self._subscriptions: dict[int, Subscription] = {}
+        self._ready = asyncio.Event()
+        self._deadlines = Deadlines(self._clock)
+        self._fresh = True
+        self._closed = False
+
+    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Answer each request; `Failed` for what could not be answered by `until`."""
+        request = requests[0]
+        if type(request) is Acquire and request.queue and not self._fleet.speech.listening:
+            await self._listen(until)
+        quorum = self._fleet.quorum
+        if quorum is None:
+            poll = Poll(requests, (0,), until)
+            await self._perform(poll)
+            answers = self._fleet.answers(poll)
+        else:
+            answers = await self._ask_all(quorum, requests, until)
+        self._fleet.note(request, answers[0])
+        return answers
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        self._deadlines.stop()
+        tasks = [*self._dials.values(), *self._ears]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for connection in self._connections():
+            await connection.close()
+
+    def abandon(self) -> None:
+        """Close every connection without waiting: nobody is there to wait."""
+        for task in [*self._dials.values(), *self._ears]:
+            loop = task.get_loop()
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)
+        for connection in self._connections():
+            connection.abandon()
+
+    def forget(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        for connection in self._connections():
+            connection.forget()
+        self._fleet.forked()
+        self._begin()
+
+    def _connections(self) -> list[Connection]:
+        return [*filter(None, self._channels), *self._subscriptions.values()]
+
+    async def _ask_all(
+        self, quorum: Quorum, requests: Sequence[Request], until: float
+    ) -> Sequence[Answer]:
+        steps = quorum.ask(requests, until)
+        try:
+            while True:
+                effect = next(steps)
+                if isinstance(effect, Pause):
+                    await asyncio.sleep(effect.until - self._clock())
+                else:
+                    await self._perform(effect)
+        except StopIteration as stop:
+            answers: Sequence[Answer] = stop.value
+            return answers
+
+    async def _perform(self, poll: Poll) -> None:
+        """Say it to all, then listen until it is over or its time is."""
+        if None in self._channels:
+            await self._connect(poll)
+        phrase = self._fleet.speech.phrase(poll.requests)
+        bell: Bell = asyncio.get_running_loop().create_future()
+        stuck = self._stuck()
+        for index in poll.nodes:
+            self._say(index, phrase, poll, bell, stuck)
+        try:
+            if not poll.over:
+                self._deadlines.add(poll, bell)
+                await bell
+                if not poll.over:
+                    self._note_silence(poll)
+        finally:
+            poll.over = True  # nobody listens any more
+
+    def _note_silence(self, poll: Poll) -> None:
+        for index in poll.nodes:
+            channel = self._channels[index]
+            if index not in poll.answers and channel is not None:
+                channel.note_silence()
+                self._nodes[index].is_in_trouble(SILENT)
+
+    def _stuck(self) -> set[int]:
+        """The nodes to skip: those whose oldest answer is overdue, if there are enough others."""
+        now = self._clock()
+        channels = [channel for channel in self._channels if channel is not None]
+        stuck = {each.node.index for each in channels if each.owed and each.is_stuck(now)}
+        return stuck if len(channels) - len(stuck) >= self._quorum else set()
+
+    def _say(self, index: int, phrase: Phrase, poll: Poll, bell: Bell, stuck: set[int]) -> None:
+        node, channel = self._nodes[index], self._channels[index]
+        if channel is None or index in stuck or len(channel.owed) >= MAX_OWED:
+            poll.take(index, [failed(node.trouble or SILENT)] * len(poll.requests))
+            releasing = type(poll.requests[0]) is Release
+            if channel is None or not releasing or len(channel.owed) >= MAX_OWED:
+                return
+        channel.say(Owed(phrase, poll, node, bell))
+
+    async def _connect(self, poll: Poll) -> None:
+        """Connect to the nodes that there is no connection to."""
+        began = self._clock()
+        alone = len(self._nodes) == 1
+        for node in self._nodes:
+            missing = self._channels[node.index] is None and node.index not in self._dials
+            if missing and began >= self._redial_at[node.index]:
+                self._dials[node.index] = asyncio.ensure_future(self._dial(node))
+        while self._dials:
+            connected = len(self._nodes) - self._channels.count(None)
+            if connected < self._quorum:
+                give_up_at = poll.until if alone else began + FIRST_CONTACT
+            else:
+                give_up_at = poll.until if self._fresh else began
+            left = give_up_at - self._clock()
+            if left <= 0:
+                break
+            await asyncio.wait(
+                list(self._dials.values()), timeout=left, return_when=asyncio.FIRST_COMPLETED
+            )
+        self._fresh = False
+        if not alone:
+            poll.until += self._clock() - began  # connecting has a time of its own
+
+    async def _dial(self, node: Node) -> None:
+        channel = None
+        try:
+            async with asyncio.timeout(CONNECT_TIMEOUT):
+                channel = Channel(node, await node.address.open_async(CONNECT_TIMEOUT))
+                await self._greet(channel)
+            self._channels[node.index] = channel
+            channel.lost.add_done_callback(lambda lost: self._gone(node, lost.result()))
+        except BROKEN as error:
+            node.is_in_trouble(explain(error))
+            if len(self._nodes) - self._channels.count(None) >= self._quorum:
+                self._redial_at[node.index] = self._clock() + REDIAL_AFTER
+        finally:
+            self._dials.pop(node.index, None)
+            if channel is not None and self._channels[node.index] is not channel:
+                channel.transport.abort()
+
+    async def _greet(self, channel: Channel) -> None:
+        """Ask what must be known before anything else is said."""
+        greeting = channel.node.greeting()
+        if greeting is not None:
+            bell: Bell = asyncio.get_running_loop().create_future()
+            poll = Poll((Inspect(""),), (channel.node.index,), self._clock() + CONNECT_TIMEOUT)
+            channel.say(Owed(greeting, poll, channel.node, bell))
+            await bell
+            accept(poll.answers[channel.node.index])
+
+    def _gone(self, node: Node, why: str) -> None:
+        self._channels[node.index] = None
+        if not self._closed:
+            node.is_in_trouble(why)
+
+    async def _listen(self, until: float) -> None:
+        """See to it that we can be woken."""
+        if not self._ears:
+            self._ears = [asyncio.ensure_future(self._hear(node)) for node in self._nodes]
+        try:
+            async with asyncio.timeout((until - self._clock()) / 2):
+                await self._ready.wait()
+        except TimeoutError:
+            return  # then we ask again from time to time
+
+    async def _hear(self, node: Node) -> None:
+        """Listen to one server, for as long as there is this client."""
+        while True:
+            try:
+                async with asyncio.timeout(CONNECT_TIMEOUT):
+                    writer = await node.address.open_async(CONNECT_TIMEOUT)
+                subscription = Subscription(node, self._fleet, self._ready, writer)
+                self._subscriptions[node.index] = subscription
+                await asyncio.wait((subscription.lost,))
+            except BROKEN as error:
+                node.is_in_trouble(explain(error))
+            self._fleet.deaf(node)
+            if not self._fleet.speech.listening:
+                self._ready.clear()
+            await asyncio.sleep(REDIAL_AFTER)

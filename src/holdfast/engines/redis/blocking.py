@@ -1,0 +1,107 @@
+"""The way to Redis for threads. A thread takes a circuit that is free, or makes another."""
+
+import threading
+import time
+from collections.abc import Sequence
+
+from holdfast.core.messages import Acquire, Answer, Release, Request
+from holdfast.core.poll import Pause, Poll
+from holdfast.core.quorum import Quorum
+from holdfast.engines.redis.circuit import Circuit
+from holdfast.engines.redis.ear import Ear
+from holdfast.engines.redis.nodes import Fleet
+
+
+class RedisStore:
+    """One server, or a quorum of several."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self._quorum = fleet.quorum
+        self._begin()
+
+    def _begin(self) -> None:
+        self._free: list[Circuit] = []
+        self._all: list[Circuit] = []
+        self._ears: list[Ear] = []
+        self._mutex = threading.Lock()
+
+    def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Answer each request; `Failed` for what could not be answered by `until`."""
+        request = requests[0]
+        if type(request) is Acquire and request.queue:
+            self._listen(until)
+        circuit = self._take(request)
+        try:
+            if self._quorum is None:
+                poll = Poll(requests, (0,), until)
+                circuit.perform(poll)
+                answers = self._fleet.answers(poll)
+            else:
+                answers = self._ask_all(circuit, self._quorum, requests, until)
+        finally:
+            self._free.append(circuit)
+        self._fleet.note(request, answers[0])
+        return answers
+
+    def close(self) -> None:
+        """Close every connection."""
+        for ear in self._ears:
+            ear.close()
+        for circuit in self._all:
+            circuit.close()
+
+    def forget(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        for ear in self._ears:
+            ear.forget()
+        for circuit in self._all:
+            circuit.forget()
+        self._fleet.forked()
+        self._begin()
+
+    def _ask_all(
+        self, circuit: Circuit, quorum: Quorum, requests: Sequence[Request], until: float
+    ) -> Sequence[Answer]:
+        steps = quorum.ask(requests, until)
+        try:
+            while True:
+                effect = next(steps)
+                if isinstance(effect, Pause):
+                    time.sleep(max(0.0, effect.until - self._fleet.around.clock()))
+                else:
+                    circuit.perform(effect)
+        except StopIteration as stop:
+            answers: Sequence[Answer] = stop.value
+            return answers
+
+    def _take(self, request: Request) -> Circuit:
+        """A circuit: for a release, if it can be had, the one on which the acquire went out that
+        is not answered yet."""
+        if type(request) is Release:
+            for node in self._fleet.nodes:
+                link = node.owing.get(request.holder) if node.owing else None
+                if link is not None:
+                    circuit: Circuit = link.circuit
+                    try:
+                        self._free.remove(circuit)
+                    except ValueError:
+                        break  # another thread uses it
+                    return circuit
+        try:
+            return self._free.pop()
+        except IndexError:
+            circuit = Circuit(self._fleet)
+            self._all.append(circuit)
+            return circuit
+
+    def _listen(self, until: float) -> None:
+        """See to it that we can be woken."""
+        fleet = self._fleet
+        if fleet.speech.listening:
+            return
+        with self._mutex:
+            if not self._ears:
+                self._ears = [Ear(node, fleet) for node in fleet.nodes]
+        left = until - fleet.around.clock()
+        self._ears[0].ready.wait(max(0.0, left / 2))

@@ -1,0 +1,156 @@
+"""One asyncio connection to one node, shared by all tasks: commands are sent without waiting for
+the replies to earlier ones.
+
+What is said within one turn of the event loop goes out in one write, which doubles what a thousand
+tasks get through.
+"""
+
+import asyncio
+from collections import deque
+from typing import Any
+
+import hiredis
+
+from holdfast.engines.redis.link import BROKEN, detach, explain
+from holdfast.engines.redis.nodes import Fleet, Node, Owed
+from holdfast.engines.redis.phrases import Reply, command, failed
+
+CLOSE_PATIENCE = 1.0
+
+LATE = 0.005
+"""By how much a timer may come late without our having been deaf meanwhile."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection that redis-py has made, taken over."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer  # a stream writer that nobody refers to would close its transport
+        self._loop = asyncio.get_running_loop()
+        self._reader = hiredis.Reader()
+        self.transport: asyncio.Transport = writer.transport
+        self.lost: asyncio.Future[str] = self._loop.create_future()
+        """Done when the connection is gone, with the reason."""
+        self.transport.set_protocol(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand each reply on."""
+        try:
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                self.hear(reply)
+        except BROKEN as error:
+            self._lose(explain(error))
+
+    def hear(self, reply: Reply) -> None:
+        """Take one reply."""
+        raise NotImplementedError
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._lose(str(exc) if exc else "the connection was closed")
+
+    def _lose(self, why: str) -> None:
+        if not self.lost.done():
+            self.lost.set_result(why)
+        self.transport.abort()
+
+    async def close(self) -> None:
+        """Close it."""
+        self.transport.close()
+        # Not for ever: a Ctrl-C can strike in the loop itself, and take its next step with it.
+        await asyncio.wait((self.lost,), timeout=CLOSE_PATIENCE)
+
+    def abandon(self) -> None:
+        """Close it without waiting, from any thread."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.transport.abort)
+
+    def forget(self) -> None:
+        """In a forked child: let go of the socket without a word to the server."""
+        sock = self.transport.get_extra_info("socket")
+        if sock is not None and sock.fileno() >= 0:
+            detach(sock.fileno())
+
+
+class Channel(Connection):
+    """The connection on which requests go out."""
+
+    def __init__(self, node: Node, writer: Any) -> None:
+        super().__init__(writer)
+        self.node = node
+        self.owed: deque[Owed] = deque()
+        self._unsent: list[bytes] = []
+        self._suspect: Owed | None = None
+        self._stuck = False
+
+    def say(self, owed: Owed) -> None:
+        """Send a phrase, at the end of this turn of the loop."""
+        self.owed.append(owed)
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent += owed.phrase.commands
+
+    def hear(self, reply: Reply) -> None:
+        """Hand a reply to whoever asked first."""
+        first = self.owed[0]
+        if len(first.replies) + 1 == len(first.phrase.commands):
+            self.owed.popleft()
+        if first.hear(reply):
+            self.say(first)
+        elif first.poll.over:
+            first.ring()
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether the oldest answer is overdue, and not for want of our listening."""
+        if not self.owed or self.owed[0].poll.until >= now:
+            return False
+        if self._suspect is not self.owed[0]:
+            self._suspect, self._stuck = self.owed[0], False
+            self._loop.call_later(LATE, self.note_silence, self._suspect)
+        return self._stuck
+
+    def note_silence(self, suspect: Owed | None = None) -> None:
+        """We have listened, and the oldest answer (this one) has not come."""
+        if self.owed and suspect in (None, self.owed[0]):
+            self._suspect, self._stuck = self.owed[0], True
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if not self.lost.done():
+            self.transport.write(b"".join(unsent))
+
+    def _lose(self, why: str) -> None:
+        super()._lose(why)
+        owed, self.owed = self.owed, deque()
+        for each in owed:
+            each.poll.take(self.node.index, [failed(why)] * len(each.poll.requests))
+            if each.poll.over:
+                each.ring()
+
+
+class Subscription(Connection):
+    """The connection on which wake-ups come in."""
+
+    def __init__(self, node: Node, fleet: Fleet, ready: asyncio.Event, writer: Any) -> None:
+        super().__init__(writer)
+        self._node, self._fleet, self._ready = node, fleet, ready
+        self.transport.write(command(b"SUBSCRIBE", fleet.channel.encode()))
+
+    def hear(self, reply: Reply) -> None:
+        """Take a message, or the word that messages will come."""
+        if isinstance(reply, Exception):
+            raise reply
+        kind, _, message = reply
+        if kind == b"message":
+            self._fleet.heard(message, self._ring_later)
+        else:
+            self._fleet.listens(self._node)
+            self._ready.set()
+
+    def _ring_later(self, delay: float, holder: str) -> None:
+        self._loop.call_later(delay, self._ring, holder)
+
+    def _ring(self, holder: str) -> None:
+        if holder in self._fleet.waiting:
+            self._fleet.around.ring(holder)

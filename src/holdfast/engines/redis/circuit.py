@@ -1,0 +1,237 @@
+"""A blocking connection to each node, and how a poll is performed on them: all sends before all
+reads.
+
+1. A circuit is used by one thread at a time.
+2. A node whose oldest answer is overdue is *stuck*: it is skipped, not waited for, until it has
+   caught up. Only releases still go out to it. Its connection is not closed, because what its
+   kernel has taken in would be carried out all the same.
+3. While an acquire is not answered, its release goes out on the same connection, behind it.
+4. A node that is being connected to is not waited for either, once there is a quorum without it.
+"""
+
+import select
+import threading
+from collections.abc import Callable
+from math import ceil
+
+from holdfast.core.messages import Acquire, Release
+from holdfast.core.poll import Poll
+from holdfast.core.ports import Clock
+from holdfast.engines.redis.link import BROKEN, Link, explain
+from holdfast.engines.redis.nodes import (
+    CONNECT_TIMEOUT,
+    FIRST_CONTACT,
+    MAX_OWED,
+    REDIAL_AFTER,
+    SILENT,
+    Fleet,
+    Node,
+    Owed,
+)
+from holdfast.engines.redis.phrases import Phrase, failed
+
+_NOBODY: set[int] = set()
+
+
+class Dial:
+    """An attempt to connect, in a thread of its own, which nobody has to wait for."""
+
+    def __init__(self, node: Node, clock: Clock, settled: Callable[[], None]) -> None:
+        self._node, self._clock, self._settled = node, clock, settled
+        self._abandoned = False
+        self.link: Link | None = None
+        self.why = "still connecting"
+        self.ended_at: float | None = None
+        threading.Thread(target=self._run, name="holdfast-connect", daemon=True).start()
+
+    def abandon(self) -> None:
+        """Nobody wants the connection any more."""
+        self._abandoned = True
+        if self.link is not None:
+            self.link.close()
+
+    def _run(self) -> None:
+        try:
+            self.link = Link(self._node, CONNECT_TIMEOUT)
+        except BROKEN as error:
+            self.why = explain(error)
+        if self._abandoned:
+            self.abandon()
+        self.ended_at = self._clock()
+        self._settled()
+
+
+class Circuit:
+    """A connection to each node."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._nodes, self._speech, self._clock = fleet.nodes, fleet.speech, fleet.around.clock
+        self._links: list[Link | None] = [None] * len(fleet.nodes)
+        self._by_fd: dict[int, Link] = {}
+        self._poller = select.poll()
+        self._dials: dict[int, Dial] = {}
+        self._settled = threading.Semaphore(0)
+        self._quorum = len(fleet.nodes) // 2 + 1
+        self._fresh = True
+        self._busy = False
+
+    def perform(self, poll: Poll) -> None:
+        """Say it to all, then listen until it is over or its time is."""
+        clock = self._clock
+        if self._busy:
+            self._mend()
+        self._busy = True
+        if self._by_fd:
+            self._hear(0)  # what came late, and who is gone
+        if len(self._by_fd) < len(self._nodes):
+            self._connect(poll)
+        phrase = self._speech.phrase(poll.requests)
+        try:
+            stuck = self._stuck()
+            for index in poll.nodes:
+                self._say(index, phrase, poll, stuck)
+            while not poll.over:
+                left = poll.until - clock()
+                self._hear(max(ceil(left * 1000), 0))
+                if left <= 0:
+                    break  # after a last look: it may be we who were late
+        finally:
+            if len(poll.answers) < len(poll.nodes):
+                self._stop_listening(poll)
+        self._busy = False
+
+    def close(self) -> None:
+        """Close every connection."""
+        for dial in self._dials.values():
+            dial.abandon()
+        for link in self._by_fd.values():
+            link.close()
+        self._by_fd.clear()
+
+    def forget(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        for link in self._by_fd.values():
+            link.forget()
+
+    def _mend(self) -> None:
+        """A Ctrl-C has struck in the middle: drop the connection on which it did."""
+        for link in list(self._by_fd.values()):
+            if link.interrupted:
+                self._drop(link, "interrupted")
+
+    def _stuck(self) -> set[int]:
+        """The nodes to skip: those whose oldest answer is overdue, if there are enough others."""
+        if not any(link.owed for link in self._by_fd.values()):
+            return _NOBODY
+        now = self._clock()
+        stuck = {link.node.index for link in self._by_fd.values() if link.is_stuck(now)}
+        return stuck if len(self._by_fd) - len(stuck) >= self._quorum else _NOBODY
+
+    def _say(self, index: int, phrase: Phrase, poll: Poll, stuck: set[int]) -> None:
+        node, link = self._nodes[index], self._links[index]
+        request = poll.requests[0]
+        releasing = type(request) is Release
+        if node.owing and type(request) is Release:
+            link = node.owing.get(request.holder, link)
+        if link is None or index in stuck or len(link.owed) >= MAX_OWED:
+            poll.take(index, [failed(node.trouble or SILENT)] * len(poll.requests))
+            if link is None or not releasing or len(link.owed) >= MAX_OWED:
+                return
+        try:
+            link.say(Owed(phrase, poll, node))
+            if link.unsent:
+                self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
+        except BROKEN as error:
+            poll.take(index, [failed(explain(error))] * len(poll.requests))
+            if link is self._links[index]:
+                self._drop(link, explain(error))
+
+    def _hear(self, patience: int) -> None:
+        for fd, event in self._poller.poll(patience):
+            link = self._by_fd[fd]
+            try:
+                if event & select.POLLOUT and link.flush():
+                    self._poller.modify(fd, select.POLLIN)
+                if event & ~select.POLLOUT:
+                    link.hear()
+            except BROKEN as error:
+                self._drop(link, explain(error))
+
+    def _stop_listening(self, poll: Poll) -> None:
+        """Note who has not answered, and where a release must go out."""
+        late = not poll.over and self._clock() >= poll.until
+        poll.over = True
+        request = poll.requests[0]
+        for index in poll.nodes:
+            node, link = self._nodes[index], self._links[index]
+            if index not in poll.answers and link is not None:
+                if late:
+                    node.is_in_trouble(SILENT)
+                if type(request) is Acquire:
+                    node.owing[request.holder] = link
+
+    def _connect(self, poll: Poll) -> None:
+        """Connect to the nodes that there is no connection to."""
+        missing = [node for node in self._nodes if self._links[node.index] is None]
+        if len(self._nodes) == 1:
+            self._connect_now(missing[0], poll.until - self._clock())
+            return
+        began = self._clock()
+        self._take_dialled()
+        for node in missing:
+            if self._links[node.index] is None:
+                self._dial(node)
+        while True:
+            self._take_dialled()
+            waiting = [dial for dial in self._dials.values() if dial.ended_at is None]
+            if len(self._by_fd) < self._quorum:
+                give_up_at = began + FIRST_CONTACT
+            else:
+                give_up_at = poll.until if self._fresh else began
+            left = give_up_at - self._clock()
+            if not waiting or left <= 0:
+                break
+            self._settled.acquire(timeout=left)
+        self._fresh = False
+        poll.until += self._clock() - began  # connecting has a time of its own
+
+    def _connect_now(self, node: Node, patience: float) -> None:
+        try:
+            self._put(Link(node, max(patience, 0.001)))
+        except BROKEN as error:
+            node.is_in_trouble(explain(error))
+
+    def _dial(self, node: Node) -> None:
+        dial = self._dials.get(node.index)
+        if dial is not None:
+            spare = len(self._by_fd) >= self._quorum
+            if dial.ended_at is None or (spare and self._clock() < dial.ended_at + REDIAL_AFTER):
+                return
+        self._dials[node.index] = Dial(node, self._clock, self._settled.release)
+        if not node.trouble:
+            node.trouble = "still connecting"
+
+    def _take_dialled(self) -> None:
+        for index, dial in list(self._dials.items()):
+            if dial.link is not None:
+                del self._dials[index]
+                self._put(dial.link)
+            elif dial.ended_at is not None:
+                self._nodes[index].is_in_trouble(dial.why)
+
+    def _put(self, link: Link) -> None:
+        link.circuit = self
+        self._links[link.node.index] = link
+        self._by_fd[link.fd] = link
+        self._poller.register(link.fd, select.POLLIN)
+
+    def _drop(self, link: Link, why: str) -> None:
+        """The connection is gone, and with it whatever was owed."""
+        node = link.node
+        self._links[node.index] = None
+        del self._by_fd[link.fd]
+        self._poller.unregister(link.fd)
+        link.close()
+        node.is_in_trouble(why)
+        for owed in link.owed:
+            owed.poll.take(node.index, [failed(why)] * len(owed.poll.requests))

@@ -1,0 +1,63 @@
+"""What each kind of Redis promises, without flattery."""
+
+from dataclasses import replace
+
+from holdfast.core.records import Guarantees
+
+DAY = 86400.0
+
+SINGLE = Guarantees(
+    engine="one Redis or Valkey master",
+    exclusion="among all clients of the server",
+    broken_by=(
+        "a restart of the server without persistence, or with `appendfsync everysec`: it forgets",
+        "FLUSHALL, or eviction of keys by a `maxmemory-policy`",
+        "a clock of the server that runs faster than the holder's by more than 1 % of the ttl",
+    ),
+    fence="a counter for each name beside its lock, never less than the server's clock",
+    fence_ends=(
+        "the loss of the counter together with a clock that was set back; it is kept for an hour "
+        "(`fence_keep`) after its last use"
+    ),
+    fairness="waiters in the order of their arrival",
+    wake_up="a release hands the lock to the next waiter, by a publication",
+    suits="efficiency",
+    min_ttl=0.01,
+    max_ttl=DAY,
+    ttl_step=0.0,
+)
+
+SENTINEL = replace(
+    SINGLE,
+    engine="the master of a Redis Sentinel service",
+    broken_by=(
+        "a failover, since replication is asynchronous: the new master may not know of the lock",
+        "the same with `replicas=N`, if the new master is none of the N that acknowledged",
+        *SINGLE.broken_by,
+    ),
+)
+
+CLUSTER = replace(
+    SINGLE,
+    engine="a Redis Cluster",
+    exclusion="among all clients of the cluster",
+    broken_by=(
+        "a failover: replication is asynchronous, and the new master may not know of the lock",
+        *SINGLE.broken_by,
+    ),
+)
+
+REDLOCK = replace(
+    SINGLE,
+    engine="a quorum of independent Redis or Valkey masters",
+    exclusion="among all clients of the same nodes, while at most a minority of them fail",
+    broken_by=(
+        "FLUSHALL, eviction of keys, or a promoted replica on a node: it forgets unnoticed",
+        "a proxy that hides that a node was restarted",
+        "clocks of a quorum that run faster than the holder's by more than 1 % of the ttl",
+    ),
+    fence="the greatest of the nodes' counters, agreed on by a quorum",
+    fence_ends="the loss of the counters of a quorum together with clocks that were set back",
+    fairness="none: whoever first gets a quorum",
+    wake_up="a release wakes waiters by a publication; they try again after a random delay",
+)

@@ -1,0 +1,152 @@
+"""One blocking connection to one node.
+
+Replies come in the order of the commands, and each is handed to whoever asked, also when that one
+has stopped listening: so a late reply never desynchronises a connection.
+"""
+
+import os
+import ssl
+import threading
+from collections import deque
+
+import hiredis
+from redis.exceptions import RedisError
+
+from holdfast.core.messages import Acquire
+from holdfast.engines.redis.nodes import Node, Owed, RefusedError, accept
+from holdfast.engines.redis.phrases import Reply
+
+READ_SIZE = 65536
+
+NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+BROKEN = (OSError, EOFError, RedisError, RefusedError, hiredis.HiredisError)
+"""What a connection may raise: it is of no use any more, or could not be made."""
+
+
+class Link:
+    """A connection. One thread at a time uses it; any thread may say something on it."""
+
+    def __init__(self, node: Node, timeout: float) -> None:
+        self.node = node
+        self.circuit: object = None
+        """To which it belongs."""
+        self.owed: deque[Owed] = deque()
+        self.unsent = b""
+        """What could not be sent yet."""
+        self.sock = node.address.open(timeout)
+        self._reader = hiredis.Reader()
+        self._mutex = threading.Lock()
+        self._saying = self._hearing = False
+        try:
+            self._greet()
+            self.sock.setblocking(False)
+        except BaseException:
+            self.close()
+            raise
+        self.fd: int = self.sock.fileno()
+        self._pending = getattr(self.sock, "pending", int)  # bytes that TLS has decrypted already
+
+    def say(self, owed: Owed) -> None:
+        """Send a phrase, or as much of it as goes out now."""
+        commands = owed.phrase.commands
+        text = commands[0] if len(commands) == 1 else b"".join(commands)
+        with self._mutex:
+            if self._saying:
+                raise EOFError("another thread was interrupted in the middle of a command")
+            self._saying = True
+            self.owed.append(owed)
+            if self.unsent:
+                self.unsent += text
+            else:
+                sent = self._send(text)
+                if sent < len(text):
+                    self.unsent = text[sent:]
+            self._saying = False
+
+    def flush(self) -> bool:
+        """Send what is left to send; True if nothing is left any more."""
+        with self._mutex:
+            if self.unsent:
+                self.unsent = self.unsent[self._send(self.unsent) :]
+            return not self.unsent
+
+    def hear(self) -> None:
+        """Read what has arrived, and hand it to whoever asked."""
+        self._hearing = True
+        reader, owed = self._reader, self.owed
+        try:
+            reader.feed(self._received())
+            while self._pending():
+                reader.feed(self._received())
+        except NOT_NOW:
+            pass
+        while (reply := reader.gets()) is not False:
+            first = owed[0]
+            if len(first.replies) + 1 == len(first.phrase.commands):
+                owed.popleft()
+            if first.hear(reply):
+                self.say(first)
+        self._hearing = False
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether a Ctrl-C has struck within a command or a reply: nobody knows how much of it went
+        through. Only for whoever uses the connection."""
+        return self._saying or self._hearing
+
+    def is_stuck(self, now: float) -> bool:
+        """Whether the oldest answer is overdue."""
+        return bool(self.owed) and self.owed[0].poll.until < now
+
+    def close(self) -> None:
+        """Close it; whatever was owed will not come."""
+        self.sock.close()
+        for owed in self.owed:
+            request = owed.poll.requests[0]
+            if type(request) is Acquire:
+                self.node.owing.pop(request.holder, None)
+
+    def forget(self) -> None:
+        """In a forked child: let go of the socket without a word to the server."""
+        detach(self.fd)
+
+    def _greet(self) -> None:
+        """Ask what must be known before anything else is said; the socket still blocks."""
+        greeting = self.node.greeting()
+        if greeting is not None:
+            self.sock.sendall(b"".join(greeting.commands))
+            replies: list[Reply] = []
+            while len(replies) < len(greeting.commands):
+                self._reader.feed(self._received())
+                while (reply := self._reader.gets()) is not False:
+                    replies.append(reply)
+            accept(greeting.conclude(replies))
+
+    def _send(self, text: bytes) -> int:
+        try:
+            sent: int = self.sock.send(text)
+        except NOT_NOW:
+            return 0
+        return sent
+
+    def _received(self) -> bytes:
+        data: bytes = self.sock.recv(READ_SIZE)
+        if not data:
+            raise EOFError("the connection was closed")
+        return data
+
+
+def explain(error: BaseException) -> str:
+    """What to say of one of these."""
+    return str(error) or (
+        "no connection in time" if isinstance(error, TimeoutError) else repr(error)
+    )
+
+
+def detach(fd: int) -> None:
+    """Put nothing in the place of a descriptor that a parent process goes on using: its number
+    stays taken until its object is closed, so nothing else can be closed by mistake."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, fd)
+    os.close(nothing)

@@ -1,0 +1,221 @@
+"""The servers of one client: how to connect, which are well, which may vote, who waits."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from holdfast.core.guard import RestartGuard
+from holdfast.core.messages import (
+    DONE,
+    Acquire,
+    Answer,
+    Break,
+    Failed,
+    Held,
+    Inspect,
+    List,
+    Request,
+)
+from holdfast.core.poll import Poll
+from holdfast.core.ports import Surroundings
+from holdfast.core.quorum import Quorum
+from holdfast.engines.redis.addresses import Address
+from holdfast.engines.redis.phrases import Answers, Phrase, Reply, command, conclude, failed
+from holdfast.engines.redis.speech import Speech
+from holdfast.events import NodeBack, NodeFailed
+
+CONNECT_TIMEOUT = 1.0
+"""How long a connection that nobody waits for may take to be made."""
+
+FIRST_CONTACT = 0.5
+"""How long to wait for connections while there are too few for a quorum."""
+
+REDIAL_AFTER = 0.2
+"""How long a node that could not be reached is left alone."""
+
+MAX_OWED = 1000
+"""How many answers a node may owe on one connection before nothing more is said to it."""
+
+SILENT = "did not answer in time"
+
+MAX_TTL_KEY = b"holdfast:max_ttl"
+
+
+class RefusedError(Exception):
+    """The server was reached, but cannot be used; the text says why."""
+
+
+@dataclass(slots=True)
+class Node:
+    """One server of a client."""
+
+    index: int
+    address: Address
+    guard: RestartGuard
+    around: Surroundings
+    alone: bool = False
+    """Whether there is no other: then its failures are told to the caller anyway."""
+    max_ttl: float | None = None
+    """The longest ttl that all clients have agreed on, where the restart guard is on."""
+    trouble: str = ""
+    owing: dict[str, Any] = field(default_factory=dict)
+    """The connections on which a holder's acquire is not answered yet. Its release must go out
+    there, behind it, or a node that was only stopped might carry them out in the wrong order."""
+
+    @property
+    def name(self) -> str:
+        """Its address."""
+        return self.address.name
+
+    def is_in_trouble(self, why: str) -> None:
+        """It failed to answer."""
+        if not self.trouble and not self.alone:
+            self.around.emit(NodeFailed(self.name, why))
+        self.trouble = why
+
+    def is_well(self) -> None:
+        """It answered again."""
+        self.trouble = ""
+        if not self.alone:
+            self.around.emit(NodeBack(self.name))
+
+    def greeting(self) -> Phrase | None:
+        """What to ask on a new connection, before anything else."""
+        if self.max_ttl is None:
+            return None
+        commands = (
+            command(b"INFO", b"server"),
+            command(b"CONFIG", b"GET", b"*append*"),
+            command(b"SET", MAX_TTL_KEY, b"%d" % round(self.max_ttl * 1000), b"NX"),
+            command(b"GET", MAX_TTL_KEY),
+        )
+        return Phrase(commands, lambda replies: [self._greeted(self.max_ttl or 0, *replies)])
+
+    def _greeted(self, ours: float, info: Reply, config: Reply, _: Reply, theirs: Reply) -> Answer:
+        for reply in (info, theirs):
+            if isinstance(reply, Exception):
+                return failed(reply)
+        if round(ours * 1000) != int(theirs):
+            return failed(
+                f"max_ttl is {int(theirs) / 1000:g} s there and {ours:g} s here; all clients must "
+                "agree (to change it, stop them all and delete holdfast:max_ttl on every node)"
+            )
+        facts = dict(line.partition(b":")[::2] for line in info.split(b"\r\n"))
+        # A server that does not tell its settings may be one that forgets.
+        words = [] if isinstance(config, Exception) else config
+        settings = dict(zip(words[::2], words[1::2], strict=True))
+        durable = (
+            settings.get(b"appendonly") == b"yes"
+            and settings.get(b"appendfsync") == b"always"
+            and settings.get(b"no-appendfsync-on-rewrite") == b"no"
+        )
+        run, uptime = facts[b"run_id"].decode(), float(facts[b"uptime_in_seconds"])
+        self.guard.met(run, uptime, durable, self.around.clock())
+        return DONE
+
+
+class Owed:
+    """A phrase on its way to a node, and the poll that wants to know what comes of it."""
+
+    __slots__ = ("_bell", "node", "phrase", "poll", "replies")
+
+    def __init__(self, phrase: Phrase, poll: Poll, node: Node, bell: Any = None) -> None:
+        self.phrase = phrase
+        self.poll = poll
+        self.node = node
+        self._bell = bell  # under asyncio: the future that whoever asked awaits
+        self.replies: list[Reply] = []
+
+    def hear(self, reply: Reply) -> bool:
+        """Take one reply; True if there is more to say: `phrase`."""
+        self.replies.append(reply)
+        if len(self.replies) < len(self.phrase.commands):
+            return False
+        outcome = conclude(self.phrase, self.replies)
+        node = self.node
+        if isinstance(outcome, Phrase):
+            self.phrase, self.replies = outcome, []
+            # Nobody would give back what was granted to one who does not listen any more.
+            return not (self.poll.over and type(self.poll.requests[0]) is Acquire)
+        if node.trouble:
+            node.is_well()
+        if node.owing and type(self.poll.requests[0]) is Acquire:
+            node.owing.pop(self.poll.requests[0].holder, None)
+        self.poll.take(node.index, outcome)
+        if type(outcome[0]) is Failed and "READONLY" in str(outcome[0]):
+            raise RefusedError("it is not the master any more")
+        return False
+
+    def ring(self) -> None:
+        """Wake whoever asked."""
+        if not self._bell.done():
+            self._bell.set_result(None)
+
+
+def accept(answers: Answers | Phrase) -> None:
+    """Raise if a greeting came to nothing."""
+    first = answers[0]
+    if isinstance(first, Failed):
+        raise RefusedError(first.nodes[0][1])
+
+
+@dataclass(slots=True)
+class Fleet:
+    """All that the two ways of speaking to the servers have in common."""
+
+    nodes: Sequence[Node]
+    speech: Speech
+    quorum: Quorum | None
+    """How several make up one; None for a single server."""
+    around: Surroundings
+    channel: str
+    waiting: set[str] = field(default_factory=set)
+    """The holder ids of those in a queue."""
+    heard_of: set[int] = field(default_factory=set)
+    """The nodes whose wake-ups reach us."""
+
+    def forked(self) -> None:
+        """In a forked child: nobody waits for anything, and nothing is under way."""
+        self.waiting.clear()
+        self.heard_of.clear()
+        self.speech.listening = False
+        for node in self.nodes:
+            node.owing.clear()
+            node.trouble = ""
+
+    def answers(self, poll: Poll) -> Sequence[Answer]:
+        """What a single server answered."""
+        name = self.nodes[0].name
+        answers = poll.answers.get(0)
+        if answers is None:
+            answers = [Failed.at(name, SILENT)] * len(poll.requests)
+        if type(answers[0]) is Failed or len(answers) > 1:
+            return [Failed.at(name, a.nodes[0][1]) if type(a) is Failed else a for a in answers]
+        return answers
+
+    def note(self, request: Request, answer: Answer) -> None:
+        """Keep in mind who waits."""
+        if type(request) is Acquire and request.queue and type(answer) is Held:
+            self.waiting.add(request.holder)
+        elif self.waiting and not isinstance(request, (Break, List, Inspect)):
+            self.waiting.discard(request.holder)
+
+    def heard(self, message: bytes, later: Callable[[float, str], None]) -> None:
+        """A message on our channel: `holder`, or `holder milliseconds` to be heeded then."""
+        holder, _, delay = message.decode().partition(" ")
+        if delay:
+            later(int(delay) / 1000, holder)
+        else:
+            self.around.ring(holder)
+
+    def listens(self, node: Node) -> None:
+        """Its wake-ups reach us (again). Some may have been missed, so all are to ask again."""
+        self.heard_of.add(node.index)
+        self.speech.listening = True
+        for holder in list(self.waiting):
+            self.around.ring(holder)
+
+    def deaf(self, node: Node) -> None:
+        """Its wake-ups reach us no more."""
+        self.heard_of.discard(node.index)
+        self.speech.listening = bool(self.heard_of)

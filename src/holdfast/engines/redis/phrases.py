@@ -1,0 +1,67 @@
+"""The Redis protocol, as far as holdfast speaks it. Pure: bytes out, replies in.
+
+A `Phrase` is one or more commands that go out together. When each has its reply, either the answers
+are known, or there is something more to say: the next part of a longer talk, or the same again when
+a script was not loaded yet. It keeps nothing in mind, so it can be said to several servers at once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from holdfast.core.messages import Answer, Failed
+from holdfast.engines.redis.scripts import script, scripts
+
+Reply: TypeAlias = Any
+"""What a parser of the protocol makes of a reply; an error is an exception, given, not raised."""
+
+Answers: TypeAlias = Sequence[Answer]
+
+
+class Phrase(NamedTuple):
+    """Commands that go out together, and what their replies come to: answers, or more to say."""
+
+    commands: tuple[bytes, ...]
+    conclude: "Callable[[list[Reply]], Answers | Phrase]"
+
+
+def word(text: bytes) -> bytes:
+    """One word of a command."""
+    return b"$%d\r\n%b\r\n" % (len(text), text)
+
+
+def command(*words: bytes) -> bytes:
+    """A whole command."""
+    return b"*%d\r\n" % len(words) + b"".join(map(word, words))
+
+
+def call(name: str, keys: Sequence[bytes], *words: bytes, more: int = 0) -> bytes:
+    """A call of a script; `more` words are to be appended to it."""
+    count = 3 + len(keys) + len(words) + more
+    spoken = (b"EVALSHA", script(name).sha, b"%d" % len(keys), *keys, *words)
+    return b"*%d\r\n" % count + b"".join(map(word, spoken))
+
+
+def conclude(phrase: Phrase, replies: list[Reply]) -> Answers | Phrase:
+    """What the replies to a phrase come to."""
+    for reply in replies:
+        if isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT"):
+            return _with_scripts(phrase, replies)
+    return phrase.conclude(replies)
+
+
+def _with_scripts(phrase: Phrase, replies: list[Reply]) -> Phrase:
+    """Load all scripts, and say again what could not be carried out for want of them."""
+    loading = tuple(command(b"SCRIPT", b"LOAD", each.source) for each in scripts())
+    unheard = [i for i, r in enumerate(replies) if str(r).startswith("NOSCRIPT")]
+
+    def complete(more: list[Reply]) -> Answers | Phrase:
+        for index, reply in zip(unheard, more[len(loading) :], strict=True):
+            replies[index] = reply
+        return phrase.conclude(replies)
+
+    return Phrase((*loading, *(phrase.commands[i] for i in unheard)), complete)
+
+
+def failed(why: object) -> Failed:
+    """The answer for a reply that is an error."""
+    return Failed.at("redis", str(why))

@@ -1,0 +1,21 @@
+-- Shared by scripts that grant. KEYS[2] is the counter.
+-- The next fence: more than the last one, and at least what is proposed, which must lie within a
+-- minute of this server's clock. Nothing proposed (0) means this server's clock.
+local function next_fence(proposed, keep)
+  local time = redis.call('TIME')
+  local now = time[1] * 1000000 + time[2]
+  if proposed == 0 then proposed = now end
+  proposed = math.max(now - 60000000, math.min(proposed, now + 60000000))
+  local fence = math.max(tonumber(redis.call('GET', KEYS[2]) or 0) + 1, proposed)
+  redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', keep)
+  return fence
+end
+
+-- The lock is the caller's already: it asks again, or confirms an offer. Never shortens it.
+local function grant_again(ttl, keep)
+  if redis.call('PTTL', KEYS[1]) < ttl then redis.call('PEXPIRE', KEYS[1], ttl) end
+  local fence = redis.call('GET', KEYS[2])
+  if not fence then return next_fence(0, keep) end
+  redis.call('PEXPIRE', KEYS[2], keep)
+  return tonumber(fence)
+end

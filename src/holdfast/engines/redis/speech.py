@@ -1,0 +1,189 @@
+"""What holdfast's requests are in the words of Redis, and what the replies mean. Pure.
+
+A call is made of a head, which is kept for each lock, and of the holder id, which comes last.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from math import ceil, inf
+from typing import cast
+
+from holdfast.core.messages import (
+    DONE,
+    MISSING,
+    NOT_YOURS,
+    OFFER,
+    Acquire,
+    Answer,
+    Break,
+    Extend,
+    Failed,
+    Granted,
+    Held,
+    Inspect,
+    List,
+    Raise,
+    Release,
+    Repair,
+    ToNode,
+)
+from holdfast.core.records import Label
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.looking import look
+from holdfast.engines.redis.phrases import Answers, Phrase, Reply, call, command, failed, word
+
+LEASES_IN_A_CALL = 200
+"""More would keep the server from its other clients for too long."""
+
+
+class Speech:
+    """How one client speaks of its locks."""
+
+    def __init__(
+        self, *, quorum: bool, keep: float, channel: str, counted: bool = True, replicas: int = 0
+    ) -> None:
+        self._quorum = quorum
+        self._keep = keep
+        self._channel = channel.encode()
+        self._counted = b"1" if counted else b"0"
+        self._replicas = replicas
+        self._offer = _milliseconds(OFFER)
+        self._codes: dict[int, Answer] = {
+            1: DONE,
+            0: NOT_YOURS,
+            -1: MISSING if quorum else NOT_YOURS,
+        }
+        self._acquire_head = lru_cache(1024)(self._make_acquire_head)
+        self._release_head = lru_cache(1024)(self._make_release_head)
+        self.listening = False
+        """Whether wake-ups on our channel reach us, so that it makes sense to queue."""
+
+    def phrase(self, requests: Sequence[ToNode]) -> Phrase:
+        """Put requests, all of one kind, into words."""
+        first = requests[0]
+        if type(first) is Acquire:
+            return self._acquire(first)
+        if type(first) is Release:
+            return Phrase(tuple(map(self._release, cast(Sequence[Release], requests))), self._read)
+        if type(first) is Extend:
+            return self._extend(cast(Sequence[Extend], requests))
+        if type(first) is Repair:
+            return Phrase(tuple(map(self._repair, cast(Sequence[Repair], requests))), self._read)
+        if type(first) is Raise:
+            return self._raise(first)
+        if type(first) is Break:
+            return Phrase((self._release_head(first.key, True) + word(b""),), self._read)
+        return look(cast(Inspect | List, first), self._counted)
+
+    def _acquire(self, request: Acquire) -> Phrase:
+        queue = request.queue and self.listening
+        head = self._acquire_head(request.key, request.ttl, queue)
+        if self._quorum:
+            head += word(b"%d" % request.proposed)
+        commands = (head + word(request.holder.encode()),)
+        read = _read_queued if queue else _read_unqueued
+        return (
+            self._replicated(Phrase(commands, read)) if self._replicas else Phrase(commands, read)
+        )
+
+    def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> bytes:
+        keys = keys_of(key)
+        lasting = (_milliseconds(ttl), _milliseconds(ttl + self._keep))
+        channel = self._channel if queue else b""
+        if self._quorum:
+            return call("vote", keys, *lasting, channel, more=2)
+        return call("acquire", keys, *lasting, self._offer, self._counted, channel, more=1)
+
+    def _release(self, request: Release) -> bytes:
+        return self._release_head(request.key, request.wake) + word(request.holder.encode())
+
+    def _make_release_head(self, key: str, wake: bool) -> bytes:
+        keys = keys_of(key)
+        keep = _milliseconds(self._keep)
+        if self._quorum:
+            waking = b"1" if wake else b"0"
+            return call("unvote", keys, keep, waking, self._offer, self._channel, more=1)
+        return call("release", keys, keep, self._offer, self._counted, self._channel, more=1)
+
+    def _extend(self, requests: Sequence[Extend]) -> Phrase:
+        starts = range(0, len(requests), LEASES_IN_A_CALL)
+        batches = [requests[start : start + LEASES_IN_A_CALL] for start in starts]
+
+        def read(replies: list[Reply]) -> Answers:
+            answers: list[Answer] = []
+            for batch, reply in zip(batches, replies, strict=True):
+                if isinstance(reply, list):
+                    answers += self._read(reply)
+                else:
+                    answers += [failed(reply)] * len(batch)
+            return answers
+
+        phrase = Phrase(tuple(map(self._extension, batches)), read)
+        return self._replicated(phrase) if self._replicas else phrase
+
+    def _extension(self, requests: Sequence[Extend]) -> bytes:
+        keys: list[bytes] = []
+        words: list[bytes] = []
+        for request in requests:
+            keys += keys_of(request.key)[:2]
+            words += (_milliseconds(request.ttl), request.holder.encode())
+        return call("extend", keys, _milliseconds(self._keep), *words)
+
+    def _raise(self, request: Raise) -> Phrase:
+        fence, holder = b"%d" % request.fence, request.holder.encode()
+        keys = keys_of(request.key)[:2]
+        raising = call("raise", keys, fence, _milliseconds(self._keep), holder)
+
+        def read(replies: list[Reply]) -> Answers:
+            return [Granted(request.fence)] if replies == [1] else self._read(replies)
+
+        return Phrase((raising,), read)
+
+    def _repair(self, request: Repair) -> bytes:
+        lasting = (_milliseconds(request.ttl), _milliseconds(request.ttl + self._keep))
+        fence, holder = b"%d" % request.fence, request.holder.encode()
+        return call("repair", keys_of(request.key)[:2], *lasting, fence, holder)
+
+    def _read(self, replies: list[Reply]) -> Answers:
+        codes = self._codes
+        return [codes[reply] if type(reply) is int else failed(reply) for reply in replies]
+
+    def _replicated(self, phrase: Phrase) -> Phrase:
+        """Count only what enough replicas have acknowledged."""
+        wanted = self._replicas
+        waiting = command(b"WAIT", b"%d" % wanted, _milliseconds(OFFER))
+
+        def read(replies: list[Reply]) -> Answers | Phrase:
+            acknowledged = replies[-1]
+            answers = cast(Answers, phrase.conclude(replies[:-1]))
+            if isinstance(acknowledged, int) and acknowledged >= wanted:
+                return answers
+            lacking = failed(f"{acknowledged} of {wanted} replicas acknowledged it")
+            return [lacking if type(a) is Granted or a is DONE else a for a in answers]
+
+        return Phrase((*phrase.commands, waiting), read)
+
+
+def _milliseconds(seconds: float) -> bytes:
+    """Rounded up, so that a lease lasts at least as long there as its holder believes."""
+    return b"%d" % ceil(seconds * 1000)
+
+
+def _read_queued(replies: list[Reply]) -> Answers:
+    reply = replies[0]
+    return [Granted(reply) if type(reply) is int else _read_held(reply, queued=True)]
+
+
+def _read_unqueued(replies: list[Reply]) -> Answers:
+    reply = replies[0]
+    return [Granted(reply) if type(reply) is int else _read_held(reply, queued=False)]
+
+
+def _read_held(reply: Reply, *, queued: bool) -> Held | Failed:
+    if type(reply) is not list:
+        return failed(reply)
+    left, owner = reply
+    holder = owner.decode(errors="replace")
+    # A lock that some other program has taken is given back without waking anybody.
+    wakes = queued and Label.of(holder) is not None
+    return Held(left / 1000 if left >= 0 else inf, wakes, holder)

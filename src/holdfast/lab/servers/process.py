@@ -1,0 +1,163 @@
+"""One server process: its port, its folder, its life and its end."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Self
+
+from holdfast.lab.servers.launch import launch
+from holdfast.lab.servers.ports import HOST, free_port
+
+PORT_TAKEN = "Address already in use"
+
+
+class ServerFailed(RuntimeError):
+    """A server did not start, or did not come to the state it was to come to."""
+
+
+class ServerProcess:
+    """A server that is started and stopped by its process id.
+
+    A subclass says how it is started (`arguments`) and when it is ready (`answers`). Everything
+    that it writes lies in `folder`, a temporary one if none is given.
+    """
+
+    patience = 15.0
+    """Seconds within which it must have started, and must have ended when asked to."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._tidy_up: list[Callable[[], object]] = []
+        self.folder = folder or self._temporary_folder()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.log = self.folder / "server.log"
+        self.port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_began = 0
+
+    def arguments(self) -> list[str]:
+        """The command that runs it in the foreground, on `port`."""
+        raise NotImplementedError
+
+    def choose_ports(self) -> None:
+        """Choose where to listen, before the first start, and again if somebody was faster."""
+        self.port = free_port()
+
+    def answers(self) -> bool:
+        """Whether this very process serves requests; an OSError means no."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as `host:port`."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The id of the process that was started last."""
+        return self._started().pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process exists, be it frozen."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self) -> Self:
+        """Start it, and wait until it answers. The first start chooses the port."""
+        if self.alive:
+            return self
+        first, give_up_at = not self.port, time.monotonic() + self.patience
+        while True:
+            if first:
+                self.choose_ports()
+            self._log_began = self.log.stat().st_size if self.log.exists() else 0
+            self._process = launch(self.arguments(), self.folder, self.log)
+            try:
+                if self._comes_up(give_up_at):
+                    return self
+            except BaseException:
+                self.kill()
+                raise
+
+    def stop(self) -> None:
+        """End it in order, by force if it takes too long; even if it is frozen."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGTERM)
+            self._process.send_signal(signal.SIGCONT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(self.patience)
+            self.kill()
+
+    def kill(self) -> None:
+        """End it as a crash would, and wait until it is gone."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def freeze(self) -> None:
+        """Halt it in the middle of whatever it does: connections stay, nothing is answered."""
+        process = self._started()
+        process.send_signal(signal.SIGSTOP)
+        if sys.platform == "linux":  # elsewhere one cannot wait for it, and hardly needs to
+            os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+
+    def thaw(self) -> None:
+        """Let it go on after `freeze`."""
+        self._started().send_signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Stop it, and remove its temporary folders."""
+        self.stop()
+        for tidy_up in self._tidy_up:
+            tidy_up()
+
+    def _temporary_folder(self) -> Path:
+        """A folder with a short path that goes when the server is closed, or at last forgotten."""
+        folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
+        self._tidy_up.append(weakref.finalize(self, shutil.rmtree, folder))
+        return folder
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        if self._process is None:
+            raise ServerFailed(f"{type(self).__name__} was not started")
+        return self._process
+
+    def _comes_up(self, give_up_at: float) -> bool:
+        """Whether it came to answer; False if somebody else has its port."""
+        while time.monotonic() < give_up_at:
+            if not self.alive:
+                if PORT_TAKEN in self._said():
+                    return False
+                raise ServerFailed(self._complaint("ended instead of starting"))
+            with contextlib.suppress(OSError):
+                if self.answers():
+                    return True
+            time.sleep(0.002)
+        raise ServerFailed(self._complaint(f"did not answer within {self.patience:g} s"))
+
+    def _complaint(self, what: str) -> str:
+        name = type(self).__name__
+        return f"{name} on {self.address} {what}; it said:\n{self._said()[-2000:]}"
+
+    def _said(self) -> str:
+        """What it wrote since it was started last."""
+        with self.log.open(errors="replace") as log:
+            log.seek(self._log_began)
+            return log.read()

@@ -1,0 +1,167 @@
+"""A Redis or Valkey server."""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import quote
+
+from holdfast.lab.servers.certificates import Certificates
+from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import ServerProcess
+from holdfast.lab.servers.programs import find_redis
+from holdfast.lab.servers.resp import Connection, Refused, Reply
+
+AppendOnly = Literal["no", "everysec", "always"]
+
+
+class RedisServer(ServerProcess):
+    """One server. Nothing is kept on disk unless `append_only` says so.
+
+    program      the server's program: `find_redis()` unless given, or `find_valkey()`
+    append_only  when what was written goes to the disk: "no", "everysec" or "always"
+    options      further words of the command line: ("--maxmemory", "10mb")
+    unix_socket  whether it listens on a Unix socket too, see `unix_url`
+    password     of the default user
+    users        more users, each with its ACL rules: {"ann": ("on", ">secret", "~*", "+@all")}
+    tls          the certificate to serve with; then there is no port without TLS
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        program: str | None = None,
+        append_only: AppendOnly = "no",
+        options: Sequence[str] = (),
+        unix_socket: bool = False,
+        password: str | None = None,
+        users: Mapping[str, Sequence[str]] | None = None,
+        tls: Certificates | None = None,
+    ) -> None:
+        super().__init__(folder)
+        self.program = program or find_redis()
+        self.append_only = append_only
+        self.options = tuple(options)
+        # A path that may be as long as pytest's is too long for a socket.
+        self.socket = self._temporary_folder() / "redis.sock" if unix_socket else None
+        self.password = password
+        self.users = dict(users or {})
+        self.tls = tls
+
+    @property
+    def url(self) -> str:
+        """The URL for the default user."""
+        return self._url(self.login)
+
+    @property
+    def unix_url(self) -> str:
+        """The URL of its Unix socket."""
+        return f"unix://{self.login}{self.socket}?db=0"
+
+    @property
+    def login(self) -> str:
+        """How the default user logs in within a URL: `:password@`, or nothing."""
+        return f":{quote(self.password, safe='')}@" if self.password else ""
+
+    def url_for(self, user: str, password: str) -> str:
+        """The URL with which a user logs in."""
+        return self._url(f"{quote(user, safe='')}:{quote(password, safe='')}@")
+
+    def start(self) -> Self:
+        """Start it, and wait until it has loaded its data and answers."""
+        super().start()
+        if self.append_only == "no":
+            # It was for this start alone: a server without persistence forgets in a crash.
+            (self.folder / "dump.rdb").unlink(missing_ok=True)
+        return self
+
+    def restart(self, *, keep_data: bool) -> Self:
+        """Stop it in order and start it on the same port, with its data or empty."""
+        if keep_data and self.alive:
+            self.thaw()
+            self.save()
+        self.stop()
+        if not keep_data:
+            self.forget()
+        return self.start()
+
+    def save(self) -> None:
+        """Write its data to the disk, for the next start, if it does not do so by itself."""
+        if self.append_only == "no":
+            self.command("SAVE")
+
+    def forget(self) -> None:
+        """Remove its data from the disk; it must not be running."""
+        (self.folder / "dump.rdb").unlink(missing_ok=True)
+        shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
+
+    def command(self, *words: str | int, timeout: float = 5.0) -> Reply:
+        """Say something to it from outside, as the default user, on a connection of its own."""
+        context = self.tls.trust() if self.tls else None
+        with Connection((HOST, self.port), timeout, context) as connection:
+            if self.password:
+                connection.command("AUTH", self.password)
+            return connection.command(*words)
+
+    def info(self, section: str = "default") -> dict[str, str]:
+        """What the server says of itself: {"role": "master", ...}."""
+        lines = str(self.command("INFO", section, timeout=1.0)).splitlines()
+        return dict(line.split(":", 1) for line in lines if ":" in line)
+
+    def arguments(self) -> list[str]:
+        """The command that runs it: the settings are in a file, where secrets are not seen."""
+        file = self.folder / "redis.conf"
+        file.write_text("".join(f"{line}\n" for line in self.settings()))
+        file.chmod(0o600)
+        return [self.program, str(file), *self.options]
+
+    def settings(self) -> list[str]:
+        """The lines of its configuration."""
+        lines = [f"bind {HOST}", f"dir {quoted(self.folder)}", "daemonize no", "databases 16"]
+        lines += ['save ""', "repl-diskless-sync-delay 0"]
+        if self.append_only == "no":
+            # A copy made for replication is not to become a persistence.
+            lines += ["appendonly no", "rdb-del-sync-files yes"]
+        else:
+            lines += ["appendonly yes", f"appendfsync {self.append_only}"]
+        if self.tls:
+            lines += ["port 0", f"tls-port {self.port}", "tls-auth-clients no"]
+            lines += [f"tls-ca-cert-file {quoted(self.tls.authority)}"]
+            lines += [f"tls-cert-file {quoted(self.tls.certificate)}"]
+            lines += [f"tls-key-file {quoted(self.tls.key)}"]
+        else:
+            lines += [f"port {self.port}"]
+        if self.socket:
+            lines += [f"unixsocket {quoted(self.socket)}", "unixsocketperm 700"]
+        if self.password:
+            secret = quoted(self.password)
+            lines += [f"requirepass {secret}", f"masterauth {secret}"]
+        for name, rules in self.users.items():
+            lines += [" ".join(["user", name, *map(quoted, rules)])]
+        return lines
+
+    def answers(self) -> bool:
+        """Whether this very process answers, with its data loaded."""
+        try:
+            info = self.info()
+        except Refused:  # a stranger sits on the port
+            return False
+        return info["process_id"] == str(self.pid) and info.get("loading", "0") == "0"
+
+    def close(self) -> None:
+        """End it at once, for nothing of it is wanted any more, and remove its folders."""
+        self.kill()
+        super().close()
+
+    def _url(self, login: str) -> str:
+        if self.tls:
+            authority = quote(str(self.tls.authority))
+            return f"rediss://{login}{self.address}/0?ssl_ca_certs={authority}"
+        return f"redis://{login}{self.address}/0"
+
+
+def quoted(value: object) -> str:
+    """A value as the configuration wants it."""
+    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{text}"'

@@ -1,0 +1,96 @@
+"""Places on real Redis servers. They are started once for each test process, and emptied for each
+test."""
+
+from __future__ import annotations
+
+import atexit
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from holdfast.lab.servers.masters import RedisMasters
+from holdfast.lab.servers.programs import find_valkey
+from holdfast.lab.servers.redis import RedisServer
+
+from .place import Place
+
+
+class RedisPlace(Place):
+    """Servers without persistence, so that they are quick. None of them remembers a restart by
+    itself, so the orderly one saves before."""
+
+    def __init__(self, url: str, servers: Sequence[RedisServer]) -> None:
+        self.url = url
+        self.servers = servers
+        for server in servers:
+            if not server.alive:
+                server.start()
+            server.command("FLUSHALL")
+            server.command("CONFIG", "RESETSTAT")
+
+    def untouched(self) -> bool:
+        # Our own look, and nothing else, has connected since the beginning of the test.
+        return all(
+            server.info("stats")["total_connections_received"] == "1" for server in self.servers
+        )
+
+    @contextmanager
+    def outage(self) -> Iterator[None]:
+        for server in self.servers:
+            server.freeze()
+        try:
+            yield
+        finally:
+            for server in self.servers:
+                server.thaw()
+
+    def restart(self) -> None:
+        for server in self.servers:
+            server.restart(keep_data=True)
+
+    def residue(self) -> list[str]:
+        found = []
+        for number, server in enumerate(self.servers):
+            keys = server.command("KEYS", "*")
+            assert isinstance(keys, list)
+            found += [f"{number}: {key}" for key in keys]
+            found += [f"{number}: {server.info('clients')['connected_clients']} clients"]
+        return sorted(found)
+
+
+def single_place(folder: Path) -> RedisPlace:
+    server = _single()
+    return RedisPlace(server.url, [server])
+
+
+def valkey_place(folder: Path) -> RedisPlace:
+    server = _valkey()
+    return RedisPlace(server.url, [server])
+
+
+def redlock_place(folder: Path) -> RedisPlace:
+    # Young nodes would be in quarantine for a minute; the guard has tests of its own.
+    masters = _masters()
+    return RedisPlace(f"{masters.url}?restart_guard=off", masters.servers)
+
+
+@cache
+def _single() -> RedisServer:
+    server = RedisServer().start()
+    atexit.register(server.close)
+    return server
+
+
+@cache
+def _valkey() -> RedisServer:
+    server = RedisServer(program=find_valkey()).start()
+    atexit.register(server.close)
+    return server
+
+
+@cache
+def _masters() -> RedisMasters:
+    masters = RedisMasters(count=3).start()
+    atexit.register(masters.close)
+    return masters

@@ -40,7 +40,8 @@ def _measure(name: str, effort: Effort) -> Case:
         part = f"  ({row.ratio.median:.2f} x {case.reference})" if row.ratio else ""
         print(f"  {row.label:<26} {figure(row):<44}{part}")
     for target in case.targets:
-        print(f"  {'ok ' if target.met else 'NOT'} {target.text}: {target.measured}")
+        mark = {True: "ok ", False: "NOT", None: "?  "}[target.met]
+        print(f"  {mark} {target.text}: {target.measured}")
     return case
 
 

@@ -26,9 +26,29 @@ class Effort:
     lease_ttl: float = 30.0
     starts: int = 20
     """Programs started, of each kind."""
+    tasks: tuple[int, ...] = (1, 100, 1000)
+    contenders: tuple[int, ...] = (2, 16, 100)
+    held: tuple[int, ...] = (1000, 10_000)
+    hold: float = 12.0
+    """Seconds over which leases on Redis are held."""
+    cap: float = 2.0
+    """Seconds after which a peer that hangs is not waited for any more."""
 
 
-QUICK = Effort(rounds=3, batch=5, handoffs=2, window=0.3, leases=200, lease_ttl=3.0, starts=2)
+QUICK = Effort(
+    rounds=3,
+    batch=5,
+    handoffs=2,
+    window=0.3,
+    leases=200,
+    lease_ttl=3.0,
+    starts=2,
+    tasks=(1, 5, 10),
+    contenders=(2, 3, 4),
+    held=(10, 100),
+    hold=0.5,
+    cap=0.2,
+)
 """Just enough to see that everything runs."""
 
 
@@ -66,7 +86,8 @@ class Target:
 
     text: str
     measured: str
-    met: bool
+    met: bool | None
+    """None: it could not be measured here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,3 +148,36 @@ def ratio(values: Values, label: str, reference: str) -> Spread | None:
         return None
     pairs = zip(values[label], values[reference], strict=True)
     return Spread.of([value / base for value, base in pairs if base > 0] or [float("nan")])
+
+
+def at_most(values: Values, label: str, reference: str, most: float) -> Target:
+    """A promise: no more than so many times the reference."""
+    times = ratio(values, label, reference)
+    assert times
+    return Target(
+        f"{label}: at most {most:g} times {reference}",
+        f"{times.median:.2f} times",
+        times.median <= most,
+    )
+
+
+def at_least(values: Values, label: str, reference: str, least: float) -> Target:
+    """A promise: at least so many times the reference."""
+    times = ratio(values, label, reference)
+    assert times
+    return Target(
+        f"{label}: at least {least:g} times {reference}",
+        f"{times.median:.2f} times",
+        times.median >= least,
+    )
+
+
+def faster(values: Values, label: str, peer: str, least: float) -> Target:
+    """A promise: it takes the peer at least so many times as long."""
+    times = ratio(values, peer, label)
+    assert times
+    return Target(
+        f"{label}: at least {least:g} times as fast as {peer}",
+        f"{times.median:.2f} times",
+        times.median >= least,
+    )

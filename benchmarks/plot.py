@@ -1,4 +1,7 @@
-"""The answers as a picture: a panel for each case and unit, a bar for each row. Hand-made SVG."""
+"""The answers as a picture: a panel for each case, a bar for each row. Hand-made SVG.
+
+Of a case with several units, the first is drawn; the report has all of them.
+"""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -17,6 +20,7 @@ OURS, PEERS, INK, FAINT, GOOD, BAD = (
     "#2e7d32",
     "#c62828",
 )
+VERDICTS = {True: ("kept", GOOD), False: ("not kept", BAD), None: ("not measured", FAINT)}
 FONT = "font-family='system-ui, Helvetica, Arial, sans-serif'"
 
 
@@ -28,15 +32,13 @@ def svg(cases: Sequence[Case]) -> str:
         body += _text(MARGIN, top + 15, case.title, size=16, weight="bold")
         top += TITLE
         for target in case.targets:
-            word, colour = ("kept", GOOD) if target.met else ("not kept", BAD)
+            word, colour = VERDICTS[target.met]
             text = f"{target.text.replace('`', '')}: {target.measured}, {word}"
             body += _text(MARGIN, top + 8, text, colour=colour)
             top += ROW - 4
-        for unit in dict.fromkeys(row.unit for row in case.rows):
-            panel = [row for row in case.rows if row.unit == unit]
-            body += _panel(panel, top)
-            top += ROW * len(panel) + 10
-        top += GAP
+        panel = [row for row in case.rows if row.unit == case.rows[0].unit]
+        body += _panel(panel, top)
+        top += ROW * len(panel) + GAP
     height = top - GAP + MARGIN - 10
     head = (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' "

@@ -3,10 +3,12 @@
 import os
 import platform
 import sqlite3
+import subprocess
 from collections.abc import Iterator, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.measure import Case, Row, Spread
+from holdfast.lab.servers.programs import find_redis
 
 
 def markdown(cases: Sequence[Case], picture: str, seconds: float) -> str:
@@ -34,7 +36,7 @@ def _lines(cases: Sequence[Case], picture: str, seconds: float) -> Iterator[str]
     yield "|---|---|---|---|"
     for case in cases:
         for target in case.targets:
-            kept = "yes" if target.met else "**no**"
+            kept = {True: "yes", False: "**no**", None: "not measured"}[target.met]
             yield f"| {case.title} | {target.text} | {target.measured} | {kept} |"
     for case in cases:
         yield ""
@@ -80,10 +82,35 @@ def number(value: float) -> str:
     return f"{value:.2f}" if value >= 0.095 else f"{value:.2g}"
 
 
+PACKAGES = (
+    "filelock",
+    "click",
+    "redis",
+    "hiredis",
+    "redlock-py",
+    "pottery",
+    "python-redis-lock",
+    "aioredlock",
+)
+
+
 def _surroundings() -> str:
     load = os.getloadavg()[0]
     return (
         f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, "
-        f"filelock {version('filelock')}, click {version('click')}, "
+        f"Redis server {_redis_version()}, {', '.join(map(_package, PACKAGES))}; "
         f"{platform.system()} {platform.machine()} with {os.cpu_count()} cores, load {load:.1f}"
     )
+
+
+def _package(name: str) -> str:
+    try:
+        return f"{name} {version(name)}"
+    except PackageNotFoundError:
+        return f"no {name}"
+
+
+def _redis_version() -> str:
+    """Of `Redis server v=7.0.15 sha=...`."""
+    told = subprocess.run([find_redis(), "--version"], capture_output=True, text=True, check=True)
+    return told.stdout.partition("v=")[2].split()[0]

@@ -10,9 +10,23 @@ from xml.etree import ElementTree
 import pytest
 
 from benchmarks.cases import CASES
-from benchmarks.measure import Case, Row, Spread, Target, interleave, ratio, rows
+from benchmarks.measure import (
+    Case,
+    Row,
+    Spread,
+    Target,
+    at_least,
+    at_most,
+    faster,
+    interleave,
+    ratio,
+    rows,
+)
 from benchmarks.plot import svg
+from benchmarks.redis.floors import Words
 from benchmarks.report import markdown, number
+from holdfast.core.messages import Acquire, Release
+from holdfast.engines.redis.speech import Speech
 
 ROOT = Path(__file__).parent.parent
 
@@ -63,6 +77,44 @@ def test_the_report_says_what_was_kept_and_what_was_not() -> None:
     picture = "".join(ElementTree.fromstring(svg([case])).itertext())
     assert "holdfast <&>" in picture
     assert "small: 9 bytes, not kept" in picture
+
+
+def test_promises_are_kept_at_the_bound_and_broken_beyond_it() -> None:
+    values = {"floor": [1.0], "holdfast": [1.5], "peer": [3.0]}
+    assert [at_most(values, "holdfast", "floor", most).met for most in (1.5, 1.4)] == [True, False]
+    assert [faster(values, "holdfast", "peer", least).met for least in (2, 2.1)] == [True, False]
+    assert [at_least(values, "peer", "floor", least).met for least in (3, 3.1)] == [True, False]
+
+
+def test_what_could_not_be_measured_is_neither_kept_nor_broken() -> None:
+    row = Row("holdfast", "µs", Spread(1, 2, 3))
+    case = Case("name", "Title", "What.", "", (row,), (Target("quick", "no peer", None),))
+    assert "| Title | quick | no peer | not measured |" in markdown([case], "report.svg", 1.0)
+    assert "quick: no peer, not measured" in svg([case])
+
+
+def test_the_picture_shows_the_first_unit_of_a_case_and_the_report_all() -> None:
+    units = (Row("holdfast", "ms", Spread(1, 2, 3)), Row("holdfast", "bytes", Spread(4, 5, 6)))
+    case = Case("name", "Title", "What.", "", units)
+    assert "ms" in svg([case])
+    assert "bytes" not in svg([case])
+    assert "bytes" in markdown([case], "report.svg", 1.0)
+
+
+@pytest.mark.parametrize("quorum", [False, True])
+def test_the_floor_says_what_holdfast_says(quorum: bool) -> None:
+    speech = Speech(quorum=quorum, keep=3600.0, channel=f"holdfast:{'0' * 24}")
+    words = Words("bench", quorum=quorum)
+    holder = "host/1/program/secret"
+    [release] = speech.phrase((Release("holdfast:bench", holder),)).commands
+    assert words.release(holder.encode()) == release
+    [acquire] = speech.phrase((Acquire("holdfast:bench", holder, 30),)).commands
+    # Without the fence that is proposed to a quorum: it is another one each time.
+    head, _, tail = acquire.rpartition(b"$1\r\n0\r\n" if quorum else b"\r\n")
+    said = words.acquire(holder.encode())
+    assert said.startswith(head)
+    assert said.endswith(tail)
+    assert quorum or said == acquire
 
 
 @pytest.mark.slow

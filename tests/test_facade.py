@@ -1,12 +1,13 @@
 """Corners of the facade that are the same on every engine."""
 
 import asyncio
+import gc
 import pickle
 from collections.abc import Iterator
 
 import pytest
 
-from holdfast import AsyncClient, Client, EngineUnavailable, LockLost
+from holdfast import AsyncClient, Client, EngineUnavailable, LockLost, UpdateTimeout
 
 
 def test_a_generator_is_not_decorated_since_its_body_would_run_unlocked() -> None:
@@ -30,7 +31,14 @@ def test_a_number_too_large_for_a_clock_is_refused_by_name(argument: str) -> Non
         client.lock("job", **{argument: 10**400})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("error", [LockLost("job", 7, "why"), EngineUnavailable("no", {"n": "x"})])
+@pytest.mark.parametrize(
+    "error",
+    [
+        LockLost("job", 7, "why"),
+        EngineUnavailable("no", {"n": "x"}),
+        UpdateTimeout("stock", 10, 3),
+    ],
+)
 def test_errors_keep_their_facts_and_notes_when_pickled(error: Exception) -> None:
     error.add_note("a note")
     again = pickle.loads(pickle.dumps(error))
@@ -57,6 +65,16 @@ def test_nested_blocks_that_are_cancelled_on_loss_leave_as_the_loss() -> None:
             assert task.cancelling() == 0
 
     asyncio.run(main())
+
+
+def test_a_cell_keeps_its_client() -> None:
+    client = Client("memory://facade-cell")
+    cell = client.cell("stock")
+    assert cell.set("1", expect=0)
+    del client
+    gc.collect()
+    assert cell.get() == ("1", 1)
+    cell._client.close()  # type: ignore[attr-defined]
 
 
 def test_an_async_callback_is_refused() -> None:

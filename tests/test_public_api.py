@@ -6,14 +6,31 @@ from typing import Any, assert_type
 import pytest
 
 import holdfast
-from holdfast import AsyncClient, AsyncLease, AsyncLock, Client, Lease, LeaseInfo, Lock
+from holdfast import (
+    AsyncCell,
+    AsyncClient,
+    AsyncLease,
+    AsyncLock,
+    Cell,
+    Client,
+    Lease,
+    LeaseInfo,
+    Lock,
+    Versioned,
+)
 
 SIGNATURES = {
-    "Client": "(url: str | None = None, *, prefix: str | None = None, ttl: float | None = None, "
-    "retry: float | None = None) -> None",
+    "Client": "(url: str | object | None = None, *, prefix: str | None = None, "
+    "ttl: float | None = None, retry: float | None = None, "
+    "**engine_options: str | float | bool) -> None",
     "Client.lock": "(self, name: str, *, ttl: float | None = None, timeout: float | None = None, "
     "renew: bool = True, reentrant: bool = False, max_hold: float | None = None, "
     "retry: float | None = None) -> holdfast.lock.Lock",
+    "Client.cell": "(self, name: str) -> holdfast.cell.Cell",
+    "Cell.get": "(self) -> holdfast.core.records.Versioned",
+    "Cell.set": "(self, value: bytes | str, *, expect: int) -> bool",
+    "Cell.update": "(self, fn: collections.abc.Callable[[typing.Any], bytes | str], "
+    "timeout: float | None = 10.0) -> bytes | str",
     "Client.inspect": "(self, name: str) -> holdfast.core.records.LeaseInfo | None",
     "Client.leases": "(self, prefix: str = '') -> "
     "collections.abc.Iterator[holdfast.core.records.LeaseInfo]",
@@ -28,8 +45,11 @@ SIGNATURES = {
 }
 
 MEMBERS = {
-    "Client": "break_lock close closed guarantees inspect leases lock url",
-    "AsyncClient": "aclose break_lock closed guarantees inspect leases lock url",
+    "Client": "break_lock cell close closed guarantees inspect leases lock url",
+    "AsyncClient": "aclose break_lock cell closed guarantees inspect leases lock url",
+    "Cell": "get name set update",
+    "AsyncCell": "get name set update",
+    "Versioned": "count index value version",
     "Lock": "acquire locked name release ttl",
     "AsyncLock": "acquire locked name release ttl",
     "Lease": "ensure_held extend fence held holder lost name on_lost release remaining ttl",
@@ -62,7 +82,12 @@ def test_members() -> None:
 
 
 def test_both_colours_take_the_same_arguments() -> None:
-    pairs: list[tuple[Any, Any]] = [(Client, AsyncClient), (Lock.acquire, AsyncLock.acquire)]
+    pairs: list[tuple[Any, Any]] = [
+        (Client, AsyncClient),
+        (Lock.acquire, AsyncLock.acquire),
+        (Cell.set, AsyncCell.set),
+        (Cell.update, AsyncCell.update),
+    ]
     for pair in pairs:
         sync, other = (list(inspect.signature(each).parameters) for each in pair)
         assert sync == other
@@ -76,7 +101,8 @@ def test_errors_are_what_the_documentation_says() -> None:
     assert issubclass(holdfast.NotHeld, RuntimeError)
     assert issubclass(holdfast.LockLost, holdfast.NotHeld)
     assert issubclass(holdfast.EngineUnavailable, ConnectionError)
-    for name in ("AcquireTimeout", "NotHeld", "LockLost", "EngineUnavailable", "StaleFence"):
+    assert issubclass(holdfast.UpdateTimeout, TimeoutError)
+    for name in holdfast._HOMES["errors"]:
         assert issubclass(getattr(holdfast, name), holdfast.LockError)
 
 
@@ -98,6 +124,9 @@ def types_as_users_see_them(client: Client, async_client: AsyncClient) -> None:
         assert_type(lease.fence, int)
     assert_type(client.lock("job").acquire(), Lease | None)
     assert_type(client.inspect("job"), LeaseInfo | None)
+    assert_type(client.cell("stock"), Cell)
+    assert_type(client.cell("stock").get(), Versioned)
+    assert_type(client.cell("stock").update(lambda value: value or "1"), bytes | str)
 
     @client.lock("job")
     def work(x: int) -> str:
@@ -109,6 +138,8 @@ def types_as_users_see_them(client: Client, async_client: AsyncClient) -> None:
         async with async_client.lock("job") as lease:
             assert_type(lease, AsyncLease)
         assert_type(await async_client.lock("job").acquire(), AsyncLease | None)
+        assert_type(async_client.cell("stock"), AsyncCell)
+        assert_type(await async_client.cell("stock").get(), Versioned)
 
         @async_client.lock("job")
         async def work(x: int) -> str:

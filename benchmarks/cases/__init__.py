@@ -1,9 +1,24 @@
 """The questions, one a file. Each `measure` takes an effort and a scratch folder."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from benchmarks.cases import contention, handoff, idle, leases, memory, startup, uncontended
+from benchmarks.cases import (
+    contention,
+    handoff,
+    idle,
+    leases,
+    memory,
+    redis_contention,
+    redis_handoff,
+    redis_leases,
+    redis_outage,
+    redis_pairs,
+    redis_tasks,
+    startup,
+    uncontended,
+)
 from benchmarks.measure import Case, Effort
 
 CASES: dict[str, Callable[[Effort, Path], Case]] = {
@@ -13,5 +28,19 @@ CASES: dict[str, Callable[[Effort, Path], Case]] = {
     "idle": idle.measure,
     "leases": leases.measure,
     "contention": contention.measure,
+    "redis-sync": redis_pairs.measure_single,
+    "redis-async-1": partial(redis_tasks.measure_single, size=0),
+    "redis-async-100": partial(redis_tasks.measure_single, size=1),
+    "redis-async-1000": partial(redis_tasks.measure_single, size=2),
+    "redis-handoff": redis_handoff.measure,
+    "redis-leases": redis_leases.measure,
+    "redis-contention-2": partial(redis_contention.measure_processes, size=0),
+    "redis-contention-16": partial(redis_contention.measure_processes, size=1),
+    "redis-contention-100": partial(redis_contention.measure_processes, size=2),
+    "redis-contention-threads": redis_contention.measure_threads,
+    "redis-contention-tasks": redis_contention.measure_tasks,
+    "redlock-sync": redis_pairs.measure_quorum,
+    "redlock-async": redis_tasks.measure_quorum,
+    "redlock-outage": redis_outage.measure,
     "startup": startup.measure,
 }

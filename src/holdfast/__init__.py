@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from holdfast._version import __version__
 
 if TYPE_CHECKING:
+    from holdfast.cell import AsyncCell, Cell
     from holdfast.client import AsyncClient, Client
-    from holdfast.core.records import Guarantees, Label, LeaseInfo
+    from holdfast.core.records import Guarantees, Label, LeaseInfo, Versioned
     from holdfast.errors import (
         AcquireTimeout,
         EngineUnavailable,
@@ -22,15 +23,18 @@ if TYPE_CHECKING:
         LockLost,
         NotHeld,
         StaleFence,
+        UpdateTimeout,
     )
     from holdfast.lease import AsyncLease, Lease
     from holdfast.lock import AsyncLock, Lock
 
 __all__ = [
     "AcquireTimeout",
+    "AsyncCell",
     "AsyncClient",
     "AsyncLease",
     "AsyncLock",
+    "Cell",
     "Client",
     "EngineUnavailable",
     "Guarantees",
@@ -42,13 +46,16 @@ __all__ = [
     "LockLost",
     "NotHeld",
     "StaleFence",
+    "UpdateTimeout",
+    "Versioned",
     "__version__",
 ]
 
 # Each name is imported when it is first used: `holdfast --help` must not wait for all of them.
 _HOMES = {
+    "cell": ("AsyncCell", "Cell"),
     "client": ("AsyncClient", "Client"),
-    "core.records": ("Guarantees", "Label", "LeaseInfo"),
+    "core.records": ("Guarantees", "Label", "LeaseInfo", "Versioned"),
     "errors": (
         "AcquireTimeout",
         "EngineUnavailable",
@@ -56,6 +63,7 @@ _HOMES = {
         "LockLost",
         "NotHeld",
         "StaleFence",
+        "UpdateTimeout",
     ),
     "lease": ("AsyncLease", "Lease"),
     "lock": ("AsyncLock", "Lock"),

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from holdfast.cell import AsyncCell, Cell
 from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, LeaseInfo
 from holdfast.core.tenure import Claim
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
-from holdfast.engines import default_url, open_engine
+from holdfast.engines import default_url, of_clients, open_engine
 from holdfast.lock import AsyncLock, Lock
 from holdfast.options import (
     check_bool,
@@ -36,18 +37,29 @@ D = TypeVar("D", bound=Driver)
 class BaseClient(Generic[D]):
     """What is the same in both colours: the URL, the options, the engine."""
 
+    _awaits = False
+
     def __init__(
         self,
-        url: str | None = None,
+        url: str | object | None = None,
         *,
         prefix: str | None = None,
         ttl: float | None = None,
         retry: float | None = None,
+        **engine_options: str | float | bool,
     ) -> None:
         if url is None:
             url = os.environ.get("HOLDFAST_URL") or default_url()
-        self._options = read_options(url, prefix=prefix, ttl=ttl, retry=retry)
-        self._engine = open_engine(self._options.url, self._options.engine)
+        opening = None
+        if not isinstance(url, str):
+            url, opening = of_clients(url, awaits=self._awaits)
+        self._options = read_options(
+            url, prefix=prefix, ttl=ttl, retry=retry, engine=engine_options
+        )
+        if opening is None:
+            self._engine = open_engine(self._options.url, self._options.engine)
+        else:
+            self._engine = opening(self._options.engine)
         self._check_ttl(self._options.ttl)
         self._driver = self._make_driver()
 
@@ -82,6 +94,12 @@ class BaseClient(Generic[D]):
     def _check_ttl(self, value: float) -> float:
         promises = self._engine.guarantees
         return check_ttl(value, promises.min_ttl, promises.max_ttl, promises.ttl_step)
+
+    def _cell_name(self, name: str) -> str:
+        name = check_name(name)
+        if self._engine.no_cells:
+            raise ValueError(f"url: {self.url} has no cells: {self._engine.no_cells}")
+        return name
 
     def _claim(
         self,
@@ -118,7 +136,11 @@ class Client(BaseClient[ThreadDriver]):
     `url` defaults to `$HOLDFAST_URL`, else to an SQLite file in the user's state folder. `prefix`
     (default `holdfast:`) goes before every name; `ttl` (default 30 s) and `retry` (default 0.1 s,
     for engines that must poll) are what locks use unless they say otherwise. All can be given as
-    URL parameters too.
+    URL parameters too. So can the options of the engine, which are arguments as well:
+    `Client("redlock://h1,h2,h3", max_ttl=120)`. An argument goes before a parameter.
+
+    Instead of a URL, `url` can be a client of redis-py, or a list of several for a quorum. Their
+    settings are used to make connections like theirs; they themselves are left alone.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://client-example", ttl=10) as client:
@@ -157,6 +179,11 @@ class Client(BaseClient[ThreadDriver]):
             check_bool("reentrant", reentrant),
             self._check_ttl,
         )
+
+    def cell(self, name: str) -> Cell:
+        """A value that is set only by whoever knows its latest version. No I/O yet. A cell and a
+        lock of the same name have nothing to do with each other."""
+        return Cell(self, self._driver, self._options.prefix, self._cell_name(name))
 
     def inspect(self, name: str) -> LeaseInfo | None:
         """Who holds this name; None if nobody does."""
@@ -212,6 +239,8 @@ class AsyncClient(BaseClient[AsyncDriver]):
     ['invoice:42']
     """
 
+    _awaits = True
+
     def _make_driver(self) -> AsyncDriver:
         from holdfast.drivers.aio import AsyncDriver
 
@@ -241,6 +270,10 @@ class AsyncClient(BaseClient[AsyncDriver]):
             self._check_ttl,
             check_bool("cancel_on_loss", cancel_on_loss),
         )
+
+    def cell(self, name: str) -> AsyncCell:
+        """A value that is set only by whoever knows its latest version: as `Client.cell`."""
+        return AsyncCell(self, self._driver, self._options.prefix, self._cell_name(name))
 
     async def inspect(self, name: str) -> LeaseInfo | None:
         """Who holds this name; None if nobody does."""

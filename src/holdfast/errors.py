@@ -4,6 +4,7 @@ LockError
 ├── AcquireTimeout     (TimeoutError)     somebody else held it until the deadline
 ├── NotHeld            (RuntimeError)     there is nothing of yours to release or extend
 │   └── LockLost                          it was yours and is not any more
+├── UpdateTimeout      (TimeoutError)     others changed the cell before each of your writes
 ├── EngineUnavailable  (ConnectionError)  the engine could not be asked
 └── StaleFence                            a newer holder has written already
 
@@ -76,6 +77,28 @@ class LockLost(NotHeld):
 
     def __reduce__(self) -> tuple[type["LockLost"], tuple[str, int, str], dict[str, object]]:
         return type(self), (self.name, self.fence, self.why), self.__dict__
+
+
+class UpdateTimeout(LockError, TimeoutError):
+    """Others changed the cell before each of your writes until the deadline; nothing was set.
+
+    >>> error = UpdateTimeout("stock", 10, 7)
+    >>> print(error)
+    'stock' was not updated: others changed it before each of 7 tries within 10 s; nothing was set
+    """
+
+    def __init__(self, name: str, timeout: float, tries: int) -> None:
+        counted = "the only try" if tries == 1 else f"each of {tries} tries"
+        super().__init__(
+            f"{name!r} was not updated: others changed it before {counted} within {timeout:g} s; "
+            "nothing was set"
+        )
+        self.name = name
+        self.timeout = timeout
+        self.tries = tries
+
+    def __reduce__(self) -> tuple[type["UpdateTimeout"], tuple[str, float, int], dict[str, object]]:
+        return type(self), (self.name, self.timeout, self.tries), self.__dict__
 
 
 class EngineUnavailable(LockError, ConnectionError):

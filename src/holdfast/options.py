@@ -1,7 +1,10 @@
 """Arguments: read from URLs, checked before anything happens, refused by name and value."""
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil, inf, isfinite
+from os import PathLike, fspath
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -23,25 +26,33 @@ class Options:
     ttl: float
     retry: float
     engine: dict[str, str]
-    """The URL's other parameters: the engine's own."""
+    """The other parameters and arguments: the engine's own."""
 
 
 def read_options(
-    url: str, *, prefix: str | None, ttl: float | None, retry: float | None
+    url: str,
+    *,
+    prefix: str | None,
+    ttl: float | None,
+    retry: float | None,
+    engine: Mapping[str, Any],
 ) -> Options:
     """Put arguments and URL parameters together; an argument goes before a parameter."""
-    if not isinstance(url, str):
-        raise TypeError(f"url: must be text, got {url!r}")
     if not url.isprintable():
         raise ValueError("url: must not contain control characters")
-    parts = urlsplit(url)
     shown = without_password(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        raise ValueError(f"url: {error} in {shown!r}") from None
     if not parts.scheme:
         raise ValueError(f"url: must begin with a scheme such as sqlite://, got {shown!r}")
     if parts.fragment:
         raise ValueError(f"url: a '#' must be written %23, got {shown!r}")
     given: dict[str, str] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if "@" in name:
+            raise ValueError("url: a password with ? in it must be percent-encoded")
         if name in given:
             raise ValueError(f"url: {name} is given twice in {shown!r}")
         given[name] = value
@@ -54,19 +65,36 @@ def read_options(
         prefix=check_prefix(text if prefix is None else prefix),
         ttl=check_ttl(_either(ttl, "ttl", ttl_text, DEFAULT_TTL)),
         retry=check_positive("retry", _either(retry, "retry", retry_text, DEFAULT_RETRY)),
-        engine=given,
+        engine=given | {name: _as_text(name, value) for name, value in engine.items()},
     )
 
 
 def without_password(url: str) -> str:
-    """The URL, less its password.
+    """The URL, less its passwords. One that should have been percent-encoded may contain anything,
+    so it is taken to end with the last `@`.
 
     >>> without_password("redis://ann:secret@db.example:6379/0?ttl=5")
     'redis://ann@db.example:6379/0?ttl=5'
     """
-    place = urlsplit(url).netloc
-    login, at, host = place.rpartition("@")
-    return url.replace(place, login.partition(":")[0] + at + host, 1) if at else url
+    scheme, mark, rest = url.partition("://")
+    login, at, place = rest.rpartition("@")
+    if at and not rest.startswith("/"):
+        url = scheme + mark + login.partition(":")[0] + at + place
+    return _PASSWORD.sub(r"\1...", url)
+
+
+_PASSWORD = re.compile(r"([?&][^=&]*password=)[^&#]*", re.IGNORECASE)
+
+
+def _as_text(name: str, value: Any) -> str:
+    """An argument as it would be written in a URL."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, (str, int, float)):
+        return str(value)
+    if isinstance(value, PathLike):
+        return str(fspath(value))
+    raise TypeError(f"{name}: must be text, a number, or True or False, got {value!r}")
 
 
 def _either(value: float | None, name: str, text: str | None, default: float) -> float:
@@ -146,6 +174,29 @@ def check_timeout(value: Any) -> float | None:
     if number < 0:
         raise ValueError(f"timeout: must be 0 or more, or -1 or None for ever; got {value!r}")
     return number
+
+
+def check_value(argument: str, value: Any) -> bytes | str:
+    """What a cell can keep: bytes, or text that can be encoded."""
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        what = "give" if argument == "fn" else "be"
+        raise TypeError(f"{argument}: must {what} bytes or text, got {value!r}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{argument}: must be encodable as UTF-8, got {value!r}") from None
+    return value
+
+
+def check_version(argument: str, value: Any) -> int:
+    """A version of a cell: a whole number, 0 or more."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{argument}: must be a version as get() gives it, got {value!r}")
+    if not 0 <= value < 2**63:
+        raise ValueError(f"{argument}: must be a version as get() gives it, got {value!r}")
+    return value
 
 
 def check_bool(argument: str, value: Any) -> bool:

@@ -7,6 +7,7 @@ of a scenario (its function without `test_`) or of a need, each with the reason:
     processes   other processes can share the store
     outage      the store can be made unavailable for a while
     restart     the store can be stopped and started again
+    cells       there are cells beside the locks
 """
 
 from __future__ import annotations
@@ -19,9 +20,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .place import Place
-from .redis_places import redlock_place, single_place, valkey_place
+from .redis_places import (
+    cluster_place,
+    getset_place,
+    redlock_place,
+    single_place,
+    valkey_place,
+)
 
-NEEDS = ("processes", "outage", "restart")
+NEEDS = ("processes", "outage", "restart", "cells")
 
 
 @dataclass(frozen=True)
@@ -109,5 +116,7 @@ ENGINES = (
     Engine("sqlite", SqlitePlace),
     Engine("redis", single_place),
     Engine("valkey", valkey_place),
-    Engine("redlock", redlock_place),
+    Engine("redlock", redlock_place, cannot={"cells": "its nodes are independent"}),
+    Engine("cluster", cluster_place),
+    Engine("getset", getset_place, cannot={"cells": "it is for the locks of old clients"}),
 )

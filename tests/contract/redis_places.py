@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from holdfast.lab.servers.cluster import RedisCluster
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.programs import find_valkey
 from holdfast.lab.servers.redis import RedisServer
@@ -59,9 +60,27 @@ class RedisPlace(Place):
         return sorted(found)
 
 
+class ClusterPlace(RedisPlace):
+    """A cluster whose nodes do not give each other up because a test has frozen them."""
+
+    def __init__(self, cluster: RedisCluster) -> None:
+        super().__init__(cluster.url, cluster.nodes)
+        self.cluster = cluster
+
+    def restart(self) -> None:
+        super().restart()
+        patient(self.cluster)
+        self.cluster.settle()
+
+
 def single_place(folder: Path) -> RedisPlace:
     server = _single()
     return RedisPlace(server.url, [server])
+
+
+def getset_place(folder: Path) -> RedisPlace:
+    server = _single()
+    return RedisPlace(f"{server.url}?protocol=getset", [server])
 
 
 def valkey_place(folder: Path) -> RedisPlace:
@@ -73,6 +92,16 @@ def redlock_place(folder: Path) -> RedisPlace:
     # Young nodes would be in quarantine for a minute; the guard has tests of its own.
     masters = _masters()
     return RedisPlace(f"{masters.url}?restart_guard=off", masters.servers)
+
+
+def cluster_place(folder: Path) -> ClusterPlace:
+    return ClusterPlace(_cluster())
+
+
+def patient(cluster: RedisCluster) -> RedisCluster:
+    for node in cluster.nodes:
+        node.command("CONFIG", "SET", "cluster-node-timeout", 60_000)
+    return cluster
 
 
 @cache
@@ -94,3 +123,10 @@ def _masters() -> RedisMasters:
     masters = RedisMasters(count=3).start()
     atexit.register(masters.close)
     return masters
+
+
+@cache
+def _cluster() -> RedisCluster:
+    cluster = patient(RedisCluster().start())
+    atexit.register(cluster.close)
+    return cluster

@@ -223,6 +223,8 @@ async def test_asking_about_locks(stage: Stage, again: int | None) -> None:
         await ann.lock("door").locked()
         assert [info.name async for info in ann.client.leases()] == ["door"]
 
+    await everything()  # now there is a connection to whatever may be asked
+
     async def attempt(cut: Cut) -> bool:
         with nothing_left(cut):
             reached = await cut_short(everything(), cut)

@@ -65,6 +65,11 @@ class Worker:
         await awaited(self.lease.release())
         return {}
 
+    async def drop(self) -> dict[str, Any]:
+        """Forgets its lease, if it has one."""
+        self.lease = None
+        return {}
+
     async def extend(self, **options: Any) -> dict[str, Any]:
         await awaited(self.lease.extend(**options))
         return {}
@@ -100,6 +105,16 @@ class Worker:
             fences.append(lease.fence)
             await awaited(lease.release())
         return {"fences": fences}
+
+    async def sell(self, name: str) -> dict[str, Any]:
+        """Takes one off the number in a cell until it is 0; gives what was left each time."""
+        cell, sold = self.client.cell(name), []
+        while (await awaited(cell.get())).value != "0":
+            try:
+                sold.append(int(await awaited(cell.update(_take_one))))
+            except LookupError:
+                break
+        return {"sold": sold}
 
     async def fork(self, wait: float) -> dict[str, Any]:
         """What a forked child sees of the lease that its parent holds, and goes on holding."""
@@ -138,6 +153,12 @@ class Worker:
             own.release()
         report["told"] = len(told)
         return report
+
+
+def _take_one(value: Any) -> str:
+    if value == "0":
+        raise LookupError("sold out")
+    return str(int(value) - 1)
 
 
 def _add_one(tally: Path) -> None:

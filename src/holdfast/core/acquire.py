@@ -24,6 +24,9 @@ from holdfast.errors import EngineUnavailable
 
 SHORTEST_WAIT = 0.001
 
+MOST_CONTENDED = 1000
+"""How many contended keys are kept in mind."""
+
 FAILING_PATIENCE = 0.1
 """How long to wait for the last word of an engine that has not been answering anyway."""
 
@@ -36,10 +39,13 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
     until = min(began + claim.patience, give_up_at) if timeout else began + claim.patience
     failing_since = inf
     pauses: Iterator[float] | None = None
-    untidy = listening = False
+    untidy = False
+    listening = timeout != 0 and _was_contended(world, claim.key)
     answer: Answer
     pause: Listen | Wait | Sleep
     try:
+        if listening:
+            yield Listen(holder)
         while True:
             untidy = True  # from here on the engine may have something of ours
             [answer] = yield Ask((Acquire(claim.key, holder, claim.ttl, listening),), until)
@@ -54,21 +60,22 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
 
             if type(answer) is Held:
                 failing_since = inf
+                _note_contention(world, claim.key)
                 untidy = listening  # a place in the queue
                 wake_at = now + _pause(world, claim, answer)
-                pause = Wait(holder, min(wake_at, give_up_at)) if listening else Listen(holder)
+                last_try = give_up_at
+                pause = Wait(holder, min(wake_at, last_try)) if listening else Listen(holder)
                 listening = True
             else:
                 failing_since = min(failing_since, began)
-                if timeout is None and now - failing_since >= claim.ttl:
-                    raise _unavailable(claim, answer)
+                last_try = failing_since + claim.ttl if timeout is None else give_up_at
                 pauses = pauses or backoff(world.uniform)
-                pause = Sleep(min(now + next(pauses), give_up_at))
+                pause = Sleep(min(now + next(pauses), last_try))
 
-            if now < give_up_at:
+            if now < last_try:
                 yield pause
                 began = world.clock()
-                if began < give_up_at:
+                if began < last_try:
                     until = min(began + claim.patience, give_up_at)
                     continue
             if type(answer) is Held:
@@ -96,6 +103,20 @@ def _tidy_up(world: World, claim: Claim, holder: str, *, failing: bool) -> Steps
     except BaseException:  # interrupted: nobody knows whether it arrived
         yield from give_back(world, claim, holder, patience)
         raise
+
+
+def _was_contended(world: World, key: str) -> bool:
+    """Whether somebody else had it when it was last asked for. If not this time, then not next."""
+    if key not in world.contended:
+        return False
+    world.contended.discard(key)
+    return True
+
+
+def _note_contention(world: World, key: str) -> None:
+    if len(world.contended) >= MOST_CONTENDED:
+        world.contended.clear()
+    world.contended.add(key)
 
 
 def _begin(claim: Claim, holder: str, fence: int, began: float) -> Tenure:

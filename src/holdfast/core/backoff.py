@@ -6,12 +6,14 @@ FIRST = 0.02
 LONGEST = 1.0
 
 
-def backoff(uniform: Callable[[float, float], float]) -> Iterator[float]:
+def backoff(
+    uniform: Callable[[float, float], float], first: float = FIRST, longest: float = LONGEST
+) -> Iterator[float]:
     """Pauses drawn from a range that doubles, up to a second."""
-    ceiling = FIRST
+    ceiling = first
     while True:
         yield uniform(ceiling / 2, ceiling)
-        ceiling = min(ceiling * 2, LONGEST)
+        ceiling = min(ceiling * 2, longest)
 
 
 def spread(pause: float, uniform: Callable[[float, float], float]) -> float:

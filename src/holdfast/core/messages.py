@@ -20,6 +20,8 @@ What every engine must keep, whatever it is made of:
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from holdfast.core.records import Versioned
+
 OFFER = 0.5
 """How long a woken waiter has to confirm. One that was stopped holds the others up for as long."""
 
@@ -101,6 +103,23 @@ class Inspect:
 
 
 @dataclass(slots=True)
+class Read:
+    """What is in this cell? Gives a `Versioned`."""
+
+    key: str
+
+
+@dataclass(slots=True)
+class Write:
+    """Put this into the cell if its version is still `expect` (0: if it was never set), and give it
+    a greater version, in one indivisible step."""
+
+    key: str
+    value: bytes | str
+    expect: int
+
+
+@dataclass(slots=True)
 class Granted:
     """It is yours."""
 
@@ -133,7 +152,12 @@ class Missing:
     or the node was restarted and has forgotten."""
 
 
-DONE, NOT_YOURS, MISSING = Done(), NotYours(), Missing()
+@dataclass(slots=True)
+class Changed:
+    """Nothing was written, because the cell has another version by now."""
+
+
+DONE, NOT_YOURS, MISSING, CHANGED = Done(), NotYours(), Missing(), Changed()
 
 
 @dataclass(slots=True)
@@ -169,7 +193,9 @@ class Failed:
         return "; ".join(f"{node}: {why}" for node, why in self.nodes)
 
 
-Request: TypeAlias = Acquire | Extend | Release | Break | List | Inspect
+Request: TypeAlias = Acquire | Extend | Release | Break | List | Inspect | Read | Write
 ToNode: TypeAlias = Request | Raise | Repair
 """What is said to one node of a quorum."""
-Answer: TypeAlias = Granted | Held | Done | NotYours | Missing | Listing | Failed
+Answer: TypeAlias = (
+    Granted | Held | Done | NotYours | Missing | Listing | Versioned | Changed | Failed
+)

@@ -5,7 +5,7 @@ Whoever performs a poll sends its requests to all its nodes before it listens to
 to `take` as well: it can still tell who the rivals were.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -42,19 +42,27 @@ class Poll:
 class Vote(Poll):
     """A poll that is over with enough grants, or when there cannot be enough any more."""
 
-    __slots__ = ("_enough", "grants")
+    __slots__ = ("_counts", "_enough", "grants")
 
-    def __init__(self, request: ToNode, nodes: Sequence[int], until: float, enough: int) -> None:
+    def __init__(
+        self,
+        request: ToNode,
+        nodes: Sequence[int],
+        until: float,
+        enough: int,
+        counts: Callable[[int], bool] | None = None,
+    ) -> None:
         super().__init__((request,), nodes, until)
         self._enough = enough
+        self._counts = counts  # whether a node has a vote: that may turn out while it is asked
         self.grants: dict[int, int] = {}
-        """The counter of each node that granted."""
+        """The counter of each node that granted, and has a vote."""
 
     def take(self, node: int, answers: Sequence[Answer]) -> None:
         """Hear a node."""
         self.answers[node] = answers
         answer = answers[0]
-        if type(answer) is Granted:
+        if type(answer) is Granted and (self._counts is None or self._counts(node)):
             self.grants[node] = answer.fence
         granted = len(self.grants)
         silent = len(self.nodes) - len(self.answers)

@@ -73,6 +73,8 @@ class Engine:
     connect_async: Callable[[Surroundings], AsyncStore]
     patience: Callable[[float], float] = node_timeout
     """How long to wait for an answer about a lease of that ttl."""
+    no_cells: str = ""
+    """Why it has no cells; empty if it has."""
 
 
 def same_clock(ttl: float) -> float:

@@ -98,7 +98,13 @@ class Quorum:
             yield Pause(began + self.uniform(0, min(SCATTER, patience)))
         proposed = int(self.wall_clock() * 1_000_000)
         request = Acquire(request.key, request.holder, request.ttl, request.queue, proposed)
-        vote = Vote(request, self._voters(began), self.clock() + patience, self.size)
+        vote = Vote(
+            request,
+            self._voters(began),
+            self.clock() + patience,
+            self.size,
+            lambda node: self._may_vote(node, began),
+        )
         if len(vote.nodes) < self.size:
             return self._failed(vote, began)
         yield vote

@@ -1,7 +1,7 @@
 """The records that users see: what an engine promises, and what it knows of a lease."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +35,21 @@ class Guarantees:
     max_ttl: float
     ttl_step: float
     """A ttl is rounded up to a multiple of this; 0 means that any will do."""
+
+
+class Versioned(NamedTuple):
+    """What a cell had in it when it was read, and which version of it that was.
+
+    >>> import holdfast
+    >>> with holdfast.Client("memory://versioned-example") as client:
+    ...     client.cell("stock").get()
+    Versioned(value=None, version=0)
+    """
+
+    value: bytes | str | None
+    """As it was set, bytes or text; None if it never was."""
+    version: int
+    """Greater than that of every earlier value; 0 if it was never set."""
 
 
 @dataclass(frozen=True, slots=True)

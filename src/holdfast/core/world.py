@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from holdfast.core.schedule import Schedule
 from holdfast.events import Event
@@ -26,3 +26,6 @@ class World:
     rouse_renewer: Callable[[], None]
     """Make the renewer look at the schedule now."""
     schedule: Schedule
+    contended: set[str] = field(default_factory=set)
+    """The keys that were held when they were last asked for: whoever wants one of them queues at
+    once, which saves a question. A guess, and no more."""

@@ -1,9 +1,13 @@
 """The engines, by URL scheme. Each is imported when a client asks for it, and not before."""
 
+from collections.abc import Callable
 from importlib import import_module
+from types import ModuleType
+from typing import TypeAlias
 from urllib.parse import SplitResult, quote
 
 from holdfast.core.ports import Engine
+from holdfast.options import without_password
 
 _MODULES = {
     "memory": "holdfast.engines.memory",
@@ -12,8 +16,15 @@ _MODULES = {
     "rediss": "holdfast.engines.redis",
     "unix": "holdfast.engines.redis",
     "redis+sentinel": "holdfast.engines.redis",
+    "redis+cluster": "holdfast.engines.redis",
     "redlock": "holdfast.engines.redis",
 }
+
+_LIBRARIES = {"redis": "holdfast.engines.redis"}
+"""Libraries whose clients can be given instead of a URL."""
+
+Opening: TypeAlias = Callable[[dict[str, str]], Engine]
+"""Gives the engine, with its options."""
 
 
 def open_engine(url: SplitResult, options: dict[str, str]) -> Engine:
@@ -23,8 +34,51 @@ def open_engine(url: SplitResult, options: dict[str, str]) -> Engine:
     if module is None:
         known = ", ".join(f"{scheme}://" for scheme in _MODULES)
         raise ValueError(f"url: there is no engine for {url.scheme!r}; this version has {known}")
-    engine: Engine = import_module(module).engine(url, options)
+    engine: Engine = _import(module).engine(url, options)
     return engine
+
+
+def of_clients(given: object, *, awaits: bool) -> tuple[str, Opening]:
+    """A user's own clients of an engine's library, or one of them: the URL to show for them, and
+    the engine behind them. Clients for the other colour are a `TypeError`."""
+    clients = list(given) if isinstance(given, (list, tuple)) else [given]
+    modules = {_module_of(client) for client in clients}
+    module = modules.pop() if len(modules) == 1 else None
+    if module is None:
+        raise TypeError(
+            f"url: must be text, or one or several clients of redis-py, got {_shown(given)}"
+        )
+    found: tuple[str, Opening] = _import(module).of_clients(clients, awaits=awaits)
+    return found
+
+
+def _module_of(client: object) -> str | None:
+    """The engine for a client: that of the library in which its class, or a base of it, is."""
+    tops = (kind.__module__.partition(".")[0] for kind in type(client).__mro__)
+    return next((_LIBRARIES[top] for top in tops if top in _LIBRARIES), None)
+
+
+def _shown(given: object) -> str:
+    """As an error may show it, which is not to tell a password."""
+    if isinstance(given, (list, tuple)):
+        return f"{type(given).__name__} of {[type(each).__name__ for each in given]}"
+    if isinstance(given, bytes):
+        return repr(without_password(given.decode(errors="replace")).encode())
+    return repr(given)
+
+
+def _import(module: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("holdfast"):
+            raise
+        extra = module.rpartition(".")[2]
+        raise ModuleNotFoundError(
+            f"this engine needs {error.name}, which is not installed: "
+            f"pip install 'holdfast[{extra}]'",
+            name=error.name,
+        ) from error
 
 
 def default_url() -> str:
@@ -36,5 +90,5 @@ def default_url() -> str:
 
 def refuse_options(options: dict[str, str]) -> None:
     """Raise for the first option, for an engine that has none."""
-    for name, value in options.items():
-        raise ValueError(f"url: unknown option {name}={value!r}")
+    for name in options:  # its value is not shown: it may be somebody's password
+        raise ValueError(f"{name}: this engine has no such option")

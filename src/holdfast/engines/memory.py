@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from urllib.parse import SplitResult
 
 from holdfast.core.messages import (
+    CHANGED,
     DONE,
     NOT_YOURS,
     OFFER,
@@ -22,12 +23,14 @@ from holdfast.core.messages import (
     Held,
     Inspect,
     Listing,
+    Read,
     Release,
     Request,
     Seen,
+    Write,
 )
 from holdfast.core.ports import Clock, Engine, Ring, Surroundings, same_clock
-from holdfast.core.records import Guarantees
+from holdfast.core.records import Guarantees, Versioned
 from holdfast.engines import refuse_options
 
 GUARANTEES = Guarantees(
@@ -43,6 +46,9 @@ GUARANTEES = Guarantees(
     max_ttl=86400.0,
     ttl_step=0.0,
 )
+
+
+NEVER_SET = Versioned(None, 0)
 
 
 @dataclass(slots=True)
@@ -64,6 +70,7 @@ class Table:
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
+        self.cells: dict[str, Versioned] = {}
         self.to_wake: list[str] = []
         """Holder ids of waiters to be woken; the caller takes them out."""
 
@@ -82,6 +89,10 @@ class Table:
             return self._release(request.key, row.holder, now)
         if isinstance(request, Inspect):
             return self._listing([request.key] if request.key in self.rows else [], now)
+        if isinstance(request, Read):
+            return self.cells.get(request.key, NEVER_SET)
+        if isinstance(request, Write):
+            return self._write(request)
         keys = (k for k in self.rows if k.startswith(request.prefix) and k > request.after)
         held = [key for key in sorted(keys) if self.rows[key].is_held(now)]
         return self._listing(held[: request.limit], now)
@@ -125,6 +136,12 @@ class Table:
             row.ends_at = now + OFFER
             # The one behind learns how short the offer is, so that it can move it on.
             self.to_wake += [row.holder, *row.queue[:1]]
+        return DONE
+
+    def _write(self, request: Write) -> Answer:
+        if self.cells.get(request.key, NEVER_SET).version != request.expect:
+            return CHANGED
+        self.cells[request.key] = Versioned(request.value, request.expect + 1)
         return DONE
 
     def _listing(self, keys: list[str], now: float) -> Listing:

@@ -21,9 +21,11 @@ Runs that can show nothing new are left out:
 - Nodes are alike, so they are kept sorted; so are attempts, so they begin in alphabetical order.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeVar
+
+from holdfast.core.quorum import is_committed, token_of
 
 T = TypeVar("T")
 
@@ -60,16 +62,11 @@ class Node(NamedTuple):
         return Node("", self.counter)
 
 
-def is_committed(counters: Iterable[int], token: int, quorum: int) -> bool:
-    """Whether a quorum of the nodes reported exactly the token."""
-    return sum(counter == token for counter in counters) >= quorum
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How an attempt comes to its token. The defaults are the right ones."""
+    """How an attempt comes to its token. The defaults are those that `core.quorum` goes by."""
 
-    token_of: Callable[[Collection[int]], int] = max
+    token_of: Callable[[Collection[int]], int] = token_of
     """The token, from the counters of the grants that were heard."""
     is_committed: Callable[[Collection[int], int, int], bool] = is_committed
     """Whether these counters, the last heard from each node, commit the token, by this quorum."""

@@ -7,10 +7,12 @@ asking: `blocking` for threads, and `aio` for asyncio.
 import random
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, unquote
+
+import hiredis  # noqa: F401 - so that its absence is told before anything else happens
 
 from holdfast.core.guard import RestartGuard
 from holdfast.core.ports import AsyncStore, Engine, Store, Surroundings
@@ -21,13 +23,15 @@ from holdfast.engines.redis.addresses import (
     DEFAULT_PORT,
     SENTINEL_PORT,
     Address,
-    of_client,
-    read_hosts,
+    Place,
+    Settings,
     read_login,
+    read_places,
     sentinel,
     server,
 )
-from holdfast.engines.redis.guarantees import DAY, REDLOCK, SENTINEL, SINGLE
+from holdfast.engines.redis.getset import Getset
+from holdfast.engines.redis.guarantees import CLUSTER, DAY, REDLOCK, SENTINEL, SINGLE, getset
 from holdfast.engines.redis.nodes import Fleet, Node
 from holdfast.engines.redis.options import Options
 from holdfast.engines.redis.speech import Speech
@@ -50,23 +54,30 @@ def quorum_patience(ttl: float) -> float:
 def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     """The engine behind a URL of Redis."""
     options = Options(given)
-    settings = read_login(url) | options.connection()
-    path = unquote(url.path)
+    login, path = read_login(url), unquote(url.path)
     if url.scheme == "unix":
-        settings |= {"path": path, "db": options.count("db", 0, 10**6)}
+        if url.netloc.rpartition("@")[2] or not path.strip("/"):
+            raise ValueError("url: unix:///path/of/socket names a socket by its whole path")
+        settings = login | options.connection() | {"path": path, "db": options.database()}
         return _single(server(settings), SINGLE, options)
+    secure = options.security(url.scheme == "rediss" or options.switch("tls", default=False))
+    settings = login | options.connection() | secure
     if url.scheme == "redis+sentinel":
-        hosts = read_hosts(url, SENTINEL_PORT)
+        places = read_places(url, SENTINEL_PORT)
         service, _, number = path.strip("/").partition("/")
         if not service:
             raise ValueError("url: redis+sentinel://host/service names a service, got none")
-        address = sentinel(hosts, service, settings | {"db": _database(number)})
+        asking = options.sentinel_login() | secure
+        address = sentinel(places, service, settings | {"db": _database(number)}, asking)
         return _single(address, SENTINEL, options)
-    if url.scheme == "rediss" or options.switch("tls", default=False):
-        settings |= {"ssl_check_hostname": settings.get("ssl_check_hostname", True)}
-    settings |= {"db": _database(path.strip("/"))}
-    hosts = read_hosts(url, DEFAULT_PORT)
-    addresses = [server(settings | {"host": host, "port": port}) for host, port in hosts]
+    places = read_places(url, DEFAULT_PORT)
+    number = path.strip("/")
+    if url.scheme == "redis+cluster":
+        if number not in ("", "0"):
+            raise ValueError(f"url: a cluster has no database but 0, got {number!r}")
+        return _cluster(places, settings, options)
+    settings |= {"db": _database(number)}
+    addresses = [server(settings | place._asdict()) for place in places]
     if url.scheme == "redlock":
         return _redlock(addresses, options)
     if len(addresses) > 1:
@@ -74,17 +85,35 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     return _single(addresses[0], SINGLE, options)
 
 
-def engine_of_clients(clients: Sequence[Any], given: dict[str, str]) -> Engine:
-    """The engine behind a user's own redis-py clients: one server, or a quorum of several."""
-    addresses = [of_client(client) for client in clients]
-    options = Options(given)
-    if len(addresses) > 1:
-        return _redlock(addresses, options)
-    failing_over = hasattr(clients[0].connection_pool, "service_name")
-    return _single(addresses[0], SENTINEL if failing_over else SINGLE, options)
+def of_clients(
+    clients: Sequence[Any], *, awaits: bool
+) -> tuple[str, Callable[[dict[str, str]], Engine]]:
+    """A user's own redis-py clients: the URL to show, and the engine behind them, given options.
+    One is one server (or a cluster), several are a quorum."""
+    from holdfast.engines.redis.clients import ClusterOf, read_client
+
+    found = [read_client(client, awaits=awaits) for client in clients]
+    clusters = [each for each in found if isinstance(each, ClusterOf)]
+    servers = [each for each in found if not isinstance(each, ClusterOf)]
+    if clusters:
+        if len(found) > 1:
+            raise TypeError("url: a quorum is of independent servers, got a cluster among them")
+        seeds, settings = clusters[0]
+        shown = f"redis+cluster://{_listed(place.name for place in seeds)}"
+        return shown, lambda given: _cluster(seeds, settings, Options(given))
+    if len(servers) > 1:
+        addresses = [each.address for each in servers]
+        shown = f"redlock://{_listed(address.name for address in addresses)}"
+        return shown, lambda given: _redlock(addresses, Options(given))
+    address, scheme, place, path = servers[0]
+    promises = SENTINEL if scheme == "redis+sentinel" else SINGLE
+    shown = f"{scheme}://{place}{path}"
+    return shown, lambda given: _single(address, promises, Options(given))
 
 
 def _single(address: Address, guarantees: Guarantees, options: Options) -> Engine:
+    if options.choice("protocol", "holdfast", "getset") == "getset":
+        return _getset(address, guarantees, options)
     keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
     replicas = options.count("replicas", 0, 100)
     options.end()
@@ -96,6 +125,46 @@ def _single(address: Address, guarantees: Guarantees, options: Options) -> Engin
         return Fleet([node], speech, None, around, channel)
 
     return _engine(fleet, guarantees, node_timeout)
+
+
+def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engine:
+    keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
+    options.end()
+
+    def fleet(around: Surroundings) -> Fleet:
+        node = Node(0, address, RestartGuard(0, on=False), around, alone=True)
+        speech = Getset(keep=keep, wall_clock=time.time)
+        return Fleet([node], speech, None, around, "", wakes=False)
+
+    why = "protocol=getset is for the locks of old clients; leave it out of the URL for cells"
+    return _engine(fleet, getset(guarantees), node_timeout, why)
+
+
+def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> Engine:
+    keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
+    replicas = options.count("replicas", 0, 100)
+    options.end()
+
+    def address(place: Place) -> Address:
+        return server(settings | place._asdict())
+
+    def cluster(around: Surroundings) -> Any:
+        from holdfast.engines.redis.cluster import Cluster
+
+        channel = _new_channel()
+        return Cluster(seeds, address, around, keep=keep, channel=channel, replicas=replicas)
+
+    def connect(around: Surroundings) -> Store:
+        from holdfast.engines.redis.cluster import ClusterStore
+
+        return ClusterStore(cluster(around))
+
+    def connect_async(around: Surroundings) -> AsyncStore:
+        from holdfast.engines.redis.cluster import AsyncClusterStore
+
+        return AsyncClusterStore(cluster(around))
+
+    return Engine(CLUSTER, drift, connect, connect_async)
 
 
 def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
@@ -122,13 +191,15 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
 
     forgets = () if guarded else ("a restart of a node without persistence: it forgets",)
     promises = replace(REDLOCK, max_ttl=max_ttl, broken_by=(*forgets, *REDLOCK.broken_by))
-    return _engine(fleet, promises, quorum_patience)
+    why = "nothing can be compared and set on independent masters in one step"
+    return _engine(fleet, promises, quorum_patience, why)
 
 
 def _engine(
     fleet: Callable[[Surroundings], Fleet],
     guarantees: Guarantees,
     patience: Callable[[float], float],
+    no_cells: str = "",
 ) -> Engine:
     def connect(around: Surroundings) -> Store:
         from holdfast.engines.redis.blocking import RedisStore
@@ -140,11 +211,15 @@ def _engine(
 
         return AsyncRedisStore(fleet(around))
 
-    return Engine(guarantees, drift, connect, connect_async, patience)
+    return Engine(guarantees, drift, connect, connect_async, patience, no_cells)
 
 
 def _new_channel() -> str:
     return f"holdfast:{secrets.token_hex(12)}"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ",".join(names)
 
 
 def _database(text: str) -> int:

@@ -5,22 +5,37 @@ then taken over, because its own way of sending and receiving costs 12 µs a com
 retries are off: when to try again is the algorithm's business.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote
 
 from redis import connection as blocking
 from redis.asyncio import connection as nonblocking
 from redis.asyncio.retry import Retry as AsyncRetry
-from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.backoff import NoBackoff
+from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
-from redis.sentinel import Sentinel
 
 DEFAULT_PORT, SENTINEL_PORT = 6379, 26379
+SHORTEST_TIMEOUT = 0.001
+WHO_IS_MASTER = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME")
 
 Settings = dict[str, Any]
 """Arguments of a redis-py connection."""
+
+
+class Place(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    @property
+    def name(self) -> str:
+        """As people write it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Address(NamedTuple):
@@ -28,101 +43,99 @@ class Address(NamedTuple):
 
     name: str
     open: Callable[[float], Any]
-    """Gives a connected socket, in blocking mode."""
+    """Gives a connected socket, in blocking mode, and what is to live as long as it: it would
+    otherwise be finalized at any moment, and a Ctrl-C that strikes in a finalizer is ignored."""
     open_async: Callable[[float], Awaitable[Any]]
     """Gives a stream writer, whose transport is to be taken over."""
 
 
-def server(settings: Settings) -> Address:
-    """A server at a host and port, or at the path of a Unix socket."""
-
-    async def open_async(timeout: float) -> Any:
-        return await _open_async(_kind(nonblocking, settings), settings, timeout)
-
-    name = settings.get("path") or f"{settings['host']}:{settings['port']}"
-    return Address(
-        name, lambda timeout: _open(_kind(blocking, settings), settings, timeout), open_async
-    )
-
-
-def sentinel(hosts: Sequence[tuple[str, int]], service: str, settings: Settings) -> Address:
-    """Whichever server the sentinels say is the master."""
-
-    def manager(kind: Any, timeout: float, retry: Any) -> Any:
-        asking = _tuned({}, timeout) | {"retry": retry}
-        return kind(hosts, sentinel_kwargs=asking)
+def server(settings: Settings, kind: Any = None) -> Address:
+    """A server at a host and port, or at the path of a Unix socket; `kind` is a connection class of
+    redis-py, if it should not be the usual one."""
 
     def open_blocking(timeout: float) -> Any:
-        sentinels = manager(Sentinel, timeout, Retry(NoBackoff(), 0))
-        try:
-            host, port = sentinels.discover_master(service)
-        finally:
-            for each in sentinels.sentinels:
-                each.close()
-        found = settings | {"host": host, "port": port}
-        return _open(_kind(blocking, found), found, timeout)
+        return _open(kind or _kind(blocking, settings), settings, timeout)
 
     async def open_async(timeout: float) -> Any:
-        sentinels = manager(AsyncSentinel, timeout, AsyncRetry(NoBackoff(), 0))
-        try:
-            host, port = await sentinels.discover_master(service)
-        finally:
-            for each in sentinels.sentinels:
-                await each.aclose()
-        found = settings | {"host": host, "port": port}
-        return await _open_async(_kind(nonblocking, found), found, timeout)
+        return await _open_async(kind or _kind(nonblocking, settings), settings, timeout)
+
+    name = settings.get("path") or Place(settings["host"], settings["port"]).name
+    return Address(name, open_blocking, open_async)
+
+
+def sentinel(
+    places: Sequence[Place], service: str, settings: Settings, asking: Settings
+) -> Address:
+    """Whichever server the sentinels say is the master; `asking` are the settings for them. They
+    are asked one after another, the one that told last first, and each has half of what is left of
+    the time."""
+    known = list(places)
+
+    def told(place: Place, answer: Any, problems: list[str]) -> Settings | None:
+        others = [other for other in places if other != place]
+        if isinstance(answer, (list, tuple)):
+            known[:] = [place, *others]
+            host, port = answer
+            return settings | {"host": host.decode(), "port": int(port)}
+        known[:] = [*others, place]
+        problem = answer or f"it knows of no master of {service!r}"
+        problems.append(f"sentinel {place.name}: {problem}")
+        return None
+
+    def open_blocking(timeout: float) -> Any:
+        give_up_at = time.monotonic() + timeout
+        problems: list[str] = []
+        for place in list(known):
+            half = (give_up_at - time.monotonic()) / 2
+            answer = _ask_sentinel(asking | place._asdict(), service, half)
+            found = told(place, answer, problems)
+            if found is not None:
+                return _open(_kind(blocking, found), found, give_up_at - time.monotonic())
+        raise RedisError("; ".join(problems))
+
+    async def open_async(timeout: float) -> Any:
+        give_up_at = time.monotonic() + timeout
+        problems: list[str] = []
+        for place in list(known):
+            half = (give_up_at - time.monotonic()) / 2
+            answer = await _ask_sentinel_async(asking | place._asdict(), service, half)
+            found = told(place, answer, problems)
+            if found is not None:
+                left = give_up_at - time.monotonic()
+                return await _open_async(_kind(nonblocking, found), found, left)
+        raise RedisError("; ".join(problems))
 
     return Address(f"the master of {service}", open_blocking, open_async)
 
 
-def of_client(client: Any) -> Address:
-    """The server that a `redis.Redis` or a `redis.asyncio.Redis` is a client of."""
-    pool = client.connection_pool
-    kind, settings = pool.connection_class, pool.connection_kwargs
-
-    def open_blocking(timeout: float) -> Any:
-        if not issubclass(kind, blocking.ConnectionInterface):
-            raise TypeError(f"url: a Client needs a redis.Redis, got {client!r}")
-        return _open(kind, settings, timeout)
-
-    async def open_async(timeout: float) -> Any:
-        if not issubclass(kind, nonblocking.AbstractConnection):
-            raise TypeError(f"url: an AsyncClient needs a redis.asyncio.Redis, got {client!r}")
-        return await _open_async(kind, settings, timeout)
-
-    return Address(_name(pool), open_blocking, open_async)
-
-
-def _name(pool: Any) -> str:
-    settings = pool.connection_kwargs
-    if hasattr(pool, "service_name"):
-        return f"the master of {pool.service_name}"
-    if "path" in settings:
-        return str(settings["path"])
-    return f"{settings.get('host', 'localhost')}:{settings.get('port', DEFAULT_PORT)}"
-
-
-def read_hosts(url: SplitResult, port: int) -> list[tuple[str, int]]:
+def read_places(url: SplitResult, port: int) -> list[Place]:
     """The hosts of a URL, which may name several: `h1:p1,h2,[::1]:p3`."""
-    _, _, places = url.netloc.rpartition("@")
-    hosts = []
-    for place in places.split(","):
-        host, colon, digits = place.rpartition(":")
-        if not colon or place.endswith("]"):
-            host, digits = place, str(port)
-        host = host.strip("[]") or "localhost"
+    if "@" in url.path:
+        raise ValueError("url: a password with / in it must be percent-encoded")
+    _, _, text = url.netloc.rpartition("@")
+    several = text.split(",")
+    places = []
+    for each in several:
+        host, colon, digits = each.rpartition(":")
+        if not colon or each.endswith("]"):
+            host, digits = each, str(port)
         if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 65536:
-            raise ValueError(f"url: {place!r} has no valid port; write host:port")
-        hosts.append((host, int(digits)))
-    return hosts
+            raise ValueError(f"url: {each!r} has no valid port; write host:port")
+        bare = host.removeprefix("[").removesuffix("]")
+        if ":" in bare and bare == host:
+            raise ValueError(f"url: an IPv6 address is written in brackets, got {each!r}")
+        if not bare and len(several) > 1:
+            raise ValueError(f"url: one of several hosts is empty in {text!r}")
+        places.append(Place(bare or "localhost", int(digits)))
+    return places
 
 
 def read_login(url: SplitResult) -> Settings:
     """User name and password."""
     login, _, _ = url.netloc.rpartition("@")
     user, _, password = login.partition(":")
-    found = {"username": unquote(user) or None, "password": unquote(password) or None}
-    return {name: value for name, value in found.items() if value is not None}
+    found = {"username": unquote(user), "password": unquote(password)}
+    return {name: value for name, value in found.items() if value}
 
 
 def _kind(module: Any, settings: Mapping[str, Any]) -> Any:
@@ -145,16 +158,70 @@ def _tuned(settings: Mapping[str, Any], timeout: float) -> Settings:
     }
 
 
+def _connection(kind: Any, settings: Mapping[str, Any], timeout: float, retry: Any) -> Any:
+    return kind(**_tuned(settings, max(timeout, SHORTEST_TIMEOUT)), retry=retry)
+
+
+def _is_nobody(settings: Mapping[str, Any]) -> bool:
+    """Whether no password is sent. Where one is wanted, a short command is told so; a long one is
+    a violation of the protocol, and its sender is none the wiser. Any other refusal of the short
+    one means nothing."""
+    return not settings.keys() & {"password", "credential_provider"}
+
+
 def _open(kind: Any, settings: Mapping[str, Any], timeout: float) -> Any:
-    connection = kind(**_tuned(settings, timeout), retry=Retry(NoBackoff(), 0))
-    connection.connect()
+    connection = _connection(kind, settings, timeout, Retry(NoBackoff(), 0))
+    try:
+        connection.connect()
+        if _is_nobody(settings):
+            connection.send_command("PING")
+            with suppress(ResponseError):
+                connection.read_response()
+    except BaseException:
+        connection.disconnect()
+        raise
     sock, connection._sock = connection._sock, None  # noqa: SLF001 - there is no public way
-    return sock
+    return sock, connection
 
 
 async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) -> Any:
-    connection = kind(**_tuned(settings, timeout), retry=AsyncRetry(NoBackoff(), 0))
-    await connection.connect()
+    connection = _connection(kind, settings, timeout, AsyncRetry(NoBackoff(), 0))
+    try:
+        await connection.connect()
+        if _is_nobody(settings):
+            await connection.send_command("PING")
+            with suppress(ResponseError):
+                await connection.read_response()
+    except BaseException:
+        await connection.disconnect(nowait=True)  # cancelled while it was logging in
+        raise
     writer = connection._writer  # noqa: SLF001 - there is no public way
     connection._reader = connection._writer = None  # noqa: SLF001
     return writer
+
+
+def _ask_sentinel(settings: Settings, service: str, timeout: float) -> Any:
+    """Host and port of the master; None if it does not know; an error if it does not answer."""
+    kind = _kind(blocking, settings)
+    connection = _connection(kind, settings, timeout, Retry(NoBackoff(), 0))
+    try:
+        connection.connect()
+        connection.send_command(*WHO_IS_MASTER, service)
+        return connection.read_response()
+    except (RedisError, OSError) as error:
+        return error
+    finally:
+        connection.disconnect()
+
+
+async def _ask_sentinel_async(settings: Settings, service: str, timeout: float) -> Any:
+    kind = _kind(nonblocking, settings)
+    connection = _connection(kind, settings, timeout, AsyncRetry(NoBackoff(), 0))
+    try:
+        await connection.connect()
+        await connection.send_command(*WHO_IS_MASTER, service)
+        return await connection.read_response()
+    except (RedisError, OSError) as error:
+        return error
+    finally:
+        await connection.disconnect(nowait=True)

@@ -9,14 +9,13 @@
 
 import asyncio
 from collections.abc import Sequence
-from heapq import heappop, heappush
-from itertools import count
 
-from holdfast.core.messages import Acquire, Answer, Inspect, Release, Request
+from holdfast.core.messages import Acquire, Answer, Inspect, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
-from holdfast.core.ports import Clock
 from holdfast.core.quorum import Quorum
-from holdfast.engines.redis.channel import LATE, Channel, Connection, Subscription
+from holdfast.engines.redis.channel import Channel, Connection, Subscription
+from holdfast.engines.redis.conversation import Conversations
+from holdfast.engines.redis.deadlines import Bell, Deadlines
 from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import (
     CONNECT_TIMEOUT,
@@ -30,53 +29,6 @@ from holdfast.engines.redis.nodes import (
     accept,
 )
 from holdfast.engines.redis.phrases import Phrase, failed
-
-Bell = asyncio.Future[None]
-
-
-class Deadlines:
-    """Rings when the time of a poll is over: one timer for all, since one for each costs a tenth.
-
-    A loop that was too busy to listen must not take its nodes for silent: the time by which it
-    comes late is added.
-    """
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._heap: list[tuple[float, int, Poll, Bell]] = []
-        self._numbers = count()
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, poll: Poll, bell: Bell) -> None:
-        """Ring this bell when the poll's time is over, unless it has rung before."""
-        heappush(self._heap, (poll.until, next(self._numbers), poll, bell))
-        if self._heap[0][3] is bell:
-            self._set()
-
-    def stop(self) -> None:
-        """Ring no more."""
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def _set(self) -> None:
-        self.stop()
-        delay = self._heap[0][0] - self._clock()
-        self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
-
-    def _ring(self) -> None:
-        now = self._clock()
-        while self._heap and (self._heap[0][3].done() or self._heap[0][0] <= now):
-            until, _, poll, bell = heappop(self._heap)
-            if bell.done():
-                continue
-            if now - until > LATE:
-                poll.until = now + (now - until)
-                self.add(poll, bell)
-            else:
-                bell.set_result(None)
-        self._timer = None
-        if self._heap:
-            self._set()
 
 
 class AsyncRedisStore:
@@ -94,6 +46,7 @@ class AsyncRedisStore:
         self._redial_at = [0.0] * len(self._nodes)
         self._ears: list[asyncio.Task[None]] = []
         self._subscriptions: dict[int, Subscription] = {}
+        self._conversations = Conversations(self._fleet)
         self._ready = asyncio.Event()
         self._deadlines = Deadlines(self._clock)
         self._fresh = True
@@ -104,6 +57,8 @@ class AsyncRedisStore:
         request = requests[0]
         if type(request) is Acquire and request.queue and not self._fleet.speech.listening:
             await self._listen(until)
+        if type(request) is Write:
+            return await self._conversations.ask(requests, until)
         quorum = self._fleet.quorum
         if quorum is None:
             poll = Poll(requests, (0,), until)
@@ -143,7 +98,11 @@ class AsyncRedisStore:
         self._begin()
 
     def _connections(self) -> list[Connection]:
-        return [*filter(None, self._channels), *self._subscriptions.values()]
+        return [
+            *filter(None, self._channels),
+            *self._subscriptions.values(),
+            *self._conversations.channels,
+        ]
 
     async def _ask_all(
         self, quorum: Quorum, requests: Sequence[Request], until: float
@@ -259,6 +218,8 @@ class AsyncRedisStore:
 
     async def _listen(self, until: float) -> None:
         """See to it that we can be woken."""
+        if not self._fleet.wakes:
+            return
         if not self._ears:
             self._ears = [asyncio.ensure_future(self._hear(node)) for node in self._nodes]
         try:

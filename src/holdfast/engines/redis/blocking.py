@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from holdfast.core.messages import Acquire, Answer, Release, Request
+from holdfast.core.messages import Acquire, Answer, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.circuit import Circuit
@@ -29,8 +29,10 @@ class RedisStore:
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
-        if type(request) is Acquire and request.queue:
+        if type(request) is Acquire and request.queue and self._fleet.wakes:
             self._listen(until)
+        if type(request) is Write:
+            return self._converse(requests, until)
         circuit = self._take(request)
         try:
             if self._quorum is None:
@@ -74,6 +76,18 @@ class RedisStore:
         except StopIteration as stop:
             answers: Sequence[Answer] = stop.value
             return answers
+
+    def _converse(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """A talk that nobody else may have a part in: on connections of its own."""
+        circuit = Circuit(self._fleet)
+        self._all.append(circuit)
+        try:
+            poll = Poll(requests, (0,), until)
+            circuit.perform(poll)
+            return self._fleet.answers(poll)
+        finally:
+            circuit.close()
+            self._all.remove(circuit)
 
     def _take(self, request: Request) -> Circuit:
         """A circuit: for a release, if it can be had, the one on which the acquire went out that

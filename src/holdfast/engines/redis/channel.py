@@ -11,14 +11,12 @@ from typing import Any
 
 import hiredis
 
+from holdfast.engines.redis.deadlines import LATE
 from holdfast.engines.redis.link import BROKEN, detach, explain
 from holdfast.engines.redis.nodes import Fleet, Node, Owed
 from holdfast.engines.redis.phrases import Reply, command, failed
 
 CLOSE_PATIENCE = 1.0
-
-LATE = 0.005
-"""By how much a timer may come late without our having been deaf meanwhile."""
 
 
 class Connection(asyncio.Protocol):
@@ -96,7 +94,13 @@ class Channel(Connection):
         first = self.owed[0]
         if len(first.replies) + 1 == len(first.phrase.commands):
             self.owed.popleft()
-        if first.hear(reply):
+        try:
+            more = first.hear(reply)
+        except BROKEN as error:
+            self._lose(explain(error))  # before whoever asked goes on, to ask elsewhere
+            first.ring()
+            raise
+        if more:
             self.say(first)
         elif first.poll.over:
             first.ring()

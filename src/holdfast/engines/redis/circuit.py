@@ -132,7 +132,8 @@ class Circuit:
         request = poll.requests[0]
         releasing = type(request) is Release
         if node.owing and type(request) is Release:
-            link = node.owing.get(request.holder, link)
+            first = node.owing.get(request.holder)
+            link = link if first is None or first.closed else first
         if link is None or index in stuck or len(link.owed) >= MAX_OWED:
             poll.take(index, [failed(node.trouble or SILENT)] * len(poll.requests))
             if link is None or not releasing or len(link.owed) >= MAX_OWED:

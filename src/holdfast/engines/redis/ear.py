@@ -54,7 +54,7 @@ class Ear:
             self._closed.wait(RETRY_AFTER)
 
     def _listen(self) -> None:
-        self._sock = self._node.address.open(CONNECT_TIMEOUT)
+        self._sock, _ = self._node.address.open(CONNECT_TIMEOUT)
         self._sock.sendall(command(b"SUBSCRIBE", self._fleet.channel.encode()))
         reader = hiredis.Reader()
         while not self._closed.is_set():

@@ -6,13 +6,15 @@ from holdfast.core.records import Guarantees
 
 DAY = 86400.0
 
+CLOCK = "a clock of the server that runs faster than the holder's by more than 1 % of the ttl"
+
 SINGLE = Guarantees(
     engine="one Redis or Valkey master",
     exclusion="among all clients of the server",
     broken_by=(
         "a restart of the server without persistence, or with `appendfsync everysec`: it forgets",
         "FLUSHALL, or eviction of keys by a `maxmemory-policy`",
-        "a clock of the server that runs faster than the holder's by more than 1 % of the ttl",
+        CLOCK,
     ),
     fence="a counter for each name beside its lock, never less than the server's clock",
     fence_ends=(
@@ -46,6 +48,27 @@ CLUSTER = replace(
         *SINGLE.broken_by,
     ),
 )
+
+
+def getset(single: Guarantees) -> Guarantees:
+    """What is left of a server's promises under `protocol=getset`."""
+    others = (each for each in single.broken_by if each != CLOCK)
+    return replace(
+        single,
+        engine=f"{single.engine}, by the timestamps of the SETNX and GETSET recipe",
+        exclusion="among all clients of the server that follow the recipe, by their own clocks",
+        broken_by=(
+            "clients' wall clocks that are set, or differ by over a second: each trusts its own",
+            "a client of the recipe that stops before GETSET: later it overwrites a live timestamp",
+            "a client of the recipe that deletes the lock without looking whose it is",
+            "a client that writes its timestamps in another unit than seconds",
+            *others,
+        ),
+        fence="a counter for each name, which clients of the recipe neither raise nor heed",
+        fairness="none: whoever asks first when the lock is free",
+        wake_up="none: waiters ask again every `retry` seconds",
+    )
+
 
 REDLOCK = replace(
     SINGLE,

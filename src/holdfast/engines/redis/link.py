@@ -32,9 +32,10 @@ class Link:
         self.circuit: object = None
         """To which it belongs."""
         self.owed: deque[Owed] = deque()
+        self.closed = False
         self.unsent = b""
         """What could not be sent yet."""
-        self.sock = node.address.open(timeout)
+        self.sock, self._connection = node.address.open(timeout)
         self._reader = hiredis.Reader()
         self._mutex = threading.Lock()
         self._saying = self._hearing = False
@@ -101,6 +102,7 @@ class Link:
 
     def close(self) -> None:
         """Close it; whatever was owed will not come."""
+        self.closed = True
         self.sock.close()
         for owed in self.owed:
             request = owed.poll.requests[0]

@@ -14,14 +14,23 @@ from holdfast.core.messages import (
     Held,
     Inspect,
     List,
+    Read,
     Request,
+    Write,
 )
 from holdfast.core.poll import Poll
 from holdfast.core.ports import Surroundings
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.phrases import Answers, Phrase, Reply, command, conclude, failed
-from holdfast.engines.redis.speech import Speech
+from holdfast.engines.redis.phrases import (
+    Answers,
+    Phrase,
+    Reply,
+    Speaker,
+    command,
+    conclude,
+    failed,
+)
 from holdfast.events import NodeBack, NodeFailed
 
 CONNECT_TIMEOUT = 1.0
@@ -164,7 +173,7 @@ class Fleet:
     """All that the two ways of speaking to the servers have in common."""
 
     nodes: Sequence[Node]
-    speech: Speech
+    speech: Speaker
     quorum: Quorum | None
     """How several make up one; None for a single server."""
     around: Surroundings
@@ -173,6 +182,8 @@ class Fleet:
     """The holder ids of those in a queue."""
     heard_of: set[int] = field(default_factory=set)
     """The nodes whose wake-ups reach us."""
+    wakes: bool = True
+    """Whether a release wakes anybody at all."""
 
     def forked(self) -> None:
         """In a forked child: nobody waits for anything, and nothing is under way."""
@@ -197,7 +208,7 @@ class Fleet:
         """Keep in mind who waits."""
         if type(request) is Acquire and request.queue and type(answer) is Held:
             self.waiting.add(request.holder)
-        elif self.waiting and not isinstance(request, (Break, List, Inspect)):
+        elif self.waiting and not isinstance(request, (Break, List, Inspect, Read, Write)):
             self.waiting.discard(request.holder)
 
     def heard(self, message: bytes, later: Callable[[float, str], None]) -> None:

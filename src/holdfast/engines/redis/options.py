@@ -1,9 +1,11 @@
 """The options of the Redis engine: parameters of its URLs, or arguments of a client."""
 
+from pathlib import Path
+
+from holdfast.engines import refuse_options
 from holdfast.engines.redis.addresses import Settings
 
-CONNECTION_WORDS = ("client_name", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
-"""Options that are redis-py's, and handed to it as they are."""
+FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
 
 class Options:
@@ -13,13 +15,36 @@ class Options:
         self._left = dict(given)
 
     def connection(self) -> Settings:
-        """What redis-py is to be told."""
-        words: Settings = {
-            name: self._left.pop(name) for name in CONNECTION_WORDS if name in self._left
-        }
-        if "ssl_check_hostname" in self._left:
+        """How redis-py is to introduce us."""
+        name = self._left.pop("client_name", "")
+        if any(not "!" <= letter <= "~" for letter in name):
+            raise ValueError(f"client_name: must be ASCII without spaces, got {name!r}")
+        return {"client_name": name} if name else {}
+
+    def security(self, encrypted: bool) -> Settings:
+        """How redis-py is to encrypt: not at all, unless told so or given a reason to."""
+        words: Settings = {name: self._file(name) for name in FILES if name in self._left}
+        if "ssl_cert_reqs" in self._left:
+            words["ssl_cert_reqs"] = self.choice("ssl_cert_reqs", "required", "optional", "none")
+        if encrypted or words or "ssl_check_hostname" in self._left:
             words["ssl_check_hostname"] = self.switch("ssl_check_hostname", default=True)
         return words
+
+    def sentinel_login(self) -> Settings:
+        """How to log in at sentinels, which have users of their own."""
+        words = ("username", "password")
+        given = {word: self._left.pop(f"sentinel_{word}", "") for word in words}
+        return {word: value for word, value in given.items() if value}
+
+    def database(self) -> int:
+        """The number of a database."""
+        return self.count("db", 0, 10**6)
+
+    def _file(self, name: str) -> str:
+        path = self._left.pop(name)
+        if not Path(path).is_file():
+            raise ValueError(f"{name}: there is no file {path!r}")
+        return path
 
     def number(self, name: str, default: float, lowest: float, highest: float) -> float:
         """A number within a range."""
@@ -55,5 +80,4 @@ class Options:
 
     def end(self) -> None:
         """Refuse what is left."""
-        for name, value in self._left.items():
-            raise ValueError(f"url: unknown option {name}={value!r}")
+        refuse_options(self._left)

@@ -6,9 +6,9 @@ a script was not loaded yet. It keeps nothing in mind, so it can be said to seve
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from holdfast.core.messages import Answer, Failed
+from holdfast.core.messages import Answer, Failed, ToNode
 from holdfast.engines.redis.scripts import script, scripts
 
 Reply: TypeAlias = Any
@@ -22,6 +22,17 @@ class Phrase(NamedTuple):
 
     commands: tuple[bytes, ...]
     conclude: "Callable[[list[Reply]], Answers | Phrase]"
+
+
+class Speaker(Protocol):
+    """How a client speaks of its locks."""
+
+    listening: bool
+    """Whether wake-ups on our channel reach us, so that it makes sense to queue."""
+
+    def phrase(self, requests: Sequence[ToNode]) -> Phrase:
+        """Put requests, all of one kind, into words."""
+        ...
 
 
 def word(text: bytes) -> bytes:

@@ -7,7 +7,11 @@ from importlib.resources import files
 from typing import NamedTuple
 
 INCLUDE = "-- include: "
-NAMES = ("acquire", "release", "extend", "inspect", "vote", "unvote", "raise", "repair")
+NAMES = (
+    *("acquire", "release", "extend", "inspect"),
+    *("vote", "unvote", "raise", "repair"),
+    *("getset_acquire", "getset_extend", "getset_release"),
+)
 
 
 class Script(NamedTuple):

@@ -23,11 +23,14 @@ from holdfast.core.messages import (
     Inspect,
     List,
     Raise,
+    Read,
     Release,
     Repair,
     ToNode,
+    Write,
 )
 from holdfast.core.records import Label
+from holdfast.engines.redis.cells import cell_phrase
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.looking import look
 from holdfast.engines.redis.phrases import Answers, Phrase, Reply, call, command, failed, word
@@ -40,12 +43,12 @@ class Speech:
     """How one client speaks of its locks."""
 
     def __init__(
-        self, *, quorum: bool, keep: float, channel: str, counted: bool = True, replicas: int = 0
+        self, *, quorum: bool, keep: float, channel: str, scattered: bool = False, replicas: int = 0
     ) -> None:
         self._quorum = quorum
         self._keep = keep
         self._channel = channel.encode()
-        self._counted = b"1" if counted else b"0"
+        self._scattered = scattered
         self._replicas = replicas
         self._offer = _milliseconds(OFFER)
         self._codes: dict[int, Answer] = {
@@ -73,7 +76,9 @@ class Speech:
             return self._raise(first)
         if type(first) is Break:
             return Phrase((self._release_head(first.key, True) + word(b""),), self._read)
-        return look(cast(Inspect | List, first), self._counted)
+        if type(first) is Read or type(first) is Write:
+            return cell_phrase(first)
+        return look(cast(Inspect | List, first), scattered=self._scattered)
 
     def _acquire(self, request: Acquire) -> Phrase:
         queue = request.queue and self.listening
@@ -92,7 +97,7 @@ class Speech:
         channel = self._channel if queue else b""
         if self._quorum:
             return call("vote", keys, *lasting, channel, more=2)
-        return call("acquire", keys, *lasting, self._offer, self._counted, channel, more=1)
+        return call("acquire", keys, *lasting, self._offer, channel, more=1)
 
     def _release(self, request: Release) -> bytes:
         return self._release_head(request.key, request.wake) + word(request.holder.encode())
@@ -103,11 +108,11 @@ class Speech:
         if self._quorum:
             waking = b"1" if wake else b"0"
             return call("unvote", keys, keep, waking, self._offer, self._channel, more=1)
-        return call("release", keys, keep, self._offer, self._counted, self._channel, more=1)
+        return call("release", keys, keep, self._offer, self._channel, more=1)
 
     def _extend(self, requests: Sequence[Extend]) -> Phrase:
-        starts = range(0, len(requests), LEASES_IN_A_CALL)
-        batches = [requests[start : start + LEASES_IN_A_CALL] for start in starts]
+        size = 1 if self._scattered else LEASES_IN_A_CALL
+        batches = [requests[at : at + size] for at in range(0, len(requests), size)]
 
         def read(replies: list[Reply]) -> Answers:
             answers: list[Answer] = []

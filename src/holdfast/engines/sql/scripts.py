@@ -22,10 +22,13 @@ from holdfast.core.messages import (
     Held,
     Inspect,
     Listing,
+    Read,
     Release,
     Request,
     Seen,
+    Write,
 )
+from holdfast.engines.sql import cells
 
 MICROSECONDS = 1_000_000
 
@@ -110,6 +113,12 @@ class Dialect:
     """Gives (key, holder, fence, remaining, waiters) of each."""
     inspect: Text
     """Gives the same of one."""
+    cell: Text
+    """Gives (value, whether it is text, version) of a cell that was set."""
+    make_cell: Text
+    """Gives a row if done; does nothing if there is such a cell."""
+    set_cell: Text
+    """Gives a row if done; does nothing unless the version is the expected one."""
 
     @classmethod
     def of(cls, mark: str, **texts: str) -> "Dialect":
@@ -132,6 +141,9 @@ VALUES = {
     "holder": ("key", "now", "boot"),
     "listing": ("prefix", "after", "limit", "now", "boot"),
     "inspect": ("key", "now", "boot"),
+    "cell": ("key",),
+    "make_cell": ("key", "value", "text"),
+    "set_cell": ("key", "value", "text", "expect"),
 }
 """The values of each statement, in the order in which scripts give them."""
 
@@ -159,6 +171,10 @@ class Scripts:
             return self._break(request)
         if isinstance(request, Inspect):
             return self._list(self._sql.inspect, request.key)
+        if isinstance(request, Read):
+            return cells.read(self._sql, request)
+        if isinstance(request, Write):
+            return cells.write(self._sql, request)
         return self._list(self._sql.listing, request.prefix, request.after, request.limit)
 
     def opening(self, request: Request) -> Statement | None:

@@ -2,25 +2,24 @@
 -- Take the lock of a single server, or join its queue.
 -- KEYS  1 lock, 2 fence counter, 3 queue
 -- ARGV  1 ttl (ms), 2 how long to keep the counter (ms), 3 how long an offer lasts (ms),
---       4 whether PUBLISH counts every listener ('1' or '0'),
---       5 channel on which to be woken ('': do not queue), 6 holder
+--       4 channel on which to be woken ('': do not queue), 5 holder
 -- Gives the fence; or, if it is somebody else's, {time left (ms), holder}.
-local ttl, keep, offer, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
-local me = ARGV[5] .. ' ' .. holder
+local ttl, keep, offer, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
+local me = ARGV[4] .. ' ' .. holder
 local owner = redis.call('GET', KEYS[1])
 if owner == holder then return grant_again(ttl, keep) end
 local left = offer
 if owner then
   left = redis.call('PTTL', KEYS[1])
 else
-  owner = offer_to_first(offer, keep, ARGV[4], me)
+  owner = offer_to_first(offer, keep, me)
   if not owner then
     redis.call('ZREM', KEYS[3], me)
     redis.call('SET', KEYS[1], holder, 'PX', ttl)
     return next_fence(0, keep)
   end
 end
-if ARGV[5] ~= '' then
+if ARGV[4] ~= '' then
   local time = redis.call('TIME')
   redis.call('ZADD', KEYS[3], 'NX', time[1] * 1000000 + time[2], me)
   redis.call('PEXPIRE', KEYS[3], math.max(left, 0) + keep)

@@ -6,8 +6,9 @@ local keep, results = tonumber(ARGV[1]), {}
 for i = 1, #KEYS, 2 do
   local ttl, owner = tonumber(ARGV[i + 1]), redis.call('GET', KEYS[i])
   if owner == ARGV[i + 2] then
-    if redis.call('PTTL', KEYS[i]) < ttl then redis.call('PEXPIRE', KEYS[i], ttl) end
-    redis.call('PEXPIRE', KEYS[i + 1], ttl + keep)
+    local left = redis.call('PTTL', KEYS[i])
+    if left < ttl then redis.call('PEXPIRE', KEYS[i], ttl) end
+    redis.call('PEXPIRE', KEYS[i + 1], math.max(left, ttl) + keep)
     results[#results + 1] = 1
   else
     results[#results + 1] = owner and 0 or -1

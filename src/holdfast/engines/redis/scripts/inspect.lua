@@ -1,10 +1,8 @@
 -- Look at locks.
 -- KEYS  for each: lock, fence counter, queue
--- ARGV  1 whether this server knows every listener ('1' or '0': in a cluster it does not)
 -- Gives for each {holder, time left (ms), fence, number of waiters}, or nil if nobody has it.
 local function living(queue)
   local waiters, alive = redis.call('ZRANGE', queue, 0, -1), 0
-  if ARGV[1] == '0' then return #waiters end
   for _, waiter in ipairs(waiters) do
     local channel = string.match(waiter, '^(%S+) ')
     if redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then alive = alive + 1 end

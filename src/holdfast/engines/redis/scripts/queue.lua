@@ -2,14 +2,14 @@
 -- '<channel> <holder>', by time of arrival.
 -- Offer the lock to the first waiter that still listens; gives its holder id, or nil if there is
 -- none. The one behind it is told how long the offer lasts, so that it can move it on.
-local function offer_to_first(offer, keep, counted, me)
+local function offer_to_first(offer, keep, me)
   while true do
     local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
     if not first or first == me then return nil end
     redis.call('ZREM', KEYS[3], first)
     local channel, holder = string.match(first, '^(%S+) (.*)$')
-    -- In a cluster the number of listeners is that of this server alone.
-    if redis.call('PUBLISH', channel, holder) > 0 or counted == '0' then
+    -- In a cluster it counts the listeners of this master alone: whoever waits listens here.
+    if redis.call('PUBLISH', channel, holder) > 0 then
       redis.call('SET', KEYS[1], holder, 'PX', offer)
       next_fence(0, keep)
       local behind = redis.call('ZRANGE', KEYS[3], 0, 0)[1]

@@ -2,16 +2,15 @@
 -- Give back what a holder has on a single server: the lock, an offer, or its place in the queue.
 -- KEYS  1 lock, 2 fence counter, 3 queue
 -- ARGV  1 how long to keep the counter (ms), 2 how long an offer lasts (ms),
---       3 whether PUBLISH counts every listener ('1' or '0'), 4 channel,
---       5 holder ('': whoever has it, an operator wants so)
+--       3 channel, 4 holder ('': whoever has it, an operator wants so)
 -- Gives 1 if the lock was given back, 0 if it is somebody else's, -1 if nobody had it.
-local keep, holder = tonumber(ARGV[1]), ARGV[5]
+local keep, holder = tonumber(ARGV[1]), ARGV[4]
 local owner = redis.call('GET', KEYS[1])
 if not owner or (owner ~= holder and holder ~= '') then
-  redis.call('ZREM', KEYS[3], ARGV[4] .. ' ' .. holder)
+  redis.call('ZREM', KEYS[3], ARGV[3] .. ' ' .. holder)
   return owner and 0 or -1
 end
-if not offer_to_first(tonumber(ARGV[2]), keep, ARGV[3]) then
+if not offer_to_first(tonumber(ARGV[2]), keep) then
   redis.call('DEL', KEYS[1])
   redis.call('PEXPIRE', KEYS[2], keep)
 end

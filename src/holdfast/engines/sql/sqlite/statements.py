@@ -19,6 +19,12 @@ CREATE TABLE IF NOT EXISTS holdfast_waiters (
     bell TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS holdfast_queue ON holdfast_waiters (name, place);
+CREATE TABLE IF NOT EXISTS holdfast_cells (
+    name TEXT NOT NULL UNIQUE,
+    value BLOB NOT NULL,
+    is_text INTEGER NOT NULL,
+    version INTEGER NOT NULL
+);
 CREATE TABLE IF NOT EXISTS holdfast_file (
     only INTEGER PRIMARY KEY CHECK (only = 1),
     version INTEGER NOT NULL,
@@ -132,4 +138,13 @@ DIALECT = Dialect.of(
         ORDER BY name LIMIT :limit
     """,
     inspect=SEEN + " AND name = :key",
+    cell="SELECT value, is_text, version FROM holdfast_cells WHERE name = :key",
+    make_cell="""
+        INSERT INTO holdfast_cells VALUES (:key, :value, :text, 1)
+        ON CONFLICT (name) DO NOTHING RETURNING 1
+    """,
+    set_cell="""
+        UPDATE holdfast_cells SET value = :value, is_text = :text, version = version + 1
+        WHERE name = :key AND version = :expect RETURNING 1
+    """,
 )

@@ -1,0 +1,224 @@
+"""Many want one lock on Redis all the time: how much gets done, who waits, and at what cost?"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from statistics import quantiles
+from typing import NamedTuple
+
+from benchmarks.measure import (
+    Case,
+    Effort,
+    Spread,
+    Target,
+    Values,
+    at_least,
+    interleave,
+    rows,
+)
+from benchmarks.redis.contest import (
+    KINDS,
+    OURS,
+    QUEUE,
+    SENT,
+    Granted,
+    Order,
+    contend_in_tasks,
+    contend_in_threads,
+    put_token,
+)
+from benchmarks.workers import Worker
+from holdfast.drivers.surroundings import clock
+from holdfast.lab.servers.redis import RedisServer
+
+SECTION = 0.001
+ROUNDS = 3
+MARGIN = 0.1
+LEAST_OF_QUEUE = 0.9
+MOST_P99_OVER_MEDIAN = 1.5
+MOST_COMMANDS = 4.0
+MOST_RICHEST_OVER_POOREST = 1.2
+
+
+class Result(NamedTuple):
+    """What became of one contest."""
+
+    seconds: float
+    waits: list[list[float]]
+    """How long each acquire of each contender took."""
+    commands: int
+    """That clients have sent."""
+    client_cpu: float
+    server_cpu: float
+
+    @property
+    def sections(self) -> int:
+        return sum(map(len, self.waits))
+
+
+def measure_processes(effort: Effort, folder: Path, size: int) -> Case:
+    count = effort.contenders[size]
+    promised = size == len(effort.contenders) - 1
+    jobs = [(contend_in_threads, 1)] * count
+    return _measure(f"redis-contention-{count}", f"{count} processes", jobs, effort, promised)
+
+
+def measure_threads(effort: Effort, folder: Path) -> Case:
+    count = effort.contenders[-1]
+    jobs = [(contend_in_threads, count)]
+    return _measure("redis-contention-threads", f"{count} threads of one client", jobs, effort)
+
+
+def measure_tasks(effort: Effort, folder: Path) -> Case:
+    count = effort.contenders[-1]
+    jobs = [(contend_in_tasks, count)]
+    return _measure("redis-contention-tasks", f"{count} tasks of one client", jobs, effort)
+
+
+def _measure(
+    name: str,
+    who: str,
+    jobs: list[tuple[Callable[..., None], int]],
+    effort: Effort,
+    promised: bool = False,
+) -> Case:
+    seconds = effort.window * 0.3
+    results: dict[str, list[Result]] = {kind: [] for kind in KINDS}
+    with ExitStack() as stack:
+        server = stack.enter_context(RedisServer(options=("--maxclients", "10000")))
+        put_token(server)
+        workers = [
+            stack.enter_context(Worker(job, server.url, server.port, inside))
+            for job, inside in jobs
+        ]
+        for worker in workers:
+            worker.answer()
+
+        def batch(kind: str) -> float:
+            results[kind].append(_contest(server, workers, kind, seconds))
+            return results[kind][-1].sections / seconds
+
+        values = interleave({kind: partial(batch, kind) for kind in KINDS}, ROUNDS)
+    for of_kind in results.values():
+        del of_kind[0]  # the warm-up
+    return Case(
+        name,
+        f"{who}, sections of {SECTION * 1000:g} ms, Redis",
+        f"Each takes the lock, holds it, gives it back and wants it again at once; {ROUNDS} rounds "
+        f"of {seconds:g} s. *{QUEUE}* is the floor: a token in a list, taken by BLPOP, confirmed "
+        "by one more round trip, and given back by LPUSH. Commands are those that clients send, "
+        "not those that scripts call. CPU is that of all contenders, and of the server.",
+        QUEUE,
+        rows(values, "sections a second", 1, QUEUE)
+        + rows(_each(results, _p50), "ms wait, median", 1e3, QUEUE)
+        + rows(_each(results, _p99), "ms wait, p99", 1e3, QUEUE)
+        + rows(_each(results, _commands), "commands a section", 1, QUEUE)
+        + rows(_each(results, _inequality), "times the poorest's, the richest's share", 1, QUEUE)
+        + rows(_each(results, _client_cpu), "µs CPU of clients a section", 1e6, QUEUE)
+        + rows(_each(results, _server_cpu), "µs CPU of the server a section", 1e6, QUEUE),
+        _targets(values, results) if promised else (),
+    )
+
+
+def _targets(values: Values, results: dict[str, list[Result]]) -> tuple[Target, ...]:
+    ours = results[OURS]
+    tail = Spread.of([_p99(result) / _p50(result) for result in ours]).median
+    commands = Spread.of(list(map(_commands, ours))).median
+    inequality = Spread.of(list(map(_inequality, ours))).median
+    return (
+        at_least(values, OURS, QUEUE, LEAST_OF_QUEUE),
+        Target(
+            f"the p99 of waiting at most {MOST_P99_OVER_MEDIAN:g} times the median",
+            f"{tail:.2f} times",
+            tail <= MOST_P99_OVER_MEDIAN,
+        ),
+        Target(
+            f"at most {MOST_COMMANDS:g} commands a section",
+            f"{commands:.2f}",
+            commands <= MOST_COMMANDS,
+        ),
+        Target(
+            f"the richest has at most {MOST_RICHEST_OVER_POOREST:g} times what the poorest has",
+            f"{inequality:.2f} times",
+            inequality <= MOST_RICHEST_OVER_POOREST,
+        ),
+    )
+
+
+def _contest(server: RedisServer, workers: list[Worker], kind: str, seconds: float) -> Result:
+    sent, cpu = _sent(server, kind), _cpu(server)
+    begin = clock() + MARGIN
+    for worker in workers:
+        worker.tell(Order(kind, begin, begin + seconds, SECTION))
+    waits: list[list[float]] = []
+    client_cpu = 0.0
+    everything = 0
+    for worker in workers:
+        granted, used = worker.answer()
+        client_cpu += used
+        waits += [_within(each, seconds) for each in granted]
+        everything += sum(map(len, granted))
+    # What was under way at the end of the time is paid for too: so count by all there was.
+    part = sum(map(len, waits)) / everything
+    return Result(
+        seconds,
+        waits,
+        round((_sent(server, kind) - sent) * part),
+        client_cpu * part,
+        (_cpu(server) - cpu) * part,
+    )
+
+
+def _within(granted: Granted, seconds: float) -> list[float]:
+    return [wait for after, wait in granted if after < seconds]
+
+
+def _sent(server: RedisServer, kind: str) -> int:
+    """How many commands clients of this kind have sent."""
+    counted = server.info("commandstats")
+    names = [f"cmdstat_{name}" for name in SENT[kind]]
+    return sum(_calls(counted[name]) for name in names if name in counted)
+
+
+def _calls(fields: str) -> int:
+    return int(dict(field.split("=") for field in fields.split(","))["calls"])
+
+
+def _cpu(server: RedisServer) -> float:
+    used = server.info("cpu")
+    return float(used["used_cpu_user"]) + float(used["used_cpu_sys"])
+
+
+def _each(results: dict[str, list[Result]], figure: Callable[[Result], float]) -> Values:
+    return {kind: list(map(figure, of_kind)) for kind, of_kind in results.items()}
+
+
+def _percentile(result: Result, percent: int) -> float:
+    everybody = [wait for each in result.waits for wait in each]
+    return quantiles(everybody, n=100, method="inclusive")[percent - 1]
+
+
+def _p50(result: Result) -> float:
+    return _percentile(result, 50)
+
+
+def _p99(result: Result) -> float:
+    return _percentile(result, 99)
+
+
+def _commands(result: Result) -> float:
+    return result.commands / result.sections
+
+
+def _inequality(result: Result) -> float:
+    shares = list(map(len, result.waits))
+    return max(shares) / max(min(shares), 1)
+
+
+def _client_cpu(result: Result) -> float:
+    return result.client_cpu / result.sections
+
+
+def _server_cpu(result: Result) -> float:
+    return result.server_cpu / result.sections

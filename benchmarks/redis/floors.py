@@ -1,0 +1,170 @@
+"""The floors: the very commands that holdfast says, with nothing around them.
+
+The words are taken from holdfast's own speech, so that they cannot come to differ; each command is
+made anew for a new holder id, as anybody would who speaks to sockets.
+"""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Sequence
+from time import time
+from typing import Any
+
+import hiredis
+
+from benchmarks.peers import TTL, Pair
+from holdfast.core.messages import Acquire, Release
+from holdfast.drivers.surroundings import new_holder
+from holdfast.engines.redis.phrases import command
+from holdfast.engines.redis.scripts import scripts
+from holdfast.engines.redis.speech import Speech
+from holdfast.lab.servers.ports import HOST
+
+READ_SIZE = 65536
+LOADING = [command(b"SCRIPT", b"LOAD", each.source) for each in scripts()]
+
+
+class Words:
+    """What is said about one lock, with a place for the holder id."""
+
+    def __init__(self, name: str, *, quorum: bool) -> None:
+        speech = Speech(quorum=quorum, keep=3600.0, channel=f"holdfast:{'0' * 24}")
+        key = f"holdfast:{name}"
+        taking, giving = Acquire(key, "", TTL), Release(key, "")
+        self._quorum = quorum
+        self._acquire = _read(speech.phrase((taking,)).commands[0])[: -2 if quorum else -1]
+        self._release = _read(speech.phrase((giving,)).commands[0])[:-1]
+
+    def acquire(self, holder: bytes) -> bytes:
+        proposed = (b"%d" % int(time() * 1_000_000),) if self._quorum else ()
+        return _pack((*self._acquire, *proposed, holder))
+
+    def release(self, holder: bytes) -> bytes:
+        return _pack((*self._release, holder))
+
+
+class RawSockets:
+    """A blocking socket to each server: all sends before all reads."""
+
+    def __init__(self, ports: Sequence[int]) -> None:
+        self._ends = []
+        for port in ports:
+            sock = socket.create_connection((HOST, port))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._ends.append((sock, hiredis.Reader()))
+        for text in LOADING:
+            self.ask(text)
+
+    def ask(self, text: bytes) -> Any:
+        """Say it to all; gives what the last one answered."""
+        for sock, _ in self._ends:
+            sock.sendall(text)
+        for sock, reader in self._ends:
+            while (reply := reader.gets()) is False:
+                reader.feed(sock.recv(READ_SIZE))
+        return reply
+
+    def pair(self) -> Pair:
+        words, ask = Words("floor", quorum=len(self._ends) > 1), self.ask
+
+        def acquire_and_release() -> None:
+            holder = new_holder().encode()
+            assert type(ask(words.acquire(holder))) is int
+            assert ask(words.release(holder)) == 1
+
+        return acquire_and_release
+
+    def close(self) -> None:
+        for sock, _ in self._ends:
+            sock.close()
+
+
+class Tally:
+    """A question to several servers: its future is done with the last answer."""
+
+    __slots__ = ("answered", "left")
+
+    def __init__(self, asked: int) -> None:
+        self.left = asked
+        self.answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def take(self, reply: Any) -> None:
+        self.left -= 1
+        if not self.left:
+            self.answered.set_result(reply)
+
+
+class Pipeline(asyncio.Protocol):
+    """A connection on which questions do not wait for the answers to earlier ones. Those of one
+    turn of the event loop go out in one write."""
+
+    def __init__(self) -> None:
+        self._reader = hiredis.Reader()
+        self._asked: deque[Tally] = deque()
+        self._unsent: list[bytes] = []
+        self._loop = asyncio.get_running_loop()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not False:
+            self._asked.popleft().take(reply)
+
+    def ask(self, text: bytes, tally: Tally) -> None:
+        self._asked.append(tally)
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent.append(text)
+
+    def _send(self) -> None:
+        self.transport.write(b"".join(self._unsent))
+        self._unsent.clear()
+
+
+class Pipelines:
+    """One such connection to each server."""
+
+    def __init__(self, ends: Sequence[Pipeline]) -> None:
+        self._ends = ends
+
+    @classmethod
+    async def open(cls, ports: Sequence[int]) -> "Pipelines":
+        loop = asyncio.get_running_loop()
+        made = [await loop.create_connection(Pipeline, HOST, port) for port in ports]
+        pipelines = cls([end for _, end in made])
+        for text in LOADING:
+            await pipelines.ask(text)
+        return pipelines
+
+    def ask(self, text: bytes) -> asyncio.Future[Any]:
+        """Say it to all."""
+        tally = Tally(len(self._ends))
+        for end in self._ends:
+            end.ask(text, tally)
+        return tally.answered
+
+    async def pairs(self, words: Words, count: int) -> None:
+        for _ in range(count):
+            holder = new_holder().encode()
+            assert type(await self.ask(words.acquire(holder))) is int
+            assert await self.ask(words.release(holder)) == 1
+
+    async def close(self) -> None:
+        for end in self._ends:
+            end.transport.close()
+
+
+def _read(text: bytes) -> list[bytes]:
+    reader = hiredis.Reader()
+    reader.feed(text)
+    words: list[bytes] = reader.gets()
+    return words
+
+
+def _pack(words: tuple[bytes, ...]) -> bytes:
+    packed: bytes = hiredis.pack_command(words)  # type: ignore[arg-type]  # of any length
+    return packed

@@ -1,0 +1,127 @@
+"""A cell: a small value that is only ever set by whoever knows its latest version. `Cell` for
+threads, `AsyncCell` for asyncio."""
+
+from collections.abc import Callable
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from holdfast.core.cells import get, put, update
+from holdfast.core.records import Versioned
+from holdfast.drivers.surroundings import Driver
+from holdfast.drivers.threads import ThreadDriver
+from holdfast.options import check_timeout, check_value, check_version
+
+if TYPE_CHECKING:
+    from holdfast.drivers.aio import AsyncDriver
+else:
+    AsyncDriver = Driver  # asyncio costs those who do without it
+
+
+D = TypeVar("D", bound=Driver)
+
+PATIENCE = 10.0
+
+
+class BaseCell(Generic[D]):
+    """What is the same in both colours: which cell it is."""
+
+    def __init__(self, client: object, driver: D, prefix: str, name: str) -> None:
+        self._client = client  # which thereby lives as long as its cells
+        self._driver = driver
+        self._place = driver.world, prefix + name, name
+
+    @property
+    def name(self) -> str:
+        """The name of the cell."""
+        return self._place[2]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r}>"
+
+
+class Cell(BaseCell[ThreadDriver]):
+    """A named value, for threads. Cheap, reusable, and shareable between threads.
+
+    >>> import holdfast
+    >>> client = holdfast.Client("memory://cell-example")
+    >>> stock = client.cell("stock")
+    >>> stock.set("10", expect=0)  # it was never set: create it
+    True
+    >>> stock.update(lambda value: str(int(value) - 1))
+    '9'
+    >>> value, version = stock.get()
+    >>> stock.set("8", expect=version), stock.set("7", expect=version)
+    (True, False)
+    >>> client.close()
+    """
+
+    def get(self) -> Versioned:
+        """Its value and its version: `None` and 0 if it was never set."""
+        return self._driver.run(get(*self._place))
+
+    def set(self, value: bytes | str, *, expect: int) -> bool:
+        """Set it if its version is still `expect`, as `get()` told it; 0 creates it. False:
+        somebody else has set it since, and nothing was done.
+
+        There is no way to set it whatever it is: that is how updates get lost. If the engine's
+        reply is lost, `EngineUnavailable` says so: then nobody knows whether it was set.
+        """
+        value, expect = check_value("value", value), check_version("expect", expect)
+        return self._driver.run(put(*self._place, value, expect))
+
+    def update(
+        self,
+        fn: Callable[[Any], bytes | str],
+        timeout: float | None = PATIENCE,
+    ) -> bytes | str:
+        """Set it to `fn(value)`, and give that. What `fn` raises is raised, and nothing is set.
+
+        `fn` is called again for each try, whenever somebody else was faster: it must do nothing but
+        work out a value. `timeout`: how long to go on trying (default: 10 s; None for ever, 0 tries
+        once), then `UpdateTimeout`.
+        """
+        timeout = check_timeout(timeout)
+        return self._driver.run(update(*self._place, check_function(fn), timeout))
+
+
+class AsyncCell(BaseCell[AsyncDriver]):
+    """A named value, for asyncio: as `Cell`, with methods to await.
+
+    >>> import asyncio, holdfast
+    >>> async def main():
+    ...     async with holdfast.AsyncClient("memory://async-cell-example") as client:
+    ...         hits = client.cell("hits")
+    ...         await hits.update(lambda value: str(int(value or 0) + 1))
+    ...         print(await hits.get())
+    >>> asyncio.run(main())
+    Versioned(value='1', version=1)
+    """
+
+    async def get(self) -> Versioned:
+        """Its value and its version: `None` and 0 if it was never set."""
+        return await self._driver.run(get(*self._place))
+
+    async def set(self, value: bytes | str, *, expect: int) -> bool:
+        """Set it if its version is still `expect`: as `Cell.set`. One that is cancelled may have
+        been set or not."""
+        value, expect = check_value("value", value), check_version("expect", expect)
+        return await self._driver.run(put(*self._place, value, expect))
+
+    async def update(
+        self,
+        fn: Callable[[Any], bytes | str],
+        timeout: float | None = PATIENCE,
+    ) -> bytes | str:
+        """Set it to `fn(value)`, and give that: as `Cell.update`. `fn` is a plain function, which
+        the event loop waits for."""
+        timeout = check_timeout(timeout)
+        return await self._driver.run(update(*self._place, check_function(fn), timeout))
+
+
+def check_function(fn: Callable[[Any], bytes | str]) -> Callable[[Any], bytes | str]:
+    """A plain function: it may be called several times, so it should not wait for anything."""
+    if not callable(fn):
+        raise TypeError(f"fn: must be callable, got {fn!r}")
+    if iscoroutinefunction(fn):
+        raise TypeError(f"fn: {fn!r} is async, but it should only work out a value")
+    return fn

@@ -1,0 +1,71 @@
+"""Optimistic updates: read, work out a new value, write it if nobody has written since; or again.
+
+What can happen at any yield below, and what then:
+
+- The reply to a read is lost: nothing was done, and the error says so.
+- The reply to a write is lost: nobody knows whether it was done, and the error says so. It is not
+  tried again, since an update that had been done would be done twice.
+- We are cancelled or interrupted: the same, without an error of ours. There is nothing to tidy up.
+- Somebody else writes in between: we pause for a while at random, longer each time, and read again.
+- A value comes back that was there before: it has another version, so it is not mistaken for it.
+"""
+
+from collections.abc import Callable
+from math import inf
+
+from holdfast.core.backoff import backoff
+from holdfast.core.effects import Sleep, Steps, ask
+from holdfast.core.holding import unavailable
+from holdfast.core.messages import Answer, Done, Failed, Read, Write
+from holdfast.core.records import Versioned
+from holdfast.core.tenure import NODE_TIMEOUT
+from holdfast.core.world import World
+from holdfast.errors import UpdateTimeout
+from holdfast.options import check_value
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
+
+
+def get(world: World, key: str, name: str) -> Steps[Versioned]:
+    """What is in the cell."""
+    answer: Answer
+    [answer] = yield ask(Read(key), world.clock() + NODE_TIMEOUT)
+    if isinstance(answer, Versioned):
+        return answer
+    raise unavailable(f"the cell {name!r} was not read, and nothing was set", answer)
+
+
+def put(world: World, key: str, name: str, value: bytes | str, expect: int) -> Steps[bool]:
+    """Set the cell if its version is still `expect`; False if it is not."""
+    answer: Answer
+    [answer] = yield ask(Write(key, value, expect), world.clock() + NODE_TIMEOUT)
+    if type(answer) is Failed:
+        raise unavailable(
+            f"nobody knows whether the cell {name!r} was set; its version is {expect} if it was "
+            "not, so read it before you go on",
+            answer,
+        )
+    return type(answer) is Done
+
+
+def update(
+    world: World,
+    key: str,
+    name: str,
+    fn: Callable[[bytes | str | None], bytes | str],
+    timeout: float | None,
+) -> Steps[bytes | str]:
+    """Set the cell to what `fn` makes of its value, and give that; `fn` is called for each try."""
+    give_up_at = inf if timeout is None else world.clock() + timeout
+    pauses = backoff(world.uniform, FIRST_PAUSE, LONGEST_PAUSE)
+    tries = 0
+    while True:
+        seen = yield from get(world, key, name)
+        value = check_value("fn", fn(seen.value))
+        if (yield from put(world, key, name, value, seen.version)):
+            return value
+        tries += 1
+        now = world.clock()
+        if now >= give_up_at:
+            raise UpdateTimeout(name, timeout or 0.0, tries)
+        yield Sleep(min(now + next(pauses), give_up_at))

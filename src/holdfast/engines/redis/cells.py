@@ -1,0 +1,69 @@
+"""Cells on Redis, by WATCH, MULTI and EXEC. Pure: what is said on a connection of its own.
+
+A cell is a hash beside where a lock of its name would be, `{key}:cell`, with the fields `value`,
+`version` and `text` (1 or 0). The first version is the server's clock in microseconds and the
+following ones count on from there, so that a cell which was deleted and made anew does not repeat
+its versions.
+
+redis-py's own transactions are not used, because they report a connection that broke during EXEC as
+a `WatchError`: as if nothing had been done, when nobody knows.
+"""
+
+from holdfast.core.messages import CHANGED, DONE, Read, Write
+from holdfast.core.records import Versioned
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.phrases import Answers, Phrase, Reply, command, failed
+
+
+def cell_phrase(request: Read | Write) -> Phrase:
+    """Put it into words."""
+    key = b"{%b}:cell" % keys_of(request.key).lock
+    return _read(key) if isinstance(request, Read) else _write(key, request)
+
+
+def _read(key: bytes) -> Phrase:
+    def read(replies: list[Reply]) -> Answers:
+        [reply] = replies
+        if isinstance(reply, Exception):
+            return [failed(reply)]
+        value, version, is_text = reply
+        if version is None:
+            return [Versioned(None, 0)]
+        try:
+            return [Versioned(value.decode() if is_text == b"1" else value, int(version))]
+        except (ValueError, AttributeError):
+            return [failed(f"{key.decode()!r} is not a cell")]
+
+    return Phrase((command(b"HMGET", key, b"value", b"version", b"text"),), read)
+
+
+def _write(key: bytes, request: Write) -> Phrase:
+    def compare(replies: list[Reply]) -> Answers | Phrase:
+        for reply in replies:
+            if isinstance(reply, Exception):
+                return [failed(reply)]
+        _, found, (seconds, micros) = replies
+        try:
+            version = int(found or 0)
+        except ValueError:
+            return [failed(f"{key.decode()!r} is not a cell")]
+        if version != request.expect:
+            return [CHANGED]
+        first = int(seconds) * 1_000_000 + int(micros)
+        return _set(key, request.value, version + 1 if version else first)
+
+    looks = (command(b"WATCH", key), command(b"HGET", key, b"version"), command(b"TIME"))
+    return Phrase(looks, compare)
+
+
+def _set(key: bytes, value: bytes | str, version: int) -> Phrase:
+    def read(replies: list[Reply]) -> Answers:
+        for reply in replies:
+            if isinstance(reply, Exception):
+                return [failed(reply)]
+        return [CHANGED if replies[-1] is None else DONE]
+
+    is_text = isinstance(value, str)
+    raw = value.encode() if isinstance(value, str) else value
+    fields = (b"value", raw, b"version", b"%d" % version, b"text", b"%d" % is_text)
+    return Phrase((command(b"MULTI"), command(b"HSET", key, *fields), command(b"EXEC")), read)

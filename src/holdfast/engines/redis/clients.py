@@ -1,0 +1,117 @@
+"""A user's own redis-py clients, as a description of where the servers are and how to log in.
+
+The clients themselves are neither used nor closed: holdfast makes connections like theirs.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from redis import Redis, RedisCluster
+from redis import asyncio as aio
+from redis.asyncio.connection import SSLConnection as AsyncSSLConnection
+from redis.connection import SSLConnection
+
+from holdfast.engines.redis.addresses import (
+    DEFAULT_PORT,
+    Address,
+    Place,
+    Settings,
+    sentinel,
+    server,
+)
+
+WORDS = (
+    "host",
+    "port",
+    "path",
+    "db",
+    "username",
+    "password",
+    "credential_provider",
+    "client_name",
+    "socket_keepalive",
+    "socket_keepalive_options",
+)
+"""What is taken over, besides all that is about TLS."""
+
+
+class Server(NamedTuple):
+    """One client's server."""
+
+    address: Address
+    scheme: str
+    place: str
+    """What stands between the scheme and the path of a URL."""
+    path: str
+
+
+class ClusterOf(NamedTuple):
+    """One client's cluster."""
+
+    seeds: list[Place]
+    settings: Settings
+
+
+def read_client(client: Any, *, awaits: bool) -> Server | ClusterOf:
+    """What a client says of its server. One for the other colour is a `TypeError`."""
+    _check_colour(client, awaits=awaits)
+    if isinstance(client, (RedisCluster, aio.RedisCluster)):
+        return _cluster(client)
+    pool = client.connection_pool
+    encrypted = issubclass(pool.connection_class, (SSLConnection, AsyncSSLConnection))
+    settings = _settings(pool.connection_kwargs, encrypted=encrypted)
+    database = settings.setdefault("db", 0) or 0
+    if hasattr(pool, "sentinel_manager"):
+        return _sentinel(pool, settings)
+    if "path" in settings:
+        address = server(settings, pool.connection_class)
+        return Server(address, "unix", "", quote(settings["path"]))
+    place = Place(settings.get("host", "localhost"), int(settings.get("port", DEFAULT_PORT)))
+    settings |= place._asdict()
+    address = server(settings, pool.connection_class)
+    return Server(address, "rediss" if encrypted else "redis", place.name, f"/{database}")
+
+
+def _check_colour(client: Any, *, awaits: bool) -> None:
+    wanted = (aio.Redis, aio.RedisCluster) if awaits else (Redis, RedisCluster)
+    if not isinstance(client, wanted):
+        kind = type(client)
+        needs = (
+            "an AsyncClient needs a redis.asyncio.Redis"
+            if awaits
+            else "a Client needs a redis.Redis"
+        )
+        raise TypeError(f"url: {needs}, got a {kind.__module__}.{kind.__qualname__}")
+
+
+def _settings(given: Mapping[str, Any], *, encrypted: bool) -> Settings:
+    return {
+        name: value
+        for name, value in given.items()
+        if value is not None and (name in WORDS or (encrypted and name.startswith("ssl_")))
+    }
+
+
+def _sentinel(pool: Any, settings: Settings) -> Server:
+    places, asking = [], {}
+    for each in pool.sentinel_manager.sentinels:
+        kind, given = each.connection_pool.connection_class, each.connection_pool.connection_kwargs
+        encrypted = issubclass(kind, (SSLConnection, AsyncSSLConnection))
+        asking = _settings(given, encrypted=encrypted)
+        places.append(Place(asking.pop("host"), int(asking.pop("port"))))
+    address = sentinel(places, pool.service_name, settings, asking)
+    hosts = ",".join(place.name for place in places)
+    return Server(address, "redis+sentinel", hosts, f"/{pool.service_name}/{settings['db']}")
+
+
+def _cluster(client: Any) -> ClusterOf:
+    manager = client.nodes_manager
+    given = getattr(manager, "connection_kwargs", {})
+    kind = given.get("connection_class", object)
+    encrypted = bool(given.get("ssl")) or issubclass(kind, (SSLConnection, AsyncSSLConnection))
+    settings = _settings(given, encrypted=encrypted)
+    for name in ("host", "port", "db"):
+        settings.pop(name, None)
+    nodes = manager.startup_nodes.values()
+    return ClusterOf([Place(node.host, int(node.port)) for node in nodes], settings)

@@ -1,0 +1,61 @@
+"""Talks that nobody else may have a part in, each on an asyncio connection of its own."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from holdfast.core.messages import Answer, Request
+from holdfast.core.poll import Poll
+from holdfast.engines.redis.channel import Channel
+from holdfast.engines.redis.link import BROKEN, explain
+from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, SILENT, Fleet, Node, Owed
+from holdfast.engines.redis.phrases import failed
+
+
+class Conversations:
+    """Those of one client with its server."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.channels: set[Channel] = set()
+        """The connections of those that are under way."""
+
+    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Connect, ask, and hang up, whatever happens."""
+        [node] = self._fleet.nodes
+        poll = Poll(requests, (0,), until)
+        bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        channel: Channel | None = None
+        try:
+            async with asyncio.timeout(until - self._fleet.around.clock()):
+                channel = Channel(node, await _connect(node))
+                self.channels.add(channel)
+                channel.say(Owed(self._fleet.speech.phrase(requests), poll, node, bell))
+                await bell
+        except BROKEN as error:
+            if not poll.over:
+                poll.take(0, [failed(SILENT if channel else explain(error))] * len(requests))
+        finally:
+            if channel is not None:
+                self.channels.discard(channel)
+                channel.transport.abort()
+        return self._fleet.answers(poll)
+
+
+async def _connect(node: Node) -> Any:
+    """Connect in a task of its own, which is waited for also if we are cancelled: redis-py may miss
+    a cancellation (before Python 3.12, whatever is within `asyncio.wait_for` may)."""
+    connecting = asyncio.ensure_future(node.address.open_async(CONNECT_TIMEOUT))
+    cancelled: asyncio.CancelledError | None = None
+    while not connecting.done():
+        try:
+            await asyncio.wait((connecting,))
+        except asyncio.CancelledError as error:
+            if cancelled is None:
+                connecting.cancel()  # once: it may be tidying up already
+            cancelled = error
+    if cancelled is None:
+        return connecting.result()
+    if not connecting.cancelled() and connecting.exception() is None:
+        connecting.result().transport.abort()
+    raise cancelled

@@ -1,0 +1,160 @@
+"""`protocol=getset`: the lock of old fleets, whose value is the time when it ends.
+
+The recipe is: SETNX a timestamp; if there is one and it has passed, GETSET another, and if that
+gives the one that had passed, the lock is ours. Timestamps are seconds since 1970 by the *client's*
+wall clock, written in decimal, and lie a second beyond the ttl: `time.time() + ttl + 1`.
+
+1. Our steps are scripts, so nobody comes between them: we never move another's timestamp. Clients
+   of the recipe may: whoever is second to GETSET has overwritten what the first had set.
+2. Our timestamps have twelve more digits, which mark the holder and which a float does not notice.
+   So we tell our own lock from any other, also when a reply was lost.
+3. A lock that is not marked as ours is never extended or released, and never taken before its time.
+4. Beside the lock are `{key}:fence`, which only holdfast counts, and `{key}:holder`. They, and a
+   lock that nobody has released, are dropped when they have been of no use for `fence_keep`.
+"""
+
+from collections.abc import Callable, Sequence
+from hashlib import sha1
+from math import ceil, inf, isnan
+from typing import cast
+
+from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
+    Acquire,
+    Answer,
+    Break,
+    Extend,
+    Granted,
+    Held,
+    Inspect,
+    List,
+    Listing,
+    Release,
+    Seen,
+    ToNode,
+)
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.looking import AT_ONCE, scan
+from holdfast.engines.redis.phrases import Answers, Phrase, Reply, call, command, failed
+
+GRACE = 1.0
+"""How much later than its ttl a lock ends: for clocks that differ by less."""
+
+MARK_DIGITS = 12
+
+
+class Getset:
+    """How one client speaks of its locks."""
+
+    def __init__(self, *, keep: float, wall_clock: Callable[[], float]) -> None:
+        self._keep = keep
+        self._now = wall_clock
+        self.listening = False
+
+    def phrase(self, requests: Sequence[ToNode]) -> Phrase:
+        """Put requests, all of one kind, into words."""
+        first = requests[0]
+        if type(first) is Acquire:
+            return Phrase((self._acquire(first),), self._read_acquired)
+        if type(first) is Extend:
+            extensions = map(self._extend, cast(Sequence[Extend], requests))
+            return Phrase(tuple(extensions), _read_codes)
+        if type(first) is Release:
+            releases = (
+                self._release(r.key, mark(r.holder)) for r in cast(Sequence[Release], requests)
+            )
+            return Phrase(tuple(releases), _read_codes)
+        if type(first) is Break:
+            return Phrase((self._release(first.key, b""),), _read_codes)
+        if type(first) is List:
+            limit = first.limit
+            return scan(first, lambda keys: self._look(keys, limit) if keys else [Listing(())])
+        return self._look([cast(Inspect, first).key], 1)
+
+    def _acquire(self, request: Acquire) -> bytes:
+        return call(
+            "getset_acquire", _keys(request.key), *self._terms(request), request.holder.encode()
+        )
+
+    def _extend(self, request: Extend) -> bytes:
+        return call("getset_extend", _keys(request.key), *self._terms(request))
+
+    def _terms(self, request: Acquire | Extend) -> tuple[bytes, ...]:
+        now, mine = self._now(), mark(request.holder)
+        value = b"%.6f%b" % (now + request.ttl + GRACE, mine)
+        return b"%.6f" % now, value, mine, _milliseconds(request.ttl + GRACE + self._keep)
+
+    def _release(self, key: str, mine: bytes) -> bytes:
+        now = b"%.6f" % self._now()
+        return call("getset_release", _keys(key), now, mine, _milliseconds(self._keep))
+
+    def _read_acquired(self, replies: list[Reply]) -> Answers:
+        [reply] = replies
+        if type(reply) is int:
+            return [Granted(reply)]
+        if isinstance(reply, Exception):
+            return [failed(reply)]
+        return [Held(max(0.0, ends_at(reply) - self._now()), wakes=False)]
+
+    def _look(self, keys: Sequence[str], limit: int, seen: tuple[Seen, ...] = ()) -> Phrase:
+        """Look at these, until enough of them are held."""
+        some, rest = keys[:AT_ONCE], keys[AT_ONCE:]
+
+        def read(replies: list[Reply]) -> Answers | Phrase:
+            [reply] = replies
+            if isinstance(reply, Exception):
+                return [failed(reply)]
+            values = zip(some, reply[::3], reply[1::3], reply[2::3], strict=True)
+            more = (self._seen(*each) for each in values)
+            found = (*seen, *(each for each in more if each is not None))
+            if rest and len(found) < limit:
+                return self._look(rest, limit, found)
+            return [Listing(found[:limit])]
+
+        return Phrase((command(b"MGET", *(each for key in some for each in _keys(key))),), read)
+
+    def _seen(
+        self, key: str, value: bytes | None, fence: bytes | None, holder: bytes | None
+    ) -> Seen | None:
+        """A lock of ours as its holder sees it; any other as far as its timestamp tells."""
+        remaining = -inf if value is None else ends_at(value) - self._now()
+        if value is None or remaining < 0:
+            return None
+        who = (holder or b"").decode(errors="replace")
+        if not value.endswith(mark(who)):
+            return Seen(key, value.decode(errors="replace"), 0, remaining, None)
+        return Seen(key, who, int(fence or 0), max(0.0, remaining - GRACE), None)
+
+
+def mark(holder: str) -> bytes:
+    """The digits at the end of a timestamp that say whose it is."""
+    digest = sha1(holder.encode(), usedforsecurity=False).digest()
+    return b"%0*d" % (MARK_DIGITS, int.from_bytes(digest[:8]) % 10**MARK_DIGITS)
+
+
+def ends_at(value: bytes) -> float:
+    """When a lock ends; never, if its value is no timestamp.
+
+    >>> ends_at(b"1700000000.5"), ends_at(b"soon")
+    (1700000000.5, inf)
+    """
+    try:
+        instant = float(value)
+    except ValueError:
+        return inf
+    return inf if isnan(instant) else instant
+
+
+def _keys(key: str) -> tuple[bytes, bytes, bytes]:
+    lock, fence, _ = keys_of(key)
+    return lock, fence, b"{%b}:holder" % lock
+
+
+def _milliseconds(seconds: float) -> bytes:
+    return b"%d" % ceil(seconds * 1000)
+
+
+def _read_codes(replies: list[Reply]) -> Answers:
+    codes: dict[int, Answer] = {1: DONE, 0: NOT_YOURS}
+    return [codes[reply] if type(reply) is int else failed(reply) for reply in replies]

@@ -1,0 +1,139 @@
+"""Clients of both colours that a test drives by plain calls, and a bare way to one server."""
+
+import asyncio
+import contextlib
+import inspect
+import socket
+import threading
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any, Literal
+
+import hiredis
+
+import holdfast
+from holdfast.core.messages import Answer, ToNode
+from holdfast.engines.redis.phrases import Phrase, Reply, conclude
+from holdfast.engines.redis.speech import Speech
+from holdfast.lab.servers.redis import RedisServer
+
+Colour = Literal["sync", "async"]
+
+HANGS_AFTER = 20.0
+"""Against hanging, and no more."""
+
+
+class Party:
+    """A client, driven by plain calls: `ann(lease.release)`. `begin` does not wait for the end."""
+
+    def __init__(self, colour: Colour, url: str, **options: Any) -> None:
+        self.colour = colour
+        make = holdfast.Client if colour == "sync" else holdfast.AsyncClient
+        self.client: Any = make(url, **options)
+        self._leases: list[Any] = []  # one that is dropped is not renewed any more
+        if colour == "async":
+            self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+            self._thread.start()
+
+    def __call__(self, call: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
+        if self.colour == "sync":
+            answer = call(*args, **options)
+            return list(answer) if inspect.isgenerator(answer) else answer
+        return self._submit(call, *args, **options).result(HANGS_AFTER)
+
+    def begin(self, call: Callable[..., Any], /, *args: Any, **options: Any) -> "Future[Any]":
+        """Start a call, in a thread or a task of its own."""
+        if self.colour == "async":
+            return self._submit(call, *args, **options)
+        outcome: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                outcome.set_result(call(*args, **options))
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        return outcome
+
+    def tries(self, name: str = "job", **options: Any) -> Any:
+        """Ask once for a lock."""
+        lease = self(self.client.lock(name, **options).acquire, blocking=False)
+        self._leases.append(lease)
+        return lease
+
+    def takes(self, name: str = "job", timeout: float = 10.0, **options: Any) -> Any:
+        """Take a lock that is, or soon becomes, free."""
+        lease = self(self.client.lock(name, **options).acquire, timeout=timeout)
+        assert lease
+        self._leases.append(lease)
+        return lease
+
+    def insists(self, call: Callable[..., Any], /, *args: Any) -> Any:
+        """Call it again for as long as the engine cannot be asked, or does not answer in time."""
+        give_up_at = time.monotonic() + HANGS_AFTER
+        while True:
+            try:
+                return self(call, *args)
+            except holdfast.EngineUnavailable:
+                assert time.monotonic() < give_up_at, "it cannot be asked"
+
+    def drops(self, lease: Any) -> None:
+        """Give a lease back. With a short ttl, a busy machine may not answer in time about it."""
+        with contextlib.suppress(holdfast.EngineUnavailable):
+            self(lease.release)
+
+    def refused(self, name: str = "job", **options: Any) -> dict[str, str]:
+        """Ask once, of an engine that cannot be asked; gives what each node answered."""
+        try:
+            lease = self.tries(name, **options)
+        except holdfast.EngineUnavailable as error:
+            return dict(error.nodes)
+        raise AssertionError(f"it answered: {lease}")
+
+    def close(self) -> None:
+        if self.colour == "sync":
+            self.client.close()
+        else:
+            self(self.client.aclose)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _submit(self, call: Callable[..., Any], *args: Any, **options: Any) -> "Future[Any]":
+        return asyncio.run_coroutine_threadsafe(_as_coroutine(call, *args, **options), self._loop)
+
+
+async def _as_coroutine(call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    answer = call(*args, **options)
+    if inspect.isasyncgen(answer):
+        return [each async for each in answer]
+    return await answer if isinstance(answer, Coroutine) else answer
+
+
+class Bare:
+    """One connection to one server, on which requests are put as the engine would put them."""
+
+    def __init__(self, server: RedisServer, *, quorum: bool = True, keep: float = 3600.0) -> None:
+        self.speech = Speech(quorum=quorum, keep=keep, channel="bare:channel")
+        self.speech.listening = True
+        self._socket = socket.create_connection(("127.0.0.1", server.port), 5)
+        self._reader = hiredis.Reader()
+
+    def ask(self, *requests: ToNode) -> Sequence[Answer]:
+        outcome: Sequence[Answer] | Phrase = self.speech.phrase(requests)
+        while isinstance(outcome, Phrase):
+            self._socket.sendall(b"".join(outcome.commands))
+            outcome = conclude(outcome, [self.reply() for _ in outcome.commands])
+        return outcome
+
+    def reply(self) -> Reply:
+        """The next reply; an error is given, not raised."""
+        while (reply := self._reader.gets()) is False:
+            self._reader.feed(self._socket.recv(65536))
+        return reply
+
+    def close(self) -> None:
+        self._socket.close()

@@ -1,0 +1,214 @@
+"""Cells on Redis: what only a server, and a connection that breaks, can show."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from typing import Any
+
+import pytest
+import redis
+
+import holdfast
+from holdfast import EngineUnavailable
+from holdfast.lab.servers.redis import RedisServer
+from tests.contract.steps import cut_everywhere, cut_short
+from tests.patience import wait_for
+
+KEY = "{holdfast:stock}:cell"
+GREETING = {"CLIENT", "PING", "HELLO", "AUTH", "SELECT"}
+WHOLE = ["WATCH", "HGET", "TIME", "MULTI", "HSET", "EXEC"]
+
+
+class One:
+    """A function that remembers its calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def __call__(self, value: Any) -> str:
+        self.calls.append(value)
+        return "1"
+
+
+class Relay:
+    """Stands before a server, and hangs up instead of handing on the reply to a certain word."""
+
+    def __init__(self, server: RedisServer, word: bytes) -> None:
+        self._server, self._word = server, word
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        self._thread = threading.Thread(target=self._serve)
+        self._threads: list[threading.Thread] = []
+
+    def __enter__(self) -> Relay:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for thread in (self._thread, *self._threads):
+            thread.join()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:
+                return
+            thread = threading.Thread(target=self._talk, args=(near,))
+            self._threads.append(thread)
+            thread.start()
+
+    def _talk(self, near: socket.socket) -> None:
+        with near, socket.create_connection(("127.0.0.1", self._server.port)) as far:
+            while said := near.recv(65536):
+                far.sendall(said)
+                reply = far.recv(65536)
+                if self._word in said:
+                    return
+                near.sendall(reply)
+
+
+def test_a_lost_reply_is_not_taken_for_a_refusal(server: RedisServer) -> None:
+    """If it were, the update would be made once more, on top of itself."""
+    with Relay(server, b"EXEC") as relay, holdfast.Client(relay.url) as client:
+        one = One()
+        with pytest.raises(
+            EngineUnavailable, match="nobody knows whether the cell 'stock' was set"
+        ):
+            client.cell("stock").update(one)
+        assert one.calls == [None]
+        assert client.cell("stock").get().value == "1", "as it happens, it was"
+
+
+def test_a_lost_reply_for_asyncio(server: RedisServer) -> None:
+    async def main(url: str) -> None:
+        async with holdfast.AsyncClient(url) as client:
+            one = One()
+            with pytest.raises(EngineUnavailable, match="nobody knows whether"):
+                await client.cell("stock").update(one)
+            assert one.calls == [None]
+
+    with Relay(server, b"EXEC") as relay:
+        asyncio.run(main(relay.url))
+
+
+def test_who_comes_between_watch_and_exec_wins(server: RedisServer) -> None:
+    """The one moment that the version alone does not cover."""
+    with holdfast.Client(server.url) as client:
+        cell = client.cell("stock")
+        cell.set("1", expect=0)
+        version = cell.get().version
+        between = Between(server, b"MULTI", "HSET", KEY, "value", "theirs")
+        with between as relay, holdfast.Client(relay.url) as other:
+            assert not other.cell("stock").set("ours", expect=version)
+        assert cell.get().value == "theirs"
+
+
+class Between(Relay):
+    """Has the server do something when it hears the word, just before it is handed on."""
+
+    def __init__(self, server: RedisServer, word: bytes, *command: str) -> None:
+        super().__init__(server, word)
+        self._command = command
+
+    def _talk(self, near: socket.socket) -> None:
+        with near, socket.create_connection(("127.0.0.1", self._server.port)) as far:
+            while said := near.recv(65536):
+                if self._word in said:
+                    self._server.command(*self._command)
+                far.sendall(said)
+                near.sendall(far.recv(65536))
+
+
+def test_versions_go_on_after_a_deletion(server: RedisServer) -> None:
+    with holdfast.Client(server.url) as client:
+        cell = client.cell("stock")
+        cell.set("1", expect=0)
+        cell.update(lambda value: "2")
+        before = cell.get()
+        server.command("DEL", KEY)
+        assert cell.get() == (None, 0)
+        assert not cell.set("3", expect=before.version)
+        assert cell.set("1", expect=0)
+        assert cell.get().version > before.version
+
+
+def test_where_it_is_kept(server: RedisServer) -> None:
+    with holdfast.Client(server.url) as client:
+        client.cell("stock").set("1", expect=0)
+        version = client.cell("stock").get().version
+    fields = server.command("HGETALL", KEY)
+    assert fields == ["value", "1", "version", str(version), "text", "1"]
+    assert server.command("KEYS", "*") == [KEY]
+
+
+BROKEN = [
+    {"version": "x"},
+    {"version": "1", "text": "1"},
+    {"version": "1", "text": "1", "value": b"\xff"},
+]
+
+
+@pytest.mark.parametrize("fields", BROKEN)
+def test_what_is_no_cell_is_an_error_that_says_so(
+    server: RedisServer, fields: dict[str, Any]
+) -> None:
+    with holdfast.Client(server.url) as client, redis.Redis.from_url(server.url) as plain:
+        cell = client.cell("stock")
+        plain.hset(KEY, mapping=fields)
+        with pytest.raises(EngineUnavailable, match="is not a cell"):
+            cell.get()
+        if fields["version"] == "x":
+            with pytest.raises(EngineUnavailable, match="is not a cell"):
+                cell.set("1", expect=0)
+        plain.set(KEY, "a plain string")
+        for call in (cell.get, lambda: cell.set("1", expect=0)):
+            with pytest.raises(EngineUnavailable, match="WRONGTYPE"):
+                call()
+
+
+def test_every_watch_has_a_connection_of_its_own(server: RedisServer) -> None:
+    """Also of those updates that are cancelled in the middle; and none is left behind."""
+
+    async def main() -> None:
+        async with holdfast.AsyncClient(server.url) as client, client.lock("door"):
+            connected = len(_clients(server))
+            cell = client.cell("stock")
+            await cut_everywhere(lambda cut: cut_short(cell.update(lambda value: "1"), cut))
+            await cell.update(lambda value: "2")
+            assert (await cell.get()).value == "2"
+            wait_for(lambda: len(_clients(server)) == connected)
+
+    with redis.Redis.from_url(server.url) as watcher, watcher.monitor() as monitor:
+        asyncio.run(main())
+        server.command("ECHO", "the end")
+        users: dict[str, list[str]] = {}
+        while (said := monitor.next_command())["command"] != "ECHO the end":
+            who = f"{said['client_address']}:{said['client_port']}"
+            users.setdefault(who, []).append(said["command"].split(" ")[0])
+    watches = [words for words in users.values() if "WATCH" in words]
+    talks = [[word for word in words if word not in GREETING] for words in watches]
+    assert all(talk in (WHOLE, WHOLE[:3]) for talk in talks), "one conversation, perhaps cut short"
+    assert WHOLE[:3] in talks
+
+
+def _clients(server: RedisServer) -> list[str]:
+    return str(server.command("CLIENT", "LIST")).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redlock://h1,h2,h3", "independent masters"),
+        ("redis://h1?protocol=getset", "old clients"),
+    ],
+)
+def test_where_there_are_no_cells(url: str, why: str) -> None:
+    with holdfast.Client(url) as client, pytest.raises(ValueError, match=f"has no cells: .*{why}"):
+        client.cell("stock")
+    with pytest.raises(ValueError, match="has no cells"):
+        holdfast.AsyncClient(url).cell("stock")

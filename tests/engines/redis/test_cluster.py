@@ -1,0 +1,283 @@
+"""A Redis Cluster: locks on all its masters, while slots move and masters fail."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import EngineUnavailable
+from holdfast.core.ports import Surroundings
+from holdfast.engines.redis.addresses import Place
+from holdfast.engines.redis.addresses import server as server_at
+from holdfast.engines.redis.cluster import Cluster
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.nodes import Fleet
+from holdfast.engines.redis.slots import Errand, Share
+from holdfast.lab.servers.cluster import ClusterNode, RedisCluster
+from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.redis import RedisServer
+from holdfast.lab.servers.resp import Refused
+from tests.engines.redis.conftest import Invite
+from tests.engines.redis.party import Party
+from tests.patience import wait_for
+
+pytestmark = pytest.mark.slow
+
+PREFIX = "holdfast:"
+
+
+@pytest.fixture(scope="module")
+def _cluster() -> Iterator[RedisCluster]:
+    with RedisCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(_cluster: RedisCluster) -> Iterator[RedisCluster]:
+    for node in _cluster.nodes:
+        # Frozen for a while, a node is not to be given up by the others.
+        node.command("CONFIG", "SET", "cluster-node-timeout", 60_000)
+        node.command("FLUSHALL")
+    yield _cluster
+    for node in _cluster.nodes:
+        node.thaw()
+
+
+def slot_of(cluster: RedisCluster, name: str) -> int:
+    return cluster.slot_of(keys_of(PREFIX + name).lock.decode())
+
+
+def owner_of(cluster: RedisCluster, name: str) -> ClusterNode:
+    return cluster.owner_of(slot_of(cluster, name))
+
+
+def another(cluster: RedisCluster, node: ClusterNode) -> ClusterNode:
+    return next(each for each in cluster.nodes if each is not node)
+
+
+def names_on(cluster: RedisCluster, node: ClusterNode, count: int) -> list[str]:
+    found = (name for number in range(10_000) if owner_of(cluster, name := f"job {number}") is node)
+    return [next(found) for _ in range(count)]
+
+
+def test_locks_are_spread_over_all_masters(cluster: RedisCluster, invite: Invite) -> None:
+    ann, ben = invite(cluster.url), invite(cluster.url)
+    names = [f"job {{{number}}}" for number in range(40)]
+    leases = [ann.takes(name) for name in names]
+    assert all(int(str(node.command("DBSIZE"))) > 4 for node in cluster.nodes)
+    assert [info.name for info in ben(ben.client.leases)] == sorted(names)
+    assert [info.name for info in ben(ben.client.leases, prefix="job {3")] == sorted(
+        name for name in names if name.startswith("job {3")
+    )
+    assert ben.tries(names[7]) is None
+    assert ben(ben.client.break_lock, names[8])
+    for lease in leases[9:]:
+        ann(lease.extend, ttl=50)
+        ann(lease.release)
+    assert [info.name for info in ben(ben.client.leases)] == sorted(names[:8])
+
+
+def test_leases_on_all_masters_are_renewed_together(cluster: RedisCluster, invite: Invite) -> None:
+    ann = invite(cluster.url, ttl=2)
+    leases = [ann.takes(f"job {number}") for number in range(60)]
+    fences = [lease.fence for lease in leases]
+    wait_for(lambda: min(lease.remaining() for lease in leases) < 1.4)
+    wait_for(lambda: min(lease.remaining() for lease in leases) > 1.6)
+    assert [lease.fence for lease in leases] == fences
+
+
+def test_one_node_that_answers_is_enough_to_find_the_others(
+    cluster: RedisCluster, invite: Invite
+) -> None:
+    node = cluster.nodes[1]
+    ann = invite(f"redis+cluster://{HOST}:1,{node.address}")
+    for other in cluster.nodes:
+        [name] = names_on(cluster, other, 1)
+        assert ann.takes(name)
+
+
+def test_a_lease_goes_with_its_slot(cluster: RedisCluster, invite: Invite) -> None:
+    ann, ben = invite(cluster.url), invite(cluster.url)
+    lease = ann.takes("job")
+    assert ben.tries("job") is None
+    former = owner_of(cluster, "job")
+    cluster.move_slot(slot_of(cluster, "job"), another(cluster, former))
+
+    assert ben.tries("job") is None
+    ann(lease.extend, ttl=50)
+    assert lease.held
+    ann(lease.release)
+    later = ben.takes("job")
+    assert later.fence > lease.fence
+    assert former.command("DBSIZE") == 0
+
+
+def test_a_waiter_is_served_although_the_slot_moves_meanwhile(
+    cluster: RedisCluster, invite: Invite
+) -> None:
+    ann, ben, cleo = (invite(cluster.url) for _ in range(3))
+    lease = ann.takes("job")
+    waiting = [each.begin(each.client.lock("job").acquire) for each in (ben, cleo)]
+    wait_for(lambda: ann(ann.client.inspect, "job").waiters == 2)
+    cluster.move_slot(slot_of(cluster, "job"), another(cluster, owner_of(cluster, "job")))
+    ann(lease.release)
+    wait_for(lambda: any(each.done() for each in waiting))
+    order = sorted(zip(waiting, (ben, cleo), strict=True), key=lambda pair: not pair[0].done())
+    (first, holder), (second, _) = order  # the move may have cost them their places in the queue
+    holder(first.result().release)
+    later = second.result(10)
+    assert later.fence > first.result().fence
+    (ben if holder is cleo else cleo)(later.release)
+
+
+def test_a_lease_is_extended_while_its_slot_moves(cluster: RedisCluster, invite: Invite) -> None:
+    """Its keys go one by one; it is asked for here, then neither here nor there, then there."""
+    ann, ben = invite(cluster.url), invite(cluster.url)
+    lease = ann.takes("job", ttl=5, renew=False)
+    slot, former = slot_of(cluster, "job"), owner_of(cluster, "job")
+    target = another(cluster, former)
+    with cluster.moving_slot(slot, target):
+        ann(lease.extend, ttl=20)
+        lock, fence, _ = (key.decode() for key in keys_of(PREFIX + "job"))
+        former.command("MIGRATE", HOST, target.port, lock, 0, 5000)
+        with pytest.raises(EngineUnavailable, match="TRYAGAIN"):
+            ann(lease.extend, ttl=30)
+        former.command("MIGRATE", HOST, target.port, fence, 0, 5000)
+        ann(lease.extend, ttl=40)
+        assert lease.remaining() > 30
+        waiting = ben.begin(ben.client.lock("job").acquire, timeout=15)
+        assert not waiting.done()
+    ann(lease.release)
+    later = waiting.result(15)
+    assert later.fence > lease.fence
+    ben(later.release)
+
+
+def test_a_silent_master_costs_the_locks_of_the_others_nothing(
+    cluster: RedisCluster, invite: Invite
+) -> None:
+    ann = invite(cluster.url, ttl=3)
+    victim = cluster.nodes[2]
+    lost = [ann.takes(name) for name in names_on(cluster, victim, 2)]
+    kept = [ann.takes(name) for node in cluster.nodes[:2] for name in names_on(cluster, node, 2)]
+    told: list[Any] = []
+    for lease in lost:
+        lease.on_lost(told.append)
+    victim.freeze()
+    assert victim.address in ann.refused(names_on(cluster, victim, 3)[2])
+    wait_for(lambda: len(told) == 2)
+    assert all(lease.held for lease in kept)
+    victim.thaw()
+    assert all(ann(lease.release) is None for lease in kept)
+    ann.takes(lost[0].name)
+
+
+def test_the_time_of_a_dead_waiter_is_not_waited_for(cluster: RedisCluster, invite: Invite) -> None:
+    """Whoever waits listens to the master of the lock, which so knows that it is gone."""
+    ann, ben, cleo = (invite(cluster.url) for _ in range(3))
+    lease = ann.takes("job")
+    waiting = ben.begin(ben.client.lock("job").acquire)
+    wait_for(lambda: ann(ann.client.inspect, "job").waiters == 1)
+    waiting_too = cleo.begin(cleo.client.lock("job").acquire)
+    wait_for(lambda: ann(ann.client.inspect, "job").waiters == 2)
+    owner = owner_of(cluster, "job")
+    queue = keys_of(PREFIX + "job").queue.decode()
+    first = str(owner.command("ZRANGE", queue, 0, 0)[0])  # type: ignore[index]
+    score = owner.command("ZSCORE", queue, first)
+    owner.command("ZADD", queue, int(float(str(score))) - 5, "holdfast:gone nobody")
+    ann(lease.release)
+    assert waiting.result(10).held
+    ben(waiting.result().release)
+    assert waiting_too.result(10).held
+    cleo(waiting_too.result().release)
+
+
+def test_a_promoted_replica_is_followed(cluster: RedisCluster, invite: Invite) -> None:
+    former = owner_of(cluster, "job")
+    with ClusterNode() as replica:
+        replica.command("CLUSTER", "MEET", HOST, former.port, former.bus_port)
+        wait_for(lambda: replica.state()["cluster_known_nodes"] == "4")
+        replicates(replica, former)
+        ann, ben = invite(cluster.url), invite(cluster.url, replicas=1)
+        lease = ann.takes("job")
+        assert ben.tries("job") is None
+        promote(replica, former)
+        ann(lease.extend, ttl=40)
+        assert ben.tries("job") is None
+        ann(lease.release)
+        later = ben.takes("job")
+        assert later.fence > lease.fence
+        ben(later.release)
+        promote(former, replica)
+        name = replica.id
+    for node in cluster.nodes:
+        with suppress(Refused):  # another may have told it already
+            node.command("CLUSTER", "FORGET", name)
+    cluster.settle()
+
+
+def replicates(replica: ClusterNode, master: ClusterNode) -> None:
+    def joined() -> bool:
+        if "slave" not in str(replica.command("CLUSTER", "NODES")):
+            try:
+                replica.command("CLUSTER", "REPLICATE", master.id)
+            except Refused:
+                return False  # they do not know each other yet
+        return replica.info("replication").get("master_link_status") == "up"
+
+    wait_for(joined)
+
+
+def promote(node: ClusterNode, former: ClusterNode) -> None:
+    """At once, without a vote, when it has heard of all that the former master was told."""
+    wait_for(lambda: node.info("replication").get("master_link_status") == "up")
+    wait_for(lambda: offset(node, "slave_repl_offset") == offset(former, "master_repl_offset"))
+    node.command("CLUSTER", "FAILOVER", "TAKEOVER")
+    wait_for(lambda: former.info("replication")["role"] == "slave")
+    wait_for(lambda: node.state()["cluster_state"] == "ok")
+
+
+def offset(node: ClusterNode, which: str) -> int:
+    return int(node.info("replication")[which])
+
+
+def test_a_server_that_is_no_cluster_says_so(server: RedisServer, invite: Invite) -> None:
+    ann = invite(f"redis+cluster://{server.address}")
+    assert "cluster support disabled" in ann.refused()[server.address]
+
+
+def test_nobody_there(invite: Invite) -> None:
+    ann = invite(f"redis+cluster://{HOST}:1,{HOST}:2")
+    assert set(ann.refused()) == {f"{HOST}:1", f"{HOST}:2"}
+
+
+def test_the_connections_to_a_node_that_has_left_are_closed_when_it_is_idle() -> None:
+    class Store:
+        def __init__(self, fleet: Fleet) -> None:
+            self.name = fleet.nodes[0].name
+
+    clock: Any = lambda: 0.0  # noqa: E731 - it is one
+    around = Surroundings(clock, lambda holder: None, lambda event: None)
+    stays, leaves = Place("stays", 1), Place("leaves", 2)
+    address = lambda place: server_at(place._asdict())  # noqa: E731 - as the engine does it
+    cluster: Cluster[Any] = Cluster([stays], address, around, keep=1.0, channel="c", replicas=0)
+    cluster.router._take(stays, (Share(0, 5, stays), Share(6, 9, leaves)))
+    errands = [Errand(place, (), 1.0) for place in (stays, leaves)]
+    for errand in errands:
+        cluster.take(errand, Store)
+    cluster.put_back(errands[0])
+    assert cluster.deserted() == []
+    cluster.router._take(stays, (Share(0, 9, stays),))
+    assert cluster.deserted() == [], "it is still being asked something"
+    cluster.put_back(errands[1])
+    assert [store.name for store in cluster.deserted()] == ["leaves:2"]
+    assert [store.name for store in cluster.stores()] == ["stays:1"]
+
+
+def test_what_it_promises(tmp_path: Path) -> None:
+    ann = Party("sync", "redis+cluster://nowhere")
+    assert ann.client.guarantees.engine == "a Redis Cluster"
+    assert any("failover" in way for way in ann.client.guarantees.broken_by)
+    ann.close()

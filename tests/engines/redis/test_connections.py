@@ -1,0 +1,232 @@
+"""Ways to a server: TLS, logins, sockets, databases; and what is refused before any is tried."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from holdfast import AsyncClient, Client, EngineUnavailable
+from holdfast.lab.servers.certificates import Certificates, make_certificates
+from holdfast.lab.servers.masters import RedisMasters
+from holdfast.lab.servers.redis import RedisServer
+from holdfast.options import without_password
+from tests.engines.redis.conftest import Invite
+
+SECRET = "p@ss:w/rd?#%25 x"
+SHOWN = (SECRET, quote(SECRET, safe=""), "w/rd", "p@ss")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("trusted"))
+
+
+@pytest.fixture(scope="module")
+def encrypted(certificates: Certificates) -> Iterator[RedisServer]:
+    with RedisServer(tls=certificates) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[RedisServer]:
+    users = {"ann": ("on", f">{SECRET}", "~*", "&*", "+@all"), "eve": ("on", ">x", "~*", "-@all")}
+    with RedisServer(password=SECRET, users=users, unix_socket=True) as server:
+        yield server
+
+
+@pytest.mark.slow
+def test_tls_with_an_authority(encrypted: RedisServer, invite: Invite) -> None:
+    ann = invite(encrypted.url)
+    lease = ann.takes("job")
+    waiting = ann.begin(ann.client.lock("job").acquire)
+    wait = ann(ann.client.inspect, "job")
+    assert wait.holder == lease.holder
+    ann(lease.release)
+    later = waiting.result(10)
+    ann(later.release)
+
+
+@pytest.mark.slow
+def test_a_certificate_that_nobody_vouches_for(
+    encrypted: RedisServer, invite: Invite, tmp_path: Path
+) -> None:
+    for options in ({}, {"ssl_ca_certs": make_certificates(tmp_path).authority}):
+        ann = invite(f"rediss://{encrypted.address}", **options)
+        assert "certificate verify failed" in ann.refused()[encrypted.address]
+    ben = invite(f"rediss://{encrypted.address}", ssl_cert_reqs="none")
+    ben(ben.takes().release)
+
+
+@pytest.mark.slow
+def test_a_server_with_tls_and_a_client_without(encrypted: RedisServer, invite: Invite) -> None:
+    ann = invite(f"redis://{encrypted.address}")
+    assert encrypted.address in ann.refused(ttl=1)
+
+
+@pytest.mark.slow
+def test_a_quorum_with_tls(certificates: Certificates, invite: Invite) -> None:
+    masters = RedisMasters(count=3)
+    for server in masters.servers:
+        server.tls = certificates
+    with masters:
+        options = {"ssl_ca_certs": certificates.authority, "restart_guard": False}
+        ann = invite(f"{masters.url}?tls=on", **options)
+        lease = ann.takes()
+        holders = [server.command("GET", "holdfast:job") for server in masters.servers]
+        assert holders.count(lease.holder) >= 2
+        ann(lease.release)
+
+
+@pytest.mark.slow
+def test_users_and_passwords(guarded: RedisServer, invite: Invite) -> None:
+    for url in (guarded.url, guarded.url_for("ann", SECRET), guarded.unix_url):
+        ann = invite(url)
+        ann(ann.takes().release)
+        for text in (repr(ann.client), ann.client.url, str(ann.client.guarantees)):
+            assert not any(part in text for part in SHOWN)
+    assert "ann@" in invite(guarded.url_for("ann", SECRET)).client.url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("user", "password", "why"),
+    [
+        ("ann", SECRET + "!", "invalid username-password pair"),
+        ("nobody", SECRET, "invalid username-password pair"),
+        ("", SECRET + "!", "invalid username-password pair"),
+        ("", "", "Authentication required"),
+        ("eve", "x", "no permissions"),
+    ],
+)
+def test_a_wrong_password_is_said_and_not_told(
+    guarded: RedisServer, invite: Invite, user: str, password: str, why: str
+) -> None:
+    ann = invite(guarded.url_for(user, password))
+    with pytest.raises(EngineUnavailable, match=why) as caught:
+        ann.tries()
+    chain: BaseException | None = caught.value
+    while chain is not None:
+        assert not any(part in repr(chain) for part in SHOWN)
+        chain = chain.__cause__ or chain.__context__
+
+
+@pytest.mark.slow
+def test_databases_have_nothing_to_do_with_each_other(
+    server: RedisServer, guarded: RedisServer, invite: Invite
+) -> None:
+    address = server.address
+    ann, ben = invite(f"redis://{address}/3"), invite(f"redis://{address}")
+    lease, other = ann.takes(), ben.takes()
+    assert [info.holder for info in ann(ann.client.leases)] == [lease.holder]
+    cleo = invite(f"redis://{address}/3")
+    assert cleo.tries() is None
+    ann(lease.release)
+    assert ben(ben.client.inspect, "job").holder == other.holder
+    ben(other.release)
+    dora = invite(f"unix://{guarded.login}{guarded.socket}?db=5")
+    lease = dora.takes()
+    assert "db5" in guarded.info("keyspace")
+    dora(lease.release)
+    assert "out of range" in invite(f"redis://{address}/99").refused()[address]
+
+
+@pytest.mark.slow
+def test_the_name_of_a_client(server: RedisServer, invite: Invite) -> None:
+    ann = invite(f"{server.url}?client_name=invoices", ttl=20)
+    ann(ann.takes().release)
+    assert "name=invoices " in str(server.command("CLIENT", "LIST"))
+
+
+@pytest.mark.slow
+def test_an_address_of_ipv6(invite: Invite) -> None:
+    with RedisServer(options=("--bind", "127.0.0.1", "::1")) as server:
+        ann = invite(f"redis://[::1]:{server.port}/0")
+        ann(ann.takes().release)
+        server.freeze()
+        assert set(ann.refused(ttl=0.5)) == {f"[::1]:{server.port}"}
+        server.thaw()
+
+
+REFUSED = [
+    ("redis://h1:1,h2:2", "one server"),
+    ("rediss://h1,h2", "one server"),
+    ("redis://h:0", "port"),
+    ("redis://h:65536", "port"),
+    ("redis://h:six", "port"),
+    ("redlock://h1:1,h2:x,h3", "'h2:x'"),
+    ("redlock://h1,,h3", "empty"),
+    ("redlock://h1,h2,h1:6379", "twice"),
+    ("redis://::1", "brackets"),
+    ("redis://[::1", "url"),
+    ("redis://h/one", "'one'"),
+    ("redis://h/-1", "'-1'"),
+    ("redis://h/1/2", "'1/2'"),
+    ("redis+cluster://h/1", "database"),
+    ("redis+sentinel://h", "service"),
+    ("unix://", "socket"),
+    ("unix://relative/path", "socket"),
+    ("unix:///s?db=x", "db"),
+    ("redis://h?replicas=many", "replicas"),
+    ("redis://h?replicas=-1", "replicas"),
+    ("redis://h?fence_keep=0", "fence_keep"),
+    ("redis://h?tls=perhaps", "tls"),
+    ("redis://h?client_name=two%20words", "client_name"),
+    ("redis://h?max_ttl=60", "max_ttl"),
+    ("redis://h?restart_guard=on", "restart_guard"),
+    ("redis://h?database=1", "database"),
+    ("rediss://h?ssl_ca_certs=/no/such/file", "/no/such/file"),
+    ("rediss://h?ssl_cert_reqs=never", "ssl_cert_reqs"),
+    ("redlock://h1,h2,h3?max_ttl=long", "max_ttl"),
+    ("redlock://h1,h2,h3?restart_guard=maybe", "restart_guard"),
+    ("redlock://h1,h2,h3?ttl=90", "ttl"),
+]
+
+
+@pytest.mark.parametrize(("url", "named"), REFUSED)
+@pytest.mark.parametrize("make", [Client, AsyncClient])
+def test_what_is_refused_before_anything_is_asked(make: Any, url: str, named: str) -> None:
+    with pytest.raises(ValueError, match=r"^\w+: ") as caught:
+        make(url)
+    assert named in str(caught.value)
+
+
+SECRETIVE = [
+    "redis://:hush@h:port",
+    "redis://ann:hush@h1,h2",
+    "redis://h?password=hush",
+    "redis://h?password=hush&ttl=x",
+    "redis://h?ttl=1&ttl=2&sentinel_password=hush",
+    "redis://:hu/hush@h",
+    "redis://:hu?hush@h",
+    "redis://:hu#hush@h",
+    "redis://:hu@hush@h:port",
+    "redis+sentinel://:hush@h",
+    "rediss://:hush@[h",
+    "unix://:hush@host/path",
+    b"redis://:hush@h",
+    ["redis://:hush@h"],
+]
+
+
+@pytest.mark.parametrize("url", SECRETIVE, ids=str)
+def test_no_error_tells_a_password(url: Any) -> None:
+    with pytest.raises((ValueError, TypeError)) as caught:
+        Client(url)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://h/0", "redis://h/0"),
+        ("redis://:x@h/0", "redis://@h/0"),
+        ("redis+sentinel://a:x@h1,h2/s?sentinel_password=y&ttl=5",
+         "redis+sentinel://a@h1,h2/s?sentinel_password=...&ttl=5"),
+        ("sqlite:///home/me@work/x.db", "sqlite:///home/me@work/x.db"),
+        ("unix://:x@/run/s", "unix://@/run/s"),
+    ],
+)  # fmt: skip
+def test_a_url_as_it_is_shown(url: str, shown: str) -> None:
+    assert without_password(url) == shown

@@ -1,0 +1,205 @@
+"""A user's own redis-py clients instead of a URL, and the engine's options as arguments."""
+
+import builtins
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+from redis.asyncio.sentinel import Sentinel as AsyncSentinel
+from redis.sentinel import Sentinel
+
+import holdfast
+from holdfast.lab.servers.certificates import make_certificates
+from holdfast.lab.servers.cluster import RedisCluster
+from holdfast.lab.servers.masters import RedisMasters
+from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.redis import RedisServer
+from holdfast.lab.servers.sentinel import SentinelSet
+from tests.engines.redis.conftest import Invite
+from tests.engines.redis.party import Colour
+
+SECRET = "hush-hush"
+
+
+def of(colour: Colour) -> Any:
+    return redis if colour == "sync" else redis.asyncio
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    certificates = make_certificates(tmp_path_factory.mktemp("certificates"))
+    with RedisServer(password=SECRET, tls=certificates, unix_socket=True) as server:
+        yield server
+
+
+def assert_unused(client: Any) -> None:
+    """Nobody has made a connection with it, and nobody has closed it."""
+    pool = client.connection_pool
+    assert not pool._available_connections
+    assert not pool._in_use_connections
+
+
+def test_one_client_is_one_server(server: RedisServer, invite: Invite, colour: Colour) -> None:
+    own = of(colour).Redis(port=server.port, db=3, decode_responses=True, client_name="mine")
+    ann, ben = invite(own, ttl=7), invite(f"{server.url[:-1]}3")
+    assert ann.client.url == f"redis://localhost:{server.port}/3"
+    assert ann.client.guarantees == ben.client.guarantees
+    lease = ann.takes()
+    assert lease.ttl == 7
+    assert ben.tries() is None
+    assert "name=mine " in str(server.command("CLIENT", "LIST"))
+    waiting = ben.begin(ben.client.lock("job").acquire)
+    ann(lease.release)
+    ben(waiting.result(10).release)
+    assert_unused(own)
+
+
+@pytest.mark.slow
+def test_settings_are_taken_over(guarded: RedisServer, invite: Invite, colour: Colour) -> None:
+    trust = str(guarded.tls and guarded.tls.authority)
+    kind = of(colour).Redis
+    owns = [
+        kind(host=HOST, port=guarded.port, password=SECRET, ssl=True, ssl_ca_certs=trust),
+        kind.from_url(f"rediss://:{SECRET}@{HOST}:{guarded.port}/2", ssl_ca_certs=trust),
+        kind(unix_socket_path=str(guarded.socket), password=SECRET),
+        kind(
+            unix_socket_path=str(guarded.socket),
+            credential_provider=redis.UsernamePasswordCredentialProvider("default", SECRET),
+        ),
+    ]
+    urls = []
+    for own in owns:
+        ann = invite(own)
+        ann(ann.takes().release)
+        urls.append(ann.client.url)
+        assert SECRET not in repr(ann.client) + urls[-1]
+        assert_unused(own)
+    path = f"unix://{guarded.socket}"
+    assert urls == [f"rediss://{guarded.address}/0", f"rediss://{guarded.address}/2", path, path]
+
+
+def test_several_clients_are_a_quorum(three: RedisMasters, invite: Invite, colour: Colour) -> None:
+    owns = [of(colour).Redis(host=HOST, port=server.port) for server in three.servers]
+    ann, ben = invite(owns, restart_guard=False), invite(f"{three.url}?restart_guard=off")
+    assert ann.client.url == three.url
+    assert "quorum" in ann.client.guarantees.engine
+    lease = ann.takes()
+    assert ben.tries() is None
+    three.servers[0].freeze()
+    ann(lease.extend)
+    ann(lease.release)
+    three.servers[0].thaw()
+    for own in owns:
+        assert_unused(own)
+
+
+@pytest.mark.slow
+def test_a_client_of_a_sentinel_service(invite: Invite, colour: Colour) -> None:
+    with SentinelSet(password=SECRET) as watched:
+        manage = Sentinel if colour == "sync" else AsyncSentinel
+        hosts = [(HOST, sentinel.port) for sentinel in watched.sentinels]
+        own = manage(hosts).master_for(watched.service, password=SECRET, db=1)
+        ann = invite(own, replicas=1)
+        assert ann.client.url == f"{watched.url.replace(f':{SECRET}@', '')}/1"
+        assert "Sentinel" in ann.client.guarantees.engine
+        ann(ann.takes().release)
+        former = watched.master
+        assert watched.fail_over() is not former
+        lease = ann.takes(timeout=10)
+        assert "db1" in watched.master.info("keyspace")
+        ann(lease.release)
+        assert_unused(own)
+
+
+@pytest.mark.slow
+def test_a_client_of_a_cluster(invite: Invite, colour: Colour) -> None:
+    with RedisCluster() as cluster:
+        own = of(colour).RedisCluster(host=HOST, port=cluster.nodes[0].port)
+        ann = invite(own)
+        assert ann.client.url.startswith("redis+cluster://")
+        for number in range(10):
+            ann(ann.takes(f"job {number}").release)
+        if colour == "sync":
+            own.close()
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_a_client_of_the_other_colour(colour: Colour, several: bool) -> None:
+    wrong, right = of("async" if colour == "sync" else "sync"), of(colour)
+    make = holdfast.Client if colour == "sync" else holdfast.AsyncClient
+    needed = "redis.Redis" if colour == "sync" else "redis.asyncio.Redis"
+    own = wrong.Redis(port=1, password=SECRET)
+    given = [right.Redis(port=2), own] if several else own
+    with pytest.raises(TypeError, match=f"url: .*{needed}") as caught:
+        make(given)
+    assert f"{type(own).__module__}.Redis" in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("given", [[], (), [redis.Redis(), "redis://h"], redis.Redis, object(), {}])
+def test_what_is_neither_a_url_nor_a_client(given: Any) -> None:
+    for make in (holdfast.Client, holdfast.AsyncClient):
+        with pytest.raises(TypeError, match="url: must be text, or one or several clients"):
+            make(given)
+
+
+def test_the_same_server_twice_is_no_quorum(colour: Colour) -> None:
+    make = holdfast.Client if colour == "sync" else holdfast.AsyncClient
+    with pytest.raises(ValueError, match="localhost:6379 twice"):
+        make([of(colour).Redis(), of(colour).Redis(db=1)])
+
+
+@pytest.mark.parametrize("make", [holdfast.Client, holdfast.AsyncClient])
+class TestOptionsAsArguments:
+    def test_they_are_as_those_of_the_url_and_go_before_them(self, make: Any) -> None:
+        client = make("redlock://h1,h2,h3?max_ttl=5", max_ttl=120, restart_guard=True, ttl=100)
+        assert client.guarantees.max_ttl == 120
+        client = make("redlock://h1,h2,h3?restart_guard=on", restart_guard=False)
+        assert any("restart" in way for way in client.guarantees.broken_by)
+
+    def test_with_clients_too(self, make: Any) -> None:
+        kind = redis.Redis if make is holdfast.Client else redis.asyncio.Redis
+        owns: list[Any] = [kind(port=port) for port in (1, 2, 3)]
+        assert make(owns, max_ttl=90).guarantees.max_ttl == 90
+        with pytest.raises(ValueError, match="max_ttl: "):
+            make(owns[0], max_ttl=90)
+
+    @pytest.mark.parametrize("url", ["redis://h", "redlock://h1,h2,h3", "redis+cluster://h",
+                                     "memory://", "sqlite:///tmp/x.db"])  # fmt: skip
+    def test_one_that_the_engine_does_not_know(self, make: Any, url: str) -> None:
+        with pytest.raises(ValueError, match="replica: ") as caught:
+            make(url, replica="hush")
+        assert "hush" not in str(caught.value)
+
+    @pytest.mark.parametrize("value", ["many", -1, 1.5, True, 101])
+    def test_a_bad_value(self, make: Any, value: Any) -> None:
+        with pytest.raises(ValueError, match="replicas: "):
+            make("redis://h", replicas=value)
+        with pytest.raises(TypeError, match="replicas: "):
+            make("redis://h", replicas=[value])
+
+
+def test_a_library_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.partition(".")[0] == "hiredis":
+            raise ModuleNotFoundError("No module named 'hiredis'", name="hiredis")
+        return real(name, *rest, **more)
+
+    for name in [name for name in sys.modules if name.startswith("holdfast.engines.redis")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'holdfast\[redis\]'") as caught:
+        holdfast.Client("redis://h")
+    assert caught.value.name == "hiredis"
+
+
+def test_a_url_of_another_engine_does_not_import_redis() -> None:
+    code = "import sys, holdfast; holdfast.Client('memory://').close(); print(*sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"redis", "hiredis", "asyncio"} & set(out.stdout.split())

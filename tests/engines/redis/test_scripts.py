@@ -1,0 +1,216 @@
+"""The Lua scripts, each against the plain Python that says what it should do."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
+from math import isclose
+from random import Random
+
+import pytest
+
+from holdfast.core.messages import (
+    DONE,
+    MISSING,
+    NOT_YOURS,
+    Acquire,
+    Answer,
+    Break,
+    Extend,
+    Failed,
+    Granted,
+    Held,
+    Inspect,
+    List,
+    Listing,
+    Raise,
+    Release,
+    Repair,
+    ToNode,
+)
+from holdfast.engines.memory import Table
+from holdfast.lab.servers.redis import RedisServer
+from holdfast.lab.votes import EPOCH, Votes
+from tests.engines.redis.party import Bare
+
+HOLDERS = [f"host/1/program/{letter}" for letter in "abcdef"]
+KEYS = ["job", "j{o}b", "100%", "späte Ärgernisse"]
+TTLS = [50.0, 100.0, 1000.0]
+
+
+@pytest.fixture
+def listener(server: RedisServer) -> Iterator[Bare]:
+    """Somebody who hears the wake-ups."""
+    connection = Bare(server)
+    connection._socket.sendall(b"SUBSCRIBE bare:channel\r\n")
+    connection.reply()
+    yield connection
+    connection.close()
+
+
+def server_time(server: RedisServer) -> float:
+    match server.command("TIME"):
+        case [seconds, micros]:
+            return int(str(seconds)) + int(str(micros)) / 1e6
+    raise AssertionError("no time")
+
+
+def alike(a: Answer, b: Answer) -> bool:
+    """Whether two answers are the same, but for the moments between them."""
+    if isinstance(a, Held) and isinstance(b, Held):
+        return isclose(a.remaining, b.remaining, abs_tol=10) and replace(a, remaining=0.0) == (
+            replace(b, remaining=0.0)
+        )
+    if isinstance(a, Listing) and isinstance(b, Listing):
+        return len(a.leases) == len(b.leases) and all(
+            isclose(x.remaining, y.remaining, abs_tol=10)
+            and replace(x, remaining=0.0) == replace(y, remaining=0.0)
+            for x, y in zip(a.leases, b.leases, strict=True)
+        )
+    return a == b
+
+
+def any_request(random: Random, fences: list[int], now: float) -> ToNode:
+    key, holder, ttl = random.choice(KEYS[:2]), random.choice(HOLDERS), random.choice(TTLS)
+    near = int((now + random.uniform(-50, 50)) * 1e6)
+    fence = random.choice([near, *fences[-3:]]) + random.choice([-1, 0, 0, 1])
+    match random.randrange(11):
+        case 0 | 1 | 2 | 3:
+            return Acquire(key, holder, ttl, random.random() < 0.5, fence)
+        case 4 | 5:
+            return Release(key, holder, random.random() < 0.5)
+        case 6:
+            return Extend(key, holder, ttl, fence)
+        case 7:
+            return Raise(key, holder, fence)
+        case 8:
+            return Repair(key, holder, ttl, fence)
+        case 9:
+            return Inspect(key) if random.random() < 0.5 else List("", "", random.choice([1, 10]))
+        case _:
+            return Break(key)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_node_of_a_quorum_does_what_the_model_does(
+    seed: int, server: RedisServer, bare: Bare, listener: Bare
+) -> None:
+    random, model, fences = Random(seed), Votes(), list[int]()
+    woken: list[tuple[str, str]] = []
+    kinds = set[tuple[type, type]]()
+    offset = server_time(server) - EPOCH  # the model's clock stands, and nothing expires by itself
+    for _ in range(250):
+        if random.random() < 0.05:
+            key = random.choice(KEYS[:2])
+            server.command("DEL", key.replace("{", "%7B").replace("}", "%7D"))
+            if key in model.rows:
+                model.rows[key].ends_at = offset  # it has just expired
+        request = any_request(random, fences, EPOCH + offset)
+        expected, [answer] = model.answer(request, offset), bare.ask(request)
+        assert alike(answer, expected), (seed, request, answer, expected)
+        kinds.add((type(request), type(answer)))
+        if isinstance(answer, Granted):
+            fences.append(answer.fence)
+        for holder, delay in model.to_wake:
+            message = f"{holder} {delay * 1000:.0f}" if delay else holder
+            woken.append((message, listener.reply()[2].decode()))
+        model.to_wake.clear()
+    assert all(expected == heard for expected, heard in woken)
+    assert len(kinds) > 10
+    assert len(woken) > 3
+
+
+def test_of_many_waiters_two_are_woken_at_once_and_two_a_little_later(
+    server: RedisServer, bare: Bare, listener: Bare
+) -> None:
+    bare.ask(Acquire("job", "me", 10.0))
+    for number in range(6):
+        bare.ask(Acquire("job", f"w{number}", 10.0, queue=True))
+    assert list(bare.ask(Release("job", "me"))) == [DONE]
+    woken = [listener.reply()[2].decode() for _ in range(4)]
+    assert woken == ["w0", "w1", "w2 500", "w3 500"]
+    assert server.command("ZRANGE", "{job}:queue", 0, -1) == ["bare:channel w4", "bare:channel w5"]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_single_server_does_what_the_reference_does(
+    seed: int, server: RedisServer, listener: Bare
+) -> None:
+    """But for the fences, which are a clock here and a count there."""
+    random, table = Random(seed), Table()
+    single = Bare(server, quorum=False)
+    fences: list[tuple[int, int]] = []
+    for step in range(200):
+        key, holder = "job", random.choice(HOLDERS)
+        request: Acquire | Release | Extend | Break | Inspect
+        match random.randrange(8):
+            case 0 | 1 | 2:
+                request = Acquire(key, holder, 100.0, queue=random.random() < 0.7)
+            case 3 | 4:
+                request = Release(key, holder)
+            case 5:
+                request = Extend(key, holder, 100.0)
+            case 6:
+                request = Inspect(key)
+            case _:
+                request = Break(key)
+        expected, [answer] = table.answer(request, 0.0), single.ask(request)
+        assert type(answer) is type(expected), (seed, step, request, answer, expected)
+        if isinstance(answer, Granted) and isinstance(expected, Granted):
+            fences.append((expected.fence, answer.fence))
+        if isinstance(answer, Listing) and isinstance(expected, Listing):
+            ours = [(seen.holder, seen.waiters) for seen in answer.leases]
+            assert ours == [(seen.holder, seen.waiters) for seen in expected.leases]
+        for waiter in table.to_wake:
+            assert listener.reply()[2].decode().partition(" ")[0] == waiter
+        table.to_wake.clear()
+    single.close()
+    # Equal where the reference's are equal, and greater where they are greater.
+    for (a, x), (b, y) in pairwise(fences):
+        assert (a < b, a == b) == (x < y, x == y)
+    assert len(set(fences)) > 10
+
+
+def test_scripts_that_the_server_has_dropped_are_loaded_again(
+    server: RedisServer, bare: Bare
+) -> None:
+    [grant] = bare.ask(Acquire("job", "me", 10.0))
+    for requests, answer in (
+        ([Acquire("job", "me", 10.0)], grant),
+        ([Extend("job", "me", 10.0)], DONE),
+        ([Raise("job", "me", 2 * 10**15)], Granted(2 * 10**15)),
+        ([Repair("job", "me", 10.0, 1)], DONE),
+        ([Release("job", "me")], DONE),
+        ([Break("job")], MISSING),
+        ([Inspect("job")], Listing(())),
+        ([List("", "", 10)], Listing(())),
+    ):
+        server.command("SCRIPT", "FLUSH")
+        assert list(bare.ask(*requests)) == [answer]
+
+
+def test_many_releases_at_once_are_each_carried_out_once_though_no_script_is_loaded(
+    server: RedisServer, bare: Bare
+) -> None:
+    for number in range(3):
+        bare.ask(Acquire(f"job{number}", "me", 10.0))
+    server.command("SCRIPT", "FLUSH")
+    answers = bare.ask(*(Release(f"job{number}", "me") for number in range(4)))
+    assert list(answers) == [DONE, DONE, DONE, MISSING]
+
+
+def test_more_leases_than_fit_into_a_call_are_extended_in_order(bare: Bare) -> None:
+    for number in range(0, 450, 3):
+        bare.ask(Acquire(f"job{number}", "me" if number % 2 else "them", 10.0))
+    answers = bare.ask(*(Extend(f"job{number}", "me", 20.0) for number in range(450)))
+    for number, answer in enumerate(answers):
+        expected = MISSING if number % 3 else DONE if number % 2 else NOT_YOURS
+        assert answer == expected, number
+
+
+def test_what_is_not_a_lock_is_an_error_and_stays(server: RedisServer, bare: Bare) -> None:
+    server.command("HSET", "job", "field", "1")
+    for request in (Acquire("job", "me", 1.0), Extend("job", "me", 1.0), Release("job", "me")):
+        [answer] = bare.ask(request)
+        assert isinstance(answer, Failed)
+        assert "WRONGTYPE" in str(answer)
+    assert server.command("HGET", "job", "field") == "1"

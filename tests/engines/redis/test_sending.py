@@ -1,0 +1,102 @@
+"""What goes over the wire of a quorum, seen by nodes that are not real."""
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import hiredis
+import pytest
+
+from holdfast.core.guard import RestartGuard
+from holdfast.core.messages import Acquire, Granted
+from holdfast.core.poll import Vote
+from holdfast.core.ports import Surroundings
+from holdfast.engines.redis.addresses import Address
+from holdfast.engines.redis.nodes import Node, Owed
+from holdfast.engines.redis.speech import Speech
+from tests.engines.redis.conftest import Invite
+
+
+class Nodes:
+    """Nodes that answer a script only when all of them have been asked."""
+
+    def __init__(self, count: int) -> None:
+        self._all_asked = threading.Barrier(count)
+        self._closed = False
+        self._listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+        self._threads = [
+            threading.Thread(target=self._listen, args=(listener,)) for listener in self._listeners
+        ]
+        for thread in self._threads:
+            thread.start()
+        ports = [listener.getsockname()[1] for listener in self._listeners]
+        self.url = "redlock://" + ",".join(f"127.0.0.1:{port}" for port in ports)
+
+    def close(self) -> None:
+        self._closed = True
+        self._all_asked.abort()
+        for listener in self._listeners:
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _listen(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while not self._closed:
+                connection, _ = listener.accept()
+                thread = threading.Thread(target=self._serve, args=(connection,))
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        reader = hiredis.Reader()
+        with connection, contextlib.suppress(OSError):
+            while data := connection.recv(65536):
+                reader.feed(data)
+                while (command := reader.gets()) is not False:
+                    connection.sendall(self._reply(command))
+
+    def _reply(self, command: Any) -> bytes:
+        if command[0] != b"EVALSHA":
+            return b"+OK\r\n"
+        try:
+            self._all_asked.wait(5)
+        except threading.BrokenBarrierError:
+            return b"-ERR the others were not asked\r\n"
+        return b":1\r\n"
+
+
+@pytest.fixture
+def nodes() -> Iterator[Nodes]:
+    nodes = Nodes(3)
+    yield nodes
+    nodes.close()
+
+
+def test_all_nodes_are_asked_before_any_is_listened_to(nodes: Nodes, invite: Invite) -> None:
+    party = invite(f"{nodes.url}?restart_guard=off", ttl=40)
+    for number in range(3):
+        lease = party.takes(f"job{number}", timeout=0)
+        assert lease.fence == 1
+        party(lease.release)
+
+
+def test_an_acquire_that_came_to_nothing_is_owed_no_more() -> None:
+    """The script was not there, and nobody listens any more, so it is not asked again."""
+
+    def fails(timeout: float) -> Any:
+        raise AssertionError("nobody connects")
+
+    around = Surroundings(lambda: 0.0, lambda holder: None, lambda event: None)
+    node = Node(0, Address("n0", fails, fails), RestartGuard(1.0), around)
+    speech = Speech(quorum=True, keep=1.0, channel="channel")
+    vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2)
+    owed = Owed(speech.phrase(vote.requests), vote, node)
+    node.owing["me"] = "the connection"
+    vote.take(1, [Granted(1)])
+    vote.take(2, [Granted(1)])
+    assert not owed.hear(hiredis.ReplyError("NOSCRIPT No matching script"))
+    assert not node.owing

@@ -22,7 +22,7 @@ from holdfast import (
 SIGNATURES = {
     "Client": "(url: str | object | None = None, *, prefix: str | None = None, "
     "ttl: float | None = None, retry: float | None = None, "
-    "**engine_options: str | float | bool) -> None",
+    "**engine_options: str | float | bool | os.PathLike[str]) -> None",
     "Client.lock": "(self, name: str, *, ttl: float | None = None, timeout: float | None = None, "
     "renew: bool = True, reentrant: bool = False, max_hold: float | None = None, "
     "retry: float | None = None) -> holdfast.lock.Lock",

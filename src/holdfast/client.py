@@ -46,7 +46,7 @@ class BaseClient(Generic[D]):
         prefix: str | None = None,
         ttl: float | None = None,
         retry: float | None = None,
-        **engine_options: str | float | bool,
+        **engine_options: str | float | bool | os.PathLike[str],
     ) -> None:
         if url is None:
             url = os.environ.get("HOLDFAST_URL") or default_url()

@@ -115,7 +115,9 @@ class Play:
             node.thaw()
 
 
-@pytest.mark.parametrize("block", range(12))
+@pytest.mark.parametrize(
+    "block", [*range(4), *(pytest.param(block, marks=pytest.mark.slow) for block in range(4, 12))]
+)
 def test_no_two_hold_it_at_once_and_fences_grow(block: int) -> None:
     taken = 0
     for seed in range(block * 16, block * 16 + 16):

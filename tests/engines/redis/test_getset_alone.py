@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -60,9 +61,9 @@ class Speaker:
         clock = SimpleNamespace(time=lambda: time.time() + self.ahead)
         monkeypatch.setattr("holdfast.engines.redis.time", clock)
         parts = urlsplit(url)
-        around = Surroundings(time.monotonic, lambda ticket: None, lambda event: None)
-        engine = open_engine(parts._replace(query=""), {"protocol": "getset"})
-        self.store = engine.connect(around)
+        self.around = Surroundings(time.monotonic, lambda ticket: None, lambda event: None)
+        self.engine = open_engine(parts._replace(query=""), {"protocol": "getset"})
+        self.store = self.engine.connect(self.around)
 
     def __call__(self, request: Request) -> Answer:
         [answer] = self.store.ask((request,), time.monotonic() + 5)
@@ -85,6 +86,20 @@ def test_who_asks_again_is_granted_the_same(say: Speaker, plain: redis.Redis) ->
     assert say(Acquire(KEY, "me", 60)) == first
     assert float(plain.get(KEY) or 0) > float(ends) + 29
     assert isinstance(say(Acquire(KEY, "you", 5)), Held)
+
+
+def test_whoever_asks_just_before_its_time_is_over_hears_the_answer(say: Speaker) -> None:
+    say(Acquire(KEY, "me", 30))
+    late = (Acquire(KEY, "you", 5, queue=True),)
+    assert isinstance(say.store.ask(late, time.monotonic())[0], Held)
+
+    async def main() -> None:
+        store = say.engine.connect_async(say.around)
+        await store.ask((Inspect(KEY),), time.monotonic() + 5)
+        assert isinstance((await store.ask(late, time.monotonic()))[0], Held)
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_what_has_ended_is_neither_extended_nor_broken(say: Speaker, plain: redis.Redis) -> None:

@@ -15,7 +15,7 @@ from tests.engines.redis.party import Party
 from tests.patience import wait_for
 
 OFF = "?restart_guard=off"
-LONG = 40.0
+LONG = 55.0
 """A ttl that a test does not outlast, so that what is gone was given back."""
 
 
@@ -46,7 +46,9 @@ def test_a_dead_minority_is_not_missed(
 ) -> None:
     masters: RedisMasters = request.getfixturevalue("three" if count == 3 else "five")
     party = invite(masters.url + OFF, ttl=LONG)
+    warm_up(party, masters)
     before = party.takes("before")
+    wait_for(lambda: all(holders(masters.servers, "before")))
     for server in masters.servers[: count // 2]:
         server.kill()
     during = party.takes("during")
@@ -56,6 +58,19 @@ def test_a_dead_minority_is_not_missed(
         party(lease.release)
     assert not any(holders(masters.servers[count // 2 :], "before"))
     assert not any(holders(masters.servers[count // 2 :], "during"))
+
+
+def test_a_lease_reaches_a_node_that_has_no_scripts_yet(
+    three: RedisMasters, invite: Invite
+) -> None:
+    """Else it would be on a bare majority, and one more death would end it."""
+    party = invite(three.url + OFF, ttl=LONG)
+    warm_up(party, three)
+    three.servers[2].command("SCRIPT", "FLUSH")
+    lease = party.takes(renew=False)  # a renewal would tell it again
+    wait_for(lambda: all(holders(three.servers)))
+    party(lease.release)
+    wait_for(lambda: not any(holders(three.servers)))
 
 
 @pytest.mark.parametrize("fate", ["kill", "freeze"])
@@ -85,25 +100,43 @@ class TestFrozenNodes:
         lease = party.takes()
         three.servers[0].freeze()
         began = time.monotonic()
-        for number in range(100):
+        for number in range(150):
             party(lease.extend)
             party(party.takes(f"job{number}").release)
-        # A node timeout for each would be 15 s.
-        assert time.monotonic() - began < 6
+        # A node timeout for each extension would be 7.5 s.
+        assert time.monotonic() - began < 4
         party(lease.release)
 
-    @pytest.mark.parametrize("releasing", ["here", "elsewhere"])
+    @pytest.mark.parametrize("releasing", ["at once", "elsewhere", "later"])
     def test_no_ghost_of_a_lease_remains(
         self, three: RedisMasters, invite: Invite, releasing: str
     ) -> None:
         party = invite(three.url + OFF, ttl=LONG)
         warm_up(party, three)
+        other = party.takes("other")
         three.servers[0].freeze()
         lease = party.takes("ghost")
-        if releasing == "here":
-            party(lease.release)
-        else:
-            party.begin(lease.release).result(10)
+        if releasing == "later":  # when it is known to be silent
+            for _ in range(3):
+                party(other.extend)
+        party.begin(lease.release).result(10) if releasing == "elsewhere" else party(lease.release)
+        three.servers[0].thaw()
+        wait_for(lambda: executed(three.servers[0], "ghost"))
+        wait_for(lambda: holders(three.servers, "ghost") == [None] * 3)
+
+    @pytest.mark.parametrize("colour", ["sync"], indirect=True)
+    def test_no_ghost_remains_if_another_thread_uses_the_connections(
+        self, three: RedisMasters, invite: Invite
+    ) -> None:
+        party = invite(three.url + OFF, ttl=LONG)
+        warm_up(party, three)
+        three.servers[0].freeze()
+        lease = party.takes("ghost")
+        store = party.client._driver._store
+        in_use = store._free[:]
+        store._free.clear()
+        party(lease.release)
+        store._free += in_use
         three.servers[0].thaw()
         wait_for(lambda: executed(three.servers[0], "ghost"))
         wait_for(lambda: holders(three.servers, "ghost") == [None] * 3)
@@ -215,6 +248,24 @@ class TestEvents:
         logged = [record.args for record in caplog.records if record.name == "holdfast"]
         assert not any(isinstance(args[0], NotGivenBack) for args in logged if args)  # type: ignore[index]
         return [args[0] for args in logged if isinstance(args, tuple)]
+
+    def test_nodes_that_are_well_are_not_told_of(
+        self, three: RedisMasters, invite: Invite, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.INFO, "holdfast"):
+            warm_up(invite(three.url + OFF, ttl=LONG), three)
+        assert self.events(caplog) == []
+
+    def test_a_node_that_is_dead_from_the_beginning_is_told_of(
+        self, three: RedisMasters, invite: Invite, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        three.servers[0].kill()
+        with caplog.at_level(logging.INFO, "holdfast"):
+            party = invite(three.url + OFF, ttl=LONG)
+            wait_for(lambda: party(party.takes().release) or self.events(caplog))
+            [failed] = self.events(caplog)
+        assert isinstance(failed, NodeFailed)
+        assert failed.node == three.servers[0].address
 
     @pytest.mark.parametrize("fate", ["kill", "freeze"])
     def test_a_node_that_fails_and_comes_back_is_told_of_once_each(

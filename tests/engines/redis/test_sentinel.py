@@ -130,6 +130,18 @@ def test_a_service_that_no_sentinel_knows(watched: SentinelSet, invite: Invite) 
     assert why.count("it knows of no master of 'nonesuch'") == 3
 
 
+def test_sentinels_have_users_of_their_own(watched: SentinelSet, invite: Invite) -> None:
+    for sentinel in watched.sentinels:
+        sentinel.command("ACL", "SETUSER", "watcher", "on", ">hush", "allcommands", "allchannels")
+    ann = invite(f"{watched.url}?sentinel_password=hush", sentinel_username="watcher")
+    ann(ann.takes().release)
+    assert "hush" not in ann.client.url
+    ben = invite(watched.url, sentinel_username="watcher", sentinel_password="hush!")
+    [why] = ben.refused().values()
+    assert why.count("invalid username-password pair") == 3
+    assert "hush" not in why
+
+
 @pytest.mark.parametrize("wanted", [1, 2])
 def test_replicas_acknowledge(watched: SentinelSet, invite: Invite, wanted: int) -> None:
     ann, ben = invite(watched.url, replicas=wanted), invite(f"{watched.url}?replicas=1")

@@ -60,7 +60,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
             raise ValueError("url: unix:///path/of/socket names a socket by its whole path")
         settings = login | options.connection() | {"path": path, "db": options.database()}
         return _single(server(settings), SINGLE, options)
-    secure = options.security(url.scheme == "rediss" or options.switch("tls", default=False))
+    secure = options.security(options.switch("tls", default=False) or url.scheme == "rediss")
     settings = login | options.connection() | secure
     if url.scheme == "redis+sentinel":
         places = read_places(url, SENTINEL_PORT)

@@ -56,7 +56,10 @@ class AsyncRedisStore:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
         if type(request) is Acquire and request.queue and not self._fleet.speech.listening:
-            await self._listen(until)
+            if self._fleet.wakes:
+                await self._listen(until)
+            else:
+                until = self._fleet.time_to_answer(until)
         if type(request) is Write:
             return await self._conversations.ask(requests, until)
         quorum = self._fleet.quorum
@@ -218,8 +221,6 @@ class AsyncRedisStore:
 
     async def _listen(self, until: float) -> None:
         """See to it that we can be woken."""
-        if not self._fleet.wakes:
-            return
         if not self._ears:
             self._ears = [asyncio.ensure_future(self._hear(node)) for node in self._nodes]
         try:

@@ -29,8 +29,11 @@ class RedisStore:
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
-        if type(request) is Acquire and request.queue and self._fleet.wakes:
-            self._listen(until)
+        if type(request) is Acquire and request.queue:
+            if self._fleet.wakes:
+                self._listen(until)
+            else:
+                until = self._fleet.time_to_answer(until)
         if type(request) is Write:
             return self._converse(requests, until)
         circuit = self._take(request)

@@ -1,6 +1,7 @@
 """Looking at locks: one, or all whose keys begin alike."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 
 from holdfast.core.messages import Inspect, List, Listing, Seen
 from holdfast.engines.redis.keys import fences_like, key_of_fence, keys_of
@@ -62,7 +63,10 @@ def _call(keys: Sequence[str]) -> bytes:
 
 def _read(keys: Sequence[str], replies: Sequence[Reply]) -> tuple[Seen, ...]:
     return tuple(
-        Seen(key, reply[0].decode(errors="replace"), int(reply[2]), reply[1] / 1000, reply[3])
-        for key, reply in zip(keys, replies, strict=True)
-        if reply is not None
+        _seen(key, *reply) for key, reply in zip(keys, replies, strict=True) if reply is not None
     )
+
+
+def _seen(key: str, owner: bytes, left: int, fence: bytes, waiters: int) -> Seen:
+    remaining = left / 1000 if left >= 0 else inf  # some other program took it, without an end
+    return Seen(key, owner.decode(errors="replace"), int(fence), remaining, waiters)

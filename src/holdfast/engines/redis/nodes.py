@@ -42,6 +42,9 @@ FIRST_CONTACT = 0.5
 REDIAL_AFTER = 0.2
 """How long a node that could not be reached is left alone."""
 
+LEAST_PATIENCE = 0.05
+"""Whoever asks now and then may do so just before its time is over. That is no server's failure."""
+
 MAX_OWED = 1000
 """How many answers a node may owe on one connection before nothing more is said to it."""
 
@@ -203,6 +206,10 @@ class Fleet:
         if type(answers[0]) is Failed or len(answers) > 1:
             return [Failed.at(name, a.nodes[0][1]) if type(a) is Failed else a for a in answers]
         return answers
+
+    def time_to_answer(self, until: float) -> float:
+        """Until when to wait for the answer to one who is not woken, but asks now and then."""
+        return max(until, self.around.clock() + LEAST_PATIENCE)
 
     def note(self, request: Request, answer: Answer) -> None:
         """Keep in mind who waits."""

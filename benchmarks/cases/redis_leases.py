@@ -97,8 +97,10 @@ def _hold(pipe: "Connection[Any, Any]", port: int, count: int, seconds: float) -
     with holdfast.Client(_url(port), ttl=TTL) as client:
         warm_up = client.lock(f"{count}").acquire()
         names = [f"{count}:{number}" for number in range(count)]
+        leases: list[holdfast.Lease | None] = [None] * count
         before = _start_tracing()
-        leases = [client.lock(name).acquire() for name in names]
+        for number, name in enumerate(names):
+            leases[number] = client.lock(name).acquire()
         size = _stop_tracing(before) / count
         cpu, wall = time.process_time(), time.monotonic()
         time.sleep(seconds)
@@ -112,8 +114,10 @@ def _hold_async(pipe: "Connection[Any, Any]", port: int, count: int, seconds: fl
         async with holdfast.AsyncClient(_url(port), ttl=TTL) as client:
             warm_up = await client.lock(f"async:{count}").acquire()
             names = [f"{count}:{number}" for number in range(count)]
+            leases: list[holdfast.AsyncLease | None] = [None] * count
             before = _start_tracing()
-            leases = [await client.lock(name).acquire() for name in names]
+            for number, name in enumerate(names):
+                leases[number] = await client.lock(name).acquire()
             size = _stop_tracing(before) / count
             cpu, wall = time.process_time(), time.monotonic()
             await asyncio.sleep(seconds)

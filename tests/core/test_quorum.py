@@ -143,6 +143,11 @@ def test_time_left_is_judged_after_the_second_round_too() -> None:
 
 
 class TestFences:
+    def test_a_node_that_was_raised_to_something_else_does_not_count(self) -> None:
+        talk = Talk(quorum_of(3), ME).hears({0: Granted(7), 1: Granted(9)})
+        talk.hears({0: Granted(10)})
+        assert talk.poll.requests == (Release("job", "me", True),)
+
     def test_equal_grants_cost_one_round(self) -> None:
         talk = Talk(quorum_of(5), ME).hears({4: Granted(9), 0: Granted(9), 2: Granted(9)})
         assert talk.answer == Granted(9)

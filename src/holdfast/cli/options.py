@@ -71,10 +71,11 @@ def open_client(url: str | None, say: Say | None = None) -> Iterator[Client]:
 
 @contextmanager
 def bad_arguments_are_usage_errors() -> Iterator[None]:
-    """Turn what the library says of a bad argument into a usage error."""
+    """Turn what the library says of a bad argument, or of an engine's missing extra, into a usage
+    error."""
     try:
         yield
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error
 
 

@@ -131,7 +131,7 @@ class Quorum:
         raising = Raise(request.key, request.holder, token)
         vote = Vote(raising, behind, self.clock() + patience, self.size - level)
         yield vote
-        return level + len(vote.grants) >= self.size
+        return is_committed({**grants, **vote.grants}.values(), token, self.size)
 
     def _let_go(self, request: Acquire, vote: Vote, until: float, *, wake: bool) -> Rounds[None]:
         """Give back what was granted, or may have been. Those that refused keep our place."""

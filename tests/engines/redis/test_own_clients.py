@@ -18,9 +18,11 @@ from holdfast.lab.servers.cluster import RedisCluster
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer
+from holdfast.lab.servers.sentinel import Sentinel as Watchman
 from holdfast.lab.servers.sentinel import SentinelSet
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour
+from tests.patience import wait_for
 
 SECRET = "hush-hush"
 
@@ -88,6 +90,7 @@ def test_several_clients_are_a_quorum(three: RedisMasters, invite: Invite, colou
     assert ann.client.url == three.url
     assert "quorum" in ann.client.guarantees.engine
     lease = ann.takes()
+    wait_for(lambda: all(server.command("GET", "holdfast:job") for server in three.servers))
     assert ben.tries() is None
     three.servers[0].freeze()
     ann(lease.extend)
@@ -113,6 +116,29 @@ def test_a_client_of_a_sentinel_service(invite: Invite, colour: Colour) -> None:
         assert "db1" in watched.master.info("keyspace")
         ann(lease.release)
         assert_unused(own)
+
+
+def test_a_client_of_replicas_is_of_no_use(colour: Colour) -> None:
+    manage = Sentinel if colour == "sync" else AsyncSentinel
+    make = holdfast.Client if colour == "sync" else holdfast.AsyncClient
+    with pytest.raises(ValueError, match="replicas"):
+        make(manage([("h", 1)]).slave_for("service"))
+
+
+@pytest.mark.slow
+def test_tls_behind_sentinels_without_it(
+    guarded: RedisServer, invite: Invite, colour: Colour
+) -> None:
+    with Watchman() as sentinel:
+        sentinel.watch("service", guarded, quorum=1, down_after=30)
+        manage = Sentinel if colour == "sync" else AsyncSentinel
+        own = manage([(HOST, sentinel.port)]).master_for("service", password=SECRET, ssl=True)
+        ann = invite(own)
+        assert "certificate verify failed" in str(ann.refused())
+        trust = str(guarded.tls and guarded.tls.authority)
+        options: Any = {"password": SECRET, "ssl": True, "ssl_ca_certs": trust}
+        ben = invite(manage([(HOST, sentinel.port)]).master_for("service", **options))
+        ben(ben.takes().release)
 
 
 @pytest.mark.slow

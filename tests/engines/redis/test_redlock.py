@@ -68,7 +68,12 @@ def test_a_lease_reaches_a_node_that_has_no_scripts_yet(
     warm_up(party, three)
     three.servers[2].command("SCRIPT", "FLUSH")
     lease = party.takes(renew=False)  # a renewal would tell it again
-    wait_for(lambda: all(holders(three.servers)))
+
+    def is_everywhere() -> bool:
+        party(party.client.inspect, "job")  # a thread hears what came late when it next asks
+        return all(holders(three.servers))
+
+    wait_for(is_everywhere)
     party(lease.release)
     wait_for(lambda: not any(holders(three.servers)))
 

@@ -10,8 +10,8 @@ import hiredis
 import pytest
 
 from holdfast.core.guard import RestartGuard
-from holdfast.core.messages import Acquire, Granted
-from holdfast.core.poll import Vote
+from holdfast.core.messages import Acquire, Granted, Release
+from holdfast.core.poll import Poll, Vote
 from holdfast.core.ports import Surroundings
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.nodes import Node, Owed
@@ -88,19 +88,35 @@ def test_all_nodes_are_asked_before_any_is_listened_to(
         party(lease.release)
 
 
-def test_an_acquire_that_came_to_nothing_is_owed_no_more() -> None:
-    """The script was not there, and nobody listens any more, so it is not asked again."""
+def nobody_connects(timeout: float) -> Any:
+    raise AssertionError("nobody connects")
 
-    def fails(timeout: float) -> Any:
-        raise AssertionError("nobody connects")
+
+def test_an_acquire_that_came_to_nothing_is_owed_no_more() -> None:
+    """The script was not there, and its release has gone out, so it is not asked again."""
 
     around = Surroundings(lambda: 0.0, lambda holder: None, lambda event: None)
-    node = Node(0, Address("n0", fails, fails), RestartGuard(1.0), around)
+    node = Node(0, Address("n0", nobody_connects, nobody_connects), RestartGuard(1.0), around)
     speech = Speech(quorum=True, keep=1.0, channel="channel")
     vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2)
     owed = Owed(speech.phrase(vote.requests), vote, node)
     node.owing["me"] = "the connection"
     vote.take(1, [Granted(1)])
     vote.take(2, [Granted(1)])
-    assert not owed.hear(hiredis.ReplyError("NOSCRIPT No matching script"))
+    release = Poll((Release("job", "me"),), (0,), 1.0)
+    behind = [Owed(speech.phrase(release.requests), release, node)]
+    assert not owed.hear(hiredis.ReplyError("NOSCRIPT No matching script"), behind)
     assert not node.owing
+
+
+def test_an_acquire_whose_script_was_not_there_is_asked_again() -> None:
+    """Also when enough others have granted it already: its release will come behind it."""
+    around = Surroundings(lambda: 0.0, lambda holder: None, lambda event: None)
+    node = Node(0, Address("n0", nobody_connects, nobody_connects), RestartGuard(1.0), around)
+    speech = Speech(quorum=True, keep=1.0, channel="channel")
+    vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2)
+    owed = Owed(speech.phrase(vote.requests), vote, node)
+    node.owing["me"] = "the connection"
+    assert owed.hear(hiredis.ReplyError("NOSCRIPT No matching script"), [])
+    assert owed.phrase.commands[-1] == speech.phrase(vote.requests).commands[0]
+    assert node.owing

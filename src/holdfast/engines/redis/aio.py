@@ -140,6 +140,12 @@ class AsyncRedisStore:
         finally:
             poll.over = True  # nobody listens any more
 
+    def _voters(self) -> int:
+        """How many nodes there is a connection to that have a vote."""
+        now = self._clock()
+        guards = [channel.node.guard for channel in self._channels if channel is not None]
+        return sum(guard.quarantined_until <= now for guard in guards)
+
     def _note_silence(self, poll: Poll) -> None:
         for index in poll.nodes:
             channel = self._channels[index]
@@ -157,7 +163,8 @@ class AsyncRedisStore:
     def _say(self, index: int, phrase: Phrase, poll: Poll, bell: Bell, stuck: set[int]) -> None:
         node, channel = self._nodes[index], self._channels[index]
         if channel is None or index in stuck or len(channel.owed) >= MAX_OWED:
-            poll.take(index, [failed(node.trouble or SILENT)] * len(poll.requests))
+            why = node.trouble or ("still connecting" if channel is None else SILENT)
+            poll.take(index, [failed(why)] * len(poll.requests))
             releasing = type(poll.requests[0]) is Release
             if channel is None or not releasing or len(channel.owed) >= MAX_OWED:
                 return
@@ -172,8 +179,7 @@ class AsyncRedisStore:
             if missing and began >= self._redial_at[node.index]:
                 self._dials[node.index] = asyncio.ensure_future(self._dial(node))
         while self._dials:
-            connected = len(self._nodes) - self._channels.count(None)
-            if connected < self._quorum:
+            if self._voters() < self._quorum:
                 give_up_at = poll.until if alone else began + FIRST_CONTACT
             else:
                 give_up_at = poll.until if self._fresh else began
@@ -197,7 +203,7 @@ class AsyncRedisStore:
             channel.lost.add_done_callback(lambda lost: self._gone(node, lost.result()))
         except BROKEN as error:
             node.is_in_trouble(explain(error))
-            if len(self._nodes) - self._channels.count(None) >= self._quorum:
+            if self._voters() >= self._quorum:
                 self._redial_at[node.index] = self._clock() + REDIAL_AFTER
         finally:
             self._dials.pop(node.index, None)

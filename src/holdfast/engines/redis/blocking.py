@@ -36,7 +36,13 @@ class RedisStore:
                 until = self._fleet.time_to_answer(until)
         if type(request) is Write:
             return self._converse(requests, until)
-        circuit = self._take(request)
+        if type(request) is Release and len(requests) > 1:
+            return self._release_all(requests, until)
+        return self._ask_on(self._take(request), requests, until)
+
+    def _ask_on(
+        self, circuit: Circuit, requests: Sequence[Request], until: float
+    ) -> Sequence[Answer]:
         try:
             if self._quorum is None:
                 poll = Poll(requests, (0,), until)
@@ -46,8 +52,19 @@ class RedisStore:
                 answers = self._ask_all(circuit, self._quorum, requests, until)
         finally:
             self._free.append(circuit)
-        self._fleet.note(request, answers[0])
+        self._fleet.note(requests[0], answers[0])
         return answers
+
+    def _release_all(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Release many together, but those one by one whose acquires are not answered yet."""
+        owing = set[str]().union(*(node.owing for node in self._fleet.nodes))
+        alone = [r for r in requests if isinstance(r, Release) and r.holder in owing]
+        answers = {id(r): self._ask_on(self._take(r), (r,), until)[0] for r in alone}
+        together = [r for r in requests if id(r) not in answers]
+        if together:
+            found = self._ask_on(self._take(together[0]), together, until)
+            answers |= {id(r): answer for r, answer in zip(together, found, strict=True)}
+        return [answers[id(r)] for r in requests]
 
     def close(self) -> None:
         """Close every connection."""

@@ -95,7 +95,7 @@ class Channel(Connection):
         if len(first.replies) + 1 == len(first.phrase.commands):
             self.owed.popleft()
         try:
-            more = first.hear(reply)
+            more = first.hear(reply, self.owed)
         except BROKEN as error:
             self._lose(explain(error))  # before whoever asked goes on, to ask elsewhere
             first.ring()

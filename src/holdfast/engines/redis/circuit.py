@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from math import ceil
 
-from holdfast.core.messages import Acquire, Release
+from holdfast.core.messages import Release
 from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock
 from holdfast.engines.redis.link import BROKEN, Link, explain
@@ -27,6 +27,7 @@ from holdfast.engines.redis.nodes import (
     Fleet,
     Node,
     Owed,
+    makes_locks_for,
 )
 from holdfast.engines.redis.phrases import Phrase, failed
 
@@ -42,11 +43,13 @@ class Dial:
         self.link: Link | None = None
         self.why = "still connecting"
         self.ended_at: float | None = None
-        threading.Thread(target=self._run, name="holdfast-connect", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name="holdfast-connect", daemon=True)
+        self._thread.start()
 
     def abandon(self) -> None:
         """Nobody wants the connection any more."""
         self._abandoned = True
+        self._thread.join(CONNECT_TIMEOUT)
         if self.link is not None:
             self.link.close()
 
@@ -55,8 +58,8 @@ class Dial:
             self.link = Link(self._node, CONNECT_TIMEOUT)
         except BROKEN as error:
             self.why = explain(error)
-        if self._abandoned:
-            self.abandon()
+        if self._abandoned and self.link is not None:
+            self.link.close()
         self.ended_at = self._clock()
         self._settled()
 
@@ -135,12 +138,13 @@ class Circuit:
             first = node.owing.get(request.holder)
             link = link if first is None or first.closed else first
         if link is None or index in stuck or len(link.owed) >= MAX_OWED:
-            poll.take(index, [failed(node.trouble or SILENT)] * len(poll.requests))
+            why = node.trouble or ("still connecting" if link is None else SILENT)
+            poll.take(index, [failed(why)] * len(poll.requests))
             if link is None or not releasing or len(link.owed) >= MAX_OWED:
                 return
         try:
             link.say(Owed(phrase, poll, node))
-            if link.unsent:
+            if link.unsent and link.circuit is self:
                 self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
         except BROKEN as error:
             poll.take(index, [failed(explain(error))] * len(poll.requests))
@@ -162,14 +166,14 @@ class Circuit:
         """Note who has not answered, and where a release must go out."""
         late = not poll.over and self._clock() >= poll.until
         poll.over = True
-        request = poll.requests[0]
+        holders = makes_locks_for(poll)
         for index in poll.nodes:
             node, link = self._nodes[index], self._links[index]
             if index not in poll.answers and link is not None:
                 if late:
                     node.is_in_trouble(SILENT)
-                if type(request) is Acquire:
-                    node.owing[request.holder] = link
+                for holder in holders:
+                    node.owing[holder] = link
 
     def _connect(self, poll: Poll) -> None:
         """Connect to the nodes that there is no connection to."""
@@ -185,7 +189,7 @@ class Circuit:
         while True:
             self._take_dialled()
             waiting = [dial for dial in self._dials.values() if dial.ended_at is None]
-            if len(self._by_fd) < self._quorum:
+            if self._voters() < self._quorum:
                 give_up_at = began + FIRST_CONTACT
             else:
                 give_up_at = poll.until if self._fresh else began
@@ -205,12 +209,18 @@ class Circuit:
     def _dial(self, node: Node) -> None:
         dial = self._dials.get(node.index)
         if dial is not None:
-            spare = len(self._by_fd) >= self._quorum
+            spare = self._voters() >= self._quorum
+            if dial.link is not None:
+                return  # it has just been made
             if dial.ended_at is None or (spare and self._clock() < dial.ended_at + REDIAL_AFTER):
                 return
         self._dials[node.index] = Dial(node, self._clock, self._settled.release)
-        if not node.trouble:
-            node.trouble = "still connecting"
+
+    def _voters(self) -> int:
+        """How many nodes there is a connection to that have a vote."""
+        now = self._clock()
+        guards = [link.node.guard for link in self._by_fd.values()]
+        return sum(guard.quarantined_until <= now for guard in guards)
 
     def _take_dialled(self) -> None:
         for index, dial in list(self._dials.items()):

@@ -86,7 +86,8 @@ def _check_colour(client: Any, *, awaits: bool) -> None:
 
 
 def _settings(given: Mapping[str, Any], *, encrypted: bool) -> Settings:
-    return {
+    marked = {"ssl_cert_reqs": "required"} if encrypted else {}  # redis-py's default
+    return marked | {
         name: value
         for name, value in given.items()
         if value is not None and (name in WORDS or (encrypted and name.startswith("ssl_")))
@@ -94,6 +95,8 @@ def _settings(given: Mapping[str, Any], *, encrypted: bool) -> Settings:
 
 
 def _sentinel(pool: Any, settings: Settings) -> Server:
+    if not pool.is_master:
+        raise ValueError("url: a lock is kept by the master, got a client of its replicas")
     places, asking = [], {}
     for each in pool.sentinel_manager.sentinels:
         kind, given = each.connection_pool.connection_class, each.connection_pool.connection_kwargs

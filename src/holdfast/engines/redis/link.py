@@ -12,7 +12,6 @@ from collections import deque
 import hiredis
 from redis.exceptions import RedisError
 
-from holdfast.core.messages import Acquire
 from holdfast.engines.redis.nodes import Node, Owed, RefusedError, accept
 from holdfast.engines.redis.phrases import Reply
 
@@ -86,7 +85,7 @@ class Link:
             first = owed[0]
             if len(first.replies) + 1 == len(first.phrase.commands):
                 owed.popleft()
-            if first.hear(reply):
+            if first.hear(reply, owed):
                 self.say(first)
         self._hearing = False
 
@@ -105,9 +104,7 @@ class Link:
         self.closed = True
         self.sock.close()
         for owed in self.owed:
-            request = owed.poll.requests[0]
-            if type(request) is Acquire:
-                self.node.owing.pop(request.holder, None)
+            owed.forget()
 
     def forget(self) -> None:
         """In a forked child: let go of the socket without a word to the server."""

@@ -1,6 +1,6 @@
 """The servers of one client: how to connect, which are well, which may vote, who waits."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from holdfast.core.messages import (
     Inspect,
     List,
     Read,
+    Release,
+    Repair,
     Request,
     Write,
 )
@@ -30,6 +32,7 @@ from holdfast.engines.redis.phrases import (
     command,
     conclude,
     failed,
+    load_scripts,
 )
 from holdfast.events import NodeBack, NodeFailed
 
@@ -94,14 +97,18 @@ class Node:
     def greeting(self) -> Phrase | None:
         """What to ask on a new connection, before anything else."""
         if self.max_ttl is None:
-            return None
+            return None if self.alone else Phrase(load_scripts(), lambda _: [DONE])
         commands = (
             command(b"INFO", b"server"),
             command(b"CONFIG", b"GET", b"*append*"),
             command(b"SET", MAX_TTL_KEY, b"%d" % round(self.max_ttl * 1000), b"NX"),
             command(b"GET", MAX_TTL_KEY),
         )
-        return Phrase(commands, lambda replies: [self._greeted(self.max_ttl or 0, *replies)])
+        # A vote is over before a node that has yet to load its scripts could be asked again.
+        return Phrase(
+            (*commands, *load_scripts()),
+            lambda replies: [self._greeted(self.max_ttl or 0, *replies[: len(commands)])],
+        )
 
     def _greeted(self, ours: float, info: Reply, config: Reply, _: Reply, theirs: Reply) -> Answer:
         for reply in (info, theirs):
@@ -138,30 +145,52 @@ class Owed:
         self._bell = bell  # under asyncio: the future that whoever asked awaits
         self.replies: list[Reply] = []
 
-    def hear(self, reply: Reply) -> bool:
-        """Take one reply; True if there is more to say: `phrase`."""
+    def hear(self, reply: Reply, behind: "Iterable[Owed]") -> bool:
+        """Take one reply; True if there is more to say: `phrase`. `behind`: what is owed next."""
         self.replies.append(reply)
         if len(self.replies) < len(self.phrase.commands):
             return False
         outcome = conclude(self.phrase, self.replies)
         node = self.node
         if isinstance(outcome, Phrase):
-            self.phrase, self.replies = outcome, []
-            # Nobody would give back what was granted to one who does not listen any more.
-            return not (self.poll.over and type(self.poll.requests[0]) is Acquire)
+            if not self._is_released(behind):
+                self.phrase, self.replies = outcome, []
+                return True
+            outcome = [failed("given back before its scripts were loaded")]
         if node.trouble:
             node.is_well()
-        if node.owing and type(self.poll.requests[0]) is Acquire:
-            node.owing.pop(self.poll.requests[0].holder, None)
+        if node.owing:
+            self.forget()
         self.poll.take(node.index, outcome)
         if type(outcome[0]) is Failed and "READONLY" in str(outcome[0]):
             raise RefusedError("it is not the master any more")
         return False
 
+    def _is_released(self, behind: "Iterable[Owed]") -> bool:
+        """Whether this is an acquire whose release has gone out already: it must not come after."""
+        request = self.poll.requests[0]
+        return isinstance(request, Acquire) and any(
+            isinstance(later, Release) and later.holder == request.holder
+            for owed in behind
+            for later in owed.poll.requests
+        )
+
+    def forget(self) -> None:
+        """Nothing is owed any more to those for whom this might have made a lock."""
+        for holder in makes_locks_for(self.poll):
+            self.node.owing.pop(holder, None)
+
     def ring(self) -> None:
         """Wake whoever asked."""
         if not self._bell.done():
             self._bell.set_result(None)
+
+
+def makes_locks_for(poll: Poll) -> Sequence[str]:
+    """The holders for whom a poll may make a lock where there was none."""
+    if type(poll.requests[0]) not in (Acquire, Repair):
+        return ()
+    return [request.holder for request in poll.requests if isinstance(request, (Acquire, Repair))]
 
 
 def accept(answers: Answers | Phrase) -> None:

@@ -60,9 +60,14 @@ def conclude(phrase: Phrase, replies: list[Reply]) -> Answers | Phrase:
     return phrase.conclude(replies)
 
 
+def load_scripts() -> tuple[bytes, ...]:
+    """The commands that load all scripts."""
+    return tuple(command(b"SCRIPT", b"LOAD", each.source) for each in scripts())
+
+
 def _with_scripts(phrase: Phrase, replies: list[Reply]) -> Phrase:
     """Load all scripts, and say again what could not be carried out for want of them."""
-    loading = tuple(command(b"SCRIPT", b"LOAD", each.source) for each in scripts())
+    loading = load_scripts()
     unheard = [i for i, r in enumerate(replies) if str(r).startswith("NOSCRIPT")]
 
     def complete(more: list[Reply]) -> Answers | Phrase:

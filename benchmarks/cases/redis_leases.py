@@ -113,7 +113,7 @@ def _hold_async(pipe: "Connection[Any, Any]", port: int, count: int, seconds: fl
     async def hold() -> None:
         async with holdfast.AsyncClient(_url(port), ttl=TTL) as client:
             warm_up = await client.lock(f"async:{count}").acquire()
-            names = [f"{count}:{number}" for number in range(count)]
+            names = [f"async:{count}:{number}" for number in range(count)]
             leases: list[holdfast.AsyncLease | None] = [None] * count
             before = _start_tracing()
             for number, name in enumerate(names):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, LeaseInfo
-from holdfast.core.tenure import Claim
+from holdfast.core.tenure import Claim, validity
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.engines import default_url, of_clients, open_engine
@@ -120,13 +120,13 @@ class BaseClient(Generic[D]):
             ttl = min(ttl, max_hold)
         return Claim(
             name=name,
-            key=self._options.prefix + name,
+            prefix=self._options.prefix,
             ttl=ttl,
             renew=check_bool("renew", renew),
             max_hold=max_hold,
             retry=self._options.retry if retry is None else check_positive("retry", retry),
             patience=self._engine.patience(ttl),
-            validity=ttl - self._engine.drift(ttl),
+            validity=validity(ttl, self._engine.drift),
         )
 
 
@@ -177,7 +177,7 @@ class Client(BaseClient[ThreadDriver]):
             claim,
             check_timeout(timeout),
             check_bool("reentrant", reentrant),
-            self._check_ttl,
+            self,
         )
 
     def cell(self, name: str) -> Cell:
@@ -267,7 +267,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
             claim,
             check_timeout(timeout),
             check_bool("reentrant", reentrant),
-            self._check_ttl,
+            self,
             check_bool("cancel_on_loss", cancel_on_loss),
         )
 

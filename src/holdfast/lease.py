@@ -3,14 +3,16 @@
 import warnings
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import ref
 
 from holdfast.core.holding import extend, release
+from holdfast.core.records import Guarantees
 from holdfast.core.tenure import HELD, LOST, Tenure
 from holdfast.core.world import World
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
+from holdfast.options import check_ttl
 
 if TYPE_CHECKING:
     from holdfast.drivers.aio import AsyncDriver
@@ -22,15 +24,24 @@ D = TypeVar("D", bound=Driver)
 Self = TypeVar("Self", bound="BaseLease[Any]")
 
 
+class Promising(Protocol):
+    """The client, as far as a lease knows it."""
+
+    @property
+    def guarantees(self) -> Guarantees:
+        """What its engine promises."""
+        ...
+
+
 class BaseLease(Generic[D]):
     """What is the same in both colours: everything that needs no engine."""
 
-    __slots__ = ("__weakref__", "_check_ttl", "_driver", "_tenure")
+    __slots__ = ("__weakref__", "_client", "_driver", "_tenure")
 
-    def __init__(self, driver: D, tenure: Tenure, check_ttl: Callable[[float], float]) -> None:
+    def __init__(self, driver: D, tenure: Tenure, client: Promising) -> None:
         self._driver = driver
         self._tenure = tenure
-        self._check_ttl = check_ttl  # the client's, which thereby lives as long as its leases
+        self._client = client  # which thereby lives as long as its leases
 
     @property
     def name(self) -> str:
@@ -108,6 +119,10 @@ class BaseLease(Generic[D]):
                 self._tenure.watchers += (tell,)
         if told:
             callback(self)
+
+    def _check_ttl(self, value: float) -> float:
+        promises = self._client.guarantees
+        return check_ttl(value, promises.min_ttl, promises.max_ttl, promises.ttl_step)
 
     @property
     def _world(self) -> World:

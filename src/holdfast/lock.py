@@ -14,7 +14,7 @@ from holdfast.core.tenure import Claim
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, NotHeld
-from holdfast.lease import AsyncLease, BaseLease, Lease
+from holdfast.lease import AsyncLease, BaseLease, Lease, Promising
 from holdfast.options import check_bool, check_timeout
 
 if TYPE_CHECKING:
@@ -48,10 +48,10 @@ class BaseLock(Generic[D, L]):
         claim: Claim,
         timeout: float | None,
         reentrant: bool,
-        check_ttl: Callable[[float], float],
+        client: Promising,
     ) -> None:
         self._driver = driver
-        self._check_ttl = check_ttl
+        self._client = client
         self._claim = claim
         self._timeout = timeout
         self._reentrant = reentrant
@@ -155,7 +155,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         tenure = self._driver.run(acquire(self._driver.world, self._claim, patience))
         if tenure is None:
             return None
-        return self._took(owner, Lease(self._driver, tenure, self._check_ttl), entered)
+        return self._took(owner, Lease(self._driver, tenure, self._client), entered)
 
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`, else the only one
@@ -222,10 +222,10 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         claim: Claim,
         timeout: float | None,
         reentrant: bool,
-        check_ttl: Callable[[float], float],
+        client: Promising,
         cancel_on_loss: bool,
     ) -> None:
-        super().__init__(driver, claim, timeout, reentrant, check_ttl)
+        super().__init__(driver, claim, timeout, reentrant, client)
         self._cancel_on_loss = cancel_on_loss
 
     async def acquire(
@@ -245,7 +245,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         tenure = await self._driver.run(acquire(self._driver.world, self._claim, patience))
         if tenure is None:
             return None
-        return self._took(owner, AsyncLease(self._driver, tenure, self._check_ttl), entered)
+        return self._took(owner, AsyncLease(self._driver, tenure, self._client), entered)
 
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`, else the only one

@@ -293,7 +293,7 @@ class QuorumStage:
 
 def claim(ttl: float = TTL, *, renew: bool = True, key: str = "job") -> Claim:
     """What a `Lock` over a quorum would ask for."""
-    return Claim(key, key, ttl, renew, None, 0.1, quorum_patience(ttl), ttl - drift(ttl))
+    return Claim(key, "", ttl, renew, None, 0.1, quorum_patience(ttl), ttl - drift(ttl))
 
 
 def granted(fences: Iterable[int]) -> dict[int, Answer | Sequence[Answer]]:

@@ -47,6 +47,9 @@ from holdfast.core.poll import Farewell, Pause, Poll, Rounds, Vote
 SCATTER = 0.003
 """Over how many seconds those who were woken spread their tries, so as not to split the vote."""
 
+FAREWELL = 0.5
+"""How long to wait for a majority to confirm a release."""
+
 UNSURE = 0.5
 """How long to wait if silent nodes leave it open whether anybody holds the lock."""
 
@@ -162,6 +165,8 @@ class Quorum:
 
     def _release(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
         if len(requests) == 1:
+            # A silent minority delays nobody, and nobody is in a hurry if a majority is slow.
+            until = max(until, self.clock() + FAREWELL)
             poll: Poll = Farewell(requests[0], self.everybody, until, self.size)
         else:
             poll = Poll(requests, self.everybody, until)

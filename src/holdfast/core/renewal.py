@@ -8,6 +8,7 @@
 5. `max_hold` ends renewal: the last one is cut to what is left.
 """
 
+from functools import lru_cache
 from math import inf
 
 from holdfast.core.effects import Announce, Ask, Listen, Steps, Wait
@@ -62,9 +63,15 @@ def plan_renewal(tenure: Tenure, began: float) -> None:
     claim = tenure.claim
     if claim.renew and tenure.valid_until < tenure.hold_until:
         interval = claim.ttl / 3
-        tenure.renew_at = began - began % (interval / GRID) + interval
+        tenure.renew_at = _grid_point(began // (interval / GRID), interval)
     else:
         tenure.renew_at = inf
+
+
+@lru_cache(64)
+def _grid_point(number: float, interval: float) -> float:
+    """An interval after a point of the grid: one object, for all leases that are renewed then."""
+    return number * (interval / GRID) + interval
 
 
 def _ended(world: World, tenure: Tenure, now: float) -> bool:

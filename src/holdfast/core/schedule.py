@@ -1,14 +1,14 @@
-"""When the renewer must look at which lease: a heap of instants.
+"""When the renewer must look at which lease: a heap of instants, and who is due at each.
 
-It refers to tenures weakly, so that a lease that nobody can reach any more is not renewed. Entries
-are not removed when a tenure ends; they are skipped when they come up, and swept when they are most
-of the heap.
+Renewals fall on a grid, so many are due at one instant: a lease costs a place in a list there. It
+is referred to weakly, so that a lease that nobody can reach any more is not renewed. References are
+not removed when a tenure ends; they are skipped when they come up, and swept when most have ended.
 """
 
 from collections import deque
-from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
-from itertools import chain, count
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import chain
 from math import inf
 from weakref import ref
 
@@ -21,8 +21,9 @@ class Schedule:
     """The tenures of one client, by the instant at which something is due."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, ref[Tenure]]] = []
-        self._sequence = count()
+        self._heap: list[float] = []
+        self._due_at: dict[float, list[ref[Tenure]]] = {}
+        self._size = 0
         self._sweep_at = SWEEP_ABOVE
         self._in_hand: list[ref[Tenure]] = []
         self.asleep_until = inf
@@ -35,11 +36,19 @@ class Schedule:
         due = tenure.valid_until
         if tenure.renew_at < due:
             due = tenure.renew_at
-        heap = self._heap
-        heappush(heap, (due, next(self._sequence), ref(tenure)))
-        if len(heap) > self._sweep_at:
+        self._add(due, ref(tenure))
+        if self._size > self._sweep_at:
             self._sweep()
         return due < self.asleep_until
+
+    def _add(self, due: float, reference: "ref[Tenure]") -> None:
+        there = self._due_at.get(due)
+        if there is None:
+            self._due_at[due] = [reference]
+            heappush(self._heap, due)
+        else:
+            there.append(reference)
+        self._size += 1
 
     def lost(self, tenure: Tenure) -> None:
         """Tell this tenure's watchers, soon."""
@@ -49,26 +58,28 @@ class Schedule:
         """Take the held tenures that are due in hand, at most `limit` of them; see `put_back`."""
         heap = self._heap
         found: list[Tenure] = []
-        while heap and heap[0][0] <= now and len(found) < limit:
-            tenure = heappop(heap)[2]()
-            if tenure is not None and tenure.state is HELD:
-                found.append(tenure)
+        while heap and heap[0] <= now and len(found) < limit:
+            there = self._due_at[heap[0]]
+            taken = there[: limit - len(found)]
+            del there[: len(taken)]
+            self._size -= len(taken)
+            if not there:
+                del self._due_at[heappop(heap)]
+            found += _held(taken)
         self._in_hand = [ref(tenure) for tenure in found]
         return found
 
     def put_back(self) -> None:
         """Put back what was taken in hand, as far as it is still held."""
         in_hand, self._in_hand = self._in_hand, []
-        for reference in in_hand:
-            tenure = reference()
-            if tenure is not None and tenure.state is HELD:
-                self.put(tenure)
+        for tenure in _held(in_hand):
+            self.put(tenure)
 
     def next_instant(self) -> float:
         """When something is due next."""
         if self.untold:
             return -inf
-        return self._heap[0][0] if self._heap else inf
+        return self._heap[0] if self._heap else inf
 
     def first_deadline(self) -> float:
         """The earliest instant at which a tenure in here ends."""
@@ -76,23 +87,28 @@ class Schedule:
 
     def held(self) -> Iterator[Tenure]:
         """Every tenure in here that has not ended."""
-        for reference in chain((entry[2] for entry in self._heap), self._in_hand):
-            tenure = reference()
-            if tenure is not None and tenure.state is HELD:
-                yield tenure
+        return _held(chain(*self._due_at.values(), self._in_hand))
 
     def clear(self) -> None:
         """Forget everything."""
         self._heap.clear()
+        self._due_at.clear()
+        self._size = 0
         self._in_hand.clear()
         self.untold.clear()
         self.asleep_until = inf
 
     def _sweep(self) -> None:
-        self._heap = [
-            entry
-            for entry in self._heap
-            if (tenure := entry[2]()) is not None and tenure.state is HELD
-        ]
-        heapify(self._heap)
-        self._sweep_at = max(SWEEP_ABOVE, 2 * len(self._heap))
+        before, self._due_at, self._size = self._due_at, {}, 0
+        self._heap.clear()
+        for due, there in before.items():
+            for tenure in _held(there):
+                self._add(due, ref(tenure))
+        self._sweep_at = max(SWEEP_ABOVE, 2 * self._size)
+
+
+def _held(references: Iterable["ref[Tenure]"]) -> Iterator[Tenure]:
+    for reference in references:
+        tenure = reference()
+        if tenure is not None and tenure.state is HELD:
+            yield tenure

@@ -13,6 +13,7 @@
 
 from collections.abc import Callable
 from enum import Enum
+from functools import lru_cache
 from math import inf
 from typing import NamedTuple
 
@@ -31,11 +32,17 @@ def node_timeout(ttl: float) -> float:
     return min(ttl / 3, NODE_TIMEOUT)
 
 
+@lru_cache(64)
+def validity(ttl: float, drift: Callable[[float], float]) -> float:
+    """What is left of a ttl after the drift of the clocks: one object, for all leases of it."""
+    return ttl - drift(ttl)
+
+
 class Claim(NamedTuple):
     """What a `Lock` asks for."""
 
     name: str
-    key: str
+    prefix: str
     ttl: float
     renew: bool
     max_hold: float | None
@@ -44,6 +51,11 @@ class Claim(NamedTuple):
     """How long one node may take to answer about it."""
     validity: float
     """What is left of the ttl after the drift of the clocks."""
+
+    @property
+    def key(self) -> str:
+        """The name with the client's prefix. Made when it is asked for: not each lease keeps it."""
+        return self.prefix + self.name
 
 
 class State(Enum):

@@ -154,7 +154,10 @@ class AsyncDriver:
             try:
                 effect = steps.send(result) if thrown is None else steps.throw(thrown)
                 thrown = None
-                result = await self._perform(effect, shielded)
+                if isinstance(effect, Ask) and not shielded:
+                    result = await self._store.ask(effect.requests, effect.until)
+                else:
+                    result = await self._perform(effect)
             except StopIteration as stop:
                 return cast(T, stop.value)
             except GeneratorExit:
@@ -167,14 +170,9 @@ class AsyncDriver:
                     return await _unstoppable(self._drive(steps, error, shielded=True))
                 thrown = error
 
-    async def _perform(self, effect: Effect, shielded: bool) -> object:
+    async def _perform(self, effect: Effect) -> object:
         if isinstance(effect, Ask):
-            while True:
-                try:
-                    return await self._store.ask(effect.requests, effect.until)
-                except asyncio.CancelledError:
-                    if not shielded or clock() >= effect.until:
-                        raise
+            return await self._ask_again(effect)
         if isinstance(effect, Wait):
             return await self._wait(self._tickets[effect.ticket], effect.until)
         if isinstance(effect, Sleep):
@@ -184,6 +182,15 @@ class AsyncDriver:
         else:
             announce(self.world, effect.watchers)
         return None
+
+    async def _ask_again(self, effect: Ask) -> object:
+        """Ask, as part of a cleanup: whoever cancels that has it asked again."""
+        while True:
+            try:
+                return await self._store.ask(effect.requests, effect.until)
+            except asyncio.CancelledError:
+                if clock() >= effect.until:
+                    raise
 
     async def _wait(self, event: asyncio.Event, until: float) -> bool:
         if self.closed:

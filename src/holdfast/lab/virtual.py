@@ -264,4 +264,4 @@ class VirtualClient:
 
 def claim(name: str, ttl: float, *, renew: bool = True, max_hold: float | None = None) -> Claim:
     """What a `Lock` would ask for."""
-    return Claim(name, name, ttl, renew, max_hold, 0.1, node_timeout(ttl), ttl)
+    return Claim(name, "", ttl, renew, max_hold, 0.1, node_timeout(ttl), ttl)

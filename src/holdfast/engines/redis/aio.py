@@ -20,7 +20,6 @@ from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import (
     CONNECT_TIMEOUT,
     FIRST_CONTACT,
-    MAX_OWED,
     REDIAL_AFTER,
     SILENT,
     Fleet,
@@ -29,6 +28,8 @@ from holdfast.engines.redis.nodes import (
     accept,
 )
 from holdfast.engines.redis.phrases import Phrase, failed
+
+_NOBODY: set[int] = set()
 
 
 class AsyncRedisStore:
@@ -156,17 +157,22 @@ class AsyncRedisStore:
     def _stuck(self) -> set[int]:
         """The nodes to skip: those whose oldest answer is overdue, if there are enough others."""
         now = self._clock()
+        for channel in self._channels:
+            if channel is not None and channel.owed and channel.owed[0].poll.until < now:
+                break
+        else:
+            return _NOBODY  # mostly, and then at no expense
         channels = [channel for channel in self._channels if channel is not None]
-        stuck = {each.node.index for each in channels if each.owed and each.is_stuck(now)}
-        return stuck if len(channels) - len(stuck) >= self._quorum else set()
+        stuck = {each.node.index for each in channels if each.is_stuck(now)}
+        return stuck if len(channels) - len(stuck) >= self._quorum else _NOBODY
 
     def _say(self, index: int, phrase: Phrase, poll: Poll, bell: Bell, stuck: set[int]) -> None:
         node, channel = self._nodes[index], self._channels[index]
-        if channel is None or index in stuck or len(channel.owed) >= MAX_OWED:
+        full = channel is not None and channel.is_full(self._clock)
+        if channel is None or index in stuck or full:
             why = node.trouble or ("still connecting" if channel is None else SILENT)
             poll.take(index, [failed(why)] * len(poll.requests))
-            releasing = type(poll.requests[0]) is Release
-            if channel is None or not releasing or len(channel.owed) >= MAX_OWED:
+            if channel is None or full or type(poll.requests[0]) is not Release:
                 return
         channel.say(Owed(phrase, poll, node, bell))
 

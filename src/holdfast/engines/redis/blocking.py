@@ -4,12 +4,13 @@ import threading
 import time
 from collections.abc import Sequence
 
-from holdfast.core.messages import Acquire, Answer, Release, Request, Write
+from holdfast.core.messages import Acquire, Answer, Failed, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.ear import Ear
 from holdfast.engines.redis.nodes import Fleet
+from holdfast.engines.redis.speech import Speech
 
 
 class RedisStore:
@@ -18,6 +19,9 @@ class RedisStore:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._quorum = fleet.quorum
+        speech = fleet.speech
+        plain = type(speech) is Speech and not speech.replicas and fleet.quorum is None
+        self._direct = speech if plain and isinstance(speech, Speech) else None
         self._begin()
 
     def _begin(self) -> None:
@@ -34,11 +38,30 @@ class RedisStore:
                 self._listen(until)
             else:
                 until = self._fleet.time_to_answer(until)
+        if self._direct is not None and len(requests) == 1 and self._free:
+            answer = self._ask_directly(self._direct, request, until)
+            if answer is not None:
+                return (answer,)
         if type(request) is Write:
             return self._converse(requests, until)
         if type(request) is Release and len(requests) > 1:
             return self._release_all(requests, until)
         return self._ask_on(self._take(request), requests, until)
+
+    def _ask_directly(self, speech: Speech, request: Request, until: float) -> Answer | None:
+        """Ask a single server, in the usual case; None if it is not that."""
+        if type(request) is not Acquire and type(request) is not Release:
+            return None
+        circuit = self._take(request)
+        try:
+            answer = circuit.ask(request, speech, until)
+        finally:
+            self._free.append(circuit)
+        if type(answer) is Failed:
+            answer = Failed.at(self._fleet.nodes[0].name, answer.nodes[0][1])
+        elif answer is not None:
+            self._fleet.note(request, answer)
+        return answer
 
     def _ask_on(
         self, circuit: Circuit, requests: Sequence[Request], until: float

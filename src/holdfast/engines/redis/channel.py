@@ -11,9 +11,10 @@ from typing import Any
 
 import hiredis
 
+from holdfast.core.ports import Clock
 from holdfast.engines.redis.deadlines import LATE
 from holdfast.engines.redis.link import BROKEN, detach, explain
-from holdfast.engines.redis.nodes import Fleet, Node, Owed
+from holdfast.engines.redis.nodes import MAX_OWED, Fleet, Node, Owed
 from holdfast.engines.redis.phrases import Reply, command, failed
 
 CLOSE_PATIENCE = 1.0
@@ -104,6 +105,10 @@ class Channel(Connection):
             self.say(first)
         elif first.poll.over:
             first.ring()
+
+    def is_full(self, clock: Clock) -> bool:
+        """Whether so much is owed, and overdue, that nothing more should be said."""
+        return len(self.owed) >= MAX_OWED and self.owed[0].poll.until < clock()
 
     def is_stuck(self, now: float) -> bool:
         """Whether the oldest answer is overdue, and not for want of our listening."""

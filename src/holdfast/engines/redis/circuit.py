@@ -14,10 +14,10 @@ import threading
 from collections.abc import Callable
 from math import ceil
 
-from holdfast.core.messages import Release
+from holdfast.core.messages import Acquire, Answer, Release
 from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock
-from holdfast.engines.redis.link import BROKEN, Link, explain
+from holdfast.engines.redis.link import BROKEN, NOT_YET, Link, explain
 from holdfast.engines.redis.nodes import (
     CONNECT_TIMEOUT,
     FIRST_CONTACT,
@@ -29,9 +29,13 @@ from holdfast.engines.redis.nodes import (
     Owed,
     makes_locks_for,
 )
-from holdfast.engines.redis.phrases import Phrase, failed
+from holdfast.engines.redis.phrases import Phrase, Reply, failed
+from holdfast.engines.redis.speech import Speech
 
 _NOBODY: set[int] = set()
+
+AT_WORK = 0.01
+"""For how long a connection that has just been used is taken to be there, without a look."""
 
 
 class Dial:
@@ -77,10 +81,40 @@ class Circuit:
         self._quorum = len(fleet.nodes) // 2 + 1
         self._fresh = True
         self._busy = False
+        self._look_after = 0.0
+
+    def ask(self, request: Acquire | Release, speech: Speech, until: float) -> Answer | None:
+        """Ask a single server that owes nothing, without ado: N = 1 must not pay for the rest.
+
+        None if that cannot be done, and nothing was done: then it is to be asked in full.
+        """
+        link = self._links[0]
+        now = self._clock()
+        if link is None or link.owed or self._busy or now >= until:
+            return None
+        if now > self._look_after and self._poller.poll(0):
+            return None
+        self._look_after = now + AT_WORK
+        self._busy = True
+        reply: Reply = NOT_YET
+        try:
+            patience = int((until - now) * 1000) + 1
+            reply = link.exchange(speech.command(request), self._poller, patience)
+            link.settle()
+        except BROKEN as error:
+            self._drop(link, explain(error))
+            self._busy = False
+            return failed(explain(error))
+        finally:
+            if reply is NOT_YET and not link.closed and not link.interrupted:
+                poll = Poll((request,), (0,), until)
+                link.owed.appendleft(Owed(speech.phrase((request,)), poll, link.node))
+                self._listen(poll)
+        self._busy = False
+        return poll.said(0) or failed(SILENT) if reply is NOT_YET else speech.read(request, reply)
 
     def perform(self, poll: Poll) -> None:
         """Say it to all, then listen until it is over or its time is."""
-        clock = self._clock
         if self._busy:
             self._mend()
         self._busy = True
@@ -93,15 +127,23 @@ class Circuit:
             stuck = self._stuck()
             for index in poll.nodes:
                 self._say(index, phrase, poll, stuck)
+        except BaseException:
+            self._stop_listening(poll)
+            raise
+        self._listen(poll)
+        self._busy = False
+
+    def _listen(self, poll: Poll) -> None:
+        """Hear the answers until it is over or its time is."""
+        try:
             while not poll.over:
-                left = poll.until - clock()
+                left = poll.until - self._clock()
                 self._hear(max(ceil(left * 1000), 0))
                 if left <= 0:
                     break  # after a last look: it may be we who were late
         finally:
             if len(poll.answers) < len(poll.nodes):
                 self._stop_listening(poll)
-        self._busy = False
 
     def close(self) -> None:
         """Close every connection."""

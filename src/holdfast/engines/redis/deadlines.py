@@ -13,7 +13,7 @@ Bell = asyncio.Future[None]
 LATE = 0.005
 """By how much a timer may come late without our having been deaf meanwhile."""
 
-SWEEP_ABOVE = 1000
+SWEEP_ABOVE = 64
 
 
 class Deadlines:

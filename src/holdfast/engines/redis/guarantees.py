@@ -16,7 +16,7 @@ SINGLE = Guarantees(
         "FLUSHALL, or eviction of keys by a `maxmemory-policy`",
         CLOCK,
     ),
-    fence="a counter for each name beside its lock, never less than the server's clock",
+    fence="a counter for each name beside its lock, which begins at the server's clock",
     fence_ends=(
         "the loss of the counter together with a clock that was set back; it is kept for an hour "
         "(`fence_keep`) after its last use"

@@ -5,6 +5,7 @@ has stopped listening: so a late reply never desynchronises a connection.
 """
 
 import os
+import select
 import ssl
 import threading
 from collections import deque
@@ -18,6 +19,9 @@ from holdfast.engines.redis.phrases import Reply
 READ_SIZE = 65536
 
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+NOT_YET = False
+"""What the parser gives as long as a reply is incomplete."""
 
 BROKEN = (OSError, EOFError, RedisError, RefusedError, hiredis.HiredisError)
 """What a connection may raise: it is of no use any more, or could not be made."""
@@ -63,6 +67,29 @@ class Link:
                 if sent < len(text):
                     self.unsent = text[sent:]
             self._saying = False
+
+    def exchange(self, text: bytes, poller: select.poll, patience: int) -> Reply:
+        """Send one command and wait for its reply: `say` and `hear` in one, for the usual case that
+        nothing is owed. `NOT_YET` if the reply is not there, or not all of it."""
+        with self._mutex:
+            if self.owed:
+                raise EOFError("another thread has said something meanwhile")
+            self._saying = True
+            sent = self._send(text)
+            self.unsent = text[sent:]
+            self._saying = False
+        if self.unsent or not poller.poll(patience):
+            return NOT_YET
+        self._hearing = True  # until the caller has it: see `settle`
+        try:
+            self._reader.feed(self._received())
+        except NOT_NOW:
+            return NOT_YET
+        return self._reader.gets()
+
+    def settle(self) -> None:
+        """The reply to an exchange has got to whoever wanted it."""
+        self._hearing = False
 
     def flush(self) -> bool:
         """Send what is left to send; True if nothing is left any more."""

@@ -228,11 +228,11 @@ class Fleet:
 
     def answers(self, poll: Poll) -> Sequence[Answer]:
         """What a single server answered."""
-        name = self.nodes[0].name
         answers = poll.answers.get(0)
         if answers is None:
-            answers = [Failed.at(name, SILENT)] * len(poll.requests)
+            answers = [failed(SILENT)] * len(poll.requests)
         if type(answers[0]) is Failed or len(answers) > 1:
+            name = self.nodes[0].name
             return [Failed.at(name, a.nodes[0][1]) if type(a) is Failed else a for a in answers]
         return answers
 

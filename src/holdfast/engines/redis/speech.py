@@ -49,7 +49,7 @@ class Speech:
         self._keep = keep
         self._channel = channel.encode()
         self._scattered = scattered
-        self._replicas = replicas
+        self.replicas = replicas
         self._offer = _milliseconds(OFFER)
         self._codes: dict[int, Answer] = {
             1: DONE,
@@ -80,6 +80,23 @@ class Speech:
             return cell_phrase(first)
         return look(cast(Inspect | List, first), scattered=self._scattered)
 
+    def command(self, request: Acquire | Release) -> bytes:
+        """The usual requests to a single server are one command each."""
+        if type(request) is Acquire:
+            queue = request.queue and self.listening
+            return self._acquire_head(request.key, request.ttl, queue) + word(
+                request.holder.encode()
+            )
+        return self._release_head(request.key, True) + word(request.holder.encode())
+
+    def read(self, request: Acquire | Release, reply: Reply) -> Answer | None:
+        """What the reply to such a command means; None if it is an error."""
+        if type(reply) is int:
+            return Granted(reply) if type(request) is Acquire else self._codes[reply]
+        if type(reply) is list and type(request) is Acquire:
+            return _read_held(reply, queued=request.queue and self.listening)
+        return None
+
     def _acquire(self, request: Acquire) -> Phrase:
         queue = request.queue and self.listening
         head = self._acquire_head(request.key, request.ttl, queue)
@@ -87,9 +104,7 @@ class Speech:
             head += word(b"%d" % request.proposed)
         commands = (head + word(request.holder.encode()),)
         read = _read_queued if queue else _read_unqueued
-        return (
-            self._replicated(Phrase(commands, read)) if self._replicas else Phrase(commands, read)
-        )
+        return self._replicated(Phrase(commands, read)) if self.replicas else Phrase(commands, read)
 
     def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> bytes:
         keys = keys_of(key)
@@ -104,10 +119,10 @@ class Speech:
 
     def _make_release_head(self, key: str, wake: bool) -> bytes:
         keys = keys_of(key)
-        keep = _milliseconds(self._keep)
         if self._quorum:
             waking = b"1" if wake else b"0"
-            return call("unvote", keys, keep, waking, self._offer, self._channel, more=1)
+            return call("unvote", keys, waking, self._offer, self._channel, more=1)
+        keep = _milliseconds(self._keep)
         return call("release", keys, keep, self._offer, self._channel, more=1)
 
     def _extend(self, requests: Sequence[Extend]) -> Phrase:
@@ -124,7 +139,7 @@ class Speech:
             return answers
 
         phrase = Phrase(tuple(map(self._extension, batches)), read)
-        return self._replicated(phrase) if self._replicas else phrase
+        return self._replicated(phrase) if self.replicas else phrase
 
     def _extension(self, requests: Sequence[Extend]) -> bytes:
         keys: list[bytes] = []
@@ -155,7 +170,7 @@ class Speech:
 
     def _replicated(self, phrase: Phrase) -> Phrase:
         """Count only what enough replicas have acknowledged."""
-        wanted = self._replicas
+        wanted = self.replicas
         waiting = command(b"WAIT", b"%d" % wanted, _milliseconds(OFFER))
 
         def read(replies: list[Reply]) -> Answers | Phrase:

@@ -4,19 +4,18 @@
 -- ARGV  1 ttl (ms), 2 how long to keep the counter (ms), 3 how long an offer lasts (ms),
 --       4 channel on which to be woken ('': do not queue), 5 holder
 -- Gives the fence; or, if it is somebody else's, {time left (ms), holder}.
-local ttl, keep, offer, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5]
+local ttl, keep, offer, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 local me = ARGV[4] .. ' ' .. holder
 local owner = redis.call('GET', KEYS[1])
 if owner == holder then return grant_again(ttl, keep) end
-local left = offer
+local left = tonumber(offer)
 if owner then
   left = redis.call('PTTL', KEYS[1])
 else
   owner = offer_to_first(offer, keep, me)
   if not owner then
-    redis.call('ZREM', KEYS[3], me)
     redis.call('SET', KEYS[1], holder, 'PX', ttl)
-    return next_fence(0, keep)
+    return count(keep)
   end
 end
 if ARGV[4] ~= '' then

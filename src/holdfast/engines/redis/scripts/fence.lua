@@ -1,4 +1,5 @@
 -- Shared by scripts that grant. KEYS[2] is the counter.
+-- Times go to commands as the texts that they came as: a number would be printed first, for 1 us.
 -- The next fence: more than the last one, and at least what is proposed, which must lie within a
 -- minute of this server's clock. Nothing proposed (0) means this server's clock.
 local function next_fence(proposed, keep)
@@ -6,14 +7,23 @@ local function next_fence(proposed, keep)
   local now = time[1] * 1000000 + time[2]
   if proposed == 0 then proposed = now end
   proposed = math.max(now - 60000000, math.min(proposed, now + 60000000))
-  local fence = math.max(tonumber(redis.call('GET', KEYS[2]) or 0) + 1, proposed)
+  local fence = math.max((redis.call('GET', KEYS[2]) or 0) + 1, proposed)
   redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', keep)
+  return fence
+end
+
+-- The next fence of a single server, which nobody has to agree with: one more than the last. A new
+-- counter begins at the server's clock, so that one that was lost goes on above what it was.
+local function count(keep)
+  local fence = redis.call('INCR', KEYS[2])
+  if fence == 1 then return next_fence(0, keep) end
+  redis.call('PEXPIRE', KEYS[2], keep)
   return fence
 end
 
 -- The lock is the caller's already: it asks again, or confirms an offer. Never shortens it.
 local function grant_again(ttl, keep)
-  if redis.call('PTTL', KEYS[1]) < ttl then redis.call('PEXPIRE', KEYS[1], ttl) end
+  if redis.call('PTTL', KEYS[1]) < tonumber(ttl) then redis.call('PEXPIRE', KEYS[1], ttl) end
   local fence = redis.call('GET', KEYS[2])
   if not fence then return next_fence(0, keep) end
   redis.call('PEXPIRE', KEYS[2], keep)

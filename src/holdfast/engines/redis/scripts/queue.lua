@@ -1,18 +1,18 @@
 -- Shared by the scripts of a single server. KEYS[1] is the lock, KEYS[3] the queue: a sorted set of
 -- '<channel> <holder>', by time of arrival.
 -- Offer the lock to the first waiter that still listens; gives its holder id, or nil if there is
--- none. The one behind it is told how long the offer lasts, so that it can move it on.
+-- none, or if it is `me`, who waits no more. The one behind it is told how long the offer lasts, so
+-- that it can move it on.
 local function offer_to_first(offer, keep, me)
   while true do
-    local first = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+    local first = redis.call('ZPOPMIN', KEYS[3])[1]
     if not first or first == me then return nil end
-    redis.call('ZREM', KEYS[3], first)
     local channel, holder = string.match(first, '^(%S+) (.*)$')
     -- In a cluster it counts the listeners of this master alone: whoever waits listens here.
     if redis.call('PUBLISH', channel, holder) > 0 then
       redis.call('SET', KEYS[1], holder, 'PX', offer)
-      next_fence(0, keep)
-      local behind = redis.call('ZRANGE', KEYS[3], 0, 0)[1]
+      count(keep)
+      local behind = redis.call('ZRANGE', KEYS[3], '0', '0')[1]
       if behind then
         channel, behind = string.match(behind, '^(%S+) (.*)$')
         redis.call('PUBLISH', channel, behind .. ' ' .. offer)

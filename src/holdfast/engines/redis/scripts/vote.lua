@@ -4,7 +4,7 @@
 -- ARGV  1 ttl (ms), 2 how long to keep the counter (ms),
 --       3 channel on which to be woken ('': do not wait), 4 proposed fence, 5 holder
 -- Gives the fence; or, if it is somebody else's, {time left (ms), holder}.
-local ttl, keep, holder = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[5]
+local ttl, keep, holder = ARGV[1], ARGV[2], ARGV[5]
 local me = ARGV[3] .. ' ' .. holder
 local owner = redis.call('GET', KEYS[1])
 if owner == holder then return grant_again(ttl, keep) end

@@ -27,6 +27,9 @@ SHORTEST_WAIT = 0.001
 MOST_CONTENDED = 1000
 """How many contended keys are kept in mind."""
 
+HASTE = 0.05
+"""A last try that had no longer than this, and no answer, does not tell of an engine that fails."""
+
 FAILING_PATIENCE = 0.1
 """How long to wait for the last word of an engine that has not been answering anyway."""
 
@@ -39,7 +42,7 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
     until = min(began + claim.patience, give_up_at) if timeout else began + claim.patience
     failing_since = inf
     pauses: Iterator[float] | None = None
-    untidy = False
+    untidy = waited = False
     listening = timeout != 0 and _was_contended(world, claim.key)
     answer: Answer
     pause: Listen | Wait | Sleep
@@ -59,6 +62,7 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
                 answer = Failed.at("engine", f"took {now - began:.3f} s to answer")
 
             if type(answer) is Held:
+                waited = True
                 failing_since = inf
                 _note_contention(world, claim.key)
                 untidy = listening  # a place in the queue
@@ -67,6 +71,7 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
                 pause = Wait(holder, min(wake_at, last_try)) if listening else Listen(holder)
                 listening = True
             else:
+                waited = waited and give_up_at - began < HASTE
                 failing_since = min(failing_since, began)
                 last_try = failing_since + claim.ttl if timeout is None else give_up_at
                 pauses = pauses or backoff(world.uniform)
@@ -78,7 +83,7 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
                 if began < last_try:
                     until = min(began + claim.patience, give_up_at)
                     continue
-            if type(answer) is Held:
+            if type(answer) is Held or waited:
                 return None
             raise _unavailable(claim, answer)
     except GeneratorExit:

@@ -31,7 +31,7 @@ class Poll:
     def take(self, node: int, answers: Sequence[Answer]) -> None:
         """Hear a node."""
         self.answers[node] = answers
-        self.over = len(self.answers) == len(self.nodes)
+        self.over = self.over or len(self.answers) == len(self.nodes)
 
     def said(self, node: int, index: int = 0) -> Answer | None:
         """What a node answered to one of the requests; None if it said nothing."""
@@ -66,7 +66,8 @@ class Vote(Poll):
             self.grants[node] = answer.fence
         granted = len(self.grants)
         silent = len(self.nodes) - len(self.answers)
-        self.over = granted >= self._enough or granted + silent < self._enough
+        decided = granted >= self._enough or granted + silent < self._enough
+        self.over = self.over or decided
 
 
 class Farewell(Poll):
@@ -83,7 +84,8 @@ class Farewell(Poll):
         """Hear a node."""
         self.answers[node] = answers
         self._done += type(answers[0]) is Done
-        self.over = self._done >= self._enough or len(self.answers) == len(self.nodes)
+        decided = self._done >= self._enough or len(self.answers) == len(self.nodes)
+        self.over = self.over or decided
 
 
 @dataclass(slots=True)

@@ -122,7 +122,8 @@ class Quorum:
         now = self.clock()
         yield from self._let_go(request, vote, now + patience, wake=len(grants) >= self.size)
         if now - began >= request.ttl - self.drift(request.ttl):
-            return Failed.at("the quorum", f"took {now - began:.3f} s, longer than the ttl allows")
+            why = f"the vote took {now - began:.3f} s, longer than the ttl allows"
+            return Failed(tuple((name, why) for name in self.names))
         return self._refusal(vote, now - began)
 
     def _raise(

@@ -38,7 +38,7 @@ def has_no_vote(told: str) -> bool:
 def test_old_nodes_are_trusted_at_once(old: RedisMasters, invite: Invite) -> None:
     party = invite(old.url + GUARDED)
     party.drops(take_everywhere(party, old))
-    assert [server.command("GET", "holdfast:max_ttl") for server in old.servers] == ["900"] * 3
+    assert [server.command("GET", "{holdfast}:max_ttl") for server in old.servers] == ["900"] * 3
 
 
 def test_fresh_nodes_have_no_vote_until_the_instant_that_is_told(
@@ -72,7 +72,7 @@ def test_with_the_guard_off_fresh_nodes_vote(three: RedisMasters, invite: Invite
     lease = party.tries()
     assert lease
     party.drops(lease)
-    assert three.servers[0].command("GET", "holdfast:max_ttl") is None
+    assert three.servers[0].command("GET", "{holdfast}:max_ttl") is None
 
 
 def take_everywhere(party: Party, masters: RedisMasters) -> Any:
@@ -188,10 +188,10 @@ class TestMaxTtl:
     ) -> None:
         party = invite(old.url + GUARDED)
         party.drops(party.takes())
-        old.servers[0].command("SET", "holdfast:max_ttl", "5000")
-        old.servers[1].command("DEL", "holdfast:max_ttl")
+        old.servers[0].command("SET", "{holdfast}:max_ttl", "5000")
+        old.servers[1].command("DEL", "{holdfast}:max_ttl")
         other = invite(old.url + GUARDED)
         lease = other.takes()
         assert old.servers[0].command("GET", "holdfast:job") is None
-        assert old.servers[1].command("GET", "holdfast:max_ttl") == "900"
+        assert old.servers[1].command("GET", "{holdfast}:max_ttl") == "900"
         other.drops(lease)

@@ -184,7 +184,9 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
         guards = [RestartGuard(longest, on=guarded) for _ in addresses]
         quorum = Quorum(names, guards, around.clock, time.time, random.uniform, drift)
         nodes = [
-            Node(index, address, guard, around, max_ttl=max_ttl if guarded else None)
+            Node(
+                index, address, guard, around, max_ttl=max_ttl if guarded else None, longest=max_ttl
+            )
             for index, (address, guard) in enumerate(zip(addresses, guards, strict=True))
         ]
         return Fleet(nodes, speech, quorum, around, channel)

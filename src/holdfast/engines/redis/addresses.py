@@ -5,6 +5,7 @@ then taken over, because its own way of sending and receiving costs 12 µs a com
 retries are off: when to try again is the algorithm's business.
 """
 
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -145,6 +146,19 @@ def _kind(module: Any, settings: Mapping[str, Any]) -> Any:
     return module.SSLConnection if encrypted else module.Connection
 
 
+BLACK_HOLE = 10_000
+"""Milliseconds after which a connection whose other end does not even acknowledge is given up. A
+server that is only stopped has a kernel that does."""
+
+
+def _give_up_on_black_holes(sock: Any) -> None:
+    if hasattr(socket, "TCP_USER_TIMEOUT") and sock.family in (socket.AF_INET, socket.AF_INET6):
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, BLACK_HOLE // 2000)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, BLACK_HOLE // 4000)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, BLACK_HOLE)
+
+
 def _tuned(settings: Mapping[str, Any], timeout: float) -> Settings:
     return {
         **settings,
@@ -181,6 +195,7 @@ def _open(kind: Any, settings: Mapping[str, Any], timeout: float) -> Any:
         connection.disconnect()
         raise
     sock, connection._sock = connection._sock, None  # noqa: SLF001 - there is no public way
+    _give_up_on_black_holes(sock)
     return sock, connection
 
 
@@ -197,6 +212,7 @@ async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) ->
         raise
     writer = connection._writer  # noqa: SLF001 - there is no public way
     connection._reader = connection._writer = None  # noqa: SLF001
+    _give_up_on_black_holes(writer.get_extra_info("socket"))
     return writer
 
 

@@ -10,7 +10,15 @@
 import asyncio
 from collections.abc import Sequence
 
-from holdfast.core.messages import Acquire, Answer, Inspect, Release, Request, Write
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Extend,
+    Inspect,
+    Release,
+    Request,
+    Write,
+)
 from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.channel import Channel, Connection, Subscription
@@ -172,7 +180,7 @@ class AsyncRedisStore:
         if channel is None or index in stuck or full:
             why = node.trouble or ("still connecting" if channel is None else SILENT)
             poll.take(index, [failed(why)] * len(poll.requests))
-            if channel is None or full or type(poll.requests[0]) is not Release:
+            if channel is None or type(poll.requests[0]) is not Release:
                 return
         channel.say(Owed(phrase, poll, node, bell))
 
@@ -196,7 +204,7 @@ class AsyncRedisStore:
                 list(self._dials.values()), timeout=left, return_when=asyncio.FIRST_COMPLETED
             )
         self._fresh = False
-        if not alone:
+        if not alone and type(poll.requests[0]) is not Extend:
             poll.until += self._clock() - began  # connecting has a time of its own
 
     async def _dial(self, node: Node) -> None:

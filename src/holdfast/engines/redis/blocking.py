@@ -9,7 +9,7 @@ from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.ear import Ear
-from holdfast.engines.redis.nodes import Fleet
+from holdfast.engines.redis.nodes import ORDERED, Fleet
 from holdfast.engines.redis.speech import Speech
 
 
@@ -133,9 +133,9 @@ class RedisStore:
             self._all.remove(circuit)
 
     def _take(self, request: Request) -> Circuit:
-        """A circuit: for a release, if it can be had, the one on which the acquire went out that
-        is not answered yet."""
-        if type(request) is Release:
+        """A circuit: if it can be had, the one on which something of this holder is not answered
+        yet."""
+        if isinstance(request, ORDERED):
             for node in self._fleet.nodes:
                 link = node.owing.get(request.holder) if node.owing else None
                 if link is not None:

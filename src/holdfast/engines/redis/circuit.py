@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from math import ceil
 
-from holdfast.core.messages import Acquire, Answer, Release
+from holdfast.core.messages import Acquire, Answer, Extend, Release
 from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock
 from holdfast.engines.redis.link import BROKEN, NOT_YET, Link, explain
@@ -22,14 +22,15 @@ from holdfast.engines.redis.nodes import (
     CONNECT_TIMEOUT,
     FIRST_CONTACT,
     MAX_OWED,
+    ORDERED,
     REDIAL_AFTER,
     SILENT,
     Fleet,
     Node,
     Owed,
-    makes_locks_for,
+    holders_of,
 )
-from holdfast.engines.redis.phrases import Phrase, Reply, failed
+from holdfast.engines.redis.phrases import Phrase, failed
 from holdfast.engines.redis.speech import Speech
 
 _NOBODY: set[int] = set()
@@ -60,12 +61,13 @@ class Dial:
     def _run(self) -> None:
         try:
             self.link = Link(self._node, CONNECT_TIMEOUT)
-        except BROKEN as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the node's answer
             self.why = explain(error)
-        if self._abandoned and self.link is not None:
-            self.link.close()
-        self.ended_at = self._clock()
-        self._settled()
+        finally:
+            if self._abandoned and self.link is not None:
+                self.link.close()
+            self.ended_at = self._clock()
+            self._settled()
 
 
 class Circuit:
@@ -96,22 +98,30 @@ class Circuit:
             return None
         self._look_after = now + AT_WORK
         self._busy = True
-        reply: Reply = NOT_YET
+        patience = int((until - now) * 1000) + 1
         try:
-            patience = int((until - now) * 1000) + 1
             reply = link.exchange(speech.command(request), self._poller, patience)
-            link.settle()
+            if reply is not NOT_YET:
+                link.settle()
+                self._busy = False
+                return speech.read(request, reply)
+            poll = self._owe(link, request, speech, until)
         except BROKEN as error:
             self._drop(link, explain(error))
             self._busy = False
             return failed(explain(error))
-        finally:
-            if reply is NOT_YET and not link.closed and not link.interrupted:
-                poll = Poll((request,), (0,), until)
-                link.owed.appendleft(Owed(speech.phrase((request,)), poll, link.node))
-                self._listen(poll)
+        except BaseException:
+            if link.waiting:
+                self._stop_listening(self._owe(link, request, speech, until))
+            raise
+        self._listen(poll)
         self._busy = False
-        return poll.said(0) or failed(SILENT) if reply is NOT_YET else speech.read(request, reply)
+        return poll.said(0) or failed(SILENT)
+
+    def _owe(self, link: Link, request: Acquire | Release, speech: Speech, until: float) -> Poll:
+        poll = Poll((request,), (0,), until)
+        link.owe(Owed(speech.phrase((request,)), poll, link.node))
+        return poll
 
     def perform(self, poll: Poll) -> None:
         """Say it to all, then listen until it is over or its time is."""
@@ -176,13 +186,18 @@ class Circuit:
         node, link = self._nodes[index], self._links[index]
         request = poll.requests[0]
         releasing = type(request) is Release
-        if node.owing and type(request) is Release:
-            first = node.owing.get(request.holder)
-            link = link if first is None or first.closed else first
-        if link is None or index in stuck or len(link.owed) >= MAX_OWED:
+        if node.owing and isinstance(request, ORDERED):
+            first = self._first_of(poll, node)
+            if first is not None and first is not link:
+                if not releasing:
+                    poll.take(index, [failed(SILENT)] * len(poll.requests))
+                    return
+                link = first
+        full = link is not None and len(link.owed) >= MAX_OWED and link.is_stuck(self._clock())
+        if link is None or index in stuck or full:
             why = node.trouble or ("still connecting" if link is None else SILENT)
             poll.take(index, [failed(why)] * len(poll.requests))
-            if link is None or not releasing or len(link.owed) >= MAX_OWED:
+            if link is None or not releasing:
                 return
         try:
             link.say(Owed(phrase, poll, node))
@@ -192,6 +207,11 @@ class Circuit:
             poll.take(index, [failed(explain(error))] * len(poll.requests))
             if link is self._links[index]:
                 self._drop(link, explain(error))
+
+    def _first_of(self, poll: Poll, node: Node) -> Link | None:
+        """The connection on which something of these holders is not answered yet."""
+        found = (node.owing.get(holder) for holder in holders_of(poll))
+        return next((link for link in found if link is not None and not link.closed), None)
 
     def _hear(self, patience: int) -> None:
         for fd, event in self._poller.poll(patience):
@@ -208,14 +228,16 @@ class Circuit:
         """Note who has not answered, and where a release must go out."""
         late = not poll.over and self._clock() >= poll.until
         poll.over = True
-        holders = makes_locks_for(poll)
+        holders = holders_of(poll)
         for index in poll.nodes:
             node, link = self._nodes[index], self._links[index]
             if index not in poll.answers and link is not None:
                 if late:
                     node.is_in_trouble(SILENT)
                 for holder in holders:
-                    node.owing[holder] = link
+                    first = node.owing.get(holder)
+                    if first is None or first.closed:
+                        node.owing[holder] = link
 
     def _connect(self, poll: Poll) -> None:
         """Connect to the nodes that there is no connection to."""
@@ -240,7 +262,8 @@ class Circuit:
                 break
             self._settled.acquire(timeout=left)
         self._fresh = False
-        poll.until += self._clock() - began  # connecting has a time of its own
+        if type(poll.requests[0]) is not Extend:  # whose holder must be told of its loss in time
+            poll.until += self._clock() - began  # connecting has a time of its own
 
     def _connect_now(self, node: Node, patience: float) -> None:
         try:

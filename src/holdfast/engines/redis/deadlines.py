@@ -10,6 +10,8 @@ from holdfast.core.ports import Clock
 Bell = asyncio.Future[None]
 """What whoever asked awaits."""
 
+ONE_MORE_LOOK = 0.02
+
 LATE = 0.005
 """By how much a timer may come late without our having been deaf meanwhile."""
 
@@ -19,8 +21,8 @@ SWEEP_ABOVE = 64
 class Deadlines:
     """Rings when the time of a poll is over: one timer for all, since one for each costs a tenth.
 
-    A loop that was too busy to listen must not take its nodes for silent: the time by which it
-    comes late is added.
+    A loop that was too busy to listen must not take its nodes for silent: if it comes late, it has
+    one more look.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -56,7 +58,7 @@ class Deadlines:
             if bell.done():
                 continue
             if now - until > LATE:
-                poll.until = now + (now - until)
+                poll.until = now + ONE_MORE_LOOK
                 self.add(poll, bell)
             else:
                 bell.set_result(None)

@@ -76,7 +76,8 @@ REDLOCK = replace(
     exclusion="among all clients of the same nodes, while at most a minority of them fail",
     broken_by=(
         "FLUSHALL, eviction of keys, or a promoted replica on a node: it forgets unnoticed",
-        "a proxy that hides that a node was restarted",
+        "a proxy that hides that a node was restarted, or a node's clock that was set forward then",
+        "a node with `appendfsync always` whose disk was lost or replaced",
         "clocks of a quorum that run faster than the holder's by more than 1 % of the ttl",
     ),
     fence="the greatest of the nodes' counters, agreed on by a quorum",

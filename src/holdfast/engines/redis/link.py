@@ -13,7 +13,7 @@ from collections import deque
 import hiredis
 from redis.exceptions import RedisError
 
-from holdfast.engines.redis.nodes import Node, Owed, RefusedError, accept
+from holdfast.engines.redis.nodes import Node, Owed, RefusedError, accept, holders_of
 from holdfast.engines.redis.phrases import Reply
 
 READ_SIZE = 65536
@@ -42,6 +42,8 @@ class Link:
         self._reader = hiredis.Reader()
         self._mutex = threading.Lock()
         self._saying = self._hearing = False
+        self.waiting = False
+        """Whether an exchange has sent its command, and reads nothing yet."""
         try:
             self._greet()
             self.sock.setblocking(False)
@@ -70,17 +72,19 @@ class Link:
 
     def exchange(self, text: bytes, poller: select.poll, patience: int) -> Reply:
         """Send one command and wait for its reply: `say` and `hear` in one, for the usual case that
-        nothing is owed. `NOT_YET` if the reply is not there, or not all of it."""
+        nothing is owed. `NOT_YET` if the reply is not there, or not all of it. The caller says by
+        `settle` that it has the reply, or by `owe` that it will come."""
         with self._mutex:
             if self.owed:
                 raise EOFError("another thread has said something meanwhile")
-            self._saying = True
+            self._hearing = True
             sent = self._send(text)
             self.unsent = text[sent:]
-            self._saying = False
-        if self.unsent or not poller.poll(patience):
+        self.waiting = True
+        ready = poller.poll(patience)
+        self.waiting = False
+        if not ready or self.unsent:
             return NOT_YET
-        self._hearing = True  # until the caller has it: see `settle`
         try:
             self._reader.feed(self._received())
         except NOT_NOW:
@@ -89,7 +93,12 @@ class Link:
 
     def settle(self) -> None:
         """The reply to an exchange has got to whoever wanted it."""
-        self._hearing = False
+        self._hearing = self.waiting = False
+
+    def owe(self, owed: Owed) -> None:
+        """The reply to an exchange is still to come."""
+        self.owed.appendleft(owed)
+        self.settle()
 
     def flush(self) -> bool:
         """Send what is left to send; True if nothing is left any more."""
@@ -109,11 +118,15 @@ class Link:
         except NOT_NOW:
             pass
         while (reply := reader.gets()) is not False:
+            if not owed:
+                raise EOFError("a reply that nobody has asked for")
             first = owed[0]
             if len(first.replies) + 1 == len(first.phrase.commands):
                 owed.popleft()
             if first.hear(reply, owed):
                 self.say(first)
+            elif self.node.owing:
+                self._forget(first)
         self._hearing = False
 
     @property
@@ -130,12 +143,22 @@ class Link:
         """Close it; whatever was owed will not come."""
         self.closed = True
         self.sock.close()
-        for owed in self.owed:
-            owed.forget()
+        for holder in [h for h, link in list(self.node.owing.items()) if link is self]:
+            self.node.owing.pop(holder, None)
 
     def forget(self) -> None:
         """In a forked child: let go of the socket without a word to the server."""
         detach(self.fd)
+
+    def _forget(self, heard: Owed) -> None:
+        """Those whose locks it was about may go elsewhere again, unless more of theirs is owed."""
+        owing = self.node.owing
+        ours = [holder for holder in holders_of(heard.poll) if owing.get(holder) is self]
+        if ours:
+            still = {holder for owed in list(self.owed) for holder in holders_of(owed.poll)}
+            for holder in ours:
+                if holder not in still:
+                    owing.pop(holder, None)
 
     def _greet(self) -> None:
         """Ask what must be known before anything else is said; the socket still blocks."""

@@ -53,7 +53,7 @@ MAX_OWED = 1000
 
 SILENT = "did not answer in time"
 
-MAX_TTL_KEY = b"holdfast:max_ttl"
+MAX_TTL_KEY = b"{holdfast}:max_ttl"  # no lock has braces in its key
 
 
 class RefusedError(Exception):
@@ -72,10 +72,13 @@ class Node:
     """Whether there is no other: then its failures are told to the caller anyway."""
     max_ttl: float | None = None
     """The longest ttl that all clients have agreed on, where the restart guard is on."""
+    longest: float = 0.0
+    """The longest ttl of this client's."""
     trouble: str = ""
     owing: dict[str, Any] = field(default_factory=dict)
-    """The connections on which a holder's acquire is not answered yet. Its release must go out
-    there, behind it, or a node that was only stopped might carry them out in the wrong order."""
+    """The connections on which something that makes or ends a holder's lock is not answered yet.
+    What follows must go out there, behind it: a node that was only stopped, or slow, might carry it
+    out in another order on another connection, and a grant that was heard would be undone."""
 
     @property
     def name(self) -> str:
@@ -97,7 +100,12 @@ class Node:
     def greeting(self) -> Phrase | None:
         """What to ask on a new connection, before anything else."""
         if self.max_ttl is None:
-            return None if self.alone else Phrase(load_scripts(), lambda _: [DONE])
+            if self.alone:
+                return None
+            asking = command(b"GET", MAX_TTL_KEY)
+            return Phrase(
+                (asking, *load_scripts()), lambda replies: [self._greeted_unguarded(replies[0])]
+            )
         commands = (
             command(b"INFO", b"server"),
             command(b"CONFIG", b"GET", b"*append*"),
@@ -110,15 +118,20 @@ class Node:
             lambda replies: [self._greeted(self.max_ttl or 0, *replies[: len(commands)])],
         )
 
-    def _greeted(self, ours: float, info: Reply, config: Reply, _: Reply, theirs: Reply) -> Answer:
-        for reply in (info, theirs):
+    def _greeted_unguarded(self, theirs: Reply) -> Answer:
+        """Without the guard: whoever has it on must not be undone by a longer ttl than theirs."""
+        if isinstance(theirs, bytes) and self.longest * 1000 > int(theirs):
+            return failed(_disagreement(int(theirs) / 1000, self.longest))
+        return failed(theirs) if isinstance(theirs, Exception) else DONE
+
+    def _greeted(
+        self, ours: float, info: Reply, config: Reply, stored: Reply, theirs: Reply
+    ) -> Answer:
+        for reply in (info, stored, theirs):
             if isinstance(reply, Exception):
                 return failed(reply)
         if round(ours * 1000) != int(theirs):
-            return failed(
-                f"max_ttl is {int(theirs) / 1000:g} s there and {ours:g} s here; all clients must "
-                "agree (to change it, stop them all and delete holdfast:max_ttl on every node)"
-            )
+            return failed(_disagreement(int(theirs) / 1000, ours))
         facts = dict(line.partition(b":")[::2] for line in info.split(b"\r\n"))
         # A server that does not tell its settings may be one that forgets.
         words = [] if isinstance(config, Exception) else config
@@ -159,8 +172,6 @@ class Owed:
             outcome = [failed("given back before its scripts were loaded")]
         if node.trouble:
             node.is_well()
-        if node.owing:
-            self.forget()
         self.poll.take(node.index, outcome)
         if type(outcome[0]) is Failed and "READONLY" in str(outcome[0]):
             raise RefusedError("it is not the master any more")
@@ -175,22 +186,26 @@ class Owed:
             for later in owed.poll.requests
         )
 
-    def forget(self) -> None:
-        """Nothing is owed any more to those for whom this might have made a lock."""
-        for holder in makes_locks_for(self.poll):
-            self.node.owing.pop(holder, None)
-
     def ring(self) -> None:
         """Wake whoever asked."""
         if not self._bell.done():
             self._bell.set_result(None)
 
 
-def makes_locks_for(poll: Poll) -> Sequence[str]:
-    """The holders for whom a poll may make a lock where there was none."""
-    if type(poll.requests[0]) not in (Acquire, Repair):
-        return ()
-    return [request.holder for request in poll.requests if isinstance(request, (Acquire, Repair))]
+ORDERED = (Acquire, Release, Repair)
+"""What makes a lock, or ends one, and so must keep its order."""
+
+
+def holders_of(poll: Poll) -> Sequence[str]:
+    """The holders whose locks a poll may make, or end."""
+    return [request.holder for request in poll.requests if isinstance(request, ORDERED)]
+
+
+def _disagreement(theirs: float, ours: float) -> str:
+    return (
+        f"max_ttl is {theirs:g} s there and {ours:g} s here; all clients must agree (to change it, "
+        "stop them all and delete {holdfast}:max_ttl on every node)"
+    )
 
 
 def accept(answers: Answers | Phrase) -> None:

@@ -22,6 +22,8 @@ class Phrase(NamedTuple):
 
     commands: tuple[bytes, ...]
     conclude: "Callable[[list[Reply]], Answers | Phrase]"
+    loads: bool = False
+    """Whether it loads the scripts: if one is missing then, loading it again would not help."""
 
 
 class Speaker(Protocol):
@@ -54,7 +56,7 @@ def call(name: str, keys: Sequence[bytes], *words: bytes, more: int = 0) -> byte
 
 def conclude(phrase: Phrase, replies: list[Reply]) -> Answers | Phrase:
     """What the replies to a phrase come to."""
-    for reply in replies:
+    for reply in () if phrase.loads else replies:
         if isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT"):
             return _with_scripts(phrase, replies)
     return phrase.conclude(replies)
@@ -71,11 +73,12 @@ def _with_scripts(phrase: Phrase, replies: list[Reply]) -> Phrase:
     unheard = [i for i, r in enumerate(replies) if str(r).startswith("NOSCRIPT")]
 
     def complete(more: list[Reply]) -> Answers | Phrase:
+        refusals = [reply for reply in more[: len(loading)] if isinstance(reply, Exception)]
         for index, reply in zip(unheard, more[len(loading) :], strict=True):
-            replies[index] = reply
+            replies[index] = refusals[0] if refusals else reply
         return phrase.conclude(replies)
 
-    return Phrase((*loading, *(phrase.commands[i] for i in unheard)), complete)
+    return Phrase((*loading, *(phrase.commands[i] for i in unheard)), complete, loads=True)
 
 
 def failed(why: object) -> Failed:

@@ -1,0 +1,116 @@
+"""What makes a lock and what ends it must reach a node in their order, whichever thread says it."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from holdfast import AsyncClient, Client, EngineUnavailable, Lease
+from holdfast.lab.servers.masters import RedisMasters
+from holdfast.lab.servers.redis import RedisServer
+from tests.patience import wait_for
+
+pytestmark = pytest.mark.slow
+
+
+def at_once(count: int, work: Callable[[int], None]) -> None:
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def locks_on(server: RedisServer) -> list[str]:
+    keys = server.command("KEYS", "holdfast:*")
+    assert isinstance(keys, list)
+    return [str(key) for key in keys]
+
+
+def test_threads_that_gave_up_leave_no_locks_on_a_server_that_thaws() -> None:
+    with RedisServer() as server, Client(server.url, ttl=30) as client:
+
+        def uses(number: int) -> None:
+            with client.lock(f"warm up {number}"):
+                pass
+
+        def gives_up(number: int) -> None:
+            with pytest.raises(EngineUnavailable):
+                client.lock(f"job {number}", ttl=3).acquire(timeout=2.5)
+
+        at_once(6, uses)
+        server.freeze()
+        at_once(6, gives_up)
+        server.thaw()
+        with client.lock("afterwards"):
+            wait_for(lambda: locks_on(server) == ["holdfast:afterwards"])
+
+
+def test_a_grant_is_not_undone_by_the_release_of_an_earlier_round() -> None:
+    """Two of three nodes are slow, so rounds fail and are tried again, on whatever connection."""
+    leases: list[Lease] = []
+    with (
+        RedisMasters(count=3) as masters,
+        Client(masters.url, restart_guard=False, ttl=30) as client,
+    ):
+
+        def takes(number: int) -> None:
+            lease = client.lock(f"job {len(leases)} {number}").acquire(timeout=20)
+            assert lease
+            leases.append(lease)
+
+        for round_ in range(4):
+            for server in masters.servers[1:]:
+                server.freeze()
+            thawing = threading.Timer(0.3 + 0.1 * round_, thaw, [masters])
+            thawing.start()
+            at_once(8, takes)
+            thawing.join()
+        assert len(leases) == 32
+        for lease in leases:
+            key = f"holdfast:{lease.name}"
+            held = [server.command("GET", key) == lease.holder for server in masters.servers]
+            assert sum(held) >= 2, lease
+
+
+def thaw(masters: RedisMasters) -> None:
+    for server in masters.servers:
+        server.thaw()
+
+
+def test_more_tasks_than_a_node_may_owe_answers() -> None:
+    async def main(url: str) -> None:
+        async with AsyncClient(url) as client:
+            locks = [client.lock(f"job {number}") for number in range(1500)]
+            leases = await asyncio.gather(*(lock.acquire(timeout=0) for lock in locks))
+            assert all(leases)
+            await asyncio.gather(*(lease.release() for lease in leases if lease))
+
+    with RedisServer() as server:
+        asyncio.run(main(server.url))
+        assert locks_on(server) == []
+
+
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_scripts_that_may_not_be_loaded(asynchronous: bool) -> None:
+    users = {"ann": ("on", ">pw", "~*", "&*", "+@all", "-script")}
+
+    async def tries_async(url: str) -> None:
+        async with AsyncClient(url) as client:
+            await client.lock("job").acquire(timeout=0)
+
+    def tries(url: str) -> None:
+        with Client(url) as client:
+            client.lock("job").acquire(timeout=0)
+
+    with RedisServer(users=users) as server:
+        url = server.url_for("ann", "pw")
+        with pytest.raises(EngineUnavailable, match="NOPERM"):
+            asyncio.run(tries_async(url)) if asynchronous else tries(url)
+
+
+def test_no_name_is_that_of_the_nodes_own_key() -> None:
+    with RedisMasters(count=3) as masters, Client(masters.url, max_ttl=1, ttl=1) as client:
+        lock = client.lock("max_ttl")
+        assert lock.acquire(timeout=20) is not None

@@ -38,6 +38,7 @@ lint: $(STAMP)
 	$(BIN)/basedpyright
 
 bench: $(STAMP) servers
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
 docs: $(STAMP)

@@ -2,11 +2,24 @@
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from holdfast import AsyncClient, Client, EngineUnavailable, Lease
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Failed,
+    Granted,
+    Inspect,
+    Listing,
+    Release,
+    Repair,
+    ToNode,
+)
+from holdfast.core.poll import Poll
+from holdfast.engines.redis.circuit import Circuit
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.patience import wait_for
@@ -77,6 +90,75 @@ def test_a_grant_is_not_undone_by_the_release_of_an_earlier_round() -> None:
 def thaw(masters: RedisMasters) -> None:
     for server in masters.servers:
         server.thaw()
+
+
+class TestCircuits:
+    """Two connections to one server that is stopped: what is said of one holder goes out on one."""
+
+    @pytest.fixture
+    def server(self) -> Iterator[RedisServer]:
+        with RedisServer() as server:
+            yield server
+
+    @pytest.fixture
+    def circuits(self, server: RedisServer) -> Iterator[tuple[Circuit, Circuit]]:
+        with Client(server.url) as client:
+            fleet = client._driver._store._fleet  # type: ignore[attr-defined]
+            pair = Circuit(fleet), Circuit(fleet)
+            for circuit in pair:
+                assert isinstance(ask(circuit, Inspect("job")), Listing)
+            yield pair
+            for circuit in pair:
+                circuit.close()
+
+    def test_an_acquire_does_not_go_elsewhere(
+        self, server: RedisServer, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        one, other = circuits
+        server.freeze()
+        assert ask(one, Acquire("job", "me", 30)) is None
+        assert isinstance(ask(other, Acquire("job", "me", 30)), Failed)
+        assert owed(other) == []
+        assert ask(other, Acquire("job", "somebody else", 30)) is None
+        assert len(owed(other)) == 1
+
+    @pytest.mark.parametrize("first", [Acquire("job", "me", 30), Repair("job", "me", 30, 7)])
+    def test_a_release_goes_out_behind(
+        self, server: RedisServer, circuits: tuple[Circuit, Circuit], first: ToNode
+    ) -> None:
+        one, other = circuits
+        server.freeze()
+        assert ask(one, first) is None
+        assert ask(other, Release("job", "me")) is None
+        assert owed(other) == []
+        assert [type(each) for each in owed(one)] == [type(first), Release]
+        server.thaw()
+        assert isinstance(ask(one, Inspect("job")), Listing)
+        assert server.command("GET", "job") is None
+        assert one._nodes[0].owing == {}
+
+    def test_an_acquire_waits_for_the_release_before_it(
+        self, server: RedisServer, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        one, other = circuits
+        assert isinstance(ask(one, Acquire("job", "me", 30)), Granted)
+        server.freeze()
+        assert ask(one, Release("job", "me")) is None
+        assert isinstance(ask(other, Acquire("job", "me", 30)), Failed)
+        server.thaw()
+        assert isinstance(ask(one, Inspect("job")), Listing)
+        assert isinstance(ask(other, Acquire("job", "me", 30)), Granted)
+
+
+def ask(circuit: Circuit, request: ToNode) -> Answer | None:
+    poll = Poll((request,), (0,), circuit._clock() + (5 if isinstance(request, Inspect) else 0.05))
+    circuit.perform(poll)
+    return poll.said(0)
+
+
+def owed(circuit: Circuit) -> list[ToNode]:
+    [link] = circuit._by_fd.values()
+    return [each.poll.requests[0] for each in link.owed]
 
 
 def test_more_tasks_than_a_node_may_owe_answers() -> None:

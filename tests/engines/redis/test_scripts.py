@@ -160,7 +160,7 @@ def test_a_single_server_does_what_the_reference_does(
         if isinstance(answer, Listing) and isinstance(expected, Listing):
             ours = [(seen.holder, seen.waiters) for seen in answer.leases]
             assert ours == [(seen.holder, seen.waiters) for seen in expected.leases]
-        for waiter in table.to_wake:
+        for waiter in table.to_wake[:1]:  # the one behind is of the same process: it is not told
             assert listener.reply()[2].decode().partition(" ")[0] == waiter
         table.to_wake.clear()
     single.close()

@@ -56,6 +56,9 @@ SILENT = "did not answer in time"
 MAX_TTL_KEY = b"{holdfast}:max_ttl"  # no lock has braces in its key
 
 
+_NO_NUMBER = "{holdfast}:max_ttl, where clients keep the longest ttl, is no number"
+
+
 class RefusedError(Exception):
     """The server was reached, but cannot be used; the text says why."""
 
@@ -120,9 +123,13 @@ class Node:
 
     def _greeted_unguarded(self, theirs: Reply) -> Answer:
         """Without the guard: whoever has it on must not be undone by a longer ttl than theirs."""
-        if isinstance(theirs, bytes) and self.longest * 1000 > int(theirs):
+        if theirs is None:
+            return DONE
+        if not isinstance(theirs, bytes) or not theirs.isdigit():
+            return failed(theirs if isinstance(theirs, Exception) else _NO_NUMBER)
+        if self.longest * 1000 > int(theirs):
             return failed(_disagreement(int(theirs) / 1000, self.longest))
-        return failed(theirs) if isinstance(theirs, Exception) else DONE
+        return DONE
 
     def _greeted(
         self, ours: float, info: Reply, config: Reply, stored: Reply, theirs: Reply
@@ -130,6 +137,8 @@ class Node:
         for reply in (info, stored, theirs):
             if isinstance(reply, Exception):
                 return failed(reply)
+        if not theirs.isdigit():
+            return failed(_NO_NUMBER)
         if round(ours * 1000) != int(theirs):
             return failed(_disagreement(int(theirs) / 1000, ours))
         facts = dict(line.partition(b":")[::2] for line in info.split(b"\r\n"))

@@ -6,8 +6,9 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -522,3 +523,52 @@ def test_failures_name_the_file(host: Host) -> None:
     answer = say(host.client(), Acquire("job", "a", 1.0))
     assert answer == Failed.at(str(host.path), "it is a folder, not a file")
     host.path.rmdir()
+
+
+class Strike:
+    """Does something right after a call of that function, as a signal handler can."""
+
+    def __init__(self, after: str, what: Callable[[], object]) -> None:
+        self._after, self._what = after, what
+
+    def __enter__(self) -> None:
+        sys.setprofile(self._watch)
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _watch(self, frame: FrameType, event: str, function: Any) -> None:
+        if event == "c_return" and function.__name__ == self._after:
+            sys.setprofile(None)
+            del function  # the cursor is in it, and this frame may get into a traceback
+            self._what()
+
+
+def test_an_interrupted_statement_is_not_left_unfinished(host: Host) -> None:
+    """It would keep the file from every other connection for as long as its traceback lives."""
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    store, other = host.client(), host.client()
+    say(store, Acquire("warm-up", "a", 30.0))
+    with pytest.raises(KeyboardInterrupt) as _kept, Strike("execute", interrupt):
+        say(store, Acquire("job", "a", 30.0))
+    assert other.ask([Acquire("another", "b", 30.0)], until=0.0) == [Granted(1)]
+
+
+def test_a_signal_handler_may_ask_in_the_middle_of_a_statement(host: Host) -> None:
+    store = host.client()
+    say(store, Acquire("job", "a", 30.0))
+    answers: list[Answer] = []
+    with Strike("execute", lambda: answers.append(say(store, Acquire("job", "b", 30.0)))):
+        assert say(store, Release("job", "a")) == DONE
+    assert answers == [Granted(2)]
+
+
+def test_a_signal_handler_may_close_the_connection_after_a_statement(host: Host) -> None:
+    store = host.client()
+    say(store, Acquire("job", "a", 30.0))
+    with Strike("fetchall", store.close_connection):
+        say(store, Release("job", "a"))
+    assert fence(say(store, Acquire("job", "b", 30.0))) == 2

@@ -43,11 +43,12 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
     failing_since = inf
     pauses: Iterator[float] | None = None
     untidy = waited = False
-    listening = timeout != 0 and _was_contended(world, claim.key)
+    listening = timeout != 0 and claim.key in world.contended
     answer: Answer
     pause: Listen | Wait | Sleep
     try:
         if listening:
+            world.contended.discard(claim.key)  # unless it turns out to be held again
             yield Listen(holder)
         while True:
             untidy = True  # from here on the engine may have something of ours
@@ -108,14 +109,6 @@ def _tidy_up(world: World, claim: Claim, holder: str, *, failing: bool) -> Steps
     except BaseException:  # interrupted: nobody knows whether it arrived
         yield from give_back(world, claim, holder, patience)
         raise
-
-
-def _was_contended(world: World, key: str) -> bool:
-    """Whether somebody else had it when it was last asked for. If not this time, then not next."""
-    if key not in world.contended:
-        return False
-    world.contended.discard(key)
-    return True
 
 
 def _note_contention(world: World, key: str) -> None:

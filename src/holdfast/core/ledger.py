@@ -16,7 +16,7 @@ from holdfast.core.tenure import HELD, LOST, Tenure
 
 L = TypeVar("L")
 
-PRUNE_ABOVE = 2
+PRUNE_ABOVE = 4
 
 
 @dataclass(slots=True, eq=False)

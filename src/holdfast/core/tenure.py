@@ -41,7 +41,8 @@ def validity(ttl: float, drift: Callable[[float], float]) -> float:
 class Claim(NamedTuple):
     """What a `Lock` asks for."""
 
-    name: str
+    key: str
+    """The name with the client's prefix."""
     prefix: str
     ttl: float
     renew: bool
@@ -53,9 +54,9 @@ class Claim(NamedTuple):
     """What is left of the ttl after the drift of the clocks."""
 
     @property
-    def key(self) -> str:
-        """The name with the client's prefix. Made when it is asked for: not each lease keeps it."""
-        return self.prefix + self.name
+    def name(self) -> str:
+        """The name. Made when it is asked for: not each lease keeps it."""
+        return self.key[len(self.prefix) :]
 
 
 class State(Enum):

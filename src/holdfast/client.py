@@ -119,7 +119,7 @@ class BaseClient(Generic[D]):
                 raise ValueError(f"max_hold: must be at least {least:g} seconds, got {max_hold!r}")
             ttl = min(ttl, max_hold)
         return Claim(
-            key=self._options.prefix + name,
+            name=name,
             prefix=self._options.prefix,
             ttl=ttl,
             renew=check_bool("renew", renew),

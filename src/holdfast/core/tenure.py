@@ -41,8 +41,7 @@ def validity(ttl: float, drift: Callable[[float], float]) -> float:
 class Claim(NamedTuple):
     """What a `Lock` asks for."""
 
-    key: str
-    """The name with the client's prefix."""
+    name: str
     prefix: str
     ttl: float
     renew: bool
@@ -54,9 +53,9 @@ class Claim(NamedTuple):
     """What is left of the ttl after the drift of the clocks."""
 
     @property
-    def name(self) -> str:
-        """The name. Made when it is asked for: not each lease keeps it."""
-        return self.key[len(self.prefix) :]
+    def key(self) -> str:
+        """The name with the client's prefix. Made when it is asked for: not each lease keeps it."""
+        return self.prefix + self.name
 
 
 class State(Enum):

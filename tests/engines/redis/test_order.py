@@ -19,6 +19,7 @@ from holdfast.core.messages import (
     ToNode,
 )
 from holdfast.core.poll import Poll
+from holdfast.engines.redis.blocking import RedisStore
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
@@ -136,6 +137,26 @@ class TestCircuits:
         assert isinstance(ask(one, Inspect("job")), Listing)
         assert server.command("GET", "job") is None
         assert one._nodes[0].owing == {}
+
+    def test_a_release_goes_out_behind_on_a_connection_that_another_thread_uses(
+        self, server: RedisServer
+    ) -> None:
+        with Client(server.url) as client:
+            store = client._driver._store
+            assert isinstance(store, RedisStore)
+            clock = store._fleet.around.clock
+            used, free = Circuit(store._fleet), Circuit(store._fleet)
+            store._all += [used, free]
+            for circuit in (used, free):
+                assert isinstance(ask(circuit, Inspect("job")), Listing)
+            server.freeze()
+            assert ask(used, Acquire("job", "me", 30)) is None
+            store._free.append(free)
+            [answer] = store.ask((Release("job", "me"),), clock() + 0.05)
+            assert isinstance(answer, Failed)
+            assert owed(free) == []
+            assert [type(each) for each in owed(used)] == [Acquire, Release]
+            server.thaw()
 
     def test_an_acquire_waits_for_the_release_before_it(
         self, server: RedisServer, circuits: tuple[Circuit, Circuit]

@@ -20,8 +20,9 @@ class RedisStore:
         self._fleet = fleet
         self._quorum = fleet.quorum
         speech = fleet.speech
-        plain = type(speech) is Speech and not speech.replicas and fleet.quorum is None
-        self._direct = speech if plain and isinstance(speech, Speech) else None
+        self._direct: Speech | None = None
+        if type(speech) is Speech and not speech.replicas and fleet.quorum is None:
+            self._direct = speech
         self._begin()
 
     def _begin(self) -> None:
@@ -50,6 +51,8 @@ class RedisStore:
 
     def _ask_directly(self, speech: Speech, request: Request, until: float) -> Answer | None:
         """Ask a single server, in the usual case; None if it is not that."""
+        if self._fleet.nodes[0].owing:
+            return None  # some things must go out behind others, on whichever connection
         if type(request) is not Acquire and type(request) is not Release:
             return None
         circuit = self._take(request)

@@ -5,7 +5,8 @@ reads.
 2. A node whose oldest answer is overdue is *stuck*: it is skipped, not waited for, until it has
    caught up. Only releases still go out to it. Its connection is not closed, because what its
    kernel has taken in would be carried out all the same.
-3. While an acquire is not answered, its release goes out on the same connection, behind it.
+3. What makes a holder's lock, or ends it, does not go out while something of that holder is not
+   answered on another connection: a release goes out there, behind it; the rest has to wait.
 4. A node that is being connected to is not waited for either, once there is a quorum without it.
 """
 
@@ -121,6 +122,8 @@ class Circuit:
     def _owe(self, link: Link, request: Acquire | Release, speech: Speech, until: float) -> Poll:
         poll = Poll((request,), (0,), until)
         link.owe(Owed(speech.phrase((request,)), poll, link.node))
+        if link.unsent:
+            self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
         return poll
 
     def perform(self, poll: Poll) -> None:

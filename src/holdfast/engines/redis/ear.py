@@ -8,10 +8,8 @@ from typing import Any
 import hiredis
 
 from holdfast.engines.redis.link import BROKEN, READ_SIZE, detach
-from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, Fleet, Node
+from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, REDIAL_AFTER, Fleet, Node
 from holdfast.engines.redis.phrases import Reply, command
-
-RETRY_AFTER = 0.2
 
 
 class Ear:
@@ -51,7 +49,7 @@ class Ear:
             if self._sock is not None:
                 self._sock.close()
                 self._sock = None
-            self._closed.wait(RETRY_AFTER)
+            self._closed.wait(REDIAL_AFTER)
 
     def _listen(self) -> None:
         self._sock, _ = self._node.address.open(CONNECT_TIMEOUT)

@@ -76,17 +76,21 @@ class Link:
         `settle` that it has the reply, or by `owe` that it will come."""
         with self._mutex:
             if self.owed:
-                raise EOFError("another thread has said something meanwhile")
+                return None  # another thread has said something meanwhile: nothing was sent
             self._hearing = True
             sent = self._send(text)
             self.unsent = text[sent:]
+        if self.unsent:
+            return NOT_YET
         self.waiting = True
         ready = poller.poll(patience)
         self.waiting = False
-        if not ready or self.unsent:
+        if not ready:
             return NOT_YET
         try:
             self._reader.feed(self._received())
+            while self._pending():
+                self._reader.feed(self._received())
         except NOT_NOW:
             return NOT_YET
         return self._reader.gets()

@@ -82,12 +82,12 @@ class Speech:
 
     def command(self, request: Acquire | Release) -> bytes:
         """The usual requests to a single server are one command each."""
-        if type(request) is Acquire:
+        if isinstance(request, Acquire):
             queue = request.queue and self.listening
             return self._acquire_head(request.key, request.ttl, queue) + word(
                 request.holder.encode()
             )
-        return self._release_head(request.key, True) + word(request.holder.encode())
+        return self._release(request)
 
     def read(self, request: Acquire | Release, reply: Reply) -> Answer | None:
         """What the reply to such a command means; None if it is an error."""

@@ -23,7 +23,6 @@ from holdfast.engines.redis.blocking import RedisStore
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
-from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -40,25 +39,6 @@ def locks_on(server: RedisServer) -> list[str]:
     keys = server.command("KEYS", "holdfast:*")
     assert isinstance(keys, list)
     return [str(key) for key in keys]
-
-
-def test_threads_that_gave_up_leave_no_locks_on_a_server_that_thaws() -> None:
-    with RedisServer() as server, Client(server.url, ttl=30) as client:
-
-        def uses(number: int) -> None:
-            with client.lock(f"warm up {number}"):
-                pass
-
-        def gives_up(number: int) -> None:
-            with pytest.raises(EngineUnavailable):
-                client.lock(f"job {number}", ttl=3).acquire(timeout=2.5)
-
-        at_once(6, uses)
-        server.freeze()
-        at_once(6, gives_up)
-        server.thaw()
-        with client.lock("afterwards"):
-            wait_for(lambda: locks_on(server) == ["holdfast:afterwards"])
 
 
 def test_a_grant_is_not_undone_by_the_release_of_an_earlier_round() -> None:

@@ -1,4 +1,4 @@
-"""What happened in a run, simulated or real: one list of events that checkers judge and pictures draw.
+"""What happened in a run, simulated or real: events that checkers judge and pictures draw.
 
 All instants are seconds on one true clock, from the beginning of the run: virtual time in the
 simulator, `time.monotonic` (one for all processes of a machine) in a real run. A client that
@@ -77,6 +77,20 @@ class Event:
         """What `as_json` wrote."""
         fields: dict[str, Any] = json.loads(line)
         return cls(**fields | {"kind": Kind(fields["kind"])})
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A promise that was not kept, and where in the history."""
+
+    rule: str
+    """Which promise, in a word or two: "one holder at a time"."""
+    text: str
+    """What happened, in a sentence for a person."""
+    at: float
+    until: float
+    who: tuple[str, ...] = ()
+    """The clients and nodes it is about."""
 
 
 @dataclass(slots=True)

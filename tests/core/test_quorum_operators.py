@@ -1,7 +1,7 @@
 """What an operator does to locks over a quorum, on virtual time."""
 
 from holdfast.core.holding import extend
-from holdfast.core.messages import Acquire
+from holdfast.core.messages import Acquire, Release
 from holdfast.core.queries import PAGE, break_lock, inspect, page
 from holdfast.core.tenure import LOST, TAKEN
 from holdfast.errors import LockLost
@@ -31,6 +31,24 @@ class TestOperators:
         extending = me.start(extend(me.world, tenure, TTL))
         stage.run(0.1)
         assert isinstance(extending.error, LockLost)
+
+    def test_the_fence_is_that_of_the_lease_though_a_rival_got_a_node_that_had_no_grant(
+        self,
+    ) -> None:
+        stage = QuorumStage(3)
+        me, rival, operator = stage.client(), stage.client(), stage.client()
+        tenure = take(stage, me, renew=False)
+        late = stage.nodes[2]
+        late.votes = type(late.votes)()
+        late.execute([Acquire("job", "rival", TTL, proposed=tenure.fence + 1000)], rival)
+        late.execute([Release("job", "rival")], rival)
+        me.start(extend(me.world, tenure, TTL))  # repairs it
+        stage.run(0.1)
+        assert late.holder() == tenure.holder
+        found = operator.start(inspect(operator.world, "", "job"))
+        stage.run(0.1)
+        assert found.result is not None
+        assert found.result.fence == tenure.fence
 
     def test_listing_goes_through_nodes_that_know_more_than_a_page_and_differ(self) -> None:
         stage = QuorumStage(3)

@@ -246,13 +246,19 @@ class Quorum:
             Seen(
                 key,
                 holder,
-                max(seen.fence for seen in found),
+                self._fence([seen.fence for seen in found]),
                 sorted((seen.remaining for seen in found), reverse=True)[self.size - 1],
                 None,
             )
             for (key, holder), found in sorted(sightings.items(), key=lambda item: item[0])
             if len(found) >= self.size
         )
+
+    def _fence(self, counters: list[int]) -> int:
+        """The fence of a lock, from the counters beside it. One that was repaired, or came late,
+        may have another counter: a rival's try may have raised it while the lock was not there."""
+        fence, nodes = Counter(counters).most_common(1)[0]
+        return fence if nodes >= self.size else max(counters)
 
     def _may_vote(self, node: int, at: float) -> bool:
         return self.guards[node].quarantined_until <= at

@@ -14,6 +14,8 @@ from holdfast.core.messages import (
     Acquire,
     Answer,
     Extend,
+    Failed,
+    Held,
     Inspect,
     Release,
     Request,
@@ -21,7 +23,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
-from holdfast.engines.redis.channel import Channel, Connection, Subscription
+from holdfast.engines.redis.channel import Channel, Connection, Question, Subscription
 from holdfast.engines.redis.conversation import Conversations
 from holdfast.engines.redis.deadlines import Bell, Deadlines
 from holdfast.engines.redis.link import BROKEN, explain
@@ -35,7 +37,8 @@ from holdfast.engines.redis.nodes import (
     Owed,
     accept,
 )
-from holdfast.engines.redis.phrases import Phrase, failed
+from holdfast.engines.redis.phrases import Phrase, Reply, failed
+from holdfast.engines.redis.speech import Speech
 
 _NOBODY: set[int] = set()
 
@@ -47,6 +50,7 @@ class AsyncRedisStore:
         self._fleet = fleet
         self._nodes, self._clock = fleet.nodes, fleet.around.clock
         self._quorum = len(fleet.nodes) // 2 + 1
+        self._direct = fleet.direct
         self._begin()
 
     def _begin(self) -> None:
@@ -69,6 +73,12 @@ class AsyncRedisStore:
                 await self._listen(until)
             else:
                 until = self._fleet.time_to_answer(until)
+        if self._direct is not None and len(requests) == 1:
+            channel = self._channels[0]
+            if channel is not None and (type(request) is Acquire or type(request) is Release):
+                answer = await self._ask_directly(self._direct, channel, request, until)
+                if answer is not None:
+                    return (answer,)
         if type(request) is Write:
             return await self._conversations.ask(requests, until)
         quorum = self._fleet.quorum
@@ -80,6 +90,39 @@ class AsyncRedisStore:
             answers = await self._ask_all(quorum, requests, until)
         self._fleet.note(request, answers[0])
         return answers
+
+    async def _ask_directly(
+        self, speech: Speech, channel: Channel, request: Acquire | Release, until: float
+    ) -> Answer | None:
+        """Ask a single server, in the usual case; None if it is not that."""
+        if channel.is_full(self._clock):
+            return None
+        bell: Bell = asyncio.get_running_loop().create_future()
+        question = Question(bell, (request,), until)
+        channel.ask(speech.command(request), question)
+        self._deadlines.add(bell, question)
+        try:
+            reply = await bell
+        finally:
+            self._deadlines.remove(bell)
+        answer = speech.read(request, reply)
+        if answer is None:
+            return self._unread(channel, reply)
+        if channel.node.trouble:
+            channel.node.is_well()
+        if self._fleet.waiting or type(answer) is Held:
+            self._fleet.note(request, answer)
+        return answer
+
+    def _unread(self, channel: Channel, reply: Reply) -> Answer | None:
+        """What it means that there is no answer in a reply; None: it is to be asked in full."""
+        if reply is None:
+            channel.note_silence()
+            channel.node.is_in_trouble(SILENT)
+            return Failed.at(channel.node.name, SILENT)
+        if isinstance(reply, ConnectionError):
+            return Failed.at(channel.node.name, str(reply))
+        return None
 
     async def close(self) -> None:
         """Close every connection."""
@@ -142,12 +185,13 @@ class AsyncRedisStore:
             self._say(index, phrase, poll, bell, stuck)
         try:
             if not poll.over:
-                self._deadlines.add(poll, bell)
+                self._deadlines.add(bell, poll)
                 await bell
                 if not poll.over:
                     self._note_silence(poll)
         finally:
             poll.over = True  # nobody listens any more
+            self._deadlines.remove(bell)
 
     def _voters(self) -> int:
         """How many nodes there is a connection to that have a vote."""
@@ -166,7 +210,7 @@ class AsyncRedisStore:
         """The nodes to skip: those whose oldest answer is overdue, if there are enough others."""
         now = self._clock()
         for channel in self._channels:
-            if channel is not None and channel.owed and channel.owed[0].poll.until < now:
+            if channel is not None and channel.owed and channel.owed[0].until < now:
                 break
         else:
             return _NOBODY  # mostly, and then at no expense

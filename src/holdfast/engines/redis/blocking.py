@@ -19,10 +19,7 @@ class RedisStore:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._quorum = fleet.quorum
-        speech = fleet.speech
-        self._direct: Speech | None = None
-        if type(speech) is Speech and not speech.replicas and fleet.quorum is None:
-            self._direct = speech
+        self._direct = fleet.direct
         self._begin()
 
     def _begin(self) -> None:

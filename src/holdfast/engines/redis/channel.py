@@ -7,12 +7,14 @@ tasks get through.
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import hiredis
 
+from holdfast.core.messages import ToNode
 from holdfast.core.ports import Clock
-from holdfast.engines.redis.deadlines import LATE
+from holdfast.engines.redis.deadlines import LATE, Bell
 from holdfast.engines.redis.link import BROKEN, detach, explain
 from holdfast.engines.redis.nodes import MAX_OWED, Fleet, Node, Owed
 from holdfast.engines.redis.phrases import Reply, command, failed
@@ -72,15 +74,27 @@ class Connection(asyncio.Protocol):
             detach(sock.fileno())
 
 
+class Question:
+    """One command to a single server. What is awaited is its reply, not what that means; None if
+    it does not come in time, an exception if it will not come at all."""
+
+    __slots__ = ("bell", "requests", "until")
+
+    def __init__(self, bell: Bell, requests: Sequence[ToNode], until: float) -> None:
+        self.bell = bell
+        self.requests = requests
+        self.until = until
+
+
 class Channel(Connection):
     """The connection on which requests go out."""
 
     def __init__(self, node: Node, writer: Any) -> None:
         super().__init__(writer)
         self.node = node
-        self.owed: deque[Owed] = deque()
+        self.owed: deque[Owed | Question] = deque()
         self._unsent: list[bytes] = []
-        self._suspect: Owed | None = None
+        self._suspect: Owed | Question | None = None
         self._stuck = False
 
     def say(self, owed: Owed) -> None:
@@ -90,9 +104,24 @@ class Channel(Connection):
             self._loop.call_soon(self._send)
         self._unsent += owed.phrase.commands
 
+    def ask(self, text: bytes, question: Question) -> None:
+        """Send one command, at the end of this turn of the loop."""
+        self.owed.append(question)
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent.append(text)
+
     def hear(self, reply: Reply) -> None:
         """Hand a reply to whoever asked first."""
         first = self.owed[0]
+        if type(first) is Question:
+            self.owed.popleft()
+            if not first.bell.done():
+                first.bell.set_result(reply)
+        elif isinstance(first, Owed):
+            self._hand(reply, first)
+
+    def _hand(self, reply: Reply, first: Owed) -> None:
         if len(first.replies) + 1 == len(first.phrase.commands):
             self.owed.popleft()
         try:
@@ -108,31 +137,37 @@ class Channel(Connection):
 
     def is_full(self, clock: Clock) -> bool:
         """Whether so much is owed, and overdue, that nothing more should be said."""
-        return len(self.owed) >= MAX_OWED and self.owed[0].poll.until < clock()
+        return len(self.owed) >= MAX_OWED and self.owed[0].until < clock()
 
     def is_stuck(self, now: float) -> bool:
         """Whether the oldest answer is overdue, and not for want of our listening."""
-        if not self.owed or self.owed[0].poll.until >= now:
+        if not self.owed or self.owed[0].until >= now:
             return False
         if self._suspect is not self.owed[0]:
             self._suspect, self._stuck = self.owed[0], False
             self._loop.call_later(LATE, self.note_silence, self._suspect)
         return self._stuck
 
-    def note_silence(self, suspect: Owed | None = None) -> None:
+    def note_silence(self, suspect: Owed | Question | None = None) -> None:
         """We have listened, and the oldest answer (this one) has not come."""
         if self.owed and suspect in (None, self.owed[0]):
             self._suspect, self._stuck = self.owed[0], True
 
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
-        if not self.lost.done():
+        if self.lost.done():
+            self._lose(self.lost.result())  # for those who did not know yet
+        else:
             self.transport.write(b"".join(unsent))
 
     def _lose(self, why: str) -> None:
         super()._lose(why)
         owed, self.owed = self.owed, deque()
         for each in owed:
+            if isinstance(each, Question):
+                if not each.bell.done():
+                    each.bell.set_result(ConnectionError(why))
+                continue
             each.poll.take(self.node.index, [failed(why)] * len(each.poll.requests))
             if each.poll.over:
                 each.ring()

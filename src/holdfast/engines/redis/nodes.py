@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, cast
 
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import (
@@ -18,6 +18,7 @@ from holdfast.core.messages import (
     Release,
     Repair,
     Request,
+    ToNode,
     Write,
 )
 from holdfast.core.poll import Poll
@@ -34,6 +35,7 @@ from holdfast.engines.redis.phrases import (
     failed,
     load_scripts,
 )
+from holdfast.engines.redis.speech import Speech
 from holdfast.events import NodeBack, NodeFailed
 
 CONNECT_TIMEOUT = 1.0
@@ -155,6 +157,20 @@ class Node:
         return DONE
 
 
+class Asked(Protocol):
+    """Something on its way to a node."""
+
+    @property
+    def requests(self) -> Sequence[ToNode]:
+        """What is to be answered."""
+        ...
+
+    @property
+    def until(self) -> float:
+        """When its answer is overdue."""
+        ...
+
+
 class Owed:
     """A phrase on its way to a node, and the poll that wants to know what comes of it."""
 
@@ -167,7 +183,17 @@ class Owed:
         self._bell = bell  # under asyncio: the future that whoever asked awaits
         self.replies: list[Reply] = []
 
-    def hear(self, reply: Reply, behind: "Iterable[Owed]") -> bool:
+    @property
+    def requests(self) -> Sequence[ToNode]:
+        """What is to be answered."""
+        return self.poll.requests
+
+    @property
+    def until(self) -> float:
+        """When its answer is overdue."""
+        return self.poll.until
+
+    def hear(self, reply: Reply, behind: "Iterable[Asked]") -> bool:
         """Take one reply; True if there is more to say: `phrase`. `behind`: what is owed next."""
         self.replies.append(reply)
         if len(self.replies) < len(self.phrase.commands):
@@ -186,13 +212,13 @@ class Owed:
             raise RefusedError("it is not the master any more")
         return False
 
-    def _is_released(self, behind: "Iterable[Owed]") -> bool:
+    def _is_released(self, behind: "Iterable[Asked]") -> bool:
         """Whether this is an acquire whose release has gone out already: it must not come after."""
         request = self.poll.requests[0]
         return isinstance(request, Acquire) and any(
             isinstance(later, Release) and later.holder == request.holder
-            for owed in behind
-            for later in owed.poll.requests
+            for asked in behind
+            for later in asked.requests
         )
 
     def ring(self) -> None:
@@ -240,6 +266,13 @@ class Fleet:
     """The nodes whose wake-ups reach us."""
     wakes: bool = True
     """Whether a release wakes anybody at all."""
+
+    @property
+    def direct(self) -> Speech | None:
+        """How to say the usual to a single server in one command; None if that is not enough."""
+        speech = self.speech
+        simple = type(speech) is Speech and not speech.replicas and self.quorum is None
+        return cast(Speech, speech) if simple else None
 
     def forked(self) -> None:
         """In a forked child: nobody waits for anything, and nothing is under way."""

@@ -1,0 +1,82 @@
+"""The direct way of a task to one server: what becomes of a question that is not answered."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import monotonic
+
+from holdfast import AsyncClient
+from holdfast.core.messages import Acquire, Failed, Granted, Inspect, Listing, Release
+from holdfast.engines.redis.aio import AsyncRedisStore
+from holdfast.engines.redis.channel import Channel
+from holdfast.lab.servers.redis import RedisServer
+
+A_WHILE = 3600.0
+
+
+def on_a_channel(
+    server: RedisServer, act: Callable[[AsyncRedisStore, Channel], Awaitable[None]]
+) -> None:
+    """Do something with a store that is connected already."""
+
+    async def main() -> None:
+        async with AsyncClient(server.url) as client:
+            async with client.lock("first"):
+                pass
+            store = client._driver._store
+            assert isinstance(store, AsyncRedisStore)
+            [channel] = store._channels
+            assert channel is not None
+            await act(store, channel)
+
+    asyncio.run(main())
+
+
+def test_a_connection_that_was_lost_in_this_very_turn_keeps_nobody_waiting(
+    server: RedisServer,
+) -> None:
+    async def act(store: AsyncRedisStore, channel: Channel) -> None:
+        channel.transport.abort()
+        await channel.lost
+        store._channels[0] = channel  # as if nobody had been told yet
+        [answer] = await store.ask((Acquire("job", "me", 30),), monotonic() + A_WHILE)
+        assert isinstance(answer, Failed)
+        assert "the connection was closed" in str(answer)
+        store._channels[0] = None
+        [answer] = await store.ask((Acquire("job", "me", 30),), monotonic() + A_WHILE)
+        assert isinstance(answer, Granted)
+
+    on_a_channel(server, act)
+
+
+def test_a_silent_server_is_asked_once_and_what_it_owes_stays_in_order(server: RedisServer) -> None:
+    async def act(store: AsyncRedisStore, channel: Channel) -> None:
+        server.freeze()
+        taking, giving = Acquire("job", "me", 30), Release("job", "me")
+        for request in (taking, giving):
+            [answer] = await store.ask((request,), monotonic() + 0.05)
+            assert isinstance(answer, Failed)
+            assert "did not answer in time" in str(answer)
+        assert [owed.requests[0] for owed in channel.owed] == [taking, giving]
+        server.thaw()
+        [answer] = await store.ask((Inspect("job"),), monotonic() + A_WHILE)
+        assert answer == Listing(())
+        assert not channel.owed
+
+    on_a_channel(server, act)
+
+
+def test_a_cancelled_question_does_not_shift_the_answers(server: RedisServer) -> None:
+    async def act(store: AsyncRedisStore, channel: Channel) -> None:
+        server.freeze()
+        until = monotonic() + A_WHILE
+        asking = asyncio.ensure_future(store.ask((Acquire("job", "me", 30),), until))
+        await asyncio.sleep(0)
+        assert channel.owed
+        asking.cancel()
+        server.thaw()
+        [answer] = await store.ask((Release("job", "somebody else"),), until)
+        assert not isinstance(answer, (Granted, Failed))
+        [answer] = await store.ask((Acquire("job", "me", 30),), until)
+        assert isinstance(answer, Granted)
+
+    on_a_channel(server, act)

@@ -139,7 +139,7 @@ class Votes:
     def _free(self, row: Row, now: float, *, wake: bool) -> Answer:
         was_held = bool(row.holder)
         if was_held:
-            row.holder, row.ends_at, row.keep_until = "", -inf, now + self.keep
+            row.holder, row.ends_at = "", -inf
         if wake:
             woken, row.room = row.room[:IN_ALL], row.room[IN_ALL:]
             self.to_wake += [(w, 0.0 if i < AT_ONCE else OFFER) for i, w in enumerate(woken)]

@@ -28,13 +28,12 @@ def scripts() -> Iterator[Script]:
 
 @cache
 def script(name: str) -> Script:
-    """Read a script, with what it includes put before it."""
-    text = _read(f"{name}.lua")
-    first, _, rest = text.partition("\n")
-    if first.startswith(INCLUDE):
-        shared = first.removeprefix(INCLUDE).split(", ")
-        text = "\n".join([*map(_read, shared), rest])
-    source = text.encode()
+    """Read a script, with what it includes put in its place."""
+    lines: list[str] = []
+    for line in _read(f"{name}.lua").splitlines():
+        shared = line.removeprefix(INCLUDE).split(", ") if line.startswith(INCLUDE) else ()
+        lines += map(_read, shared) if shared else [line]
+    source = "\n".join(lines).encode()
     return Script(source, sha1(source, usedforsecurity=False).hexdigest().encode())
 
 

@@ -119,10 +119,10 @@ class Speech:
 
     def _make_release_head(self, key: str, wake: bool) -> bytes:
         keys = keys_of(key)
-        keep = _milliseconds(self._keep)
         if self._quorum:
             waking = b"1" if wake else b"0"
-            return call("unvote", keys, keep, waking, self._offer, self._channel, more=1)
+            return call("unvote", keys, waking, self._offer, self._channel, more=1)
+        keep = _milliseconds(self._keep)
         return call("release", keys, keep, self._offer, self._channel, more=1)
 
     def _extend(self, requests: Sequence[Extend]) -> Phrase:

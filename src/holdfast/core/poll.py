@@ -5,10 +5,11 @@ Whoever performs a poll sends its requests to all its nodes before it listens to
 to `take` as well: it can still tell who the rivals were.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
+from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Answer, Done, Granted, ToNode
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Poll:
 class Vote(Poll):
     """A poll that is over with enough grants, or when there cannot be enough any more."""
 
-    __slots__ = ("_counts", "_enough", "grants")
+    __slots__ = ("_began", "_enough", "_guards", "grants")
 
     def __init__(
         self,
@@ -50,24 +51,28 @@ class Vote(Poll):
         nodes: Sequence[int],
         until: float,
         enough: int,
-        counts: Callable[[int], bool] | None = None,
+        guards: Sequence[RestartGuard] | None = None,
+        began: float = 0.0,
     ) -> None:
         super().__init__((request,), nodes, until)
         self._enough = enough
-        self._counts = counts  # whether a node has a vote: that may turn out while it is asked
+        # Whether a node has a vote: that may turn out while it is asked.
+        self._guards, self._began = guards, began
         self.grants: dict[int, int] = {}
         """The counter of each node that granted, and has a vote."""
 
     def take(self, node: int, answers: Sequence[Answer]) -> None:
         """Hear a node."""
         self.answers[node] = answers
-        answer = answers[0]
-        if type(answer) is Granted and (self._counts is None or self._counts(node)):
+        answer, guards = answers[0], self._guards
+        if type(answer) is Granted and (
+            guards is None or guards[node].quarantined_until <= self._began
+        ):
             self.grants[node] = answer.fence
-        granted = len(self.grants)
-        silent = len(self.nodes) - len(self.answers)
-        decided = granted >= self._enough or granted + silent < self._enough
-        self.over = self.over or decided
+        if not self.over:
+            granted = len(self.grants)
+            silent = len(self.nodes) - len(self.answers)
+            self.over = granted >= self._enough or granted + silent < self._enough
 
 
 class Farewell(Poll):

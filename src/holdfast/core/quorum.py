@@ -106,7 +106,8 @@ class Quorum:
             self._voters(began),
             self.clock() + patience,
             self.size,
-            lambda node: self._may_vote(node, began),
+            self.guards,
+            began,
         )
         if len(vote.nodes) < self.size:
             return self._failed(vote, began)

@@ -99,13 +99,13 @@ def test_an_acquire_that_came_to_nothing_is_not_asked_after_its_release() -> Non
     node = Node(0, Address("n0", nobody_connects, nobody_connects), RestartGuard(1.0), around)
     speech = Speech(quorum=True, keep=1.0, channel="channel")
     vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2)
-    owed = Owed(speech.phrase(vote.requests), vote, node)
+    owed = Owed(speech.phrase(vote.requests), vote)
     node.owing["me"] = "the connection"
     vote.take(1, [Granted(1)])
     vote.take(2, [Granted(1)])
     release = Poll((Release("job", "me"),), (0,), 1.0)
-    behind = [Owed(speech.phrase(release.requests), release, node)]
-    assert not owed.hear(hiredis.ReplyError("NOSCRIPT No matching script"), behind)
+    behind = [Owed(speech.phrase(release.requests), release)]
+    assert not owed.hear(node, [hiredis.ReplyError("NOSCRIPT No matching script")], behind)
     assert isinstance(vote.said(0), Failed)
 
 
@@ -115,8 +115,8 @@ def test_an_acquire_whose_script_was_not_there_is_asked_again() -> None:
     node = Node(0, Address("n0", nobody_connects, nobody_connects), RestartGuard(1.0), around)
     speech = Speech(quorum=True, keep=1.0, channel="channel")
     vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2)
-    owed = Owed(speech.phrase(vote.requests), vote, node)
+    owed = Owed(speech.phrase(vote.requests), vote)
     node.owing["me"] = "the connection"
-    assert owed.hear(hiredis.ReplyError("NOSCRIPT No matching script"), [])
+    assert owed.hear(node, [hiredis.ReplyError("NOSCRIPT No matching script")], [])
     assert owed.phrase.commands[-1] == speech.phrase(vote.requests).commands[0]
     assert node.owing

@@ -30,6 +30,7 @@ from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import (
     CONNECT_TIMEOUT,
     FIRST_CONTACT,
+    MAX_OWED,
     REDIAL_AFTER,
     SILENT,
     Fleet,
@@ -37,7 +38,7 @@ from holdfast.engines.redis.nodes import (
     Owed,
     accept,
 )
-from holdfast.engines.redis.phrases import Phrase, Reply, failed
+from holdfast.engines.redis.phrases import Reply, failed
 from holdfast.engines.redis.speech import Speech
 
 _NOBODY: set[int] = set()
@@ -178,11 +179,15 @@ class AsyncRedisStore:
         """Say it to all, then listen until it is over or its time is."""
         if None in self._channels:
             await self._connect(poll)
-        phrase = self._fleet.speech.phrase(poll.requests)
         bell: Bell = asyncio.get_running_loop().create_future()
+        owed = Owed(self._fleet.speech.phrase(poll.requests), poll, bell)
         stuck = self._stuck()
         for index in poll.nodes:
-            self._say(index, phrase, poll, bell, stuck)
+            channel = self._channels[index]
+            if channel is None or index in stuck or len(channel.owed) >= MAX_OWED:
+                self._hesitate(channel, index, owed, stuck)
+            else:
+                channel.say(owed)
         try:
             if not poll.over:
                 self._deadlines.add(bell, poll)
@@ -218,15 +223,14 @@ class AsyncRedisStore:
         stuck = {each.node.index for each in channels if each.is_stuck(now)}
         return stuck if len(channels) - len(stuck) >= self._quorum else _NOBODY
 
-    def _say(self, index: int, phrase: Phrase, poll: Poll, bell: Bell, stuck: set[int]) -> None:
-        node, channel = self._nodes[index], self._channels[index]
-        full = channel is not None and channel.is_full(self._clock)
-        if channel is None or index in stuck or full:
-            why = node.trouble or ("still connecting" if channel is None else SILENT)
-            poll.take(index, [failed(why)] * len(poll.requests))
-            if channel is None or type(poll.requests[0]) is not Release:
+    def _hesitate(self, channel: Channel | None, index: int, owed: Owed, stuck: set[int]) -> None:
+        """Say it to a node only if it may, or must, be heard there all the same."""
+        if channel is None or index in stuck or channel.is_full(self._clock):
+            why = "still connecting" if channel is None else SILENT
+            owed.poll.take(index, [failed(self._nodes[index].trouble or why)] * len(owed.requests))
+            if channel is None or type(owed.requests[0]) is not Release:
                 return
-        channel.say(Owed(phrase, poll, node, bell))
+        channel.say(owed)
 
     async def _connect(self, poll: Poll) -> None:
         """Connect to the nodes that there is no connection to."""
@@ -274,7 +278,7 @@ class AsyncRedisStore:
         if greeting is not None:
             bell: Bell = asyncio.get_running_loop().create_future()
             poll = Poll((Inspect(""),), (channel.node.index,), self._clock() + CONNECT_TIMEOUT)
-            channel.say(Owed(greeting, poll, channel.node, bell))
+            channel.say(Owed(greeting, poll, bell))
             await bell
             accept(poll.answers[channel.node.index])
 

@@ -93,6 +93,7 @@ class Channel(Connection):
         super().__init__(writer)
         self.node = node
         self.owed: deque[Owed | Question] = deque()
+        self._replies: list[Reply] = []
         self._unsent: list[bytes] = []
         self._suspect: Owed | Question | None = None
         self._stuck = False
@@ -102,7 +103,7 @@ class Channel(Connection):
         self.owed.append(owed)
         if not self._unsent:
             self._loop.call_soon(self._send)
-        self._unsent += owed.phrase.commands
+        self._unsent.append(owed.text)
 
     def ask(self, text: bytes, question: Question) -> None:
         """Send one command, at the end of this turn of the loop."""
@@ -119,19 +120,21 @@ class Channel(Connection):
             if not first.bell.done():
                 first.bell.set_result(reply)
         elif isinstance(first, Owed):
-            self._hand(reply, first)
+            self._replies.append(reply)
+            if len(self._replies) == first.count:
+                self.owed.popleft()
+                self._hand(first)
 
-    def _hand(self, reply: Reply, first: Owed) -> None:
-        if len(first.replies) + 1 == len(first.phrase.commands):
-            self.owed.popleft()
+    def _hand(self, first: Owed) -> None:
+        replies, self._replies = self._replies, []
         try:
-            more = first.hear(reply, self.owed)
+            more = first.hear(self.node, replies, self.owed)
         except BROKEN as error:
             self._lose(explain(error))  # before whoever asked goes on, to ask elsewhere
             first.ring()
             raise
-        if more:
-            self.say(first)
+        if more is not None:
+            self.say(more)
         elif first.poll.over:
             first.ring()
 

@@ -31,7 +31,7 @@ from holdfast.engines.redis.nodes import (
     Owed,
     holders_of,
 )
-from holdfast.engines.redis.phrases import Phrase, failed
+from holdfast.engines.redis.phrases import failed
 from holdfast.engines.redis.speech import Speech
 
 _NOBODY: set[int] = set()
@@ -121,7 +121,7 @@ class Circuit:
 
     def _owe(self, link: Link, request: Acquire | Release, speech: Speech, until: float) -> Poll:
         poll = Poll((request,), (0,), until)
-        link.owe(Owed(speech.phrase((request,)), poll, link.node))
+        link.owe(Owed(speech.phrase((request,)), poll))
         if link.unsent:
             self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
         return poll
@@ -135,11 +135,11 @@ class Circuit:
             self._hear(0)  # what came late, and who is gone
         if len(self._by_fd) < len(self._nodes):
             self._connect(poll)
-        phrase = self._speech.phrase(poll.requests)
+        owed = Owed(self._speech.phrase(poll.requests), poll)
         try:
             stuck = self._stuck()
             for index in poll.nodes:
-                self._say(index, phrase, poll, stuck)
+                self._say(index, owed, poll, stuck)
         except BaseException:
             self._stop_listening(poll)
             raise
@@ -185,7 +185,7 @@ class Circuit:
         stuck = {link.node.index for link in self._by_fd.values() if link.is_stuck(now)}
         return stuck if len(self._by_fd) - len(stuck) >= self._quorum else _NOBODY
 
-    def _say(self, index: int, phrase: Phrase, poll: Poll, stuck: set[int]) -> None:
+    def _say(self, index: int, owed: Owed, poll: Poll, stuck: set[int]) -> None:
         node, link = self._nodes[index], self._links[index]
         request = poll.requests[0]
         releasing = type(request) is Release
@@ -203,7 +203,7 @@ class Circuit:
             if link is None or not releasing:
                 return
         try:
-            link.say(Owed(phrase, poll, node))
+            link.say(owed)
             if link.unsent and link.circuit is self:
                 self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
         except BROKEN as error:

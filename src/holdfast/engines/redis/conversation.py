@@ -30,7 +30,7 @@ class Conversations:
             async with asyncio.timeout(until - self._fleet.around.clock()):
                 channel = Channel(node, await _connect(node))
                 self.channels.add(channel)
-                channel.say(Owed(self._fleet.speech.phrase(requests), poll, node, bell))
+                channel.say(Owed(self._fleet.speech.phrase(requests), poll, bell))
                 await bell
         except BROKEN as error:
             if not poll.over:

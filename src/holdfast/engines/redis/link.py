@@ -40,6 +40,7 @@ class Link:
         """What could not be sent yet."""
         self.sock, self._connection = node.address.open(timeout)
         self._reader = hiredis.Reader()
+        self._replies: list[Reply] = []
         self._mutex = threading.Lock()
         self._saying = self._hearing = False
         self.waiting = False
@@ -55,8 +56,7 @@ class Link:
 
     def say(self, owed: Owed) -> None:
         """Send a phrase, or as much of it as goes out now."""
-        commands = owed.phrase.commands
-        text = commands[0] if len(commands) == 1 else b"".join(commands)
+        text = owed.text
         with self._mutex:
             if self._saying:
                 raise EOFError("another thread was interrupted in the middle of a command")
@@ -124,13 +124,15 @@ class Link:
         while (reply := reader.gets()) is not False:
             if not owed:
                 raise EOFError("a reply that nobody has asked for")
-            first = owed[0]
-            if len(first.replies) + 1 == len(first.phrase.commands):
-                owed.popleft()
-            if first.hear(reply, owed):
-                self.say(first)
-            elif self.node.owing:
-                self._forget(first)
+            self._replies.append(reply)
+            if len(self._replies) == owed[0].count:
+                replies, self._replies = self._replies, []
+                first = owed.popleft()
+                more = first.hear(self.node, replies, owed)
+                if more is not None:
+                    self.say(more)
+                elif self.node.owing:
+                    self._forget(first)
         self._hearing = False
 
     @property

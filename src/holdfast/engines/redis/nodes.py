@@ -172,49 +172,45 @@ class Asked(Protocol):
 
 
 class Owed:
-    """A phrase on its way to a node, and the poll that wants to know what comes of it."""
+    """A phrase on its way, and the poll that wants to know what comes of it. It keeps nothing of
+    any node, so that one will do for all."""
 
-    __slots__ = ("_bell", "node", "phrase", "poll", "replies")
+    __slots__ = ("_bell", "count", "phrase", "poll", "requests", "text")
 
-    def __init__(self, phrase: Phrase, poll: Poll, node: Node, bell: Any = None) -> None:
+    def __init__(self, phrase: Phrase, poll: Poll, bell: Any = None) -> None:
         self.phrase = phrase
         self.poll = poll
-        self.node = node
+        self.requests = poll.requests
+        self.count = len(phrase.commands)
+        """How many replies there will be."""
+        self.text = phrase.commands[0] if self.count == 1 else b"".join(phrase.commands)
         self._bell = bell  # under asyncio: the future that whoever asked awaits
-        self.replies: list[Reply] = []
-
-    @property
-    def requests(self) -> Sequence[ToNode]:
-        """What is to be answered."""
-        return self.poll.requests
 
     @property
     def until(self) -> float:
         """When its answer is overdue."""
         return self.poll.until
 
-    def hear(self, reply: Reply, behind: "Iterable[Asked]") -> bool:
-        """Take one reply; True if there is more to say: `phrase`. `behind`: what is owed next."""
-        self.replies.append(reply)
-        if len(self.replies) < len(self.phrase.commands):
-            return False
-        outcome = conclude(self.phrase, self.replies)
-        node = self.node
+    def hear(self, node: Node, replies: list[Reply], behind: "Iterable[Asked]") -> "Owed | None":
+        """Take all replies of a node, on whose connection `behind` is owed next; gives what else is
+        to be said to it."""
+        if self.poll.over and type(replies[-1]) is int and not node.trouble:
+            return None  # good news that nobody needs any more
+        outcome = conclude(self.phrase, replies)
         if isinstance(outcome, Phrase):
             if not self._is_released(behind):
-                self.phrase, self.replies = outcome, []
-                return True
+                return Owed(outcome, self.poll, self._bell)
             outcome = [failed("given back before its scripts were loaded")]
         if node.trouble:
             node.is_well()
         self.poll.take(node.index, outcome)
         if type(outcome[0]) is Failed and "READONLY" in str(outcome[0]):
             raise RefusedError("it is not the master any more")
-        return False
+        return None
 
     def _is_released(self, behind: "Iterable[Asked]") -> bool:
         """Whether this is an acquire whose release has gone out already: it must not come after."""
-        request = self.poll.requests[0]
+        request = self.requests[0]
         return isinstance(request, Acquire) and any(
             isinstance(later, Release) and later.holder == request.holder
             for asked in behind

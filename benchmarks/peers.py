@@ -56,7 +56,7 @@ class BareSql:
         ((_done,),) = self.connection.execute(*statement).fetchall()
 
     def pair(self, key: str = "holdfast:bench") -> Pair:
-        execute, boot, holder = self.connection.execute, self.boot, new_holder()
+        execute, boot = self.connection.execute, self.boot
         ttl = TTL * MICROSECONDS
         # Plain tuples below: to put values into their places is not the database's work.
         acquire, places = statements.DIALECT.acquire("key", "holder", "ttl", "now", "boot")
@@ -65,6 +65,7 @@ class BareSql:
         assert places == ("now", "boot", "key", "holder")
 
         def acquire_and_release() -> None:
+            holder = new_holder()  # as anybody must who does not want to be taken for another
             now = ceil(clock() * MICROSECONDS)
             ((_fence,),) = execute(acquire, (key, holder, ttl, now, ttl, boot)).fetchall()
             now = ceil(clock() * MICROSECONDS)

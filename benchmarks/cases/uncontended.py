@@ -54,7 +54,7 @@ def measure(effort: Effort, folder: Path) -> Case:
         "uncontended",
         "Uncontended acquire and release, SQLite",
         "One pair, nobody else there. *bare SQL* is the same statements with the same parameters "
-        "and settings through `sqlite3`.",
+        "(a new holder id each time) and settings through `sqlite3`.",
         "bare SQL",
         rows(values, "µs", 1e6, "bare SQL"),
         (

@@ -36,23 +36,23 @@ FAILING_PATIENCE = 0.1
 
 def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure | None]:
     """Get the lock; None if somebody else has it until `timeout` (0: ask once; None: for ever)."""
-    holder = world.new_holder()
+    holder, key = world.new_holder(), claim.key
     began = world.clock()
     give_up_at = inf if timeout is None else began + timeout
     until = min(began + claim.patience, give_up_at) if timeout else began + claim.patience
     failing_since = inf
     pauses: Iterator[float] | None = None
     untidy = waited = False
-    listening = timeout != 0 and claim.key in world.contended
+    listening = timeout != 0 and key in world.contended
     answer: Answer
     pause: Listen | Wait | Sleep
     try:
         if listening:
-            world.contended.discard(claim.key)  # unless it turns out to be held again
+            world.contended.discard(key)  # unless it turns out to be held again
             yield Listen(holder)
         while True:
             untidy = True  # from here on the engine may have something of ours
-            [answer] = yield Ask((Acquire(claim.key, holder, claim.ttl, listening),), until)
+            [answer] = yield Ask((Acquire(key, holder, claim.ttl, listening),), until)
             now = world.clock()
             if type(answer) is Granted:
                 tenure = _begin(claim, holder, answer.fence, began)
@@ -65,7 +65,7 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
             if type(answer) is Held:
                 waited = True
                 failing_since = inf
-                _note_contention(world, claim.key)
+                _note_contention(world, key)
                 untidy = listening  # a place in the queue
                 wake_at = now + _pause(world, claim, answer)
                 last_try = give_up_at

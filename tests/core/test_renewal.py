@@ -1,13 +1,16 @@
 """Renewal and loss, on virtual time."""
 
 import gc
+from typing import ClassVar
+
+import pytest
 
 from holdfast.core.acquire import acquire
-from holdfast.core.holding import extend, release
-from holdfast.core.messages import Break, Extend
+from holdfast.core.holding import extend, give_back, release
+from holdfast.core.messages import DONE, NOT_YOURS, Break, Extend, Failed
 from holdfast.core.tenure import State, Tenure
-from holdfast.errors import LockLost, NotHeld
-from holdfast.events import Lost, RenewalFailed
+from holdfast.errors import EngineUnavailable, LockLost, NotHeld
+from holdfast.events import Lost, NotGivenBack, RenewalFailed
 from holdfast.lab.virtual import VirtualClient, claim
 from tests.core.stage import TTL, Stage
 
@@ -242,3 +245,38 @@ def test_a_release_whose_reply_is_lost_says_so_and_ends_with_the_ttl() -> None:
     stage.run(TTL)
     assert not stage.leftovers()
     assert not stage.requests(Extend)
+
+
+class TestALostConnection:
+    """The engine fails at once, long before its time is over: it may have heard, or not."""
+
+    BROKEN: ClassVar = [Failed.at("node", "the connection was closed")]
+
+    def test_a_release_is_told_once_more(self) -> None:
+        stage = Stage()
+        me = stage.client()
+        for second in ([DONE], [NOT_YOURS]):  # it did not arrive, or it did
+            steps = release(me.world, take(stage, me, f"job {second}"))
+            first = next(steps)
+            assert steps.send(self.BROKEN) == first
+            with pytest.raises(StopIteration):
+                steps.send(second)
+
+    def test_but_not_for_ever(self) -> None:
+        stage = Stage()
+        me = stage.client()
+        steps = release(me.world, take(stage, me))
+        next(steps)
+        steps.send(self.BROKEN)
+        with pytest.raises(EngineUnavailable, match="could not be told"):
+            steps.send(self.BROKEN)
+
+    def test_so_is_what_a_failed_acquire_may_have_left(self) -> None:
+        stage = Stage()
+        me = stage.client()
+        steps = give_back(me.world, claim("job", TTL), "me", 1.0)
+        first = next(steps)
+        assert steps.send(self.BROKEN) == first
+        with pytest.raises(StopIteration):
+            steps.send(self.BROKEN)
+        assert [type(event) for event in me.events] == [NotGivenBack]

@@ -1,7 +1,7 @@
 """What a holder does with its lease: extend it, give it back, leave its section."""
 
 from holdfast.core.effects import Ask, Steps, ask
-from holdfast.core.messages import Answer, Extend, Failed, NotYours, Release
+from holdfast.core.messages import DONE, Answer, Extend, Failed, NotYours, Release
 from holdfast.core.tenure import EXPIRED, HELD, LOST, RELEASED, TAKEN, Claim, Tenure
 from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable, LockLost
@@ -63,8 +63,14 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
                 _lose(world, tenure, EXPIRED)
         elif tenure.state is not LOST:
             tenure.require_held(now)
+    until = now + claim.patience
     try:
-        [answer] = yield Ask((Release(claim.key, tenure.holder),), now + claim.patience)
+        [answer] = yield Ask((Release(claim.key, tenure.holder),), until)
+        if type(answer) is Failed and world.clock() < until:
+            # A connection was lost, and with it the word whether it arrived. If it did, the lock is
+            # not ours now, and whoever has it has it by right.
+            [again] = yield Ask((Release(claim.key, tenure.holder),), until)
+            answer = again if type(again) is Failed else DONE
     except GeneratorExit:
         raise
     except BaseException:  # nobody knows whether it arrived
@@ -129,7 +135,10 @@ def release_all(world: World) -> Steps[None]:
 
 def give_back(world: World, claim: Claim, holder: str, patience: float) -> Steps[None]:
     """Tell the engine to forget this holder, as far as it can be told in that time."""
-    [answer] = yield ask(Release(claim.key, holder), world.clock() + patience)
+    until = world.clock() + patience
+    [answer] = yield ask(Release(claim.key, holder), until)
+    if type(answer) is Failed and world.clock() < until:
+        [answer] = yield ask(Release(claim.key, holder), until)  # a connection was lost
     if type(answer) is Failed:
         world.emit(NotGivenBack(claim.name, str(answer)))
 

@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from holdfast.core.messages import Acquire, Answer, Failed, Release, Request, Write
+from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.circuit import Circuit
@@ -48,19 +48,23 @@ class RedisStore:
 
     def _ask_directly(self, speech: Speech, request: Request, until: float) -> Answer | None:
         """Ask a single server, in the usual case; None if it is not that."""
-        if self._fleet.nodes[0].owing:
-            return None  # some things must go out behind others, on whichever connection
         if type(request) is not Acquire and type(request) is not Release:
             return None
-        circuit = self._take(request)
+        fleet = self._fleet
+        if fleet.nodes[0].owing:
+            return None  # some things must go out behind others, on whichever connection
+        try:
+            circuit = self._free.pop()
+        except IndexError:
+            return None  # another thread was faster
         try:
             answer = circuit.ask(request, speech, until)
         finally:
             self._free.append(circuit)
         if type(answer) is Failed:
-            answer = Failed.at(self._fleet.nodes[0].name, answer.nodes[0][1])
-        elif answer is not None:
-            self._fleet.note(request, answer)
+            answer = Failed.at(fleet.nodes[0].name, answer.nodes[0][1])
+        elif answer is not None and (fleet.waiting or type(answer) is Held):
+            fleet.note(request, answer)
         return answer
 
     def _ask_on(

@@ -48,6 +48,22 @@ class TestExtending:
         talk = Talk(quorum_of(count), MINE).hears(dict.fromkeys(range(majority - 1), no))
         assert isinstance(talk.answer, Failed)
 
+    def test_what_is_released_meanwhile_is_not_put_back(self) -> None:
+        quorum = quorum_of(3)
+        extending, releasing = Talk(quorum, MINE), Talk(quorum, Release("job", "me"))
+        assert extending.hears({0: DONE, 1: DONE, 2: MISSING}).answer == DONE
+        assert releasing.polls
+        assert repairs(extending) == []
+        again = Talk(quorum, MINE).hears({0: DONE, 1: DONE, 2: MISSING})
+        assert len(again.polls) == 2
+
+    def test_nor_is_what_has_ended_meanwhile(self) -> None:
+        now = 0.0
+        talk = Talk(quorum_of(3, lambda: now), MINE)
+        now = 2.0
+        talk.hears({0: DONE, 1: DONE, 2: MISSING})
+        assert repairs(talk) == []
+
     def test_errors_and_silence_prove_nothing(self) -> None:
         talk = Talk(quorum_of(5), MINE).hears({0: DONE, 1: DONE, 2: BROKEN, 3: MISSING})
         assert talk.answer == Failed(

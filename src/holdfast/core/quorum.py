@@ -76,6 +76,8 @@ class Quorum:
     drift: Callable[[float], float]
     size: int = field(init=False)
     everybody: range = field(init=False)
+    _extending: set[str] = field(init=False, default_factory=set)
+    """The holders that are being extended, unless they have let go meanwhile."""
 
     def __post_init__(self) -> None:
         self.size = len(self.names) // 2 + 1
@@ -87,7 +89,7 @@ class Quorum:
         if type(first) is Acquire:
             return [(yield from self._acquire(first, until))]
         if type(first) is Release:
-            return (yield from self._release(requests, until))
+            return (yield from self._release(cast("Sequence[Release]", requests), until))
         if type(first) is Extend:
             return (yield from self._extend(cast("Sequence[Extend]", requests), until))
         if type(first) is Break:
@@ -165,7 +167,9 @@ class Quorum:
         remaining = last if nodes >= self.size else min(last, UNSURE)
         return Held(remaining, any(answer.wakes for answer in held), owner)
 
-    def _release(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
+    def _release(self, requests: Sequence[Release], until: float) -> Rounds[Sequence[Answer]]:
+        if self._extending:
+            self._extending -= {request.holder for request in requests}
         if len(requests) == 1:
             # A silent minority delays nobody, and nobody is in a hurry if a majority is slow.
             until = max(until, self.clock() + FAREWELL)
@@ -187,17 +191,29 @@ class Quorum:
     def _extend(self, requests: Sequence[Extend], until: float) -> Rounds[Sequence[Answer]]:
         began = self.clock()
         poll = Poll(requests, self.everybody, until)
-        yield poll
-        answers = [self._extended(poll, index, began) for index in range(len(requests))]
-        for node in self.everybody:
-            forgotten = [
-                Repair(request.key, request.holder, request.ttl, request.fence)
-                for index, request in enumerate(requests)
-                if answers[index] is DONE and type(poll.said(node, index)) is Missing
-            ]
-            if forgotten:
-                yield Poll(forgotten, (node,), self.clock() + until - began)
+        holders = {request.holder for request in requests}
+        self._extending |= holders
+        try:
+            yield poll
+            answers = [self._extended(poll, index, began) for index in range(len(requests))]
+            for node in self.everybody:
+                forgotten = [
+                    Repair(request.key, request.holder, request.ttl, request.fence)
+                    for index, request in enumerate(requests)
+                    if answers[index] is DONE
+                    and type(poll.said(node, index)) is Missing
+                    and self._is_worth_repairing(request, began)
+                ]
+                if forgotten:
+                    yield Poll(forgotten, (node,), self.clock() + until - began)
+        finally:
+            self._extending -= holders
         return answers
+
+    def _is_worth_repairing(self, request: Extend, began: float) -> bool:
+        """Not what was released meanwhile, nor what has ended: nobody would give it back."""
+        ends_at = began + request.ttl - self.drift(request.ttl)
+        return request.holder in self._extending and self.clock() < ends_at
 
     def _extended(self, poll: Poll, index: int, began: float) -> Answer:
         mine = others = 0

@@ -1,5 +1,7 @@
 """Fencing tokens on real servers: how they are kept, and that they grow."""
 
+from contextlib import closing
+
 import pytest
 
 from holdfast.core.messages import (
@@ -80,6 +82,20 @@ class TestCounters:
             [grant] = bare.ask(Acquire("job", "me", 10.0, proposed=before + ahead))
             assert isinstance(grant, Granted)
             assert before <= grant.fence - clamped <= micros(server)
+
+    @pytest.mark.parametrize("quorum", [True, False])
+    def test_a_counter_that_lags_behind_goes_on_at_the_servers_clock(
+        self, server: RedisServer, quorum: bool
+    ) -> None:
+        """As that of a replica does which has missed the last grants, and is promoted."""
+        with closing(Bare(server, quorum=quorum)) as bare:
+            for lagging in (1, micros(server) - 60_000_000):
+                server.command("FLUSHALL")
+                server.command("SET", "{job}:fence", lagging)
+                before = micros(server)
+                [grant] = bare.ask(Acquire("job", "me", 10.0))
+                assert isinstance(grant, Granted)
+                assert before <= grant.fence <= micros(server)
 
     def test_the_counter_stays_for_an_hour_longer_than_the_lock_could(
         self, server: RedisServer, bare: Bare

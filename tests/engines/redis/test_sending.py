@@ -14,7 +14,9 @@ from holdfast.core.messages import Acquire, Failed, Granted, Release
 from holdfast.core.poll import Poll, Vote
 from holdfast.core.ports import Surroundings
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.nodes import Node, Owed
+from holdfast.engines.redis.nodes import Node
+from holdfast.engines.redis.owed import Owed
+from holdfast.engines.redis.phrases import Phrase, conclude
 from holdfast.engines.redis.speech import Speech
 from tests.engines.redis.conftest import Invite
 
@@ -120,3 +122,16 @@ def test_an_acquire_whose_script_was_not_there_is_asked_again() -> None:
     assert owed.hear(node, [hiredis.ReplyError("NOSCRIPT No matching script")], [])
     assert owed.phrase.commands[-1] == speech.phrase(vote.requests).commands[0]
     assert node.owing
+
+
+def test_what_replicas_have_acknowledged_is_asked_again_behind_what_is_said_again() -> None:
+    """Else the acknowledgement of a script that was not there would count for the lock."""
+    speech = Speech(quorum=False, keep=1.0, channel="channel", replicas=1)
+    phrase = speech.phrase([Acquire("job", "me", 1.0)])
+    taking, waiting = phrase.commands
+    more = conclude(phrase, [hiredis.ReplyError("NOSCRIPT No matching script"), 1])
+    assert isinstance(more, Phrase)
+    assert more.commands[-2:] == (taking, waiting)
+    loaded = [b"sha"] * (len(more.commands) - 2)
+    assert isinstance(next(iter(conclude(more, [*loaded, 7, 0]))), Failed)
+    assert list(conclude(more, [*loaded, 7, 1])) == [Granted(7)]

@@ -29,15 +29,15 @@ from holdfast.engines.redis.deadlines import Bell, Deadlines
 from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import (
     CONNECT_TIMEOUT,
-    FIRST_CONTACT,
     MAX_OWED,
     REDIAL_AFTER,
     SILENT,
     Fleet,
     Node,
-    Owed,
     accept,
+    first_contact_until,
 )
+from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Reply, failed
 from holdfast.engines.redis.speech import Speech
 
@@ -242,7 +242,7 @@ class AsyncRedisStore:
                 self._dials[node.index] = asyncio.ensure_future(self._dial(node))
         while self._dials:
             if self._voters() < self._quorum:
-                give_up_at = poll.until if alone else began + FIRST_CONTACT
+                give_up_at = poll.until if alone else first_contact_until(poll, began)
             else:
                 give_up_at = poll.until if self._fresh else began
             left = give_up_at - self._clock()

@@ -9,7 +9,8 @@ from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.ear import Ear
-from holdfast.engines.redis.nodes import ORDERED, Fleet
+from holdfast.engines.redis.nodes import Fleet
+from holdfast.engines.redis.owed import ORDERED
 from holdfast.engines.redis.speech import Speech
 
 

@@ -21,16 +21,14 @@ from holdfast.core.ports import Clock
 from holdfast.engines.redis.link import BROKEN, NOT_YET, Link, explain
 from holdfast.engines.redis.nodes import (
     CONNECT_TIMEOUT,
-    FIRST_CONTACT,
     MAX_OWED,
-    ORDERED,
     REDIAL_AFTER,
     SILENT,
     Fleet,
     Node,
-    Owed,
-    holders_of,
+    first_contact_until,
 )
+from holdfast.engines.redis.owed import ORDERED, Owed, holders_of
 from holdfast.engines.redis.phrases import failed
 from holdfast.engines.redis.speech import Speech
 
@@ -257,7 +255,7 @@ class Circuit:
             self._take_dialled()
             waiting = [dial for dial in self._dials.values() if dial.ended_at is None]
             if self._voters() < self._quorum:
-                give_up_at = began + FIRST_CONTACT
+                give_up_at = first_contact_until(poll, began)
             else:
                 give_up_at = poll.until if self._fresh else began
             left = give_up_at - self._clock()

@@ -8,7 +8,8 @@ from holdfast.core.messages import Answer, Request
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.channel import Channel
 from holdfast.engines.redis.link import BROKEN, explain
-from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, SILENT, Fleet, Node, Owed
+from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, SILENT, Fleet, Node
+from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import failed
 
 

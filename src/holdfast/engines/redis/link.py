@@ -13,7 +13,8 @@ from collections import deque
 import hiredis
 from redis.exceptions import RedisError
 
-from holdfast.engines.redis.nodes import Node, Owed, RefusedError, accept, holders_of
+from holdfast.engines.redis.nodes import Node, RefusedError, accept
+from holdfast.engines.redis.owed import Owed, holders_of
 from holdfast.engines.redis.phrases import Reply
 
 READ_SIZE = 65536

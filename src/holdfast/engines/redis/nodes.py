@@ -1,8 +1,8 @@
 """The servers of one client: how to connect, which are well, which may vote, who waits."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import (
@@ -10,15 +10,13 @@ from holdfast.core.messages import (
     Acquire,
     Answer,
     Break,
+    Extend,
     Failed,
     Held,
     Inspect,
     List,
     Read,
-    Release,
-    Repair,
     Request,
-    ToNode,
     Write,
 )
 from holdfast.core.poll import Poll
@@ -31,7 +29,6 @@ from holdfast.engines.redis.phrases import (
     Reply,
     Speaker,
     command,
-    conclude,
     failed,
     load_scripts,
 )
@@ -157,81 +154,6 @@ class Node:
         return DONE
 
 
-class Asked(Protocol):
-    """Something on its way to a node."""
-
-    @property
-    def requests(self) -> Sequence[ToNode]:
-        """What is to be answered."""
-        ...
-
-    @property
-    def until(self) -> float:
-        """When its answer is overdue."""
-        ...
-
-
-class Owed:
-    """A phrase on its way, and the poll that wants to know what comes of it. It keeps nothing of
-    any node, so that one will do for all."""
-
-    __slots__ = ("_bell", "count", "phrase", "poll", "requests", "text")
-
-    def __init__(self, phrase: Phrase, poll: Poll, bell: Any = None) -> None:
-        self.phrase = phrase
-        self.poll = poll
-        self.requests = poll.requests
-        self.count = len(phrase.commands)
-        """How many replies there will be."""
-        self.text = phrase.commands[0] if self.count == 1 else b"".join(phrase.commands)
-        self._bell = bell  # under asyncio: the future that whoever asked awaits
-
-    @property
-    def until(self) -> float:
-        """When its answer is overdue."""
-        return self.poll.until
-
-    def hear(self, node: Node, replies: list[Reply], behind: "Iterable[Asked]") -> "Owed | None":
-        """Take all replies of a node, on whose connection `behind` is owed next; gives what else is
-        to be said to it."""
-        if self.poll.over and type(replies[-1]) is int and not node.trouble:
-            return None  # good news that nobody needs any more
-        outcome = conclude(self.phrase, replies)
-        if isinstance(outcome, Phrase):
-            if not self._is_released(behind):
-                return Owed(outcome, self.poll, self._bell)
-            outcome = [failed("given back before its scripts were loaded")]
-        if node.trouble:
-            node.is_well()
-        self.poll.take(node.index, outcome)
-        if type(outcome[0]) is Failed and "READONLY" in str(outcome[0]):
-            raise RefusedError("it is not the master any more")
-        return None
-
-    def _is_released(self, behind: "Iterable[Asked]") -> bool:
-        """Whether this is an acquire whose release has gone out already: it must not come after."""
-        request = self.requests[0]
-        return isinstance(request, Acquire) and any(
-            isinstance(later, Release) and later.holder == request.holder
-            for asked in behind
-            for later in asked.requests
-        )
-
-    def ring(self) -> None:
-        """Wake whoever asked."""
-        if not self._bell.done():
-            self._bell.set_result(None)
-
-
-ORDERED = (Acquire, Release, Repair)
-"""What makes a lock, or ends one, and so must keep its order."""
-
-
-def holders_of(poll: Poll) -> Sequence[str]:
-    """The holders whose locks a poll may make, or end."""
-    return [request.holder for request in poll.requests if isinstance(request, ORDERED)]
-
-
 def _disagreement(theirs: float, ours: float) -> str:
     return (
         f"max_ttl is {theirs:g} s there and {ours:g} s here; all clients must agree (to change it, "
@@ -244,6 +166,13 @@ def accept(answers: Answers | Phrase) -> None:
     first = answers[0]
     if isinstance(first, Failed):
         raise RefusedError(first.nodes[0][1])
+
+
+def first_contact_until(poll: Poll, began: float) -> float:
+    """Until when to wait for connections while there are too few for a quorum."""
+    give_up_at = began + FIRST_CONTACT
+    # Whoever extends a lease must be told of its loss in time.
+    return min(give_up_at, poll.until) if isinstance(poll.requests[0], Extend) else give_up_at
 
 
 @dataclass(slots=True)

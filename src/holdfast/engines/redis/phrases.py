@@ -70,7 +70,12 @@ def load_scripts() -> tuple[bytes, ...]:
 def _with_scripts(phrase: Phrase, replies: list[Reply]) -> Phrase:
     """Load all scripts, and say again what could not be carried out for want of them."""
     loading = load_scripts()
-    unheard = [i for i, r in enumerate(replies) if str(r).startswith("NOSCRIPT")]
+    # A WAIT speaks of what was said before it, so it is said again behind that.
+    unheard = [
+        i
+        for i, (said, reply) in enumerate(zip(phrase.commands, replies, strict=True))
+        if str(reply).startswith("NOSCRIPT") or said.startswith(_WAIT)
+    ]
 
     def complete(more: list[Reply]) -> Answers | Phrase:
         refusals = [reply for reply in more[: len(loading)] if isinstance(reply, Exception)]
@@ -79,6 +84,9 @@ def _with_scripts(phrase: Phrase, replies: list[Reply]) -> Phrase:
         return phrase.conclude(replies)
 
     return Phrase((*loading, *(phrase.commands[i] for i in unheard)), complete, loads=True)
+
+
+_WAIT = b"*3\r\n$4\r\nWAIT\r\n"
 
 
 def failed(why: object) -> Failed:

@@ -3,19 +3,14 @@
 -- ARGV  1 ttl (ms), 2 how long to keep the counter (ms), 3 how long an offer lasts (ms),
 --       4 channel on which to be woken ('': do not queue), 5 holder
 -- Gives the fence; or, if it is somebody else's, {time left (ms), holder}.
+-- include: fence.lua
 local ttl, keep, offer, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
--- Mostly nobody has it and nobody waits. That is seen to before the rest is even defined, which is
--- a quarter of the time that a pair takes here.
+-- Mostly nobody has it and nobody waits.
 if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then
-  local fence = redis.call('INCR', KEYS[2])
-  if fence > 1 then
-    redis.call('SET', KEYS[1], holder, 'PX', ttl)
-    redis.call('PEXPIRE', KEYS[2], keep)
-    return fence
-  end
-  redis.call('DEL', KEYS[2]) -- a new counter does not begin at 1, see below
+  redis.call('SET', KEYS[1], holder, 'PX', ttl)
+  return next_fence(0, keep)
 end
--- include: fence.lua, queue.lua
+-- include: queue.lua
 local me = ARGV[4] .. ' ' .. holder
 local owner = redis.call('GET', KEYS[1])
 if owner == holder then return grant_again(ttl, keep) end
@@ -26,7 +21,7 @@ else
   owner = offer_to_first(offer, keep, me)
   if not owner then
     redis.call('SET', KEYS[1], holder, 'PX', ttl)
-    return count(keep)
+    return next_fence(0, keep)
   end
 end
 if ARGV[4] ~= '' then

@@ -1,7 +1,8 @@
 -- Shared by scripts that grant. KEYS[2] is the counter.
 -- Times go to commands as the texts that they came as: a number would be printed first, for 1 us.
 -- The next fence: more than the last one, and at least what is proposed, which must lie within a
--- minute of this server's clock. Nothing proposed (0) means this server's clock.
+-- minute of this server's clock. Nothing proposed (0) means this server's clock: so the counter of a
+-- replica that has missed the last grants, or a new one, goes on above what was granted before.
 local function next_fence(proposed, keep)
   local time = redis.call('TIME')
   local now = time[1] * 1000000 + time[2]
@@ -9,15 +10,6 @@ local function next_fence(proposed, keep)
   proposed = math.max(now - 60000000, math.min(proposed, now + 60000000))
   local fence = math.max((redis.call('GET', KEYS[2]) or 0) + 1, proposed)
   redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', keep)
-  return fence
-end
-
--- The next fence of a single server, which nobody has to agree with: one more than the last. A new
--- counter begins at the server's clock, so that one that was lost goes on above what it was.
-local function count(keep)
-  local fence = redis.call('INCR', KEYS[2])
-  if fence == 1 then return next_fence(0, keep) end
-  redis.call('PEXPIRE', KEYS[2], keep)
   return fence
 end
 

@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "engines": {"engines", "core"} | LEAVES,
     "facade": FACADE | {"drivers", "engines", "core"} | LEAVES,
     "lab": {"lab", "engines", "core", "holdfast"} | FACADE | LEAVES,
-    "cli": {"cli", "holdfast"} | FACADE | LEAVES,
+    "cli": {"cli", "lab", "holdfast"} | FACADE | LEAVES,
     "leaf": set[str](),
 }
 

@@ -3,10 +3,9 @@ time. What a client sends to one node arrives in order; a restart takes with it 
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any, Generic, TypeVar
 
 from holdfast.core.acquire import acquire
-from holdfast.core.effects import Ask, Effect, Steps
+from holdfast.core.effects import Ask
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode
 from holdfast.core.poll import Pause, Poll
@@ -14,11 +13,9 @@ from holdfast.core.quorum import Quorum
 from holdfast.core.tenure import Claim, Tenure
 from holdfast.engines.redis import drift, quorum_patience
 from holdfast.lab.timeline import Timeline
-from holdfast.lab.virtual import Link, Network, Process, VirtualClient, VirtualNode
+from holdfast.lab.virtual import Link, Network, Resumption, VirtualClient, VirtualNode
 from holdfast.lab.votes import EPOCH, Votes
 from tests.core.stage import memory_engine
-
-T = TypeVar("T")
 
 TTL = 2.0
 MAX_TTL = 2.0
@@ -149,25 +146,6 @@ class QuorumNode:
                 self._inbox.pop(sender, None)
 
 
-class Resumption:
-    """How a process goes on with a result, and whether it still wants one."""
-
-    def __init__(self, process: Process[Any], go_on: Callable[[object], None]) -> None:
-        self._process, self._go_on, self._waiting = process, go_on, process._waiting
-
-    @property
-    def wanted(self) -> bool:
-        return not self._process.done and self._process._waiting == self._waiting
-
-    def __call__(self, result: object) -> None:
-        self._go_on(result)
-
-
-class QuorumProcess(Process[T], Generic[T]):
-    def resume(self) -> Callable[[object], None]:
-        return Resumption(self, super().resume())
-
-
 class QuorumClient(VirtualClient):
     """A client of all nodes of a stage."""
 
@@ -186,20 +164,12 @@ class QuorumClient(VirtualClient):
             drift,
         )
         self.polls: list[Poll] = []
-        self.ring = self._ring
         self._there = [Link(stage.network) for _ in self.nodes]
         self._back = [Link(stage.network) for _ in self.nodes]
         self._met = [0 for _ in self.nodes]
 
-    def start(self, steps: Steps[T]) -> Process[T]:
-        return QuorumProcess(self, steps)
-
-    def perform(self, effect: Effect, resume: Callable[[object], None]) -> None:
-        if isinstance(effect, Ask):
-            assert isinstance(resume, Resumption)
-            Asking(self, self.quorum.ask(effect.requests, effect.until), resume)
-        else:
-            super().perform(effect, resume)
+    def ask(self, ask: Ask, resume: Resumption) -> None:
+        Asking(self, self.quorum.ask(ask.requests, ask.until), resume)
 
     def send(self, index: int, poll: Poll, heard: Callable[[], None]) -> None:
         """Say a poll's requests to one node; connect to it before, if need be."""

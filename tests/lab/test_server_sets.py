@@ -9,6 +9,7 @@ from redis.cluster import RedisCluster as ClusterClient
 from redis.sentinel import Sentinel as SentinelClient
 
 from holdfast.lab.servers.cluster import SLOTS, RedisCluster
+from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.programs import find_redis, find_valkey
 from holdfast.lab.servers.resp import Refused
@@ -87,6 +88,21 @@ def test_a_sentinel_set_tells_its_url_and_ends(tmp_path: Path) -> None:
         a, b, c = (sentinel.address for sentinel in watched.sentinels)
         assert watched.url == f"redis+sentinel://{a},{b},{c}/holdfast"
     assert not any(server.alive for server in watched.members())
+
+
+def test_a_replica_has_what_its_master_has_until_it_is_promoted(
+    program: str, tmp_path: Path
+) -> None:
+    with RedisMasters(tmp_path, 2, program=program) as pair:
+        master, replica = pair.servers
+        master.command("SET", "key", "1")
+        replica.follow(master)
+        assert replica.command("GET", "key") == "1"
+        with pytest.raises(Refused, match=r"^READONLY"):
+            replica.command("SET", "key", "2")
+        replica.promote()
+        replica.command("SET", "key", "2")
+        assert master.command("GET", "key") == "1"
 
 
 def test_a_cluster_shares_the_slots(cluster: RedisCluster) -> None:

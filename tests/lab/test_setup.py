@@ -1,5 +1,6 @@
 """`scripts/setup-servers`: silent when there is nothing to do, clear when it cannot be done."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "setup-servers"
 TOOLS = ("bash", "mktemp", "rm", "tail")
+WANTED = set(re.findall(r'^    "\S+ ([^\s/]+)"$', SCRIPT.read_text(), re.MULTILINE))
+"""The programs that it looks for on the PATH."""
 
 
 class Machine:
@@ -36,7 +39,8 @@ class Machine:
 def machine(tmp_path: Path) -> Machine:
     machine = Machine(tmp_path)
     machine.program("id", "echo 1000")
-    machine.program("openssl")
+    for program in WANTED - {"redis-server"}:
+        machine.program(program)
     return machine
 
 

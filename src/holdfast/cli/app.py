@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import sys
 from typing import NoReturn
 
@@ -10,30 +9,18 @@ import click
 
 from holdfast._version import __version__
 from holdfast.cli import exits
+from holdfast.cli.lazy import Commands
 
 _HOME = {
     "run": "holdfast.cli.run",
     "ls": "holdfast.cli.operate",
     "show": "holdfast.cli.operate",
     "break": "holdfast.cli.operate",
+    "lab": "holdfast.cli.lab",
 }
 
 
-class _Commands(click.Group):
-    """Imports a command's module only when that command, or the help, is asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_HOME)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _HOME:
-            return None
-        module = importlib.import_module(_HOME[cmd_name])
-        command: click.Command = module.COMMANDS[cmd_name]
-        return command
-
-
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, home=_HOME, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def holdfast() -> None:
     """Hold a distributed lock while a command runs, and see who holds what.

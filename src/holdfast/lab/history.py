@@ -6,11 +6,16 @@ believes in a skewed clock is recorded by when it *truly* stopped believing.
 """
 
 import json
+from bisect import insort
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from math import inf
 from typing import Any
+
+from holdfast.lab.hold import Hold, earlier
+
+__all__ = ["OF_A_HOLD", "Event", "Finding", "History", "Hold", "Kind"]
 
 
 class Kind(StrEnum):
@@ -31,7 +36,10 @@ class Kind(StrEnum):
     LOST = "lost"
     """It was told that it has it no more."""
     WROTE = "wrote"
-    """A register (`name`) took a write, with this fence; `note` is the value."""
+    """A register (`name`) took a write, with this fence; `note` is the value.
+
+    Recorded by the register itself, so that the order of these events is the order of the writes.
+    """
     TURNED_AWAY = "turned away"
     """A register refused a write, because of this fence."""
     PAUSED = "paused"
@@ -50,6 +58,20 @@ class Kind(StrEnum):
     """Anything worth a line in a picture."""
 
 
+OF_A_HOLD = frozenset(
+    {
+        Kind.ASKED,
+        Kind.GRANTED,
+        Kind.REFUSED,
+        Kind.EXTENDED,
+        Kind.RELEASING,
+        Kind.RELEASED,
+        Kind.LOST,
+    }
+)
+"""What is told of one acquisition."""
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One thing that happened."""
@@ -61,7 +83,10 @@ class Event:
     name: str = ""
     """The lock, or the register."""
     hold: str = ""
-    """Which acquisition it belongs to: unique in the run."""
+    """Which acquisition it belongs to: unique in the run.
+
+    One nested in another (a re-entrant lock) has an id of its own, and the same fence.
+    """
     fence: int | None = None
     until: float = inf
     peer: str = ""
@@ -76,7 +101,8 @@ class Event:
     def from_json(cls, line: str) -> "Event":
         """What `as_json` wrote."""
         fields: dict[str, Any] = json.loads(line)
-        return cls(**fields | {"kind": Kind(fields["kind"])})
+        fields["kind"] = Kind(fields["kind"])
+        return cls(**fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,40 +115,9 @@ class Finding:
     """What happened, in a sentence for a person."""
     at: float
     until: float
+    """`inf`: it never ended."""
     who: tuple[str, ...] = ()
     """The clients and nodes it is about."""
-
-
-@dataclass(slots=True)
-class Hold:
-    """One acquisition, from being asked for to its end."""
-
-    who: str
-    name: str
-    hold: str
-    asked: float
-    granted: float | None = None
-    fence: int | None = None
-    deadlines: list[tuple[float, float]] = field(default_factory=list)
-    """Since when which deadline was believed in."""
-    releasing: float | None = None
-    released: float | None = None
-    lost: float | None = None
-    refused: float | None = None
-
-    @property
-    def ended(self) -> float:
-        """When the client no longer believed that it had the lock: released, told, or too late."""
-        deadline = self.deadlines[-1][1] if self.deadlines else inf
-        ends = (deadline, self.releasing, self.released, self.lost)
-        return min(end for end in ends if end is not None)
-
-    @property
-    def window(self) -> tuple[float, float]:
-        """When its holder was entitled to believe that it had the lock."""
-        if self.granted is None:
-            raise ValueError(f"{self.hold} was never granted")
-        return self.granted, self.ended
 
 
 class History:
@@ -137,23 +132,46 @@ class History:
     def __len__(self) -> int:
         return len(self.events)
 
+    @property
+    def end(self) -> float:
+        """When the last thing happened."""
+        return self.events[-1].at if self.events else 0.0
+
     def add(self, event: Event) -> None:
-        """Append what happened after everything else."""
-        self.events.append(event)
+        """Put an event in its place: behind everything that happened no later."""
+        insort(self.events, event, key=lambda each: each.at)
 
     def of(self, *kinds: Kind) -> list[Event]:
         """The events of these kinds."""
         return [event for event in self.events if event.kind in kinds]
 
     def holds(self) -> list[Hold]:
-        """Every acquisition that was asked for, in that order."""
+        """Every acquisition, in the order in which they were asked for.
+
+        One whose asking was not recorded was asked for when it is first heard of.
+        """
         found: dict[str, Hold] = {}
         for event in self.events:
-            if event.kind is Kind.ASKED:
-                found[event.hold] = Hold(event.who, event.name, event.hold, event.at)
-            elif event.hold in found:
-                _follow(found[event.hold], event)
+            if event.kind in OF_A_HOLD and event.hold:
+                new = Hold(event.who, event.name, event.hold, event.at)
+                _follow(found.setdefault(event.hold, new), event)
         return list(found.values())
+
+    def leases(self) -> dict[str, list[Hold]]:
+        """By name, what was granted, in that order; nested holds are one lease."""
+        found: dict[str, list[Hold]] = {}
+        latest: dict[tuple[str, str, int | None], Hold] = {}
+        for hold in sorted(self.holds(), key=lambda hold: hold.granted or 0.0):
+            if hold.granted is None:
+                continue
+            outer = latest.get((hold.who, hold.name, hold.fence))
+            if outer is not None and hold.fence is not None and hold.granted < outer.ended:
+                outer.take_in(hold)
+                continue
+            lease = replace(hold, deadlines=list(hold.deadlines), nested=[])
+            latest[hold.who, hold.name, hold.fence] = lease
+            found.setdefault(hold.name, []).append(lease)
+        return found
 
     def as_lines(self) -> str:
         """One event a line, as JSON."""
@@ -168,15 +186,16 @@ class History:
 def _follow(hold: Hold, event: Event) -> None:
     match event.kind:
         case Kind.GRANTED:
-            hold.granted, hold.fence = event.at, event.fence
+            if hold.granted is None:
+                hold.granted, hold.fence = event.at, event.fence
             hold.deadlines.append((event.at, event.until))
         case Kind.EXTENDED:
             hold.deadlines.append((event.at, event.until))
         case Kind.RELEASING:
-            hold.releasing = event.at
+            hold.releasing = earlier(hold.releasing, event.at)
         case Kind.RELEASED:
-            hold.released = event.at
+            hold.released = earlier(hold.released, event.at)
         case Kind.LOST:
-            hold.lost = event.at
+            hold.lost = earlier(hold.lost, event.at)
         case Kind.REFUSED:
-            hold.refused = event.at
+            hold.refused = earlier(hold.refused, event.at)

@@ -83,7 +83,7 @@ class VirtualNode:
 class Process(Generic[T]):
     """One algorithm under way."""
 
-    def __init__(self, client: "VirtualClient", steps: Steps[T]) -> None:
+    def __init__(self, client: "Body", steps: Steps[T]) -> None:
         self.client = client
         self.steps = steps
         self.result: T | None = None
@@ -106,16 +106,18 @@ class Process(Generic[T]):
         self.steps.close()
         self._end()
 
-    def resume(self) -> Callable[[object], None]:
-        """A function that goes on with a result, once, unless the process has moved on since."""
-        waiting = self._waiting
+    def resume(self) -> "Resumption":
+        """How to go on with a result, once, unless the process has moved on since."""
+        return Resumption(self, self._waiting)
 
-        def go_on(result: object) -> None:
-            if waiting == self._waiting and not self.done:
-                self._waiting += 1
-                self._go_on(lambda: self.steps.send(result))
+    def awaits(self, waiting: int) -> bool:
+        """Whether it still waits for what it waited for then."""
+        return waiting == self._waiting and not self.done
 
-        return go_on
+    def go_on(self, result: object) -> None:
+        """Send a result in."""
+        self._waiting += 1
+        self._go_on(lambda: self.steps.send(result))
 
     def _go_on(self, step: Callable[[], Effect]) -> None:
         effect = self._step(step)
@@ -135,40 +137,75 @@ class Process(Generic[T]):
 
     def _end(self) -> None:
         self.done = True
-        self.client.processes.remove(self)
+        self.client.ended(self)
 
 
-class VirtualClient:
-    """A client on a timeline."""
+class Resumption:
+    """How a process goes on with the result of an effect, if it still wants it."""
 
-    def __init__(self, name: str, node: VirtualNode, engine: Engine) -> None:
-        timeline = node.timeline
+    __slots__ = ("_process", "_waiting")
+
+    def __init__(self, process: Process[Any], waiting: int) -> None:
+        self._process = process
+        self._waiting = waiting
+
+    @property
+    def wanted(self) -> bool:
+        """Whether the process has not moved on, by being cancelled."""
+        return self._process.awaits(self._waiting)
+
+    def __call__(self, result: object) -> None:
+        """Go on with it."""
+        if self.wanted:
+            self._process.go_on(result)
+
+
+class Body:
+    """A client on a timeline, but for the way to its engine."""
+
+    def __init__(
+        self, name: str, timeline: Timeline, drift: Callable[[float], float], min_ttl: float
+    ) -> None:
         self.name = name
-        self.node = node
         self.timeline = timeline
         self.crashed = False
         self.processes: list[Process[Any]] = []
         self.tickets: dict[str, Callable[[object], None] | bool] = {}
         self.renewer: Process[None] | None = None
         self.events: list[object] = []
-        self._requests, self._replies = Link(node.network), Link(node.network)
         self._holders = 0
         self.world = World(
-            clock=lambda: timeline.now,
+            clock=self.clock,
             uniform=timeline.random.uniform,
             new_holder=self._new_holder,
             emit=self._emit,
             mutex=nullcontext(),
-            drift=engine.drift,
-            min_ttl=engine.guarantees.min_ttl,
+            drift=drift,
+            min_ttl=min_ttl,
             unlisten=self._unlisten,
             rouse_renewer=self._rouse_renewer,
             schedule=Schedule(),
         )
 
+    def clock(self) -> float:
+        """What its clock says."""
+        return self.timeline.now
+
+    def at(self, instant: float, action: Callable[[], None]) -> None:
+        """Do something when its clock says so."""
+        self.timeline.at(instant, action)
+
+    def ask(self, ask: Ask, resume: "Resumption") -> None:
+        """Ask the engine."""
+        raise NotImplementedError
+
     def start(self, steps: Steps[T]) -> Process[T]:
         """Set an algorithm going."""
         return Process(self, steps)
+
+    def ended(self, process: Process[Any]) -> None:
+        """An algorithm has come to its end."""
+        self.processes.remove(process)
 
     def crash(self) -> None:
         """Stop everything at once; nothing is cleaned up, nothing more is heard."""
@@ -185,14 +222,14 @@ class VirtualClient:
                 process.cancel()
                 return
 
-    def perform(self, effect: Effect, resume: Callable[[object], None]) -> None:
+    def perform(self, effect: Effect, resume: Resumption) -> None:
         """Arrange for `resume` to be called with the effect's result."""
         if isinstance(effect, Ask):
-            self._ask(effect, resume)
+            self.ask(effect, resume)
         elif isinstance(effect, Wait):
             self._wait(effect, resume)
         elif isinstance(effect, Sleep):
-            self.timeline.at(effect.until, lambda: resume(None))
+            self.at(effect.until, lambda: resume(None))
         elif isinstance(effect, Listen):
             self.tickets[effect.ticket] = False
             resume(None)
@@ -200,19 +237,7 @@ class VirtualClient:
             self._announce(effect)
             resume(None)
 
-    def _ask(self, ask: Ask, resume: Callable[[object], None]) -> None:
-        def arrive() -> None:
-            if self.node.up:
-                answers = self.node.execute(ask.requests, self._ring)
-                self._replies.send(lambda: resume(answers))
-
-        def give_up() -> None:
-            resume([Failed.at("node", "no answer")] * len(ask.requests))
-
-        self._requests.send(arrive)
-        self.timeline.at(ask.until, give_up)
-
-    def _wait(self, wait: Wait, resume: Callable[[object], None]) -> None:
+    def _wait(self, wait: Wait, resume: Resumption) -> None:
         def time_out() -> None:
             if self.tickets.get(wait.ticket) is resume:
                 self.tickets[wait.ticket] = False
@@ -223,9 +248,10 @@ class VirtualClient:
             resume(True)
         else:
             self.tickets[wait.ticket] = resume
-            self.timeline.at(wait.until, time_out)
+            self.at(wait.until, time_out)
 
-    def _ring(self, ticket: str) -> None:
+    def ring(self, ticket: str) -> None:
+        """Wake whoever waits with this ticket."""
         waiter = self.tickets.get(ticket)
         if callable(waiter):
             self.tickets[ticket] = False
@@ -245,9 +271,9 @@ class VirtualClient:
             return
         if self.renewer is None:
             # Like a thread or a task: it begins when whoever roused it has gone on to wait.
-            self.timeline.at(self.timeline.now, self._start_renewer)
+            self.at(self.clock(), self._start_renewer)
         else:
-            self.timeline.at(self.timeline.now, lambda: self._ring(RENEWER))
+            self.at(self.clock(), lambda: self.ring(RENEWER))
 
     def _start_renewer(self) -> None:
         if self.renewer is None and not self.crashed:
@@ -260,6 +286,29 @@ class VirtualClient:
     def _emit(self, event: object) -> None:
         self.events.append(event)
         self.timeline.note(f"{self.name}: {event}")
+
+
+class VirtualClient(Body):
+    """A client of one virtual node."""
+
+    def __init__(self, name: str, node: VirtualNode, engine: Engine) -> None:
+        super().__init__(name, node.timeline, engine.drift, engine.guarantees.min_ttl)
+        self.node = node
+        self._requests, self._replies = Link(node.network), Link(node.network)
+
+    def ask(self, ask: Ask, resume: Resumption) -> None:
+        """Ask the node, which may not hear it, or not be heard."""
+
+        def arrive() -> None:
+            if self.node.up:
+                answers = self.node.execute(ask.requests, self.ring)
+                self._replies.send(lambda: resume(answers))
+
+        def give_up() -> None:
+            resume([Failed.at("node", "no answer")] * len(ask.requests))
+
+        self._requests.send(arrive)
+        self.timeline.at(ask.until, give_up)
 
 
 def claim(name: str, ttl: float, *, renew: bool = True, max_hold: float | None = None) -> Claim:

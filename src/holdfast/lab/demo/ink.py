@@ -1,27 +1,13 @@
 """Styles and glyphs: what a terminal can show, and what is left of them where it cannot."""
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
-Line: TypeAlias = list[tuple[str, str]]
-"""Pieces of text, each with the names of its styles."""
+from holdfast.lab.pictures.ink import Line, painted
 
-_CODES = {
-    "bold": "1",
-    "dim": "2",
-    "red": "31",
-    "green": "32",
-    "ann": "36",
-    "ben": "33",
-    "cyd": "35",
-    "dan": "34",
-    "eve": "32",
-    "on ann": "30;46",
-    "on ben": "30;43",
-    "on cyd": "30;45",
-    "on dan": "97;44",
-    "on eve": "30;42",
-}
+__all__ = ["Ink", "Line"]
+
+_COLOURS = {"ann": "cyan", "ben": "yellow", "cyd": "magenta", "dan": "blue", "eve": "green"}
+_STYLES = _COLOURS | {f"on {who}": f"on-{colour}" for who, colour in _COLOURS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +58,12 @@ class Ink:
 
     def line(self, line: Line, width: int | None = None) -> str:
         """A line as text, cut to `width`."""
-        text = ""
-        left = sum(len(piece) for piece, _ in line) if width is None else width
-        for piece, styles in line:
-            piece = piece[:left]
-            left -= len(piece)
-            codes = self._codes(styles) if piece else ""
-            text += f"\x1b[{codes}m{piece}\x1b[0m" if codes else piece
-        return text
+        dressed = [(piece, _dressed(styles)) for piece, styles in line]
+        return painted(dressed, colour=self.colour, width=width)
 
-    def _codes(self, styles: str) -> str:
-        if not self.colour:
-            return ""
-        if styles in _CODES:
-            return _CODES[styles]
-        return ";".join(_CODES[style] for style in styles.split() if style in _CODES)
+
+def _dressed(styles: str) -> str:
+    """Styles with the colours of the contenders in the place of their names."""
+    if styles in _STYLES:
+        return _STYLES[styles]
+    return " ".join(_STYLES.get(style, style) for style in styles.split())

@@ -1,13 +1,11 @@
 """Several servers that are started and closed together."""
 
-import contextlib
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from holdfast.lab.servers.process import ServerFailed, ServerProcess
-from holdfast.lab.servers.resp import Refused
+from holdfast.lab.servers.patience import wait_until
+from holdfast.lab.servers.process import ServerProcess
 
 
 class ServerGroup:
@@ -46,14 +44,8 @@ class ServerGroup:
             server.close()
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Look again and again until it holds. No answer, or an error for one, means not yet."""
-        give_up_at = time.monotonic() + self.patience
-        while time.monotonic() < give_up_at:
-            with contextlib.suppress(OSError, Refused):
-                if condition():
-                    return
-            time.sleep(0.01)
-        raise ServerFailed(f"{type(self).__name__}: no {what} within {self.patience:g} s")
+        """Wait until something is true of all of them."""
+        wait_until(condition, f"{what} of {type(self).__name__}", self.patience)
 
 
 def within(folder: Path | None, name: str) -> Path | None:

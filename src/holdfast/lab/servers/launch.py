@@ -10,7 +10,7 @@ from pathlib import Path
 
 def launch(command: Sequence[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
     """Start a program within `folder`; what it writes is appended to `log`."""
-    return _launcher.submit(_launch, [*_bound_to_us(), *command], folder, log).result()
+    return _launcher.submit(_launch, [*bound_to_us(), *command], folder, log).result()
 
 
 # The system ends a bound program when the thread that started it ends, so that thread must be one
@@ -26,7 +26,7 @@ def _renew_launcher() -> None:
 os.register_at_fork(after_in_child=_renew_launcher)
 
 
-def _bound_to_us() -> list[str]:
+def bound_to_us() -> list[str]:
     """What asks Linux to kill the program when we die; elsewhere, it outlives a killed run."""
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
@@ -41,4 +41,5 @@ def _launch(command: list[str], folder: Path, log: Path) -> subprocess.Popen[byt
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for us: we stop our servers in order
+            restore_signals=False,  # SIGXFSZ stays ignored: no room for a file is no death
         )

@@ -17,9 +17,15 @@ class RedisMasters(ServerGroup):
         *,
         program: str | None = None,
         append_only: AppendOnly = "no",
+        own_clock: bool = False,
     ) -> None:
         self.servers = [
-            RedisServer(within(folder, f"master-{i}"), program=program, append_only=append_only)
+            RedisServer(
+                within(folder, f"master-{i}"),
+                program=program,
+                append_only=append_only,
+                own_clock=own_clock,
+            )
             for i in range(count)
         ]
 

@@ -16,7 +16,7 @@ from typing import Self
 from holdfast.lab.servers.launch import launch
 from holdfast.lab.servers.ports import HOST, free_port
 
-PORT_TAKEN = "Address already in use"
+PORT_TAKEN = "ddress already in use"  # Go writes it without a capital
 
 
 class ServerFailed(RuntimeError):
@@ -104,6 +104,12 @@ class ServerProcess:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(self.patience)
             self.kill()
+
+    def wait(self, seconds: float) -> int | None:
+        """Wait until it ends by itself; its exit code, or None if it still runs."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self._started().wait(seconds)
+        return None
 
     def kill(self) -> None:
         """End it as a crash would, and wait until it is gone."""

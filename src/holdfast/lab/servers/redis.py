@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import quote
 
+from holdfast.lab.faults.clock import Clock
 from holdfast.lab.servers.certificates import Certificates
+from holdfast.lab.servers.patience import wait_until
 from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.process import ServerProcess
+from holdfast.lab.servers.process import ServerFailed, ServerProcess
 from holdfast.lab.servers.programs import find_redis
 from holdfast.lab.servers.resp import Connection, Refused, Reply
 
@@ -25,6 +27,7 @@ class RedisServer(ServerProcess):
     password     of the default user
     users        more users, each with its ACL rules: {"ann": ("on", ">secret", "~*", "+@all")}
     tls          the certificate to serve with; then there is no port without TLS
+    own_clock    whether it has a wall clock of its own, which can jump: `server.clock.jump(60)`
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class RedisServer(ServerProcess):
         password: str | None = None,
         users: Mapping[str, Sequence[str]] | None = None,
         tls: Certificates | None = None,
+        own_clock: bool = False,
     ) -> None:
         super().__init__(folder)
         self.program = program or find_redis()
@@ -48,6 +52,14 @@ class RedisServer(ServerProcess):
         self.password = password
         self.users = dict(users or {})
         self.tls = tls
+        self._clock = Clock(self.folder / "clock") if own_clock else None
+
+    @property
+    def clock(self) -> Clock:
+        """Its wall clock, if it has one of its own."""
+        if self._clock is None:
+            raise ServerFailed("this server goes by the host's clock; give it `own_clock=True`")
+        return self._clock
 
     @property
     def url(self) -> str:
@@ -71,6 +83,9 @@ class RedisServer(ServerProcess):
     def start(self) -> Self:
         """Start it, and wait until it has loaded its data and answers."""
         super().start()
+        if self._clock is not None and self._clock.reader != self.pid:
+            self.kill()
+            raise ServerFailed(f"{self.program} cannot be given a clock: is it linked statically?")
         if self.append_only == "no":
             # It was for this start alone: a server without persistence forgets in a crash.
             (self.folder / "dump.rdb").unlink(missing_ok=True)
@@ -94,7 +109,19 @@ class RedisServer(ServerProcess):
     def forget(self) -> None:
         """Remove its data from the disk; it must not be running."""
         (self.folder / "dump.rdb").unlink(missing_ok=True)
+        (self.folder / "appendonly.aof").unlink(missing_ok=True)  # before Redis 7
         shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
+
+    def follow(self, master: "RedisServer") -> None:
+        """Become a replica of `master`, and wait until all that it has is here, too."""
+        self.command("REPLICAOF", HOST, master.port)
+        wait_until(
+            lambda: self._is_in_step_with(master), f"copy of {master.address}", self.patience
+        )
+
+    def promote(self) -> None:
+        """Be a master, with what has been heard so far."""
+        self.command("REPLICAOF", "NO", "ONE")
 
     def command(self, *words: str | int, timeout: float = 5.0) -> Reply:
         """Say something to it from outside, as the default user, on a connection of its own."""
@@ -114,7 +141,8 @@ class RedisServer(ServerProcess):
         file = self.folder / "redis.conf"
         file.write_text("".join(f"{line}\n" for line in self.settings()))
         file.chmod(0o600)
-        return [self.program, str(file), *self.options]
+        command = [self.program, str(file), *self.options]
+        return command if self._clock is None else self._clock.given_to(command)
 
     def settings(self) -> list[str]:
         """The lines of its configuration."""
@@ -153,6 +181,16 @@ class RedisServer(ServerProcess):
         """End it at once, for nothing of it is wanted any more, and remove its folders."""
         self.kill()
         super().close()
+
+    def _is_in_step_with(self, master: "RedisServer") -> bool:
+        offset = int(master.info("replication")["master_repl_offset"])
+        mine = self.info("replication")
+        return (
+            mine["role"] == "slave"
+            and mine["master_port"] == str(master.port)
+            and mine["master_link_status"] == "up"
+            and int(mine["slave_repl_offset"]) >= offset
+        )
 
     def _url(self, login: str) -> str:
         if self.tls:

@@ -2,7 +2,7 @@
 
 import socket
 import ssl
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, Self, TypeAlias
 
 Reply: TypeAlias = "str | int | list[Reply] | None"
 
@@ -26,7 +26,7 @@ class Connection:
             self._socket.close()
             raise
 
-    def __enter__(self) -> "Connection":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:

@@ -1,4 +1,4 @@
-"""Fencing tokens over independent nodes: every run of a small model, explored breadth first.
+"""Fencing tokens over independent nodes: a small model of who hears which counter from whom.
 
 There is no time in it: a lock expires at any instant, a request is executed at any instant or
 never, a reply is heard or lost. What must hold all the same:
@@ -23,11 +23,11 @@ Runs that can show nothing new are left out:
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias, TypeVar
+from itertools import combinations
+from typing import NamedTuple, TypeAlias
 
 from holdfast.core.quorum import is_committed, token_of
-
-T = TypeVar("T")
+from holdfast.lab.model.search import put
 
 NAMES = "ABCDE"
 
@@ -138,16 +138,11 @@ class State(NamedTuple):
         """An attempt hears a counter from a node."""
         node, order, pending, heard = self.sites[at]
         order = order.replace(NAMES[who], "") + NAMES[who]
-        site = Site(node, order, pending, _put(heard, who, counter))
-        return State(_put(self.sites, at, site), self.attempts, self.repeats)
-
-    def sorted(self) -> "State":
-        """This state, with its nodes in the one order that stands for all."""
-        return State(tuple(sorted(self.sites)), self.attempts, self.repeats)
+        site = Site(node, order, pending, put(heard, who, counter))
+        return State(put(self.sites, at, site), self.attempts, self.repeats)
 
 
 Move: TypeAlias = tuple[str, State]
-Judge: TypeAlias = Callable[[State, int], str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +158,14 @@ class Model:
         site = Site(Node(), "", (True,) * everyone, (0,) * everyone)
         return State((site,) * self.world.nodes, (Attempt(),) * everyone, self.world.repeats)
 
+    def canonical(self, state: State) -> State:
+        """The nodes in the one order that stands for all."""
+        return State(tuple(sorted(state.sites)), state.attempts, state.repeats)
+
     def moves(self, state: State) -> Iterator[Move]:
         """Whatever can happen next, in words, and what is then."""
+        if len(state.committed()) == self.world.attempts:
+            return  # nothing is left to be broken
         for who, attempt in enumerate(state.attempts):
             for at in range(self.world.nodes):
                 if attempt.phase <= LISTENING or self.world.late:
@@ -180,17 +181,17 @@ class Model:
         if not (site.pending[who] or state.repeats):
             return
         repeats = state.repeats - (not site.pending[who])
-        pending = _put(site.pending, who, False)
+        pending = put(site.pending, who, False)
         words = f"{site.node.owner}'s lock on n{at + 1} expires. " if site.node.owner else ""
         if attempt.phase == IDLE:
             tokens = (state.attempts[each].token for each in state.committed())
             attempt = Attempt(LISTENING, floor=max(tokens, default=0))
             words += f"{name} begins. "
-        attempts = _put(state.attempts, who, attempt)
+        attempts = put(state.attempts, who, attempt)
         free = site.node.expire()
         for node in sorted({free.acquire(name, proposed)[0] for proposed in self.world.proposals}):
             granted = Site(node, site.order, pending, site.heard)
-            then = State(_put(state.sites, at, granted), attempts, repeats)
+            then = State(put(state.sites, at, granted), attempts, repeats)
             grants = f"{words}n{at + 1} grants {name} {node.counter}"
             if self.world.late:
                 yield f"{grants}, unheard.", then
@@ -211,7 +212,7 @@ class Model:
         node, answer = self.rules.raise_counter(site.node, name, token)
         then, words = state, f"{name} raises n{at + 1} to {token}"
         if node != site.node:
-            then = state._replace(sites=_put(state.sites, at, site._replace(node=node)))
+            then = state._replace(sites=put(state.sites, at, site._replace(node=node)))
             yield f"{words}, unheard.", then
         if phase == RAISING and answer is not None and answer != site.heard[who]:
             words += f", and hears that it is at {answer}"
@@ -222,94 +223,31 @@ class Model:
         name = NAMES[who]
         committed = self.rules.is_committed(state.heard_by(who), token, self.world.quorum)
         attempt = Attempt(COMMITTED if committed else RAISING, token, state.attempts[who].floor)
-        then = state._replace(attempts=_put(state.attempts, who, attempt))
+        then = state._replace(attempts=put(state.attempts, who, attempt))
         return f"{words}. {name} has COMMITTED {token}." if committed else f"{words}.", then
 
 
-def tokens_grow(state: State, who: int) -> str | None:
-    """Promises 1 and 2, for an attempt that has just been committed."""
-    name, (_, token, floor) = NAMES[who], state.attempts[who]
-    if token <= floor:
-        return f"{name} committed {token}, and began after {floor} had been committed"
-    for other in state.committed():
-        if other != who and state.attempts[other].token == token:
-            return f"{NAMES[other]} and {name} both committed {token}"
+def tokens_grow(state: State) -> str | None:
+    """Promises 1 and 2."""
+    owner_of = dict[int, str]()
+    for who in state.committed():
+        name, (_, token, floor) = NAMES[who], state.attempts[who]
+        if token <= floor:
+            return f"{name} committed {token}, and began after {floor} had been committed"
+        if token in owner_of:
+            return f"{owner_of[token]} and {name} both committed {token}"
+        owner_of[token] = name
     return None
 
 
-def tenures_agree(state: State, who: int) -> str | None:
-    """Promise 3, for an attempt that has just been committed."""
-    name, token = NAMES[who], state.attempts[who].token
-    for other in state.committed():
+def tenures_agree(state: State) -> str | None:
+    """Promise 3."""
+    for who, other in combinations(state.committed(), 2):
+        name, token = NAMES[who], state.attempts[who].token
         rival, its = NAMES[other], state.attempts[other].token
         common = [s.order for s in state.sites if (s.heard[who], s.heard[other]) == (token, its)]
         if not common:
-            return f"{rival} and {name} committed on no common node"
+            return f"{name} and {rival} committed on no common node"
         if any((token > its) != (order.index(name) > order.index(rival)) for order in common):
-            return f"{rival} and {name} have tokens that are not in the order of their tenures"
+            return f"{name} and {rival} have tokens that are not in the order of their tenures"
     return None
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A broken promise, and a shortest way to it."""
-
-    what: str
-    trace: tuple[str, ...]
-
-    def __str__(self) -> str:
-        steps = (f"{number:3}. {step}" for number, step in enumerate(self.trace, 1))
-        return "\n".join((f"{self.what}:", *steps))
-
-
-@dataclass(frozen=True, slots=True)
-class Explored:
-    """What an exploration saw. Without a violation, it saw everything."""
-
-    states: int
-    acquired: int
-    """The most attempts that were committed in one run."""
-    violation: Violation | None
-
-
-def explore(
-    world: World, rules: Rules, judges: tuple[Judge, ...] = (tokens_grow, tenures_agree)
-) -> Explored:
-    """Go through every state that can be reached, nearest first, until a promise is broken."""
-    model = Model(world, rules)
-    start = model.start()
-    came_from: dict[State, State | None] = {start: None}
-    queue, acquired = [start], 0
-    for state in queue:  # grows as it goes
-        before = state.committed()
-        for _, found in model.moves(state):
-            then = found.sorted()
-            if then in came_from:
-                continue
-            came_from[then] = state
-            now = then.committed()
-            acquired = max(acquired, len(now))
-            for who in set(now).difference(before):
-                for what in filter(None, (judge(then, who) for judge in judges)):
-                    trace = _retrace(model, then, came_from)
-                    return Explored(len(came_from), acquired, Violation(what, trace))
-            if len(now) < world.attempts:  # else nothing is left to be broken
-                queue.append(then)
-    return Explored(len(came_from), acquired, None)
-
-
-def _retrace(model: Model, end: State, came_from: dict[State, State | None]) -> tuple[str, ...]:
-    """How to get there, in words, and with names that stay with their nodes."""
-    path = [end]
-    while (before := came_from[path[-1]]) is not None:
-        path.append(before)
-    state, *rest = reversed(path)
-    trace = list[str]()
-    for follows in rest:
-        words, state = next(move for move in model.moves(state) if move[1].sorted() == follows)
-        trace.append(words)
-    return tuple(trace)
-
-
-def _put(row: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
-    return (*row[:at], value, *row[at + 1 :])

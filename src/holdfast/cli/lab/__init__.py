@@ -1,0 +1,30 @@
+"""`holdfast lab`: try to break a lock, on virtual time and on real servers."""
+
+from __future__ import annotations
+
+import click
+
+from holdfast.cli.lazy import Commands
+
+_HOME = {
+    "list": "holdfast.cli.lab.scenarios",
+    "run": "holdfast.cli.lab.scenarios",
+    "simulate": "holdfast.cli.lab.simulate",
+    "model": "holdfast.cli.lab.model",
+}
+
+
+@click.group(cls=Commands, home=_HOME)
+def lab() -> None:
+    """Try to break a lock, and see what happens.
+
+    \b
+    holdfast lab list        the classic failures that can be run here
+    holdfast lab run pause   one of them, on real servers, with a picture and the reasons
+
+    The others need no server: `simulate` tries to break holdfast on virtual time, and `model` goes
+    through every order in which a few steps can happen.
+    """
+
+
+COMMANDS: dict[str, click.Command] = {"lab": lab}

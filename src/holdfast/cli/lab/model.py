@@ -1,0 +1,62 @@
+"""`holdfast lab model`: every run of a small world, or how a wrong variant fails."""
+
+from __future__ import annotations
+
+import time
+from itertools import groupby
+
+import click
+
+from holdfast.lab.model.variants import VARIANTS, Group, Result, run
+
+_UNEXPECTED = 1
+
+
+@click.command("model", short_help="Check the algorithms exhaustively, in small worlds.")
+@click.argument("variant", required=False)
+@click.option("--list", "show_list", is_flag=True, help="List the variants.")
+@click.pass_context
+def model(ctx: click.Context, variant: str | None, show_list: bool) -> None:
+    """Explore every run of a small world: three nodes, two or three clients, all that can be late.
+
+    Without VARIANT, the algorithms as they are, which must hold. A wrong VARIANT is to be caught:
+    what is printed then is a shortest way to break the promise. Exit code 1: not as expected.
+    """
+    if show_list:
+        _print_list()
+        return
+    results = [_explore(name) for name in _chosen(variant)]
+    if not all(result.as_expected for result in results):
+        ctx.exit(_UNEXPECTED)
+
+
+COMMANDS: dict[str, click.Command] = {"model": model}
+
+
+def _chosen(variant: str | None) -> list[str]:
+    if variant is None:
+        return [name for name, each in VARIANTS.items() if each.group is Group.ALGORITHM]
+    if variant not in VARIANTS:
+        raise click.UsageError(f"there is no variant {variant!r}: see --list.")
+    return [variant]
+
+
+def _print_list() -> None:
+    width = max(map(len, VARIANTS))
+    for group, variants in groupby(VARIANTS.values(), key=lambda variant: variant.group):
+        click.echo(group)
+        for variant in variants:
+            click.echo(f"  {variant.name:<{width}}  {variant.what}")
+
+
+def _explore(name: str) -> Result:
+    began = time.monotonic()
+    result = run(name)
+    took = time.monotonic() - began
+    explored = result.explored
+    says = "holds" if explored.violation is None else "fails"
+    unexpected = "" if result.as_expected else "  NOT AS EXPECTED"
+    click.echo(f"{name:<18}  {says}  {explored.states:>7} states  {took:5.1f} s{unexpected}")
+    if explored.violation is not None:
+        click.echo(str(explored.violation))
+    return result

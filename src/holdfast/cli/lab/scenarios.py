@@ -1,0 +1,149 @@
+"""`holdfast lab list` and `holdfast lab run`: the classic failures, on real servers."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from holdfast.cli import exits
+from holdfast.cli.options import json_option
+from holdfast.cli.say import Say
+from holdfast.lab.history import Event
+from holdfast.lab.pictures import as_svg
+from holdfast.lab.scenarios import report
+from holdfast.lab.scenarios.catalogue import SCENARIOS
+from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
+from holdfast.lab.scenarios.scenario import run as run_variant
+from holdfast.lab.servers.process import ServerFailed
+from holdfast.lab.servers.programs import ProgramMissing
+
+DIFFERS = 1
+"""The exit code if something did not come out as expected."""
+
+ALL = "all"
+NARROWEST, WIDEST = 60, 110
+
+
+@click.command("list")
+def list_() -> None:
+    """The failures that there are to run, and their variants."""
+    _show(report.listing(SCENARIOS.values(), _paper()))
+
+
+@click.command()
+@click.argument("scenario")
+@click.option("--variant", metavar="NAME", help="Run this one only; `holdfast lab list` has them.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Draw it into this file. If several variants run, each has a file of its own, with its "
+    "name added: FILE-pause-writes-on.svg.",
+)
+@json_option
+def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> None:
+    """Run a failure, by its name or `all`, and say what happened and why.
+
+    It starts Redis servers and clients of its own on this machine, stops, kills and cuts them off
+    as the story has it, and removes everything afterwards. What should come of it is said with
+    it: some variants are there to be seen to fail.
+
+    Exit code 0: all came out as expected; 1: something did not; 69: a program that it needs is not
+    installed here.
+    """
+    chosen = _choose(scenario, variant)
+    signal.signal(signal.SIGTERM, _leave)
+    with _missing_programs_are_told():
+        outcomes = _run_quietly(chosen) if as_json else _run_and_tell(chosen, _paper())
+    if svg is not None:
+        _draw(outcomes, svg)
+    if as_json:
+        click.echo(report.as_json(outcomes))
+    if not all(outcome.as_expected for outcome in outcomes):
+        raise click.exceptions.Exit(DIFFERS)
+
+
+def _choose(name: str, variant: str | None) -> list[tuple[Scenario, Variant]]:
+    """What to run."""
+    if name != ALL and name not in SCENARIOS:
+        names = ", ".join(SCENARIOS)
+        raise click.UsageError(f"There is no scenario {name!r}. There are: {names}; or {ALL}.")
+    scenarios = SCENARIOS.values() if name == ALL else [SCENARIOS[name]]
+    there = [(each, one) for each in scenarios for one in each.variants]
+    chosen = [(each, one) for each, one in there if variant in (None, one.name)]
+    if not chosen:
+        names = ", ".join(one.name for _, one in there)
+        raise click.UsageError(f"{name} has no variant {variant!r}. There are: {names}.")
+    return chosen
+
+
+def _run_quietly(chosen: Iterable[tuple[Scenario, Variant]]) -> list[Outcome]:
+    return [run_variant(scenario, variant, lambda _: None) for scenario, variant in chosen]
+
+
+def _run_and_tell(chosen: Iterable[tuple[Scenario, Variant]], paper: report.Paper) -> list[Outcome]:
+    def tell(event: Event) -> None:
+        click.echo(report.step(event, paper))
+
+    outcomes: list[Outcome] = []
+    for scenario, variant in chosen:
+        if not outcomes or outcomes[-1].scenario is not scenario:
+            _show(report.introduction(scenario, paper))
+        _show(report.heading(variant, paper))
+        outcomes.append(run_variant(scenario, variant, tell))
+        _show(report.conclusion(outcomes[-1], paper))
+    if len(outcomes) > 1:
+        _show(report.summary(outcomes, paper))
+    return outcomes
+
+
+def _draw(outcomes: Sequence[Outcome], file: Path) -> None:
+    """Draw each into a file of its own."""
+    for outcome in outcomes:
+        scenario, variant = outcome.scenario, outcome.variant
+        target = file
+        if len(outcomes) > 1:
+            target = file.with_stem(f"{file.stem}-{scenario.name}-{variant.name}")
+        title = f"{scenario.title} ({variant.name})"
+        picture = as_svg(
+            outcome.history, title=title, findings=outcome.findings, caption=variant.why
+        )
+        target.write_text(picture)
+
+
+@contextmanager
+def _missing_programs_are_told() -> Iterator[None]:
+    try:
+        if importlib.util.find_spec("redis") is None:
+            raise ProgramMissing("there is no redis-py here; pip install 'holdfast[lab]'")
+        yield
+    except (ProgramMissing, ServerFailed) as error:
+        Say().error(str(error))
+        raise click.exceptions.Exit(exits.UNAVAILABLE) from error
+
+
+def _paper() -> report.Paper:
+    columns = shutil.get_terminal_size((WIDEST, 24)).columns
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return report.Paper(max(NARROWEST, min(columns - 1, WIDEST)), colour)
+
+
+def _show(lines: Iterable[str]) -> None:
+    for line in lines:
+        click.echo(line)
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    sys.exit(exits.of_signal(signum))
+
+
+COMMANDS: dict[str, click.Command] = {"list": list_, "run": run}

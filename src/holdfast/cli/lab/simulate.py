@@ -1,0 +1,139 @@
+"""`holdfast lab simulate`: thousands of runs on virtual time, each with its own faults."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from holdfast.cli.options import bad_arguments_are_usage_errors
+
+if TYPE_CHECKING:
+    from holdfast.lab.simulator import Plan, Run, Setup, Tally
+
+BROKEN = 1
+"""Exit code: a promise was broken."""
+
+
+@click.command("simulate", short_help="Play thousands of runs on virtual time.")
+@click.option("--seeds", default=1000, show_default=True, help="How many runs to play.")
+@click.option("--first", default=0, show_default=True, help="The first seed.")
+@click.option("--seed", type=int, help="Play this one, and show it.")
+@click.option("--without", default="", help="With --seed: leave these faults out, as 0,3,4.")
+@click.option("--tasks", default="", help="With --seed: only these tasks, as number:sections,…")
+@click.option("--nodes", type=click.IntRange(1, 9), help="How many nodes; else each run differs.")
+@click.option("--clients", type=click.IntRange(1, 9), help="How many clients.")
+@click.option("--minutes", default=5 / 60, help="How long faults happen in each run.")
+@click.option("--guard", type=click.Choice(["on", "off"]), default="on", help="The restart guard.")
+@click.option("--drift", default=1.0, help="How far clocks drift; 1 is as far as is allowed for.")
+def simulate(
+    seeds: int,
+    first: int,
+    seed: int | None,
+    without: str,
+    tasks: str,
+    nodes: int | None,
+    clients: int | None,
+    minutes: float,
+    guard: str,
+    drift: float,
+) -> None:
+    """Play runs with faults on virtual time, and see whether every promise is kept.
+
+    The same seed is the same run. Exit code 0: all were kept; 1: one was broken, and the least of
+    its run that still breaks it is shown. With --guard off, or --drift above 1, more goes wrong
+    than the algorithm allows for, and promises are broken: that is how to see that it is noticed.
+    """
+    with bad_arguments_are_usage_errors():
+        from holdfast.lab.simulator import Setup, campaign, draw, play
+
+        setup = Setup(nodes, clients, minutes * 60, guard == "on", drift)
+        if seed is None:
+            tally = campaign(range(first, first + seeds), setup)
+            _summarise(tally)
+            run = tally.first
+        else:
+            plan = draw(seed, setup).without(*_numbers(without))
+            run = play(plan.only(_counts(tasks)) if tasks else plan)
+            _show(run)
+    if run is not None and run.findings:
+        if seed is None:
+            _blame(run, setup)
+        click.get_current_context().exit(BROKEN)
+
+
+def _summarise(tally: Tally) -> None:
+    faults = ", ".join(f"{count} {kind.lower()}" for kind, count in sorted(tally.faults.items()))
+    click.echo(f"{tally.seeds} seeds, {tally.grants} grants; faults: {faults or 'none'}")
+    for rule, count in tally.broken.most_common():
+        click.echo(f"broken in {count} seeds: {rule}")
+    if not tally.broken:
+        click.echo("every promise was kept")
+
+
+def _blame(run: Run, setup: Setup) -> None:
+    """Show the least of a run that still breaks a promise, and how to play it again."""
+    from holdfast.lab.simulator import breaks, kept_tasks, left_out, play, shrink
+
+    shrunk = shrink(run.plan, breaks(run.findings[0].rule))
+    _show(play(shrunk))
+    words = [f"--seed {run.plan.seed}", *_said(setup)]
+    if without := left_out(run.plan, shrunk):
+        words.append(f"--without {','.join(map(str, without))}")
+    kept = kept_tasks(run.plan, shrunk)
+    words.append(f"--tasks {','.join(f'{number}:{count}' for number, count in kept.items())}")
+    click.echo(f"\nplay it again: holdfast lab simulate {' '.join(words)}")
+
+
+def _said(setup: Setup) -> list[str]:
+    """The options that make plans what they are."""
+    from holdfast.lab.simulator import Setup as Default
+
+    said = []
+    usual = Default()
+    if setup.nodes is not None:
+        said.append(f"--nodes {setup.nodes}")
+    if setup.clients is not None:
+        said.append(f"--clients {setup.clients}")
+    if setup.seconds != usual.seconds:
+        said.append(f"--minutes {setup.seconds / 60:g}")
+    if not setup.guard:
+        said.append("--guard off")
+    if setup.drift != usual.drift:
+        said.append(f"--drift {setup.drift:g}")
+    return said
+
+
+def _show(run: Run) -> None:
+    from holdfast.lab.pictures import as_text
+
+    _describe(run.plan)
+    width = max(60, min(shutil.get_terminal_size().columns, 140))
+    colour = sys.stdout.isatty()
+    end = max((finding.until for finding in run.findings), default=run.plan.seconds)
+    until = max(end + 0.1, 0.1)
+    click.echo(as_text(run.history, findings=run.findings, width=width, colour=colour, until=until))
+    for finding in run.findings:
+        click.echo(f"{finding.at:.4f} {finding.rule}: {finding.text}")
+
+
+def _describe(plan: Plan) -> None:
+    click.echo(f"seed {plan.seed}: {plan.nodes} nodes, {plan.clients} clients")
+    for number, fault in enumerate(plan.faults):
+        facts = {name: getattr(fault, name) for name in fault.__slots__ if name != "when"}
+        told = ", ".join(f"{name} {value}" for name, value in facts.items())
+        click.echo(f"  {number:2} {type(fault).__name__}: {told}; {fault.when}")
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",") if word]
+
+
+def _counts(text: str) -> dict[int, int]:
+    pairs = (word.partition(":") for word in text.split(",") if word)
+    return {int(number): int(count or 1_000_000) for number, _, count in pairs}
+
+
+COMMANDS: dict[str, click.Command] = {"simulate": simulate}

@@ -1,0 +1,173 @@
+"""A proxy between clients and one server, with the faults of a network."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+from holdfast.lab.faults.wire import Connection, Lane, Side, Way, Weather
+from holdfast.lab.servers.ports import HOST
+
+T = TypeVar("T")
+
+BOTH: tuple[Way, Way] = ("requests", "replies")
+
+
+class Proxy:
+    """Carries bytes between a port of its own and that of a server, in a thread of its own.
+
+    Every control can be used at any time, from any thread, and is in force when it returns. It
+    keeps to what TCP can do: bytes keep their order, and a connection of which bytes were lost is
+    never used again. Whoever closes, dies or refuses on one side is seen from the other.
+
+    >>> with Proxy(6379) as proxy:  # clients connect to proxy.port
+    ...     proxy.delay(0.010)
+    ...     proxy.heal()
+    """
+
+    def __init__(self, target_port: int) -> None:
+        self.port = 0
+        self._target_port = target_port
+        self._weather = Weather()
+        self._connections: set[Connection] = set()
+        self._started = threading.Event()
+        self._failed: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name="holdfast-proxy", daemon=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def start(self) -> Self:
+        """Listen, from when this returns."""
+        self._thread.start()
+        self._started.wait()
+        if self._failed is not None:
+            raise self._failed
+        return self
+
+    def close(self) -> None:
+        """Listen no more, and reset every connection."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._stop.set)
+            self._thread.join()
+
+    @property
+    def address(self) -> str:
+        """Where it listens, as `host:port`."""
+        return f"{HOST}:{self.port}"
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        return self._within_loop(lambda: len(self._living()))
+
+    def delay(self, latency: float, jitter: float = 0.0) -> None:
+        """Each way takes `latency` seconds, and at random up to `jitter` more."""
+        self._within_loop(lambda: self._set_delay(latency, jitter))
+
+    def hold(self, *ways: Way) -> None:
+        """Hold back what is said from now on, both ways unless told which, until `let_go`.
+
+        What the network does to a message that is late: `hold("replies")` makes a late reply.
+        """
+        self._within_loop(lambda: self._weather.held.update(ways or BOTH))
+
+    def let_go(self) -> None:
+        """Deliver what was held back, in order, and hold nothing back any more."""
+        self._within_loop(self._let_go)
+
+    def waiting(self, way: Way) -> int:
+        """How many bytes are on their way: a reply that waits is the proof of its request."""
+        return self._within_loop(lambda: sum(lane.waiting for lane in self._lanes(way)))
+
+    def cut(self, *ways: Way) -> None:
+        """Lose what is said from now on, both ways unless told which, without a sign of it.
+
+        New connections get no answer at all, since a handshake needs both ways. When it is healed,
+        connections of which something was lost are reset.
+        """
+        self._within_loop(lambda: self._weather.cut.update(ways or BOTH))
+
+    def lose_replies(self) -> None:
+        """The server gets and does what it is told, and a reset comes in place of its reply."""
+        self._within_loop(lambda: setattr(self._weather, "loses_replies", True))
+
+    def half_open(self) -> None:
+        """The server forgets the connections there are, and the clients hear nothing of it.
+
+        New connections work. When it is healed, the old ones are reset.
+        """
+        self._within_loop(lambda: self._each(Connection.forget_server))
+
+    def reset(self) -> None:
+        """Reset the connections there are. New ones work."""
+        self._within_loop(lambda: self._each(Connection.reset))
+
+    def heal(self) -> None:
+        """End all faults: deliver what is late, and reset what can never be used again."""
+        self._within_loop(self._heal)
+
+    def _set_delay(self, latency: float, jitter: float) -> None:
+        self._weather.latency, self._weather.jitter = latency, jitter
+
+    def _let_go(self) -> None:
+        self._weather.held.clear()
+        for lane in self._lanes(*BOTH):
+            lane.deliver()
+
+    def _heal(self) -> None:
+        self._set_delay(0.0, 0.0)
+        self._weather.cut.clear()
+        self._weather.loses_replies = False
+        for connection in self._living():
+            if connection.damaged:
+                connection.reset()
+        self._weather.held.clear()
+        for lane in self._lanes(*BOTH):
+            lane.hurry()
+
+    def _each(self, act: Callable[[Connection], None]) -> None:
+        for connection in self._living():
+            act(connection)
+
+    def _living(self) -> set[Connection]:
+        self._connections = {c for c in self._connections if not c.over}
+        return self._connections
+
+    def _lanes(self, *ways: Way) -> list[Lane]:
+        return [connection.lane(way) for connection in self._living() for way in ways]
+
+    def _within_loop(self, act: Callable[[], T]) -> T:
+        """Have the loop do it, for all state is the loop's, and wait until it is done."""
+
+        async def acting() -> T:
+            return act()
+
+        return asyncio.run_coroutine_threadsafe(acting(), self._loop).result()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._serve())
+        except BaseException as error:  # noqa: BLE001 - it is raised again where it belongs
+            self._failed = error
+        finally:
+            self._started.set()
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        server = await self._loop.create_server(self._welcome, HOST, 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._started.set()
+        await self._stop.wait()
+        server.close()
+        self._each(Connection.reset)
+        await asyncio.sleep(0)  # a turn of the loop, in which the resets are done
+
+    def _welcome(self) -> Side:
+        connection = Connection(self._weather, self._target_port)
+        self._connections = {*self._living(), connection}
+        return connection.accept()

@@ -1,0 +1,217 @@
+"""The bytes between a client and a server: two lanes, in which they keep their order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+from holdfast.lab.servers.ports import HOST
+
+Way = Literal["requests", "replies"]
+"""From the client to the server, or back."""
+
+_AT_ONCE = struct.pack("ii", 1, 0)
+"""SO_LINGER: closing throws away what is unsent, and tells the other side so."""
+
+
+class End(Enum):
+    """How one side ended a connection; takes its place in the order of the bytes."""
+
+    CLOSED = "closed"
+    RESET = "reset"
+
+
+@dataclass(slots=True)
+class Weather:
+    """What happens to bytes. It belongs to the event loop: nobody else may touch it."""
+
+    latency: float = 0.0
+    jitter: float = 0.0
+    held: set[Way] = field(default_factory=set)
+    cut: set[Way] = field(default_factory=set)
+    loses_replies: bool = False
+
+
+class Lane:
+    """One direction of one connection. Bytes leave it in order, when they are due and not held."""
+
+    def __init__(self, way: Way, weather: Weather, connection: Connection) -> None:
+        self._way: Way = way
+        self._weather = weather
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._queue: deque[tuple[float, bytes | End]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._exit: asyncio.Transport | None = None
+        self.closed = False
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes are in it."""
+        return sum(len(item) for _, item in self._queue if isinstance(item, bytes))
+
+    def lead_to(self, end: asyncio.Transport) -> None:
+        """Say where it ends; before that, whatever is due waits."""
+        self._exit = end
+        self.deliver()
+
+    def take(self, item: bytes | End) -> None:
+        """Let something enter, in today's weather."""
+        if self._way in self._weather.cut or self._connection.half_open:
+            self._connection.damaged = True
+        elif self._way == "replies" and self._weather.loses_replies:
+            self._connection.reset()
+        else:
+            delay = self._weather.latency + random.uniform(0, self._weather.jitter)  # noqa: S311 - no secret
+            self._queue.append((self._loop.time() + delay, item))
+            self.deliver()
+
+    def hurry(self) -> None:
+        """Let all that is in it be due now."""
+        self._queue = deque((0.0, item) for _, item in self._queue)
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Send on all that is due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while self._queue and self._exit is not None and self._way not in self._weather.held:
+            due, item = self._queue[0]
+            if due > self._loop.time():
+                self._timer = self._loop.call_at(due, self.deliver)
+                return
+            self._queue.popleft()
+            self._pass_on(item, self._exit)
+
+    def _pass_on(self, item: bytes | End, to: asyncio.Transport) -> None:
+        if to.is_closing():
+            return
+        if isinstance(item, bytes):
+            to.write(item)
+        elif item is End.CLOSED:
+            self.closed = True
+            self._connection.lane_closed(to)
+        else:
+            abort(to)
+
+
+def abort(transport: asyncio.Transport) -> None:
+    """End a connection by a reset, whatever is still unsent."""
+    if not transport.is_closing():
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+        transport.abort()
+
+
+class Side(asyncio.Protocol):
+    """One end of a connection: what comes from there enters a lane."""
+
+    def __init__(self, lane: Lane, made: Callable[[asyncio.Transport], None]) -> None:
+        self._lane = lane
+        self._made = made
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is there."""
+        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - so it is for a stream
+        self._made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        """It said something."""
+        self._lane.take(data)
+
+    def eof_received(self) -> bool:
+        """It says no more, but may still listen."""
+        self._lane.take(End.CLOSED)
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is gone."""
+        self._lane.take(End.RESET)
+
+
+class Connection:
+    """A client's connection to the proxy, and the proxy's to the server on its behalf.
+
+    damaged    bytes of it were lost: it can never be used again, and is reset when all is healed
+    half_open  the server has forgotten it, and the client does not know
+    """
+
+    def __init__(self, weather: Weather, target_port: int) -> None:
+        self.damaged = False
+        self.half_open = False
+        self._requests = Lane("requests", weather, self)
+        self._replies = Lane("replies", weather, self)
+        self._weather = weather
+        self._target_port = target_port
+        self._client: asyncio.Transport | None = None
+        self._server: asyncio.Transport | None = None
+        self._dialling: asyncio.Task[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether both sides are gone."""
+        if self._client is None or not self._client.is_closing():
+            return False
+        dialling = self._dialling is not None and not self._dialling.done()
+        return not dialling and (self._server is None or self._server.is_closing())
+
+    def lane(self, way: Way) -> Lane:
+        """One of its two lanes."""
+        return self._requests if way == "requests" else self._replies
+
+    def accept(self) -> Side:
+        """The client's end of it."""
+        return Side(self._requests, self._accepted)
+
+    def reset(self) -> None:
+        """End it on both sides, at once; what was under way is lost."""
+        if self._dialling is not None:
+            self._dialling.cancel()
+        for side in (self._client, self._server):
+            if side is not None:
+                abort(side)
+
+    def forget_server(self) -> None:
+        """End it on the server's side, and leave the client in the belief that it is open."""
+        self.half_open = self.damaged = True
+        if self._server is not None:
+            abort(self._server)
+
+    def lane_closed(self, end: asyncio.Transport) -> None:
+        """The last byte has left one lane; when it has left both, the connection is over."""
+        if self._requests.closed and self._replies.closed:
+            for side in (self._client, self._server):
+                if side is not None:
+                    side.close()
+        else:
+            with contextlib.suppress(OSError):  # it is gone already, which will be noticed
+                end.write_eof()
+
+    def _accepted(self, client: asyncio.Transport) -> None:
+        self._client = client
+        self._replies.lead_to(client)
+        if self._weather.cut:  # a handshake needs both ways
+            self.damaged = True
+        else:
+            self._dialling = asyncio.get_running_loop().create_task(self._dial())
+
+    async def _dial(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.create_connection(
+                lambda: Side(self._replies, self._connected), HOST, self._target_port
+            )
+        except OSError:
+            self.reset()
+
+    def _connected(self, server: asyncio.Transport) -> None:
+        self._server = server
+        self._requests.lead_to(server)

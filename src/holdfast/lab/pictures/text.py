@@ -1,0 +1,219 @@
+"""A timeline in the terminal: a few rows of characters a lane."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from math import floor
+
+from holdfast.lab.history import Finding, History
+from holdfast.lab.pictures.grid import Row, across, columns
+from holdfast.lab.pictures.ink import Line, painted
+from holdfast.lab.pictures.lanes import Look, Role, Symbol
+from holdfast.lab.pictures.layout import lay_out
+from holdfast.lab.pictures.legend import are_extended, looks_in, symbols_in
+from holdfast.lab.pictures.sheet import Bar, Board, Sheet, Stripe
+from holdfast.lab.pictures.story import names_in
+from holdfast.lab.pictures.words import tell, tell_findings
+
+MOST_EVENTS = 40
+"""So many events are listed in words; a longer list would bury the picture."""
+_LEAST_WIDTH = 40
+_WIDEST_NAME = 16
+_TINTS = ("cyan", "yellow", "magenta", "blue", "green")
+_LOOKS = {
+    Look.WAITING: "─",
+    Look.HOLDING: "█",
+    Look.VOTE: "▄",
+    Look.PAUSED: "░",
+    Look.DOWN: "╌",
+    Look.CUT: "┄",
+}
+_VEILED, _EXTENDED, _BROKEN = "▒", "»", "╬"
+_SYMBOLS = {
+    Symbol.REFUSED: "□",
+    Symbol.LOST: "◆",
+    Symbol.WROTE: "●",
+    Symbol.TURNED_AWAY: "⊘",
+    Symbol.PAUSED: "‖",
+    Symbol.CRASHED: "†",
+    Symbol.STARTED: "▶",
+    Symbol.HEALED: "✓",
+    Symbol.JUMPED: "◷",
+    Symbol.NOTED: "•",
+}
+
+
+def as_text(
+    history: History,
+    *,
+    findings: Sequence[Finding] = (),
+    width: int = 100,
+    colour: bool = False,
+    since: float | None = None,
+    until: float | None = None,
+    in_words: bool = True,
+) -> str:
+    """The picture of a history, or of what happened `since` and `until` these instants.
+
+    A short history is also told `in_words`, unless that was done already.
+    """
+    if width < _LEAST_WIDTH:
+        raise ValueError(f"width must be at least {_LEAST_WIDTH}, not {width}")
+    names = max((columns(name) for name in names_in(history)), default=0)
+    gutter = min(names, _WIDEST_NAME) + 2
+    sheet = Sheet(
+        width=width - gutter, grain=1, glyph=1, half=0, space=1, gap=1, tick=10, measure=columns
+    )
+    board = lay_out(history, sheet, findings, since, until)
+    lines = _Chart(board, sheet, gutter).lines() + _legend(board, width) + _told(board, width)
+    if in_words:
+        lines += _listing(board, history)
+    return "".join(painted(line, colour=colour).rstrip() + "\n" for line in lines)
+
+
+def _tint(number: int | None, *, on: bool = False) -> str:
+    if number is None:
+        return ""
+    name = _TINTS[number % len(_TINTS)]
+    return f"on-{name}" if on else name
+
+
+class _Chart:
+    """Flags, lanes and axis."""
+
+    def __init__(self, board: Board, sheet: Sheet, gutter: int) -> None:
+        self._board, self._sheet, self._gutter = board, sheet, gutter
+        self._width = int(sheet.width)
+
+    def lines(self) -> list[Line]:
+        """From top to bottom."""
+        lines = [self._beside("", "", row) for row in self._flags()]
+        role = None
+        for number, stripe in enumerate(self._board.stripes):
+            if role is not None and stripe.lane.role is not role:
+                lines.append([])
+            role = stripe.lane.role
+            name = self._sheet.fit(stripe.lane.name, self._gutter - 2)
+            for row in self._rows(number, stripe):
+                lines.append(self._beside(name, f"bold {_tint(stripe.lane.tint)}", row))
+                name = ""
+        return [*lines, *self._axis()]
+
+    def _beside(self, name: str, style: str, row: Row) -> Line:
+        return [(name, style), (" " * (self._gutter - columns(name)), ""), *row.line()]
+
+    def _flags(self) -> Iterator[Row]:
+        for flags in self._board.flags:
+            row = Row(self._width)
+            for flag in flags:
+                for place in across(flag.band.left, flag.band.right):
+                    row.write(place, "▼", "red")
+                row.write(flag.label_at, flag.label, "bold red")
+            yield row
+
+    def _rows(self, number: int, stripe: Stripe) -> Iterator[Row]:
+        bars = stripe.bars
+        if stripe.lane.role in (Role.CLIENT, Role.NODE):
+            bars = bars or [[]]
+        for row in bars:
+            yield self._bars(number, row, stripe.veils)
+        for tags in stripe.tags:
+            row_of_tags = Row(self._width)
+            for tag in tags:
+                row_of_tags.write(tag.x, _SYMBOLS[tag.mark.symbol], _tint(tag.mark.tint))
+                row_of_tags.write(tag.label_at, tag.label, "")
+            yield row_of_tags
+        for cuts in stripe.cuts:
+            row_of_cuts = Row(self._width)
+            for cut in cuts:
+                for place in across(cut.left, cut.right):
+                    row_of_cuts.write(place, _LOOKS[Look.CUT], "dim")
+                row_of_cuts.write(cut.left, cut.label and f"{cut.label} ", "dim")
+            yield row_of_cuts
+
+    def _bars(self, number: int, bars: list[Bar], veils: list[Bar]) -> Row:
+        row = Row(self._width)
+        for bar in bars:
+            held = bar.span.look is not Look.WAITING
+            style = _tint(bar.span.tint)
+            for place in across(bar.left, bar.right):
+                row.write(place, _LOOKS[bar.span.look], style)
+            for notch in bar.notches if held else ():
+                row.write(min(notch, self._width - 1), _EXTENDED, style)
+        self._veil(row, veils)
+        self._break(row, number)
+        for bar in bars:
+            if bar.label:
+                row.write(bar.label_at - 1, f" {bar.label} ", _tint(bar.span.tint, on=True))
+        return row
+
+    def _veil(self, row: Row, veils: list[Bar]) -> None:
+        for veil in veils:
+            for place in across(veil.left, veil.right):
+                below, style = row.cells[place]
+                covers = below in (_LOOKS[Look.HOLDING], _LOOKS[Look.VOTE], _EXTENDED)
+                row.write(place, _VEILED if covers else _LOOKS[veil.span.look], style)
+
+    def _break(self, row: Row, number: int) -> None:
+        """What is held at a time when it must not be."""
+        held = (_LOOKS[Look.HOLDING], _LOOKS[Look.VOTE], _VEILED, _EXTENDED)
+        for band in (band for band in self._board.bands if number in band.lanes):
+            for place in across(band.left, band.right):
+                if row.cells[place][0] in held:
+                    row.write(place, _BROKEN, "red")
+
+    def _axis(self) -> Iterator[Line]:
+        line, numbers = Row(self._width), Row(self._width)
+        line.write(0, "─" * self._width, "dim")
+        for place, number in self._board.axis.ticks():
+            at = min(floor(place), self._width - 1)
+            line.write(at, "┴", "dim")
+            numbers.write(min(at, self._width - len(number)), number, "dim")
+        yield self._beside("", "", line)
+        yield self._beside(self._board.axis.unit, "dim", numbers)
+
+
+def _legend(board: Board, width: int) -> list[Line]:
+    """What the characters mean that occur."""
+    looks = looks_in(board)
+    items = [f"{_LOOKS[look]}{_over_a_hold(look)} {look.value}" for look in looks]
+    if are_extended(board):
+        items.insert(looks.index(Look.HOLDING) + 1, f"{_EXTENDED} extended")
+    items += [f"{_SYMBOLS[symbol]} {symbol.value}" for symbol in symbols_in(board)]
+    if board.bands:
+        items.append(f"▼{_BROKEN} a promise was broken")
+    rows = [""]
+    for item in items:
+        if rows[-1] and columns(rows[-1]) + 3 + columns(item) > width:
+            rows.append("")
+        rows[-1] += f"{'   ' if rows[-1] else ''}{item}"
+    return [[], *([(row, "dim")] for row in rows if row)]
+
+
+def _over_a_hold(look: Look) -> str:
+    return _VEILED if look in (Look.PAUSED, Look.DOWN) else _LOOKS[look]
+
+
+def _told(board: Board, width: int) -> list[Line]:
+    """The findings, and what is not in the picture."""
+    lines: list[Line] = []
+    for told in tell_findings(board.findings, board.axis.say):
+        wrapped = textwrap.wrap(told, width, initial_indent="✗ ", subsequent_indent="  ")
+        lines += [[(text, "red")] for text in wrapped]
+    if board.left_out:
+        lines.append([(f"{board.left_out} more marks found no room.", "dim")])
+    return [[], *lines] if lines else []
+
+
+def _listing(board: Board, history: History) -> list[Line]:
+    """The events one by one, if they are few."""
+    axis = board.axis
+    shown = [event for event in history if axis.shows(event.at, event.at)]
+    if len(shown) > MOST_EVENTS:
+        return []
+    times = [axis.say(event.at) for event in shown]
+    widest = max(map(len, times), default=0)
+    pairs = zip(times, shown, strict=True)
+    return [
+        [],
+        *([(f"{at:>{widest}}  ", "dim"), (tell(event, axis.say), "")] for at, event in pairs),
+    ]

@@ -1,0 +1,159 @@
+"""The stage's end of a worker: a client that is told what to do, stopped, and killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from holdfast.lab.history import Event, Kind
+from holdfast.lab.scenarios.worker import Role
+from holdfast.lab.servers.launch import bound_to_us
+
+PATIENCE = 20.0
+"""How long anything may take on a busy machine, in seconds."""
+
+
+class StageFailed(RuntimeError):
+    """The story did not come to pass, so nothing can be said of its end."""
+
+
+class Recorder(Protocol):
+    """The stage, as far as an actor knows it."""
+
+    def record(self, event: Event) -> None:
+        """Keep an event that somebody else has told."""
+        ...
+
+    def note(self, who: str, kind: Kind, note: str = "", peer: str = "") -> None:
+        """Keep what happens to somebody now."""
+        ...
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for something that must come."""
+        ...
+
+
+class Actor:
+    """One client. Each method but `begins_to_acquire` waits for what comes of it, and gives it."""
+
+    def __init__(self, role: Role, stage: Recorder) -> None:
+        self.who = role.who
+        self.ttl = role.ttl
+        self._stage = stage
+        self._heard: list[Event] = []
+        self._process = subprocess.Popen(  # noqa: S603 - it is our own program
+            [*bound_to_us(), sys.executable, "-P", "-m", _WORKER, role.as_json()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C is for us
+        )
+        self._reader = threading.Thread(target=self._listen, daemon=True)
+        self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The id of its process."""
+        return self._process.pid
+
+    def acquires(self, timeout: float = PATIENCE) -> Event:
+        """Ask for the lock, and get it."""
+        outcome = self.tries(timeout)
+        if outcome.kind is not Kind.GRANTED:
+            raise StageFailed(f"{self.who} did not get the lock: {outcome.note}")
+        return outcome
+
+    def tries(self, timeout: float) -> Event:
+        """Ask for the lock, for so long; granted or refused."""
+        self.begins_to_acquire(timeout)
+        return self.hears(Kind.GRANTED, Kind.REFUSED)
+
+    def begins_to_acquire(self, timeout: float = PATIENCE) -> None:
+        """Ask for the lock; what comes of it will be heard."""
+        self._order("acquire", timeout=timeout)
+
+    def extends(self) -> Event:
+        """Let the lease last its whole time from now."""
+        self._order("extend")
+        return self.hears(Kind.EXTENDED)
+
+    def releases(self) -> Event:
+        """Give the lock back; or learn that there is nothing to give back."""
+        self._order("release")
+        return self.hears(Kind.RELEASED, Kind.NOTED)
+
+    def checks(self) -> Event:
+        """Look whether the lock is still its own."""
+        self._order("check")
+        return self.hears(Kind.NOTED)
+
+    def writes(self, value: str) -> Event:
+        """Write to both registers, if the lock is still its own; the plain one is the second."""
+        self._order("write", value=value, unasked=False)
+        outcome = self.hears(Kind.WROTE, Kind.TURNED_AWAY, Kind.NOTED)
+        return outcome if outcome.kind is Kind.NOTED else self.hears(Kind.WROTE)
+
+    def goes_on_to_write(self, value: str) -> Event:
+        """Write to both registers, having looked long ago."""
+        self._order("write", value=value, unasked=True)
+        self.hears(Kind.WROTE, Kind.TURNED_AWAY)
+        return self.hears(Kind.WROTE)
+
+    def hears(self, *kinds: Kind) -> Event:
+        """What the worker tells of these kinds, and was not heard of yet."""
+        found: list[Event] = []
+
+        def told() -> bool:
+            over = self._process.poll() is not None and not self._reader.is_alive()
+            found.extend(event for event in self._heard if event.kind in kinds)
+            if over and not found:
+                raise StageFailed(f"{self.who}'s process has ended")
+            return bool(found)
+
+        self._stage.wait_until(told, f"word from {self.who} ({' or '.join(kinds)})")
+        self._heard.remove(found[0])
+        return found[0]
+
+    def stop(self) -> None:
+        """Stop its process, threads and all."""
+        self._process.send_signal(signal.SIGSTOP)
+        if sys.platform == "linux":
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+        self._stage.note(self.who, Kind.PAUSED)
+
+    def wake(self) -> None:
+        """Let its process go on."""
+        self._stage.note(self.who, Kind.RESUMED)
+        self._process.send_signal(signal.SIGCONT)
+
+    def die(self) -> None:
+        """Kill its process."""
+        self.close()
+        self._stage.note(self.who, Kind.CRASHED)
+
+    def close(self) -> None:
+        """End its process, and hear what it has told until then."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _order(self, do: str, **details: Any) -> None:
+        if self._process.stdin is None:
+            raise StageFailed(f"{self.who} cannot be told anything")
+        self._process.stdin.write(json.dumps({"do": do, **details}).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def _listen(self) -> None:
+        for line in self._process.stdout or ():
+            event = Event.from_json(line.decode())
+            self._heard.append(event)
+            self._stage.record(event)
+
+
+_WORKER = "holdfast.lab.scenarios.worker"

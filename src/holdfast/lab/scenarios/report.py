@@ -1,0 +1,142 @@
+"""What people read while a scenario runs, and after it. Pure: what happened in, lines out."""
+
+import json
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import Any
+
+from holdfast.lab.history import Event, Finding
+from holdfast.lab.pictures import as_text
+from holdfast.lab.pictures.words import tell
+from holdfast.lab.scenarios.judges import IN_WORDS
+from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
+
+KEPT = "every promise is kept"
+
+_STYLES = {"title": "1", "dim": "2", "good": "32", "bad": "31"}
+
+
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """How wide the lines are, and whether there are colours."""
+
+    width: int
+    colour: bool
+
+    def styled(self, text: str, style: str) -> str:
+        """The text in a style, if there are any."""
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.colour else text
+
+    def filled(self, text: str, first: str = "  ", rest: str = "  ") -> str:
+        """The text in lines of this width."""
+        return textwrap.fill(
+            text, self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+        )
+
+
+def listing(scenarios: Iterable[Scenario], paper: Paper) -> Iterator[str]:
+    """What there is to run."""
+    for scenario in scenarios:
+        yield f"{paper.styled(scenario.name, 'title')}: {scenario.title}"
+        margin = 4 + max(len(variant.name) for variant in scenario.variants)
+        for variant in scenario.variants:
+            yield paper.filled(variant.what, f"  {variant.name:{margin - 2}}", " " * margin)
+        yield ""
+
+
+def introduction(scenario: Scenario, paper: Paper) -> Iterator[str]:
+    """What will be tried."""
+    yield ""
+    yield paper.styled(f"{scenario.name}: {scenario.title}", "title")
+    yield ""
+    yield paper.filled(scenario.story)
+
+
+def heading(variant: Variant, paper: Paper) -> Iterator[str]:
+    """Which variant comes now."""
+    yield ""
+    yield paper.filled(variant.what, f"{paper.styled(variant.name, 'title')}: ", "  ")
+    yield ""
+
+
+def step(event: Event, paper: Paper) -> str:
+    """What has just happened."""
+    when = f"{event.at:7.2f} s  "
+    return paper.filled(tell(event, _instant), when, " " * len(when))
+
+
+def conclusion(outcome: Outcome, paper: Paper) -> Iterator[str]:
+    """The picture; what was expected, what was seen, and why."""
+    yield ""
+    picture = as_text(
+        outcome.history,
+        findings=outcome.findings,
+        width=paper.width,
+        colour=paper.colour,
+        in_words=False,  # as it happened, already
+    )
+    yield picture.rstrip("\n")
+    yield ""
+    yield from _paragraph("expected", in_words(outcome.variant.breaks), paper)
+    yield from _paragraph("seen", _seen(outcome), paper)
+    if outcome.as_expected:
+        yield from _paragraph("why", outcome.variant.why, paper)
+        yield "  " + paper.styled("as expected", "good")
+    else:
+        yield "  " + paper.styled("NOT AS EXPECTED", "bad")
+
+
+def summary(outcomes: Sequence[Outcome], paper: Paper) -> Iterator[str]:
+    """How many came out as expected, and which did not."""
+    bad = [outcome for outcome in outcomes if not outcome.as_expected]
+    text = f"{len(outcomes) - len(bad)} of {len(outcomes)} as expected"
+    yield ""
+    yield paper.styled(text, "bad" if bad else "good")
+    for outcome in bad:
+        yield f"  not {outcome.scenario.name}, {outcome.variant.name}: {_seen(outcome)}"
+
+
+def in_words(rules: Iterable[str]) -> str:
+    """What it means that these rules are broken."""
+    broken = set(rules)
+    known = [words for rule, words in IN_WORDS.items() if rule in broken]
+    others = [f"broken: {rule}" for rule in sorted(broken - set(IN_WORDS))]
+    return "; ".join([*known, *others]) or KEPT
+
+
+def as_json(outcomes: Iterable[Outcome]) -> str:
+    """The same for programs."""
+    return json.dumps([_as_data(outcome) for outcome in outcomes], indent=2, ensure_ascii=False)
+
+
+def _as_data(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "scenario": outcome.scenario.name,
+        "variant": outcome.variant.name,
+        "as_expected": outcome.as_expected,
+        "expected": sorted(outcome.variant.breaks),
+        "seen": sorted(outcome.broken),
+        "broken_off": outcome.broken_off,
+        "findings": [_finding_as_data(finding) for finding in outcome.findings],
+        "events": [json.loads(event.as_json()) for event in outcome.history],
+    }
+
+
+def _finding_as_data(finding: Finding) -> dict[str, Any]:
+    return asdict(finding) | {"until": finding.until if isfinite(finding.until) else None}
+
+
+def _seen(outcome: Outcome) -> str:
+    if outcome.broken_off:
+        return f"the story was broken off: {outcome.broken_off}"
+    return "the same" if outcome.as_expected else in_words(outcome.broken)
+
+
+def _paragraph(label: str, text: str, paper: Paper) -> Iterator[str]:
+    yield paper.filled(text, f"  {label:10}", " " * 12)
+
+
+def _instant(at: float) -> str:
+    return f"{at:.2f} s"

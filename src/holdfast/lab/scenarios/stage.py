@@ -1,0 +1,139 @@
+"""The stage of a scenario: its servers, its clients, its registers, and what happened."""
+
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.history import Event, History, Kind
+from holdfast.lab.scenarios.actors import PATIENCE, Actor, StageFailed
+from holdfast.lab.scenarios.locks import Recipe
+from holdfast.lab.scenarios.nodes import Links, Node, quorum_of
+from holdfast.lab.scenarios.worker import Role
+from holdfast.lab.servers.redis import AppendOnly, RedisServer
+
+REGISTERS = "registers.db"
+
+
+class Stage:
+    """Everything that one telling of a story needs; nothing of it is left afterwards.
+
+    `tell` is called with each event as it happens, from whatever thread.
+    """
+
+    def __init__(self, tell: Callable[[Event], None]) -> None:
+        self._tell = tell
+        self._began = time.monotonic()
+        self._events: list[Event] = []
+        self._names: dict[str, str] = {}  # never changed in place: threads look through it
+        self._who: dict[int, str] = {}
+        self._changed = threading.Condition()
+        self._open = ExitStack()
+        self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory()))
+
+    def __enter__(self) -> "Stage":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._open.close()
+
+    def history(self) -> History:
+        """What happened so far."""
+        with self._changed:
+            return History(self._events)
+
+    def node(
+        self, name: str = "redis", *, append_only: AppendOnly = "no", own_clock: bool = False
+    ) -> Node:
+        """Start a server."""
+        server = RedisServer(append_only=append_only, own_clock=own_clock)
+        node = Node(name, self._open.enter_context(server), self)
+        self._names = self._names | {server.address: name}
+        return node
+
+    def nodes(
+        self, count: int, *, append_only: AppendOnly = "no", own_clock: bool = False
+    ) -> list[Node]:
+        """Start independent servers: n1, n2, ..."""
+        names = [f"n{number}" for number in range(1, count + 1)]
+        return [self.node(name, append_only=append_only, own_clock=own_clock) for name in names]
+
+    def client(
+        self,
+        who: str,
+        url: str,
+        *,
+        ttl: float,
+        renew: bool = True,
+        recipe: Recipe = Recipe.HOLDFAST,
+    ) -> Actor:
+        """Start a client, in a process of its own."""
+        registers = str(self._folder / REGISTERS)
+        role = Role(who, url, ttl, renew, recipe, registers, self._began)
+        actor = Actor(role, self)
+        self._who[actor.pid] = who
+        self._open.callback(actor.close)
+        return actor
+
+    def links(self, who: str, nodes: Sequence[Node]) -> Links:
+        """A network of this client's own, to each of these nodes."""
+        links = self._open.enter_context(Links(who, nodes, self))
+        self._names = self._names | links.names()
+        return links
+
+    def proxy(self, node: Node) -> Proxy:
+        """A way to this node that can be held up."""
+        return self._open.enter_context(Proxy(node.server.port))
+
+    def quorum(self, nodes: Iterable[Node], options: str = "restart_guard=off") -> str:
+        """The URL of these nodes together."""
+        return quorum_of((node.server.address for node in nodes), options)
+
+    def now(self) -> float:
+        """Seconds since the stage was set."""
+        return time.monotonic() - self._began
+
+    def record(self, event: Event) -> None:
+        """Keep an event, tell it, and let those know who wait for it."""
+        for address, name in self._names.items():
+            event = replace(event, note=event.note.replace(address, name))
+        with self._changed:
+            self._events.append(event)
+            self._tell(event)
+            self._changed.notify_all()
+
+    def note(self, who: str, kind: Kind, note: str = "", peer: str = "") -> None:
+        """Keep what happens to somebody now."""
+        self.record(Event(self.now(), who, kind, note=note, peer=peer))
+
+    def show_votes(self, nodes: Iterable[Node]) -> None:
+        """Note who has the vote of which node, for the picture."""
+        for node in nodes:
+            now, vote = self.now(), node.vote()
+            if vote is not None:
+                pid, left = vote
+                who = self._who[pid]
+                self.record(Event(now, node.name, Kind.NOTED, peer=who, until=now + left))
+
+    def calm(self) -> None:
+        """From here on nothing bad happens any more, so whoever asks should be served."""
+        self.note("", Kind.HEALED)
+
+    def wait_until(self, condition: Callable[[], object], what: str) -> None:
+        """Look again and again until it holds; a story that stands still is broken off."""
+        give_up_at = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > give_up_at:
+                raise StageFailed(f"no {what} within {PATIENCE:g} s")
+            with self._changed:
+                self._changed.wait(0.01)
+
+    def wait_until_past(self, instant: float) -> None:
+        """Wait for an instant of the stage's clock."""
+        with self._changed:
+            while (left := instant - self.now()) > 0:
+                self._changed.wait(left)

@@ -1,0 +1,190 @@
+"""A client in a process of its own, so that it can be stopped and killed: orders in, events out.
+
+Each line of stdin is an order, as JSON: `{"do": "acquire", "timeout": 5}`. What comes of it, and
+what happens unasked, is told as an event, a line on stdout. The end of stdin ends the process.
+"""
+
+import json
+import logging
+import os
+import selectors
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from holdfast.errors import LockError, NotHeld
+from holdfast.lab.history import Event, Kind
+from holdfast.lab.scenarios.locks import LOCK, Lease, Recipe, make_lock
+from holdfast.lab.scenarios.register import FENCED, PLAIN, Registers
+
+TICK = 0.01
+"""How often to look whether the lease was renewed, in seconds."""
+
+MOVED = 0.005
+"""By how much a deadline must have moved to be another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """Who a worker is, and how it locks."""
+
+    who: str
+    url: str
+    ttl: float
+    renew: bool
+    recipe: Recipe
+    registers: str
+    """The file of the registers."""
+    began: float
+    """When the run began, on `time.monotonic`."""
+
+    def as_json(self) -> str:
+        """One line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, line: str) -> "Role":
+        """What `as_json` wrote."""
+        fields: dict[str, Any] = json.loads(line)
+        fields["recipe"] = Recipe(fields["recipe"])
+        return cls(**fields)
+
+
+class Worker:
+    """Carries out orders, one at a time, with one lease at a time."""
+
+    def __init__(self, role: Role) -> None:
+        self._role = role
+        self._lock = make_lock(role.recipe, role.url, role.ttl, renew=role.renew)
+        self._registers = Registers(Path(role.registers))
+        self._lease: Lease | None = None
+        self._hold = ""
+        self._asked = 0
+        self._until = inf
+
+    def carry_out(self, order: dict[str, Any]) -> None:
+        """Do as told."""
+        match order:
+            case {"do": "acquire", "timeout": timeout}:
+                self._acquire(timeout)
+            case {"do": "extend"}:
+                self._extend()
+            case {"do": "release"}:
+                self._release()
+            case {"do": "check"}:
+                self._check()
+            case {"do": "write", "value": value, "unasked": unasked}:
+                self._write(value, unasked)
+            case _:
+                raise ValueError(f"no such order: {order!r}")
+
+    def look(self) -> None:
+        """Tell if the lease was renewed meanwhile."""
+        if self._lease is not None and self._lease.held:
+            now, left = self._now(), self._lease.remaining()
+            until = now + left
+            if left > 0 and until > self._until + MOVED:
+                self._until = until
+                self._tell(Kind.EXTENDED, at=now, until=until)
+
+    def _acquire(self, timeout: float) -> None:
+        self._asked += 1
+        self._hold, self._lease = f"{self._role.who}{self._asked}", None
+        self._tell(Kind.ASKED)
+        try:
+            lease = self._lock.acquire(timeout=timeout)
+        except (LockError, OSError) as error:
+            self._tell(Kind.REFUSED, note=str(error))
+            return
+        if lease is None:
+            self._tell(Kind.REFUSED, note="somebody else has it")
+            return
+        now = self._now()
+        self._lease, self._until = lease, now + lease.remaining()
+        self._tell(Kind.GRANTED, at=now, until=self._until)
+        lease.on_lost(lambda _: self._tell(Kind.LOST))
+
+    def _extend(self) -> None:
+        self._mine().extend()
+        now = self._now()
+        self._until = now + self._mine().remaining()
+        self._tell(Kind.EXTENDED, at=now, until=self._until)
+
+    def _release(self) -> None:
+        self._tell(Kind.RELEASING)
+        try:
+            self._mine().release()
+        except NotHeld as error:
+            self._tell(Kind.NOTED, note=f"nothing to release: {error}")
+        else:
+            self._tell(Kind.RELEASED)
+
+    def _check(self) -> None:
+        mine = "is still its own" if self._mine().held else "is not its own any more"
+        self._tell(Kind.NOTED, note=f"the lock {mine}")
+
+    def _write(self, value: str, unasked: bool) -> None:
+        """Write to both registers. Who writes `unasked` does not look at its lease before."""
+        lease = self._lease
+        if lease is None or not (unasked or lease.held):
+            self._tell(Kind.NOTED, note="does not write, for the lock is not its own")
+            return
+        for register in (FENCED, PLAIN):
+            taken, at = self._registers.write(register, value, lease.fence)
+            kind = Kind.WROTE if taken else Kind.TURNED_AWAY
+            self._tell(kind, at=at - self._role.began, name=register, note=value)
+
+    def _mine(self) -> Lease:
+        if self._lease is None:
+            raise ValueError("an order for a lease that there is not")
+        return self._lease
+
+    def _now(self) -> float:
+        return time.monotonic() - self._role.began
+
+    def _tell(
+        self,
+        kind: Kind,
+        *,
+        at: float | None = None,
+        name: str = LOCK,
+        until: float = inf,
+        note: str = "",
+    ) -> None:
+        instant = self._now() if at is None else at
+        fence = None if self._lease is None else self._lease.fence
+        event = Event(instant, self._role.who, kind, name, self._hold, fence, until, note=note)
+        # In one piece: the renewer's thread tells of losses.
+        os.write(sys.stdout.fileno(), f"{event.as_json()}\n".encode())
+
+
+def orders(tick: float) -> Iterator[dict[str, Any] | None]:
+    """The lines of stdin as they come, and None after each tick without one."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        heard = b""
+        while True:
+            if not selector.select(tick):
+                yield None
+                continue
+            chunk = os.read(sys.stdin.fileno(), 65536)
+            if not chunk:
+                return
+            *lines, heard = (heard + chunk).split(b"\n")
+            yield from map(json.loads, lines)
+
+
+def main(role: str) -> None:
+    """Work until stdin ends."""
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the events say it all
+    worker = Worker(Role.from_json(role))
+    for order in orders(TICK):
+        worker.look() if order is None else worker.carry_out(order)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

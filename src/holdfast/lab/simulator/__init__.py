@@ -1,0 +1,29 @@
+"""The simulator: the algorithms and the Redis protocol over virtual servers, networks and clocks.
+
+`draw` makes a plan of a seed, `play` lets it happen, `campaign` does so for many seeds, and
+`shrink` finds what of a plan is to blame. The same plan is the same run, event by event,
+on any machine.
+
+What runs is the very code of `core/`, and what is said to the servers is the very speech of
+`engines.redis`. The servers do in Python what the Lua scripts do; a test holds the two together.
+"""
+
+from holdfast.lab.simulator.campaign import Tally, campaign
+from holdfast.lab.simulator.draw import draw
+from holdfast.lab.simulator.plan import Plan, Setup
+from holdfast.lab.simulator.shrink import breaks, kept_tasks, left_out, shrink
+from holdfast.lab.simulator.stage import Run, play
+
+__all__ = [
+    "Plan",
+    "Run",
+    "Setup",
+    "Tally",
+    "breaks",
+    "campaign",
+    "draw",
+    "kept_tasks",
+    "left_out",
+    "play",
+    "shrink",
+]

@@ -1,0 +1,117 @@
+"""A client of virtual servers: the core's world, on a clock of its own, that can stand still."""
+
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+from holdfast.core.effects import Ask, Effect
+from holdfast.core.tenure import Tenure
+from holdfast.lab.simulator.clock import Clock
+from holdfast.lab.simulator.store import Owner, Store, Way
+from holdfast.lab.virtual import CancelledError, Process, Resumption
+
+MIN_TTL = 0.01
+
+NEVER_EARLY = 1e-9
+"""So that a timer never comes before its time, however instants are rounded."""
+
+
+class Client(Owner):
+    """One process of a user's."""
+
+    def __init__(
+        self, name: str, way: Way, look: Callable[["Client"], None], defect: Callable[[str], None]
+    ) -> None:
+        self.own_clock = Clock(way.network.timeline)
+        super().__init__(name, way.network.timeline, way.drift, MIN_TTL)
+        self.calendar = 0.0
+        """By how much its calendar is wrong."""
+        self.leases: dict[str, Tenure] = {}
+        """What it has, or had, by the hold's name in the history."""
+        self.beliefs: dict[str, float] = {}
+        """Until when it was last known to believe in each."""
+        self._look = look
+        self._defect = defect
+        self._paused = 0
+        self.resumed_at = -inf
+        """When it last went on after a pause."""
+        self._timers: list[Callable[[], None]] = []
+        self._arrivals: list[Callable[[], None]] = []
+        self.store = Store(self, way)
+
+    def next_holder(self) -> str:
+        """The holder id that will be used next."""
+        return f"{self.name}/1/lab/{self._holders + 1}"
+
+    def _new_holder(self) -> str:
+        holder = self.next_holder()
+        self._holders += 1
+        return holder
+
+    @property
+    def paused(self) -> bool:
+        """Whether it stands still."""
+        return self._paused > 0
+
+    def clock(self) -> float:
+        """What its clock says."""
+        return self.own_clock()
+
+    def at(self, instant: float, action: Callable[[], None]) -> None:
+        """Do something when its clock says so, or when it goes on after that."""
+        true = self.own_clock.true(instant) + NEVER_EARLY
+        self.timeline.at(true, lambda: self._do(action, self._timers))
+
+    def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
+        """A message as it comes in: heard now, or when it goes on."""
+        return lambda: self._do(action, self._arrivals)
+
+    def ask(self, ask: Ask, resume: Resumption) -> None:
+        """Ask the nodes."""
+        self.store.ask(ask.requests, ask.until, resume)
+
+    def perform(self, effect: Effect, resume: Resumption) -> None:
+        """See what has become of the leases after each step; then do what is wanted."""
+        self._look(self)
+        super().perform(effect, resume)
+
+    def ended(self, process: Process[Any]) -> None:
+        """See what it came to."""
+        super().ended(process)
+        if self.crashed:
+            return
+        self._look(self)
+        if process.error is not None and not isinstance(process.error, CancelledError):
+            self._defect(f"{self.name}: {process.error!r}")
+
+    def fails(self, error: Exception) -> None:
+        """Something raised that must not."""
+        self._defect(f"{self.name}: {error!r}")
+
+    def pause(self) -> None:
+        """Stand still."""
+        self._paused += 1
+
+    def go_on(self, *, timers_first: bool) -> None:
+        """Do all that has been missed."""
+        self._paused -= 1
+        if self._paused:
+            return
+        self.resumed_at = self.timeline.now
+        timers, self._timers = self._timers, []
+        arrivals, self._arrivals = self._arrivals, []
+        for action in (*timers, *arrivals) if timers_first else (*arrivals, *timers):
+            self._do(action, self._timers)
+
+    def crash(self) -> None:
+        """Stop everything at once; the kernel closes its connections."""
+        super().crash()
+        self.store.crash()
+
+    def _do(self, action: Callable[[], None], missed: list[Callable[[], None]]) -> None:
+        if self.crashed:
+            return
+        if self._paused:
+            missed.append(action)
+        else:
+            action()

@@ -1,0 +1,171 @@
+"""What goes wrong in a run, as data: so that it can be printed, left out, and played again."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+
+class Mark(StrEnum):
+    """What a fault may wait for."""
+
+    START = "start"
+    """The beginning of the run."""
+    ASKED = "asked"
+    GRANTED = "granted"
+    EXTENDED = "extended"
+    RELEASING = "releasing"
+    RELEASED = "released"
+    REFUSED = "refused"
+    LOST = "lost"
+    DEADLINE = "deadline"
+    """The end of a lease, as it was when it was granted."""
+    SENT_ACQUIRE = "sent Acquire"
+    """A client has sent an acquire to the nodes; it is on its way."""
+    SENT_RELEASE = "sent Release"
+    SENT_EXTEND = "sent Extend"
+    SENT_RAISE = "sent Raise"
+    SENT_REPAIR = "sent Repair"
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """An instant, by what happens: so long after something has happened for the nth time."""
+
+    mark: Mark
+    nth: int = 1
+    delay: float = 0.0
+    who: int | None = None
+    """Which client; None: whichever."""
+
+    def __str__(self) -> str:
+        if self.mark is Mark.START:
+            return f"at {self.delay:.4f} s"
+        whose = "" if self.who is None else f" of c{self.who}"
+        return f"{self.delay:+.4f} s from {self.mark} #{self.nth}{whose}"
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Most messages between a client and some nodes are late, some of them very."""
+
+    when: When
+    client: int
+    nodes: tuple[int, ...]
+    lasting: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lose:
+    """The next message from a client to a node, or back, is lost, and its connection with it."""
+
+    when: When
+    client: int
+    node: int
+    back: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """Connections break. The client connects again; with `ghost`, what was on its way on the old
+    one is still carried out, in any order with what goes out on the new one."""
+
+    when: When
+    client: int
+    nodes: tuple[int, ...]
+    ghost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Messages are held up: to the nodes, back from them, or both."""
+
+    when: When
+    client: int
+    nodes: tuple[int, ...]
+    to: bool
+    back: bool
+    lasting: float
+
+
+@dataclass(frozen=True, slots=True)
+class Freeze:
+    """Nodes stand still, and go on where they were."""
+
+    when: When
+    nodes: tuple[int, ...]
+    lasting: float
+
+
+@dataclass(frozen=True, slots=True)
+class Crash:
+    """Nodes go down, and come up after a while; some forget everything."""
+
+    when: When
+    nodes: tuple[int, ...]
+    lasting: float
+    forgets: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """The clock of a node is set."""
+
+    when: When
+    node: int
+    by: float
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """The clock of a node runs fast or slow."""
+
+    when: When
+    node: int
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Skew:
+    """The clock of a client runs fast or slow, and its calendar is wrong by so much."""
+
+    when: When
+    client: int
+    rate: float
+    calendar: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A client stands still, as in a long collection of garbage; its clock does not."""
+
+    when: When
+    client: int
+    lasting: float
+    timers_first: bool
+    """What it does first when it goes on: see what the time is, or hear what has come in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """A client is no more. Nothing is cleaned up."""
+
+    when: When
+    client: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """Whatever a client has been doing for longest is cancelled."""
+
+    when: When
+    client: int
+
+
+Fault: TypeAlias = (
+    Slow | Lose | Reset | Cut | Freeze | Crash | Jump | Drift | Skew | Pause | Kill | Cancel
+)
+
+KINDS: tuple[type[Fault], ...] = (
+    *(Slow, Lose, Reset, Cut, Freeze, Crash),
+    *(Jump, Drift, Skew, Pause, Kill, Cancel),
+)

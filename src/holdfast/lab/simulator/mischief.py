@@ -1,0 +1,209 @@
+"""Doing to a stage what a plan says."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+
+from holdfast.lab.history import Kind
+from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.faults import (
+    Cancel,
+    Crash,
+    Cut,
+    Drift,
+    Fault,
+    Freeze,
+    Jump,
+    Kill,
+    Lose,
+    Pause,
+    Reset,
+    Skew,
+    Slow,
+)
+from holdfast.lab.simulator.network import Wire
+from holdfast.lab.simulator.record import Record
+from holdfast.lab.simulator.server import Server
+
+AFTERMATH = 0.5
+"""How long an instant's fault may be felt: connections are made again, and so on."""
+
+
+class Mischief:
+    """Applies faults, undoes them when their time is over, and all of them in the end."""
+
+    def __init__(
+        self,
+        record: Record,
+        servers: Sequence[Server],
+        clients: Sequence[Client],
+        wires: Sequence[Sequence[tuple[Wire, Wire]]],
+        quarantine: float,
+    ) -> None:
+        self._record, self._timeline = record, record.timeline
+        self._servers, self._clients, self._wires = servers, clients, wires
+        self._quarantine = quarantine
+        self._undo: dict[int, Callable[[], None]] = {}
+        self._numbers = count()
+        self.done: Counter[str] = Counter()
+        """How many faults of each kind there were."""
+        self.unrest_until = 0.0
+        """Until when what has happened may be felt."""
+        self.set_back = 0.0
+        """By how much clocks of nodes were set back, in all."""
+        self._healed = False
+
+    def arm(self, faults: Sequence[Fault]) -> None:
+        """Let each happen when it is due."""
+        for fault in faults:
+            self._record.when(fault.when, partial(self._apply, fault))
+
+    def heal(self) -> None:
+        """Undo everything, and do no more."""
+        self._healed = True
+        for number in list(self._undo):
+            self._undo.pop(number)()
+        for pair in (pair for wires in self._wires for pair in wires):
+            for wire in pair:
+                wire.doomed = False
+        self._record.add("", Kind.HEALED)
+
+    def _apply(self, fault: Fault) -> None:
+        if self._healed:
+            return
+        self.done[type(fault).__name__] += 1
+        match fault:
+            case Slow() | Cut() | Freeze() | Crash() | Pause():
+                self._last(fault)
+            case Lose(client=client, node=node, back=back):
+                self._wires[client][node][back].doomed = True
+                self._note(f"c{client}", "the next message is lost", f"n{node}")
+                self._felt(AFTERMATH * 4)
+            case Reset(client=client, nodes=nodes, ghost=ghost):
+                store = self._clients[client].store
+                for node in nodes:
+                    store.lines[node].break_off(ghost=ghost)
+                    store.ears[node].break_off(ghost=ghost)
+                    self._note(f"c{client}", "the connection breaks", f"n{node}")
+                self._felt(AFTERMATH)
+            case Jump(node=node, by=by):
+                self._servers[node].clock.jump(by)
+                self.set_back += max(0.0, -by)
+                self._record.add(f"n{node}", Kind.JUMPED, note=f"{by:+.4f} s")
+                self._felt(AFTERMATH + abs(by))
+            case Drift(node=node, rate=rate):
+                self._servers[node].clock.run_at(rate)
+                self._note(f"n{node}", f"its clock runs at {rate:.5f}")
+            case Skew(client=client, rate=rate, calendar=calendar):
+                self._clients[client].own_clock.run_at(rate)
+                self._clients[client].calendar = calendar
+                self._note(f"c{client}", f"clock at {rate:.5f}, calendar {calendar:+.3f} s")
+            case Kill(client=client):
+                self._kill(self._clients[client])
+            case Cancel(client=client):
+                self._clients[client].cancel_one()
+                self._note(f"c{client}", "is cancelled")
+
+    def _last(self, fault: Slow | Cut | Freeze | Crash | Pause) -> None:
+        """Begin something that lasts."""
+        match fault:
+            case Slow(client=client, nodes=nodes):
+                undo = self._slow(client, nodes)
+            case Cut():
+                undo = self._cut(fault)
+            case Freeze(nodes=nodes):
+                undo = self._freeze(nodes)
+            case Crash(nodes=nodes, forgets=forgets):
+                undo = self._crash(nodes, forgets=forgets)
+                self._felt(fault.lasting + self._quarantine)
+            case Pause():
+                undo = self._pause(fault)
+        number = next(self._numbers)
+        self._undo[number] = undo
+        end = self._timeline.now + fault.lasting
+        self._timeline.at(end, lambda: self._undo.pop(number, lambda: None)())
+        self._felt(fault.lasting + AFTERMATH)
+
+    def _slow(self, client: int, nodes: tuple[int, ...]) -> Callable[[], None]:
+        wires = [wire for node in nodes for wire in self._wires[client][node]]
+        for wire in wires:
+            wire.slow += 1
+        self._note(f"c{client}", f"slow to {_listed(nodes)}")
+
+        def undo() -> None:
+            for wire in wires:
+                wire.slow -= 1
+            self._note(f"c{client}", f"not slow any more to {_listed(nodes)}")
+
+        return undo
+
+    def _cut(self, cut: Cut) -> Callable[[], None]:
+        ends: list[tuple[Wire, str, str]] = []
+        for node in cut.nodes:
+            there, back = self._wires[cut.client][node]
+            ends += [(there, f"c{cut.client}", f"n{node}")] * cut.to
+            ends += [(back, f"n{node}", f"c{cut.client}")] * cut.back
+        for wire, who, peer in ends:
+            wire.cuts += 1
+            self._record.add(who, Kind.CUT, peer=peer)
+
+        def undo() -> None:
+            for wire, who, peer in ends:
+                self._record.add(who, Kind.HEALED, peer=peer)
+                wire.mend()
+
+        return undo
+
+    def _freeze(self, nodes: tuple[int, ...]) -> Callable[[], None]:
+        for node in nodes:
+            self._servers[node].freeze()
+            self._record.add(f"n{node}", Kind.PAUSED)
+
+        def undo() -> None:
+            for node in nodes:
+                self._record.add(f"n{node}", Kind.RESUMED)
+                self._servers[node].thaw()
+
+        return undo
+
+    def _crash(self, nodes: tuple[int, ...], *, forgets: bool) -> Callable[[], None]:
+        down = [node for node in nodes if self._servers[node].up]
+        for node in down:
+            self._record.add(f"n{node}", Kind.CRASHED)
+            self._servers[node].crash()
+
+        def undo() -> None:
+            for node in down:
+                self._servers[node].restart(forgets=forgets)
+                note = "forgot everything" if forgets else ""
+                self._record.add(f"n{node}", Kind.STARTED, note=note)
+
+        return undo
+
+    def _pause(self, pause: Pause) -> Callable[[], None]:
+        client = self._clients[pause.client]
+        client.pause()
+        self._record.add(client.name, Kind.PAUSED)
+
+        def undo() -> None:
+            self._record.add(client.name, Kind.RESUMED)
+            client.go_on(timers_first=pause.timers_first)
+
+        return undo
+
+    def _kill(self, client: Client) -> None:
+        if not client.crashed:
+            self._record.add(client.name, Kind.CRASHED)
+            client.crash()
+        self._felt(AFTERMATH)
+
+    def _felt(self, seconds: float) -> None:
+        self.unrest_until = max(self.unrest_until, self._timeline.now + seconds)
+
+    def _note(self, who: str, note: str, peer: str = "") -> None:
+        self._record.add(who, Kind.NOTED, peer=peer, note=note)
+
+
+def _listed(nodes: tuple[int, ...]) -> str:
+    return ", ".join(f"n{node}" for node in nodes)

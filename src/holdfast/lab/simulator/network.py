@@ -1,0 +1,140 @@
+"""Messages between clients and nodes: late, held up, lost with their connection, never reordered.
+
+As with TCP, what is sent on one connection arrives in order or not at all; on two, in any order. A
+wire that is cut holds messages back until it is mended. A connection that breaks takes with it what
+its other end has not got yet, except where a *ghost* is left: then requests that are under way have
+just been taken in by the node's kernel, and are carried out when the node comes to it.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+from holdfast.lab.timeline import Timeline
+
+QUICK = (0.0003, 0.001)
+"""How long a message takes as a rule."""
+
+TAIL, TAIL_INDEX, LONGEST = 0.002, 0.9, 3.0
+"""The heavy tail: a Pareto distribution, cut off."""
+
+SLOW_SHARE = 0.5
+"""How many messages are in the tail while a wire is slow."""
+
+
+@dataclass(slots=True)
+class Wire:
+    """One direction between one client and one node, for all their connections."""
+
+    cuts: int = 0
+    slow: int = 0
+    doomed: bool = False
+    """The next message is lost, with its connection."""
+    held: list[Callable[[], None]] = field(default_factory=list)
+
+    def deliver(self, action: Callable[[], None]) -> None:
+        """A message arrives, or is held up."""
+        if self.cuts:
+            self.held.append(action)
+        else:
+            action()
+
+    def mend(self) -> None:
+        """One cut less; after the last one, what was held up arrives."""
+        self.cuts -= 1
+        if not self.cuts:
+            held, self.held = self.held, []
+            for action in held:
+                action()
+
+
+@dataclass(slots=True)
+class Network:
+    """How long messages take."""
+
+    timeline: Timeline
+    random: Random
+    tail: float = 0.0
+    """How many messages are late, always."""
+
+    def delay(self, wire: Wire) -> float:
+        """How long the next message on a wire takes."""
+        random = self.random
+        tail = SLOW_SHARE if wire.slow else self.tail
+        if tail and random.random() < tail:
+            return min(TAIL * random.paretovariate(TAIL_INDEX), LONGEST)
+        return random.uniform(*QUICK)
+
+
+class Connection:
+    """Two wires, on which messages keep their order."""
+
+    __slots__ = (
+        "_back",
+        "_back_at",
+        "_network",
+        "_there",
+        "_there_at",
+        "_under_way",
+        "broken",
+        "heard_of",
+        "run",
+    )
+
+    def __init__(
+        self, network: Network, there: Wire, back: Wire, heard_of: Callable[[], None]
+    ) -> None:
+        self._network = network
+        self._there, self._back = there, back
+        self._there_at = self._back_at = 0.0
+        self._under_way: deque[Callable[[], None]] = deque()
+        self.heard_of = heard_of
+        """How the client learns that it is broken."""
+        self.broken = False
+        self.run = 0
+        """Which run of the node it leads to."""
+
+    def to_node(self, action: Callable[[], None]) -> None:
+        """Send something there."""
+        if self.broken or self._lost(self._there):
+            return
+        network = self._network
+        self._there_at = max(self._there_at, network.timeline.now + network.delay(self._there))
+        self._under_way.append(action)
+        network.timeline.at(self._there_at, lambda: self._there.deliver(self._arrive))
+
+    def to_client(self, action: Callable[[], None]) -> None:
+        """Send something back."""
+        if self.broken or self._lost(self._back):
+            return
+        network = self._network
+        self._back_at = max(self._back_at, network.timeline.now + network.delay(self._back))
+        network.timeline.at(self._back_at, lambda: self._back.deliver(lambda: self._return(action)))
+
+    def break_off(self, *, ghost: bool = False) -> None:
+        """It is no more, and the client hears of it in a while."""
+        if self.broken:
+            return
+        self.broken = True
+        under_way, self._under_way = self._under_way, deque()
+        for action in under_way if ghost else ():
+            action()
+        network = self._network
+        later = network.timeline.now + network.delay(self._back)
+        network.timeline.at(later, lambda: self._back.deliver(self.heard_of))
+
+    def _lost(self, wire: Wire) -> bool:
+        if wire.doomed:
+            wire.doomed = False
+            self.break_off()
+            return True
+        return False
+
+    def _arrive(self) -> None:
+        if self._under_way:
+            self._under_way.popleft()()
+
+    def _return(self, action: Callable[[], None]) -> None:
+        if not self.broken:
+            action()

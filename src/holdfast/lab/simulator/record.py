@@ -1,0 +1,84 @@
+"""The history of a run as it is made, and who waits for what in it."""
+
+from collections import Counter
+from collections.abc import Callable
+from math import inf
+
+from holdfast.lab.history import Event, Finding, History, Kind
+from holdfast.lab.simulator.faults import Mark, When
+from holdfast.lab.timeline import Timeline
+
+MARKS = {
+    Kind.ASKED: Mark.ASKED,
+    Kind.GRANTED: Mark.GRANTED,
+    Kind.EXTENDED: Mark.EXTENDED,
+    Kind.RELEASING: Mark.RELEASING,
+    Kind.RELEASED: Mark.RELEASED,
+    Kind.REFUSED: Mark.REFUSED,
+    Kind.LOST: Mark.LOST,
+}
+SENT = {
+    "Acquire": Mark.SENT_ACQUIRE,
+    "Release": Mark.SENT_RELEASE,
+    "Extend": Mark.SENT_EXTEND,
+    "Raise": Mark.SENT_RAISE,
+    "Repair": Mark.SENT_REPAIR,
+}
+
+
+class Record:
+    """Writes down what happens, and starts what is to happen then."""
+
+    def __init__(self, timeline: Timeline) -> None:
+        self.timeline = timeline
+        self.history = History()
+        self.findings: list[Finding] = []
+        self.counts: Counter[tuple[Mark, int | None]] = Counter()
+        self._due: dict[tuple[Mark, int | None, int], list[tuple[float, Callable[[], None]]]] = {}
+
+    def when(self, when: When, action: Callable[[], None]) -> None:
+        """Do something then; never, if that never happens."""
+        if when.mark is Mark.START:
+            self.timeline.at(when.delay, action)
+        else:
+            place = (when.mark, when.who, when.nth)
+            self._due.setdefault(place, []).append((when.delay, action))
+
+    def add(
+        self,
+        who: str,
+        kind: Kind,
+        *,
+        number: int | None = None,
+        name: str = "",
+        hold: str = "",
+        fence: int | None = None,
+        until: float = inf,
+        peer: str = "",
+        note: str = "",
+    ) -> None:
+        """Something happens. `number`: which client it is."""
+        now = self.timeline.now
+        self.history.add(Event(now, who, kind, name, hold, fence, until, peer, note))
+        mark = MARKS.get(kind)
+        if mark is not None:
+            self._mark(mark, number, now)
+        if kind is Kind.GRANTED:
+            self._mark(Mark.DEADLINE, number, until)
+
+    def sent(self, kind: str, number: int | None) -> None:
+        """A client has sent a request."""
+        mark = SENT.get(kind)
+        if mark is not None:
+            self._mark(mark, number, self.timeline.now)
+
+    def find(self, rule: str, text: str, *who: str, at: float | None = None) -> None:
+        """A promise was not kept."""
+        now = self.timeline.now
+        self.findings.append(Finding(rule, text, now if at is None else at, now, who))
+
+    def _mark(self, mark: Mark, number: int | None, at: float) -> None:
+        for who in (None, number) if number is not None else (None,):
+            self.counts[mark, who] += 1
+            for delay, action in self._due.pop((mark, who, self.counts[mark, who]), ()):
+                self.timeline.at(at + delay, action)

@@ -1,0 +1,131 @@
+"""What the tasks of a client do: take locks, work under them, write down what they believe."""
+
+from typing import TYPE_CHECKING
+
+from holdfast.core.acquire import acquire
+from holdfast.core.effects import Sleep, Steps
+from holdfast.core.holding import extend, leave
+from holdfast.core.queries import inspect
+from holdfast.core.tenure import Claim, Tenure, node_timeout, validity
+from holdfast.engines.redis import drift, quorum_patience
+from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
+from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.plan import Section, Task
+from holdfast.lab.virtual import CancelledError
+
+if TYPE_CHECKING:
+    from holdfast.lab.simulator.stage import Stage
+
+RETRY = 0.1
+
+
+def claim_of(section: Section, nodes: int) -> Claim:
+    """What a `Lock` would ask for."""
+    patience = node_timeout(section.ttl) if nodes == 1 else quorum_patience(section.ttl)
+    return Claim(
+        name=section.name,
+        prefix="",
+        ttl=section.ttl,
+        renew=section.renew,
+        max_hold=section.max_hold,
+        retry=RETRY,
+        patience=patience,
+        validity=validity(section.ttl, drift),
+    )
+
+
+def work_through(stage: "Stage", client: Client, task: Task) -> Steps[None]:
+    """Do one section after the other, until everything is to end."""
+    for section in task.sections:
+        yield Sleep(client.clock() + section.rest)
+        if stage.closing:
+            return
+        yield from Turn(stage, client, section).take()
+
+
+class Turn:
+    """One section under way."""
+
+    def __init__(self, stage: "Stage", client: Client, section: Section) -> None:
+        self._stage = stage
+        self.client = client
+        self.section = section
+        self.claim = claim_of(section, len(stage.servers))
+        self.hold = stage.new_hold(client)
+        self.asked_at = stage.timeline.now
+        self.holder = client.next_holder()
+
+    def take(self) -> Steps[None]:
+        """Take the lock, and if it is granted, work."""
+        client, stage = self.client, self._stage
+        stage.asked(self)
+        try:
+            tenure = yield from acquire(client.world, self.claim, self.section.timeout)
+        except EngineUnavailable:
+            stage.refused(self, "unavailable")
+            return
+        except CancelledError:
+            stage.refused(self, "cancelled")
+            raise
+        if tenure is None:
+            stage.refused(self, "held")
+            return
+        stage.granted(self, tenure)
+        error: BaseException | None = None
+        try:
+            yield from self._work(tenure)
+        except CancelledError as cancelled:
+            error = cancelled
+        yield from self._leave(tenure, error)
+        if error is not None:
+            raise error
+
+    def _work(self, tenure: Tenure) -> Steps[None]:
+        half = self.section.work / 2
+        self._stage.write(self, tenure)
+        yield Sleep(self.client.clock() + half)
+        if self.section.extend_to is not None:
+            yield from self._extend(tenure, self.section.extend_to)
+        if self.section.looks:
+            yield from self._look(tenure)
+        yield Sleep(self.client.clock() + half)
+        self._stage.write(self, tenure)
+
+    def _extend(self, tenure: Tenure, ttl: float) -> Steps[None]:
+        try:
+            yield from extend(self.client.world, tenure, ttl)
+        except LockError:
+            return  # it is lost, or still what it was
+        now = self.client.clock()
+        if not tenure.is_held(now):
+            self._stage.record.find("honest loss", "extended, and not held", self.client.name)
+
+    def _look(self, tenure: Tenure) -> Steps[None]:
+        """Ask who holds the lock. Whoever holds it all the time is told its own name."""
+        world, began = self.client.world, tenure.is_held(self.client.clock())
+        try:
+            found = yield from inspect(world, "", self.section.name)
+        except EngineUnavailable:
+            return
+        if began and tenure.is_held(self.client.clock()):
+            self._stage.looked(self, tenure, found)
+
+    def _leave(self, tenure: Tenure, error: BaseException | None) -> Steps[None]:
+        stage, client = self._stage, self.client
+        stage.leaving(self, tenure)
+        was_lost = tenure.is_lost(client.clock())
+        told = False
+        try:
+            yield from leave(client.world, tenure, error)
+        except LockLost:
+            told = True
+        except EngineUnavailable as unavailable:
+            stage.note(self, str(unavailable))  # it ends by itself, and its holder was told so
+        except NotHeld as wrong:
+            client.fails(wrong)
+        except CancelledError:
+            stage.left(self, lost=was_lost)
+            raise
+        if was_lost and not told and error is None:
+            stage.record.find("honest loss", "left a lost lease without a word", client.name)
+        stage.left(self, lost=told or was_lost)

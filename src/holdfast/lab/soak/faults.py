@@ -1,0 +1,116 @@
+"""What is done in a soak. Each fault lasts as long as its context, and is over afterwards."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+
+from holdfast.lab.faults.disk import fill_disk
+from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.history import Kind
+from holdfast.lab.soak.ground import TTL, Client, Ground, Node
+from holdfast.lab.soak.journal import Journal
+
+
+@contextmanager
+def frozen(journal: Journal, whom: Node | Client) -> Iterator[None]:
+    """It stands still: connections stay, nothing is answered, and clocks go on."""
+    whom.process.freeze()
+    journal.note(whom.name, Kind.PAUSED)
+    try:
+        yield
+    finally:
+        journal.note(whom.name, Kind.RESUMED)
+        whom.process.thaw()
+
+
+@contextmanager
+def outlived(journal: Journal, whom: Client) -> Iterator[None]:
+    """It stands still until its lease has surely ended, and then goes on where it was."""
+    with frozen(journal, whom):
+        ends_at = journal.now() + 1.2 * TTL
+        yield
+        time.sleep(max(0.0, ends_at - journal.now()))
+
+
+@contextmanager
+def killed(journal: Journal, whom: Node | Client) -> Iterator[None]:
+    """It dies without a word, and is started again at the end."""
+    whom.process.kill()
+    journal.note(whom.name, Kind.CRASHED)
+    try:
+        yield
+    finally:
+        _start(journal, whom)
+
+
+@contextmanager
+def restarted(journal: Journal, node: Node) -> Iterator[None]:
+    """It ends in order and is started again at once."""
+    node.process.stop()
+    journal.note(node.name, Kind.CRASHED, "in order")
+    _start(journal, node)
+    yield
+
+
+@contextmanager
+def disk_full(journal: Journal, node: Node) -> Iterator[None]:
+    """It cannot write. A durable node ends at its next write, and is started again at the end."""
+    fill_disk(node.process)
+    journal.note(node.name, Kind.CRASHED, "its disk is full")
+    try:
+        yield
+    finally:
+        node.process.kill()
+        _start(journal, node)
+
+
+@contextmanager
+def disturbed(journal: Journal, what: str, node: Node, clients: Sequence[Client]) -> Iterator[None]:
+    """The network between these clients and one node is not well: see `DISTURBANCES`."""
+    for client in clients:
+        DISTURBANCES[what](client.links[node.name])
+        journal.note(client.name, Kind.CUT, what, peer=node.name)
+    try:
+        yield
+    finally:
+        for client in clients:
+            client.links[node.name].heal()
+            journal.note(client.name, Kind.HEALED, peer=node.name)
+
+
+DISTURBANCES: dict[str, Callable[[Proxy], None]] = {
+    "cut": Proxy.cut,
+    "requests cut": lambda proxy: proxy.cut("requests"),
+    "replies cut": lambda proxy: proxy.cut("replies"),
+    "late": Proxy.hold,
+    "replies late": lambda proxy: proxy.hold("replies"),
+    "replies lost": Proxy.lose_replies,
+    "slow": lambda proxy: proxy.delay(0.02, jitter=0.02),
+    "half-open": Proxy.half_open,
+    "reset": Proxy.reset,
+}
+
+
+@contextmanager
+def amnesia(ground: Ground, absent: Node) -> Iterator[None]:
+    """The nodes that forget do so at once, when one of the others has missed what they knew.
+
+    The three are a majority: if their votes counted, they would grant what a holder, who stands
+    still and cannot notice anything, has.
+    """
+    journal = ground.journal
+    with ExitStack() as stillness:
+        with disturbed(journal, "cut", absent, ground.clients):
+            time.sleep(TTL / 2)  # for leases that this node never hears of
+            stillness.enter_context(frozen(journal, ground.likely_holder()))
+            with ExitStack() as outage:
+                for node in ground.nodes:
+                    if not node.durable:
+                        outage.enter_context(killed(journal, node))
+        yield
+
+
+def _start(journal: Journal, whom: Node | Client) -> None:
+    whom.process.start()
+    forgets = isinstance(whom, Node) and not whom.durable
+    journal.note(whom.name, Kind.STARTED, "it has forgotten everything" if forgets else "")

@@ -1,0 +1,71 @@
+"""What came of a soak: the checkers' findings, and numbers that show that it was worth it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from holdfast.lab.checkers import Stored, judge
+from holdfast.lab.history import Finding, History, Kind
+
+TOLERANCE = 2.0
+"""How late a loss may be told on a busy machine, in seconds."""
+
+BOUND = 6.0
+"""How long a lock may stay free while it is wanted, once the faults are over, in seconds."""
+
+SHOWN = 20
+"""How many findings are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The findings, the history that they are about, the faults that were tried, and how long."""
+
+    findings: Sequence[Finding]
+    history: History
+    faults: Mapping[str, int]
+    seconds: float
+
+    @property
+    def clean(self) -> bool:
+        """Whether there was nothing to be found."""
+        return not self.findings
+
+    def summary(self) -> str:
+        """For a person."""
+        count = self._count
+        faults = ", ".join(f"{number} {name}" for name, number in sorted(self.faults.items()))
+        lines = [
+            f"{count(Kind.GRANTED)} leases, {count(Kind.GRANTED) / self.seconds:.1f} per second",
+            f"{count(Kind.LOST)} of them lost, {count(Kind.REFUSED)} refused",
+            f"{count(Kind.WROTE)} writes taken, {count(Kind.TURNED_AWAY)} stale ones turned away",
+            f"{sum(self.faults.values())} faults: {faults}",
+            f"{len(self.findings)} findings",
+        ]
+        lines += [f"  {finding.rule}: {finding.text}" for finding in self.findings[:SHOWN]]
+        if len(self.findings) > SHOWN:
+            lines.append(f"  and {len(self.findings) - SHOWN} more")
+        return "\n".join(lines)
+
+    def _count(self, kind: Kind) -> int:
+        return len(self.history.of(kind))
+
+
+def reach(
+    history: History,
+    over: float,
+    faults: Mapping[str, int],
+    complaints: Sequence[str],
+    stored: Stored,
+) -> Verdict:
+    """Judge a run that was over at this instant.
+
+    `complaints` are what was wrong with the clients themselves, `stored` what they left behind.
+    """
+    findings = judge(history, tolerance=TOLERANCE, bound=BOUND, stored=stored, until=over)
+    findings += [Finding("clients live", text, over, over) for text in complaints]
+    findings += [
+        Finding("a soak that proves something", f"nothing was {kind}", 0.0, over)
+        for kind in (Kind.GRANTED, Kind.EXTENDED, Kind.WROTE)
+        if not history.of(kind)
+    ]
+    return Verdict(findings, history, faults, over)

@@ -1,0 +1,161 @@
+"""`holdfast lab list` and `holdfast lab run`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.scenarios.catalogue import SCENARIOS
+
+from .console import console
+from .processes import Holdfast, eventually, finish, line_of
+
+DEADLOCK = ("lab", "run", "deadlock", "--variant", "holdfast")
+
+
+def test_list_tells_every_scenario_and_variant(holdfast: Holdfast) -> None:
+    told = holdfast.run("lab", "list")
+    assert told.returncode == 0
+    for scenario in SCENARIOS.values():
+        assert f"{scenario.name}: {scenario.title}\n" in told.stdout
+        for variant in scenario.variants:
+            assert f"  {variant.name} " in told.stdout
+
+
+def test_help_says_what_it_does_and_how_it_ends(holdfast: Holdfast) -> None:
+    for args in (("lab", "--help"), ("lab", "run", "--help"), ("lab", "list", "--help")):
+        assert holdfast.run(*args).returncode == 0
+    told = holdfast.run("lab", "run", "--help").stdout
+    assert all(word in told for word in ("--variant", "--svg", "--json", "69"))
+
+
+def test_run_tells_the_story_the_picture_and_the_verdict(holdfast: Holdfast) -> None:
+    done = holdfast.run(*DEADLOCK)
+    assert done.returncode == 0, done.stdout + done.stderr
+    parts = [
+        "deadlock: A holder dies",
+        "A is killed while it holds the lock.",
+        "holdfast: the same with holdfast",
+        "A crashes",
+        "B has job",
+        "── waits",
+        "expected  every promise is kept",
+        "seen      the same",
+        "why       The lock and its time",
+        "as expected",
+    ]
+    places = [done.stdout.find(part) for part in parts]
+    assert -1 not in places
+    assert places == sorted(places)
+    assert "\x1b" not in done.stdout
+    assert done.stderr == ""
+
+
+def test_a_terminal_gets_colours() -> None:
+    argv = ["/usr/bin/env", "-u", "NO_COLOR", sys.executable, "-m", "holdfast.cli", *DEADLOCK]
+    with console(argv, {}) as screen:
+        screen.expect("\x1b[1mdeadlock: ")
+        screen.expect("\x1b[32mas expected")
+        assert screen.expect_exit() == 0
+
+
+def test_json_is_for_programs(holdfast: Holdfast) -> None:
+    done = holdfast.run(*DEADLOCK, "--json")
+    assert done.returncode == 0
+    [told] = json.loads(done.stdout)
+    assert told["scenario"] == "deadlock"
+    assert told["as_expected"] is True
+    assert told["expected"] == told["seen"] == []
+    assert {"crashed", "granted"} <= {event["kind"] for event in told["events"]}
+
+
+def test_pictures_are_drawn_into_files(holdfast: Holdfast, tmp_path: Path) -> None:
+    file = tmp_path / "picture.svg"
+    assert holdfast.run(*DEADLOCK, "--svg", str(file)).returncode == 0
+    assert "<svg" in file.read_text()
+    assert holdfast.run("lab", "run", "pause", "--svg", str(file)).returncode == 0
+    names = {path.name for path in tmp_path.glob("picture-*.svg")}
+    assert names == {"picture-pause-writes-on.svg", "picture-pause-looks-again.svg"}
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["paws"], "There is no scenario 'paws'. There are: deadlock, "),
+        (["pause", "--variant", "sleeps"], "There are: writes-on, looks-again."),
+        ([], "Missing argument"),
+    ],
+)
+def test_what_there_is_not_is_a_usage_error(holdfast: Holdfast, args: list[str], told: str) -> None:
+    done = holdfast.run("lab", "run", *args)
+    assert done.returncode == 64
+    assert told in done.stderr
+
+
+WRONG = """
+import sys
+from dataclasses import replace
+from holdfast.cli.app import main
+from holdfast.lab.scenarios.catalogue import SCENARIOS
+
+deadlock = SCENARIOS["deadlock"]
+wrong = [replace(each, breaks=frozenset({"no rule"})) for each in deadlock.variants]
+SCENARIOS["deadlock"] = replace(deadlock, variants=wrong)
+main()
+"""
+"""The program, expecting what will not be."""
+
+
+def test_what_does_not_come_out_as_expected_is_exit_code_1() -> None:
+    argv = [sys.executable, "-c", WRONG, *DEADLOCK]
+    done = subprocess.run(argv, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    assert "expected  broken: no rule" in done.stdout
+    assert "seen      every promise is kept" in done.stdout
+    assert "NOT AS EXPECTED" in done.stdout
+
+
+def test_without_a_compiler_it_says_what_to_install(holdfast: Holdfast, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    redis = shutil.which("redis-server")
+    assert redis is not None
+    (programs / "redis-server").symlink_to(redis)
+    nowhere = {"PATH": str(programs), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = holdfast.run("lab", "run", "clock-jump", env=nowhere)
+    assert done.returncode == 69
+    assert "C compiler" in done.stderr
+    assert "gcc" in done.stderr
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_leaves_nothing_behind(
+    holdfast: Holdfast, tmp_path: Path, signum: signal.Signals
+) -> None:
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    process = holdfast.start("lab", "run", "deadlock", env={"TMPDIR": str(folder)})
+    while "A has job" not in line_of(process.stdout):
+        assert process.poll() is None
+    process.send_signal(signum)
+    finish(process)
+    assert process.returncode == 128 + signum
+    assert not list(folder.iterdir())
+    eventually(lambda: not [p for p in commands() if str(folder) in p])
+
+
+def commands() -> list[str]:
+    """The command lines of all processes."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            found.append(path.read_text(errors="replace"))
+        except OSError:  # it has just ended
+            continue
+    return found

@@ -1,0 +1,137 @@
+from math import inf
+
+import pytest
+
+from holdfast.lab.history import Event, History, Hold, Kind
+
+ASKED, GRANTED, EXTENDED = Kind.ASKED, Kind.GRANTED, Kind.EXTENDED
+RELEASING, RELEASED, LOST, REFUSED = Kind.RELEASING, Kind.RELEASED, Kind.LOST, Kind.REFUSED
+
+
+def event(
+    at: float, kind: Kind, hold: str = "A1", *, fence: int | None = 7, until: float = inf
+) -> Event:
+    return Event(at, hold[0], kind, "orders", hold, fence, until)
+
+
+def only_hold(*events: Event) -> Hold:
+    (hold,) = History(events).holds()
+    return hold
+
+
+def only_lease(*events: Event) -> Hold:
+    (lease,) = History(events).leases()["orders"]
+    return lease
+
+
+def test_events_survive_as_lines() -> None:
+    history = History(
+        [
+            event(0, ASKED, fence=None),
+            event(0.5, GRANTED, fence=0, until=3.25),
+            Event(1, "A", Kind.CUT, peer="n1", note="„hush“"),
+        ]
+    )
+    assert History.from_lines(history.as_lines()).events == history.events
+
+
+def test_lines_of_several_processes_are_put_in_order() -> None:
+    one, other = History([event(1, ASKED), event(3, GRANTED)]), History([event(2, ASKED, "B1")])
+    history = History.from_lines(one.as_lines() + other.as_lines())
+    assert [each.at for each in history] == [1, 2, 3]
+
+
+def test_an_event_is_added_in_its_place_behind_its_equals() -> None:
+    history = History([event(1, ASKED), event(3, GRANTED)])
+    history.add(event(1, ASKED, "B1"))
+    assert [(each.at, each.hold) for each in history] == [(1, "A1"), (1, "B1"), (3, "A1")]
+    assert len(history) == 3
+    assert history.end == 3
+
+
+def test_nothing_happened() -> None:
+    assert History().holds() == []
+    assert History().leases() == {}
+    assert History().end == 0
+
+
+def test_a_hold_ends_when_it_is_let_go_of_or_lost_or_too_late() -> None:
+    begins = [event(0, ASKED), event(1, GRANTED, until=9)]
+    assert only_hold(*begins).window == (1, 9)
+    assert only_hold(*begins, event(3, RELEASING), event(4, RELEASED)).window == (1, 3)
+    assert only_hold(*begins, event(4, RELEASED)).window == (1, 4)
+    assert only_hold(*begins, event(2, LOST), event(3, RELEASING)).window == (1, 2)
+    assert only_hold(*begins, event(2, REFUSED)).window == (1, 2)
+
+
+def test_who_was_refused_has_no_window() -> None:
+    hold = only_hold(event(0, ASKED), event(2, REFUSED))
+    assert hold.answered == 2
+    with pytest.raises(ValueError, match="A1 was never granted"):
+        len(hold.window)
+
+
+def test_a_grant_without_its_asking_is_a_hold() -> None:
+    hold = only_hold(event(1, GRANTED, until=9))
+    assert (hold.asked, hold.granted, hold.fence) == (1, 1, 7)
+
+
+def test_asking_again_changes_nothing() -> None:
+    hold = only_hold(event(0, ASKED), event(1, ASKED), event(2, GRANTED), event(3, GRANTED))
+    assert (hold.asked, hold.granted) == (0, 2)
+
+
+def test_what_is_not_of_a_hold_makes_none() -> None:
+    assert History([Event(1, "A", Kind.WROTE, "register", "A1", 7)]).holds() == []
+
+
+def test_an_extension_moves_the_end() -> None:
+    hold = only_hold(event(1, GRANTED, until=5), event(4, EXTENDED, until=8))
+    assert hold.spans == [(1, 8)]
+    assert only_hold(event(1, GRANTED, until=5), event(4, EXTENDED, until=4.5)).spans == [(1, 4.5)]
+
+
+def test_an_extension_that_came_too_late_leaves_a_hole() -> None:
+    hold = only_hold(event(1, GRANTED, until=5), event(6, EXTENDED, until=8), event(7, LOST))
+    assert hold.spans == [(1, 5), (6, 7)]
+
+
+def test_what_was_granted_too_late_has_no_span() -> None:
+    assert only_hold(event(0, ASKED), event(6, GRANTED, until=5)).spans == []
+
+
+def test_an_extension_after_the_end_changes_nothing() -> None:
+    hold = only_hold(event(1, GRANTED, until=5), event(2, RELEASING), event(3, EXTENDED, until=9))
+    assert hold.spans == [(1, 2)]
+
+
+def test_nested_holds_are_one_lease_until_the_last_is_let_go_of() -> None:
+    lease = only_lease(
+        event(1, GRANTED, until=5),
+        event(2, GRANTED, "A2", until=5),
+        event(3, RELEASING, "A2"),
+        event(3.1, RELEASED, "A2"),
+        event(4, EXTENDED, until=8),
+        event(6, RELEASING),
+    )
+    assert lease.spans == [(1, 6)]
+    assert (lease.hold, lease.nested) == ("A1", ["A2"])
+
+
+@pytest.mark.parametrize("hold", ["A1", "A2"])
+def test_what_is_told_of_one_of_them_is_true_of_the_lease(hold: str) -> None:
+    nested = [event(1, GRANTED, until=9), event(2, GRANTED, "A2", until=9)]
+    assert only_lease(*nested, event(3, LOST, hold)).spans == [(1, 3)]
+    assert only_lease(*nested, event(3, EXTENDED, hold, until=12)).spans == [(1, 12)]
+
+
+def test_the_same_fence_again_is_another_lease() -> None:
+    again = [event(1, GRANTED, until=9), event(3, RELEASING), event(3, GRANTED, "A2", until=9)]
+    assert len(History(again).leases()["orders"]) == 2
+    elsewhere = [event(1, GRANTED, until=9), event(2, GRANTED, "B1", until=9)]
+    assert len(History(elsewhere).leases()["orders"]) == 2
+
+
+def test_without_fences_nothing_is_nested() -> None:
+    grants = [event(1, GRANTED, fence=None), event(2, GRANTED, "A2", fence=None)]
+    assert len(History(grants).leases()["orders"]) == 2

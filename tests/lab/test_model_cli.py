@@ -1,0 +1,44 @@
+"""`holdfast lab model`."""
+
+from click.testing import CliRunner, Result
+
+from holdfast.cli.lab.model import _chosen, model
+from holdfast.lab.model.variants import VARIANTS, Group
+
+
+def say(*arguments: str) -> Result:
+    return CliRunner().invoke(model, arguments)
+
+
+def test_the_list_has_every_variant() -> None:
+    listed = say("--list")
+    assert listed.exit_code == 0
+    assert [line.split()[0] for line in listed.output.splitlines() if line[0] == " "] == [*VARIANTS]
+
+
+def test_a_wrong_variant_is_caught_and_its_steps_are_numbered() -> None:
+    caught = say("quorum-short")
+    assert caught.exit_code == 0
+    first, what, *steps = caught.output.splitlines()
+    assert first.split()[:4] == ["quorum-short", "fails", "13", "states"]
+    assert what == "A and B both believe that they have the lock:"
+    assert [step.split(".")[0].strip() for step in steps] == ["1", "2", "3", "4"]
+
+
+def test_a_variant_that_holds_says_so() -> None:
+    held = say("leases")
+    assert held.exit_code == 0
+    assert held.output.split()[:2] == ["leases", "holds"]
+    assert len(held.output.splitlines()) == 1
+
+
+def test_a_variant_that_is_not_there_is_a_usage_error() -> None:
+    refused = say("nonsense")
+    assert refused.exit_code == 2  # which the program turns into 64
+    assert "there is no variant 'nonsense'" in refused.output
+
+
+def test_without_a_variant_the_algorithms_are_explored() -> None:
+    chosen = _chosen(None)
+    assert {"tokens", "renewals", "restarts", "drift", "breaks"} <= set(chosen)
+    assert {VARIANTS[name].group for name in chosen} == {Group.ALGORITHM}

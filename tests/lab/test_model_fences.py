@@ -1,0 +1,120 @@
+"""Fencing tokens over independent nodes: every run of the model, and of the tempting variants.
+
+A token is safe because a quorum of nodes *equal* it, and say so to nobody but their own holder.
+"Heard only" guards the same thing again: it makes up for a missing equality as long as no acquire
+is executed twice. The max is there for progress, and for safety only where equality is missing.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from holdfast.lab.model import mistakes
+from holdfast.lab.model.fences import (
+    COMMITTED,
+    Attempt,
+    Node,
+    Rules,
+    Site,
+    State,
+    tenures_agree,
+    tokens_grow,
+)
+from holdfast.lab.model.search import Judge, explore
+from holdfast.lab.model.variants import VARIANTS, run
+
+RULES = Rules()
+
+
+@pytest.mark.parametrize("judge", [tokens_grow, tenures_agree])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "median",
+        "no-raise",
+        "raise-for-anybody",
+        "answer-anybody",
+        pytest.param("at-least", marks=pytest.mark.slow),
+        "unheard",
+    ],
+)
+def test_each_judge_catches_a_tempting_variant(name: str, judge: Judge[State]) -> None:
+    violation = explore(VARIANTS[name].model, judge).violation
+    assert violation is not None
+    print(violation)
+    assert len(violation.trace) <= 6
+    assert violation.trace[0].startswith("A begins. ")
+    assert violation.trace[-1].count("COMMITTED") == 1
+    assert str(violation).count("COMMITTED") == 2
+
+
+def test_a_counterexample_can_be_read() -> None:
+    violation = run("raise-for-anybody").explored.violation
+    assert str(violation).splitlines() == [
+        "A and B both committed 2:",
+        "  1. A begins. n1 grants A 1.",
+        "  2. n2 grants A 2. A stops: token 2.",
+        "  3. B begins. n3 grants B 2.",
+        "  4. A's lock on n1 expires. n1 grants B 2. B stops: token 2. B has COMMITTED 2.",
+        "  5. A raises n1 to 2, and hears that it is at 2. A has COMMITTED 2.",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("tokens", marks=pytest.mark.slow),
+        "tokens-late",
+        "tokens-far-apart",
+        "tokens-again",
+        "median-exact",
+        "unheard-exact",
+        "at-least-once",
+    ],
+)
+def test_there_are_runs_in_which_everybody_acquires(name: str) -> None:
+    def all_committed(state: State) -> str | None:
+        return "all acquire" if len(state.committed()) == len(state.attempts) else None
+
+    assert explore(VARIANTS[name].model, all_committed).violation
+
+
+def test_tokens_against_the_order_of_tenures_are_found() -> None:
+    site = Site(Node("B", 3), order="AB", pending=(False, False), heard=(3, 2))
+    attempts = Attempt(COMMITTED, token=3), Attempt(COMMITTED, token=2)
+    assert "not in the order of their tenures" in str(tenures_agree(State((site,), attempts, 0)))
+    assert tenures_agree(State((site._replace(order="BA"),), attempts, 0)) is None
+
+
+def acquires_undisturbed(rules: Rules, counters: Collection[int], quorum: int) -> bool:
+    """Whether an attempt that heard these grants is committed, if nothing else happens."""
+    token = rules.token_of(counters)
+    answers = [rules.raise_counter(Node("A", counter), "A", token)[1] for counter in counters]
+    return rules.is_committed([answer for answer in answers if answer is not None], token, quorum)
+
+
+def test_whoever_is_undisturbed_acquires() -> None:
+    grants = [*product(range(1, 4), repeat=2), *product(range(1, 4), repeat=3)]
+    assert all(acquires_undisturbed(RULES, counters, 2) for counters in grants)
+    # The median is safe where equality is asked for, but then it may never acquire.
+    assert not acquires_undisturbed(replace(RULES, token_of=mistakes.median), (1, 2), 2)
+
+
+def test_a_node_grants_to_one_at_a_time_with_growing_counters() -> None:
+    node, counter = Node().acquire("A", proposed=5)
+    assert (node, counter) == (Node("A", 5), 5)
+    assert node.acquire("B", proposed=9) == (node, None)
+    assert node.acquire("A", proposed=9) == (node, 5)
+    assert node.release("B") == node
+    assert node.release("A") == node.expire() == Node("", 5)
+    assert node.expire().acquire("B", proposed=3) == (Node("B", 6), 6)
+
+
+def test_a_node_raises_its_counter_for_its_holder_and_never_lowers_it() -> None:
+    node = Node("A", 5)
+    assert node.raise_counter("A", 7) == (Node("A", 7), 7)
+    assert node.raise_counter("A", 3) == (node, 5)
+    assert node.raise_counter("B", 7) == (node, None)
+    assert node.expire().raise_counter("A", 7) == (node.expire(), None)

@@ -1,0 +1,68 @@
+"""Every variant of the model: what should hold, does; what is wrong is caught, in a few steps."""
+
+import pytest
+
+from holdfast.lab.model.variants import VARIANTS, Group, run
+
+STATES = {
+    "tokens": 60_000,
+    "tokens-late": 6_000,
+    "tokens-far-apart": 50_000,
+    "tokens-again": 60_000,
+    "leases": 50,
+    "leases-three": 100,
+    "leases-retried": 2_000,
+    "renewals": 900,
+    "renewals-retried": 10_000,
+    "renewals-short": 4_000,
+    "restarts": 25_000,
+    "restarts-two": 15_000,
+    "drift": 7_000,
+    "drift-renewals": 15_000,
+    "breaks": 9_000,
+    "median-exact": 4_000,
+    "unheard-exact": 7_000,
+    "at-least-once": 6_000,
+}
+"""How many there are at the least: a search that goes nowhere finds nothing wrong, either."""
+
+QUICK = {"tokens-late", "leases", "leases-three", "renewals"}
+
+
+def names(*groups: Group) -> list[str]:
+    return [name for name, variant in VARIANTS.items() if variant.group in groups]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
+        for name in names(Group.ALGORITHM, Group.HARMLESS)
+    ],
+)
+def test_it_holds_in_every_run(name: str) -> None:
+    result = run(name)
+    print(f"{result.explored.states} states")
+    assert result.explored.violation is None, str(result.explored.violation)
+    assert result.explored.states > STATES[name], "the search went nowhere"
+    assert result.as_expected
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name == "at-least" else [])
+        for name in names(Group.WRONG)
+    ],
+)
+def test_what_is_wrong_is_caught(name: str) -> None:
+    result = run(name)
+    assert result.explored.violation is not None
+    print(result.explored.violation)
+    assert len(result.explored.violation.trace) <= 13
+    assert result.as_expected
+
+
+def test_every_group_has_its_variants() -> None:
+    assert all(names(group) for group in Group)
+    assert set(names(Group.ALGORITHM, Group.HARMLESS)) == set(STATES)

@@ -1,0 +1,102 @@
+"""What pictures make of a history, before anything is drawn."""
+
+import pytest
+
+from holdfast.lab.history import Event, History, Kind
+from holdfast.lab.pictures.axis import Axis
+from holdfast.lab.pictures.faults import cuts, standstills
+from holdfast.lab.pictures.lanes import Look, Role
+from holdfast.lab.pictures.story import lanes_of
+from holdfast.lab.pictures.words import short_fences
+from tests.lab.picture_samples import life, vote
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "numbers", "instant"),
+    [
+        (0.0, 0.01, "0 2 4 6 8 10 ms", "5.00 ms"),
+        (12.0, 12.05, "12000 12010 12020 12030 12040 12050 ms", "12025.0 ms"),
+        (0.0, 1.0, "0.0 0.2 0.4 0.6 0.8 1.0 s", "0.500 s"),
+        (0.3, 7.0, "2 4 6 s", "3.65 s"),
+        (0.0, 60.0, "0 10 20 30 40 50 60 s", "30.0 s"),
+        (0.0, 600.0, "0:00 2:00 4:00 6:00 8:00 10:00 min", "5:00.00 min"),
+        (3500.0, 9500.0, "1:00:00 1:20:00 1:40:00 2:00:00 2:20:00 min", "1:48:20.00 min"),
+    ],
+)
+def test_the_axis_counts_as_people_do(
+    since: float, until: float, numbers: str, instant: str
+) -> None:
+    axis = Axis(since, until, width=100, room=16)
+    assert " ".join([*(number for _, number in axis.ticks()), axis.unit]) == numbers
+    assert axis.say((since + until) / 2) == instant
+
+
+def test_a_cut_is_told_on_both_sides_and_by_its_direction() -> None:
+    history = History(
+        [
+            Event(0.0, "a", Kind.CUT, peer="n1"),
+            Event(0.001, "n1", Kind.CUT, peer="a"),
+            Event(0.002, "a", Kind.CUT, peer="n2"),
+            Event(5.0, "a", Kind.HEALED, peer="n2"),
+            Event(6.0, "b", Kind.CUT, peer="n1"),
+            Event(8.99, "n1", Kind.HEALED, peer="a"),
+            Event(9.0, "", Kind.HEALED),
+        ]
+    )
+    told = [(who, span.labels[0], span.since, span.until) for who, span in cuts(history)]
+    assert sorted(told) == [
+        ("a", "cut off from n1", 0.0, 9.0),
+        ("a", "does not reach n2", 0.002, 5.0),
+        ("b", "does not reach n1", 6.0, 9.0),
+        ("n1", "cut off from a", 0.0, 9.0),
+        ("n1", "is not reached by b", 6.0, 9.0),
+        ("n2", "is not reached by a", 0.002, 5.0),
+    ]
+
+
+def test_who_is_killed_while_it_is_paused_is_down() -> None:
+    kinds = (Kind.PAUSED, Kind.CRASHED, Kind.STARTED, Kind.PAUSED)
+    history = History(Event(float(at), "n1", kind) for at, kind in enumerate(kinds))
+    spans = [(span.look, span.since, span.until) for _, span in standstills(history)]
+    assert spans == [
+        (Look.PAUSED, 0.0, 1.0),
+        (Look.DOWN, 1.0, 2.0),
+        (Look.PAUSED, 3.0, float("inf")),
+    ]
+
+
+def test_a_vote_ends_with_a_crash_with_the_next_one_or_when_it_is_taken_back() -> None:
+    votes = [*vote(0.0, "123", "A", 9.0), *vote(2.0, "2", "B", 9.0), *vote(3.0, "3", "A", 3.0)]
+    history = History([*votes, Event(1.0, "n1", Kind.CRASHED)])
+    found = {
+        lane.name: [(span.since, span.until) for span in lane.spans if span.look is Look.VOTE]
+        for lane in lanes_of(history)
+        if lane.role is Role.NODE
+    }
+    assert found["n1"] == [(0.0, 1.0)]
+    assert found["n2"] == [(0.0, 2.0), (2.0, 9.0)]
+    assert found["n3"] == [(0.0, 3.0)]
+
+
+def test_who_waits_waits_until_it_dies() -> None:
+    asked = [Event(0.0, who, Kind.ASKED, "job", who) for who in "AB"]
+    lanes = lanes_of(History([*asked, Event(2.0, "A", Kind.CRASHED)]))
+    waits = [span.until for lane in lanes for span in lane.spans if span.look is Look.WAITING]
+    assert waits == [2.0, float("inf")]
+
+
+def test_lanes_are_in_the_order_in_which_people_count() -> None:
+    events = [Event(0.0, who, Kind.STARTED) for who in ("n10", "n2", "x")]
+    lanes = lanes_of(History([*events, *life("B", 1, 0, 1, 2), *life("A", 2, 0, 1, 2)]))
+    assert [lane.name for lane in lanes] == ["A", "B", "n2", "n10", "x"]
+    assert [lane.tint for lane in lanes] == [0, 1, None, None, None]
+
+
+def test_fences_are_shortened_only_if_they_stay_different_and_in_order() -> None:
+    assert short_fences([9, 10]) == {9: "9", 10: "10"}
+    assert short_fences([999999999, 1000000000]) == {
+        999999999: "999999999",
+        1000000000: "1000000000",
+    }
+    assert short_fences([12345678, 12345999]) == {12345678: "…678", 12345999: "…999"}
+    assert short_fences([]) == {}

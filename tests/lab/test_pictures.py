@@ -1,0 +1,299 @@
+"""Pictures of histories: everything is in them, nothing overlaps, and they can be read anywhere."""
+
+import re
+from collections.abc import Callable
+from itertools import combinations
+from random import Random
+from typing import TypeAlias
+from xml.etree import ElementTree
+
+import pytest
+
+from holdfast.lab.history import Event, Finding, History, Kind
+from holdfast.lab.pictures import as_svg, as_text, pen
+from holdfast.lab.pictures.ink import painted
+from holdfast.lab.pictures.story import lanes_of
+from holdfast.lab.pictures.words import short_fences
+from tests.lab.picture_samples import amnesia, crowd, life, partition, pause, tiny
+
+SVG = "{http://www.w3.org/2000/svg}"
+Sample: TypeAlias = Callable[[], tuple[History, list[Finding]]]
+SAMPLES: dict[str, Sample] = {
+    "tiny": lambda: (tiny(), []),
+    "pause": pause,
+    "amnesia": amnesia,
+    "partition": partition,
+    "crowd": crowd,
+    "nothing": lambda: (History(), []),
+}
+
+
+def noise(seed: int) -> tuple[History, list[Finding]]:
+    """Anything that may happen, at any time."""
+    random = Random(seed)
+    events = [event for n in range(9) for event in life(f"c{n % 3}", n, n / 9, n / 9 + 0.01, n + 1)]
+    for _ in range(120):
+        who, peer = random.sample(["c0", "c1", "c2", "n1", "n2", "n3", "n10", ""], 2)
+        kind, at = random.choice(list(Kind)), random.uniform(0, 12)
+        until = at + random.choice([0, 0.5, 3, float("inf")])
+        note = "a rather long note that goes on and on"[: random.randrange(40)]
+        events.append(Event(at, who, kind, "job", f"h{random.randrange(9)}", 5, until, peer, note))
+    whose = [("c0",), ("c1", "n2"), ()]
+    starts = [random.uniform(0, 12) for _ in range(12)]
+    found = [
+        Finding(f"rule {n % 4}", "x", at, at + n / 4, whose[n % 3]) for n, at in enumerate(starts)
+    ]
+    return History(events), found
+
+
+def texts(svg: str) -> list[ElementTree.Element]:
+    return list(ElementTree.fromstring(svg).iter(f"{SVG}text"))
+
+
+def words(svg: str) -> str:
+    return "\n".join(text.text or "" for text in texts(svg))
+
+
+def box(text: ElementTree.Element) -> tuple[float, float, float, float]:
+    """Where a text is, by the measure of the pictures: left, top, right, bottom."""
+    sizes = {"title": 18.0, "group": 10.0, "who": 13.0}
+    size = sizes.get(text.get("class", "").split(" ")[0], pen.SIZE)
+    width = pen.measure(text.text or "", size)
+    x, y = float(text.get("x", 0)), float(text.get("y", 0))
+    x -= {"middle": width / 2, "end": width}.get(text.get("text-anchor", ""), 0)
+    return x, y - size * 0.7, x + width, y
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_picture_is_well_formed_and_says_what_it_is(name: str) -> None:
+    history, findings = SAMPLES[name]()
+    root = ElementTree.fromstring(as_svg(history, title="A & B", findings=findings, caption="So."))
+    assert root.tag == f"{SVG}svg"
+    assert root.findtext(f"{SVG}title") == "A & B"
+    assert (root.findtext(f"{SVG}desc") or "").startswith("A timeline of ")
+    assert "So." in words(ElementTree.tostring(root, encoding="unicode"))
+
+
+@pytest.mark.parametrize("sample", [pause, amnesia, partition])
+def test_every_lane_hold_and_finding_is_in_both_pictures(sample: Sample) -> None:
+    history, findings = sample()
+    svg = words(as_svg(history, title="", findings=findings))
+    text = as_text(history, findings=findings)
+    for lane in (lane for lane in lanes_of(history) if lane.name):
+        assert lane.name in svg.splitlines()
+        assert re.search(f"^{lane.name} ", text, re.MULTILINE)
+    short = short_fences({event.fence for event in history if event.fence is not None})
+    assert short
+    for fence in short.values():
+        assert f"fence {fence}" in svg
+        assert f"fence {fence} " in text
+    for finding in findings:
+        assert f"✗ {finding.rule}" in svg.splitlines()
+        assert finding.text in svg.replace("\n", " ")
+        assert f"{finding.rule}, " in text
+
+
+def rectangles(svg: str, class_: str) -> dict[str, tuple[float, float, float, float]]:
+    """Those of a class, by what they say when pointed at: left, top, right, bottom."""
+    found = {}
+    for number, rect in enumerate(ElementTree.fromstring(svg).iter(f"{SVG}rect")):
+        if class_ in rect.get("class", "").split():
+            x, y, width, height = (float(rect.get(key, 0)) for key in ("x", "y", "width", "height"))
+            tip = rect.findtext(f"{SVG}title") or str(number)
+            found[tip] = (x, y, x + width, y + height)
+    return found
+
+
+def test_the_red_band_lies_over_what_must_not_be_at_the_same_time() -> None:
+    history, findings = amnesia()
+    svg = as_svg(history, title="", findings=findings)
+    bars = rectangles(svg, "fill")
+    a, b = bars["A: fence …3456, 0.120 s to 3.980 s"], bars["B: fence …9999, 2.400 s to 5.580 s"]
+    over_a, over_b = rectangles(svg, "breached").values()
+    for bar, band in ((a, over_a), (b, over_b)):
+        assert band[0] == b[0]
+        assert band[2] == pytest.approx(a[2], abs=0.2)
+        assert band[1] < bar[1] < bar[3] < band[3]
+
+
+def test_a_pause_is_hatched_and_a_crash_is_a_gap() -> None:
+    history, _ = pause()
+    svg = as_svg(history, title="")
+    (hatched,) = (box for tip, box in rectangles(svg, "hatched").items() if tip[:2] == "A:")
+    (bar,) = (box for tip, box in rectangles(svg, "c0").items() if tip[:2] == "A:")
+    assert bar[0] < hatched[0] < bar[2] < hatched[2]
+    assert (bar[1], bar[3]) == (hatched[1], hatched[3])
+    history, _ = amnesia()
+    assert "n3: down, 1.200 s to 1.800 s" in rectangles(as_svg(history, title=""), "down")
+
+
+def test_a_write_is_linked_to_its_client() -> None:
+    history, _ = pause()
+    root = ElementTree.fromstring(as_svg(history, title=""))
+    ends = {(line.get("x1"), line.get("x2"), line.get("y2")) for line in root.iter(f"{SVG}line")}
+    marks = [path for path in root.iter(f"{SVG}path") if path.findtext(f"{SVG}title")]
+    writes = [mark for mark in marks if (mark.findtext(f"{SVG}title") or "").startswith("plain: ")]
+    assert len(writes) == 3
+    for write in writes:
+        x, y = re.findall(r"[\d.]+", write.get("transform", ""))
+        assert (x, x, y) in ends
+
+
+@pytest.mark.parametrize("width", [400, 1000])
+@pytest.mark.parametrize("name", [*SAMPLES, *range(20)])
+def test_no_two_texts_overlap_and_none_leaves_the_page(name: str | int, width: int) -> None:
+    history, findings = noise(name) if isinstance(name, int) else SAMPLES[name]()
+    title = "What happened when nobody looked, and why it did: everything there is to know of it"
+    svg = as_svg(history, title=title, findings=findings, caption="So it is.", width=width)
+    boxes = [(box(text), text.text) for text in texts(svg)]
+    for (box_a, text_a), (box_b, text_b) in combinations(boxes, 2):
+        beside = box_a[2] <= box_b[0] or box_b[2] <= box_a[0]
+        above = box_a[3] <= box_b[1] or box_b[3] <= box_a[1]
+        assert beside or above, f"{text_a!r} and {text_b!r}"
+    assert all(left >= 0 and right <= width for (left, _, right, _), _ in boxes)
+
+
+@pytest.mark.parametrize("width", [40, 100])
+@pytest.mark.parametrize("name", [*SAMPLES, *range(20)])
+def test_the_lanes_of_a_terminal_are_no_wider_than_it(name: str | int, width: int) -> None:
+    history, findings = noise(name) if isinstance(name, int) else SAMPLES[name]()
+    picture = as_text(history, findings=findings, width=width).partition("\n\n0.")[0]
+    chart, _, _ = picture.rpartition("┴")
+    assert max(map(len, chart.splitlines())) <= width
+
+
+def test_names_are_escaped_and_cannot_harm() -> None:
+    name = "<b>&\"'\x1b[31m\x00\u202e\ud800"
+    history = History(
+        [Event(0, name, Kind.ASKED, name, "a"), Event(1, name, Kind.NOTED, note=name)]
+    )
+    finding = Finding(name, name, 0, 1, (name,))
+    svg = as_svg(history, title=name, findings=[finding], caption=name)
+    svg.encode()
+    assert "<b>&\"'·[31m···" in words(svg).splitlines()
+    text = as_text(history, findings=[finding])
+    text.encode()
+    assert not set(text) & {"\x1b", "\x00", "\u202e"}
+
+
+def test_a_picture_is_the_same_each_time() -> None:
+    for sample in (pause, amnesia, partition, crowd):
+        pictures = set()
+        for _ in range(2):
+            history, findings = sample()
+            pictures.add(as_svg(history, title="x", findings=findings))
+            pictures.add(as_text(history, findings=findings))
+        assert len(pictures) == 2
+
+
+def test_a_tiny_history_in_the_terminal() -> None:
+    assert as_text(tiny(), width=60) == (
+        "A   ────────────────███████████████ fence 7 ██████████████\n"
+        "   ──────┴──────────┴──────────┴──────────┴──────────┴──────\n"
+        "ms       2          4          6          8          10\n"
+        "\n"
+        "── waits   ██ holds, under that fence\n"
+        "\n"
+        " 1.00 ms  A asks for job\n"
+        " 4.00 ms  A has job, fence 7, until 30000.00 ms\n"
+        "11.00 ms  A has given job back\n"
+    )
+
+
+def test_a_pause_in_the_terminal() -> None:
+    history, findings = pause()
+    chart, _, listing = as_text(history, findings=findings, width=80).partition("\n\n0.20 s")
+    assert chart == (
+        "                                                  ✗ no write is undone ▼▼▼▼▼▼▼\n"
+        "A        ███ 33 ███»█████▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░\n"
+        "                         ‖ paused                                      ◆ lost\n"
+        "B               ───────────────────────────────███████████ fence 34 ██████████─\n"
+        "\n"
+        "fenced          ● A 33: a=1                           ● B 34: a=2\n"
+        "                                                     A 33: turned away ⊘\n"
+        "plain           ● A 33: a=1                           ● B 34: a=2\n"
+        "                                                             A 33: a=1 ●\n"
+        "        ──────────────────┴──────────────────┴──────────────────┴───────────────\n"
+        "s                         2                  4                  6\n"
+        "\n"
+        "── waits   ██ holds, under that fence   » extended   ░▒ paused   ◆ lost\n"
+        "● write taken   ⊘ write turned away   ▼╬ a promise was broken\n"
+        "\n"
+        "✗ no write is undone, 6.70 s to 7.50 s: plain took A's write, with fence 33,\n"
+        "  after B's, with fence 34: B's work is gone"
+    )
+    assert "6.70 s  fenced turns A away, fence 33\n6.75 s  A has lost job\n" in listing
+
+
+def test_two_holders_at_a_time_in_the_terminal() -> None:
+    history, findings = amnesia()
+    chart = as_text(history, findings=findings, width=80)
+    assert chart.startswith(
+        "             ✗ one holder at a time ▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼\n"
+        "A     ─████████ fence …3456 ████████╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬─\n"
+        "B            ───────────────────────╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬████ fence …9999 ████─\n"
+        "\n"
+        "n1    ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄ A ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄\n"
+        "n2    ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄ A ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄\n"
+        "n3    ▄▄▄▄▄▄ A ▄▄▄▄▄▄╌╌╌╌╌╌╌        ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄ B ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄\n"
+        "                     † crashed\n"
+        "                            ▶ started: empty\n"
+    )
+
+
+def test_colours_only_where_they_are_wanted() -> None:
+    history, findings = amnesia()
+    plain = as_text(history, findings=findings)
+    coloured = as_text(history, findings=findings, colour=True)
+    assert "\x1b" not in plain
+    assert "\x1b[31m╬" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+
+
+def test_a_painted_line_is_cut_to_its_width() -> None:
+    line = [("ab", "bold red"), ("cd", ""), ("ef", "dim")]
+    assert painted(line, colour=True, width=3) == "\x1b[1;31mab\x1b[0mc"
+    assert painted(line, colour=False) == "abcdef"
+
+
+def test_a_window_shows_what_is_in_it_and_nothing_else() -> None:
+    history, findings = partition()
+    text = as_text(history, findings=findings, since=2.8, until=4.0)
+    assert "fence 8" in text
+    assert "fence 7" not in text
+    assert "cyd" not in text
+    assert len(text.partition("\n\n2.9")[2].splitlines()) == 8
+    assert as_text(history, since=2.8, until=4.0, in_words=False).endswith("clock jumped\n")
+    with pytest.raises(ValueError, match="window is empty"):
+        as_svg(history, title="", since=3.0, until=3.0)
+
+
+def test_who_writes_has_a_lane_even_if_nothing_else_of_it_shows() -> None:
+    history, _ = pause()
+    assert "A" in words(as_svg(history, title="", since=6.65, until=6.72)).splitlines()
+    late = History([*life("A", 1, 0.0, 0.1, 9.0, 0.2), Event(5.0, "A", Kind.WROTE, "plain")])
+    assert "A" in words(as_svg(late, title="", since=4.0, until=6.0)).splitlines()
+
+
+def test_a_page_that_is_too_narrow_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 320, not 319"):
+        as_svg(tiny(), title="", width=319)
+    with pytest.raises(ValueError, match="at least 40, not 39"):
+        as_text(tiny(), width=39)
+
+
+def test_a_crowd_is_counted_instead_of_drawn() -> None:
+    history, findings = crowd()
+    svg = as_svg(history, title="", findings=findings)
+    assert len(svg) < 10 * len(history)
+    assert "no room" not in svg
+    counted = [int(number) for number in re.findall(r"reg: write taken, (\d+) times", svg)]
+    assert sum(counted) == len(history.of(Kind.WROTE))
+    assert "and 55 more findings" in svg
+
+
+def test_marks_that_find_no_room_are_counted() -> None:
+    kinds = (Kind.LOST, Kind.CRASHED, Kind.PAUSED, Kind.JUMPED, Kind.NOTED)
+    history = History([Event(1.0, "A", Kind.ASKED), *(Event(1.0, "A", kind) for kind in kinds)])
+    assert "2 more marks found no room." in words(as_svg(history, title=""))
+    assert "2 more marks found no room." in as_text(history)

@@ -1,0 +1,210 @@
+"""The classic failures come out as they should, and one that does not is noticed."""
+
+import json
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from math import inf
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.history import Event, Finding, History, Kind
+from holdfast.lab.scenarios import report
+from holdfast.lab.scenarios.actors import StageFailed
+from holdfast.lab.scenarios.catalogue import SCENARIOS
+from holdfast.lab.scenarios.judges import AVAILABLE, EXCLUSION, IN_WORDS, PLAIN_REGISTER
+from holdfast.lab.scenarios.locks import Recipe
+from holdfast.lab.scenarios.register import FENCED, PLAIN, Registers
+from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant, run
+from holdfast.lab.scenarios.stage import Stage
+from holdfast.lab.scenarios.worker import Role, Worker
+
+ALL = [(s, v) for s in SCENARIOS.values() for v in s.variants]
+PAPER = report.Paper(width=80, colour=False)
+
+
+def silence(event: Event) -> None:
+    """Nobody wants to hear it."""
+
+
+@cache
+def outcome_of(name: str, variant: str) -> Outcome:
+    """What comes of it, tried once for all tests of this process."""
+    scenario = SCENARIOS[name]
+    [chosen] = [each for each in scenario.variants if each.name == variant]
+    return run(scenario, chosen, silence)
+
+
+def test_each_has_a_variant_that_must_fail_and_one_that_must_not() -> None:
+    for scenario in SCENARIOS.values():
+        assert any(variant.breaks for variant in scenario.variants), scenario.name
+        assert any(not variant.breaks for variant in scenario.variants), scenario.name
+        assert len({variant.name for variant in scenario.variants}) == len(scenario.variants)
+
+
+def test_what_is_expected_can_be_said_in_words() -> None:
+    assert {rule for _, variant in ALL for rule in variant.breaks} == set(IN_WORDS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scenario", "variant"), ALL, ids=lambda each: each.name)
+def test_it_comes_out_as_expected(scenario: Scenario, variant: Variant) -> None:
+    outcome = outcome_of(scenario.name, variant.name)
+    assert outcome.as_expected, "\n".join(report.conclusion(outcome, PAPER))
+    if PLAIN_REGISTER in variant.breaks:  # the same writes went to both registers
+        assert [event.name for event in outcome.history.of(Kind.TURNED_AWAY)] == [FENCED]
+
+
+@pytest.mark.slow
+class TestDetails:
+    def test_who_was_stopped_learns_of_its_loss(self) -> None:
+        history = outcome_of("pause", "writes-on").history
+        [lost], [resumed] = history.of(Kind.LOST), history.of(Kind.RESUMED)
+        assert lost.who == "A"
+        assert lost.at > resumed.at
+
+    def test_an_outage_names_every_node(self) -> None:
+        history = outcome_of("nodes-down", "majority").history
+        for refused in history.of(Kind.REFUSED):
+            assert re.findall(r"\bn\d:", refused.note) == ["n1:", "n2:", "n3:", "n4:", "n5:"]
+
+    def test_the_rounds_of_a_split_vote_are_counted(self) -> None:
+        [note] = outcome_of("split-vote", "at-random").history.of(Kind.NOTED)
+        assert re.fullmatch(r"won in round [1-9]\d*", note.note)
+        [note] = outcome_of("split-vote", "in-step").history.of(Kind.NOTED)
+        assert re.fullmatch(r"\d+ rounds, and no winner", note.note)
+
+    def test_a_renewal_is_recorded(self) -> None:
+        history = outcome_of("partition", "pair").history
+        assert {event.who for event in history.of(Kind.EXTENDED)} == {"A"}
+
+    def test_a_promoted_replica_that_knows_an_older_counter_gives_a_greater_fence(self) -> None:
+        history = outcome_of("failover", "known-counter").history
+        *_, of_a, of_b = [event.fence for event in history.of(Kind.GRANTED)]
+        assert of_a is not None
+        assert of_b is not None
+        assert of_a < of_b
+
+
+class TestVerdicts:
+    def variant(self, breaks: frozenset[str] = frozenset()) -> Variant:
+        return Variant("plain", "as it is", lambda stage: None, "because", breaks)
+
+    def outcome(self, variant: Variant, *broken: str, broken_off: str = "") -> Outcome:
+        scenario = Scenario("test", "a test", "a story", [variant])
+        found = [Finding(rule, "it was seen", 1.0, inf) for rule in broken]
+        return Outcome(scenario, variant, History([Event(0.0, "A", Kind.NOTED)]), found, broken_off)
+
+    def test_a_control_that_does_not_fail_is_not_as_expected(self) -> None:
+        control = self.variant(frozenset({EXCLUSION}))
+        assert self.outcome(control, EXCLUSION).as_expected
+        assert not self.outcome(control).as_expected
+        assert not self.outcome(control, AVAILABLE).as_expected
+        assert not self.outcome(control, EXCLUSION, AVAILABLE).as_expected
+
+    def test_a_promise_that_is_broken_is_not_as_expected(self) -> None:
+        assert self.outcome(self.variant()).as_expected
+        assert not self.outcome(self.variant(), EXCLUSION).as_expected
+
+    def test_a_story_that_stood_still_proves_nothing(self) -> None:
+        def play(stage: Stage) -> None:
+            raise StageFailed("A did not get the lock")
+
+        variant = replace(self.variant(), play=play)
+        outcome = run(self.outcome(variant).scenario, variant, silence)
+        assert not outcome.as_expected
+        assert "A did not get the lock" in "\n".join(report.conclusion(outcome, PAPER))
+
+    def test_it_is_told_in_words(self) -> None:
+        good = self.outcome(self.variant(frozenset({EXCLUSION})), EXCLUSION)
+        bad = self.outcome(self.variant(), AVAILABLE)
+        told = "\n".join(report.conclusion(good, PAPER))
+        assert "expected  two hold the lock at once" in told
+        assert "seen      the same" in told
+        assert "because" in told
+        told = "\n".join(report.conclusion(bad, PAPER))
+        assert "expected  every promise is kept" in told
+        assert "seen      nobody gets a lock that is free" in told
+        assert "NOT AS EXPECTED" in told
+        assert "1 of 2 as expected" in "\n".join(report.summary([good, bad], PAPER))
+
+    def test_programs_get_plain_json(self) -> None:
+        outcome = self.outcome(self.variant(), EXCLUSION)
+        [data] = json.loads(report.as_json([outcome]), parse_constant=pytest.fail)
+        assert (data["scenario"], data["variant"], data["as_expected"]) == ("test", "plain", False)
+        assert data["findings"][0]["until"] is None
+
+    def test_colours_are_only_for_terminals(self) -> None:
+        outcome = self.outcome(self.variant(), EXCLUSION)
+        assert "\x1b[" not in "\n".join(report.conclusion(outcome, PAPER))
+        coloured = replace(PAPER, colour=True)
+        assert "\x1b[31mNOT AS EXPECTED" in "\n".join(report.conclusion(outcome, coloured))
+
+
+class TestRegisters:
+    @pytest.fixture
+    def registers(self, tmp_path: Path) -> Registers:
+        return Registers(tmp_path / "registers.db")
+
+    def test_the_fenced_one_refuses_a_smaller_fence_than_it_has_seen(
+        self, registers: Registers
+    ) -> None:
+        fences = [7, 8, 8, 7, 9]
+        taken = [registers.write(FENCED, "x", fence)[0] for fence in fences]
+        assert taken == [True, True, True, False, True]
+
+    def test_the_plain_one_takes_everything(self, registers: Registers) -> None:
+        assert all(registers.write(PLAIN, "x", fence)[0] for fence in (8, 7, None))
+
+    def test_instants_are_in_the_order_of_the_writes(self, registers: Registers) -> None:
+        before = time.monotonic()
+        instants = [registers.write(PLAIN, "x", 1)[1] for _ in range(3)]
+        assert [before, *instants] == sorted([before, *instants])
+
+
+class TestStage:
+    @pytest.fixture
+    def stage(self) -> Iterator[Stage]:
+        with Stage(silence) as stage:
+            yield stage
+
+    @pytest.mark.slow
+    def test_nothing_is_left_of_it(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        with Stage(silence) as stage:
+            node = stage.node()
+            client = stage.client("A", node.url, ttl=1.0)
+            client.acquires()
+            client.stop()
+            pids = [node.server.pid, client.pid]
+            assert list(tmp_path.iterdir())
+        assert not list(tmp_path.iterdir())
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+    @pytest.mark.slow
+    def test_a_client_that_died_is_not_waited_for(self, stage: Stage) -> None:
+        client = stage.client("A", "redis://127.0.0.1:1", ttl=1.0)
+        client.die()
+        with pytest.raises(StageFailed, match="A's process has ended"):
+            client.hears(Kind.GRANTED)
+
+    @pytest.mark.slow
+    def test_servers_are_told_by_their_names(self) -> None:
+        heard: list[str] = []
+        with Stage(lambda event: heard.append(event.note)) as stage:
+            node = stage.node("n1")
+            stage.note("A", Kind.NOTED, f"{node.server.address}: is down")
+        assert heard == ["n1: is down"]
+
+
+def test_a_worker_is_told_who_it_is_in_a_line(tmp_path: Path) -> None:
+    role = Role("A", "memory://", 1.0, False, Recipe.SET_DEL, str(tmp_path / "r.db"), 0.0)
+    assert Role.from_json(role.as_json()) == role
+    with pytest.raises(ValueError, match="no such order"):
+        Worker(role).carry_out({"do": "dance"})

@@ -1,0 +1,132 @@
+"""The simulator's servers do what real ones do: the same commands to both, the same replies."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from holdfast.core.messages import (
+    Acquire,
+    Break,
+    Extend,
+    Inspect,
+    Raise,
+    Release,
+    Repair,
+    ToNode,
+)
+from holdfast.engines.redis.phrases import load_scripts
+from holdfast.engines.redis.speech import Speech
+from holdfast.lab.servers.redis import RedisServer
+from holdfast.lab.simulator.clock import EPOCH
+from holdfast.lab.simulator.network import Connection, Network, Wire
+from holdfast.lab.simulator.server import Server
+from holdfast.lab.timeline import Timeline
+from tests.engines.redis.party import Bare
+
+HOLDERS = [f"host/1/program/{letter}" for letter in "abcdef"]
+TTLS = [50.0, 100.0, 1000.0]
+NEAR = 10_000
+"""How far apart, in milliseconds, times may be that are the same but for the moments between."""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as running:
+        yield running
+
+
+@pytest.fixture
+def bare(server: RedisServer) -> Iterator[Bare]:
+    server.command("FLUSHALL")
+    connection = Bare(server)
+    yield connection
+    connection.close()
+
+
+class Pair:
+    """A real server and a virtual one, which are told the same."""
+
+    def __init__(self, real: RedisServer, bare: Bare, *, quorum: bool) -> None:
+        self._bare = bare
+        self.speech = Speech(quorum=quorum, keep=3600.0, channel="bare:channel")
+        self.speech.listening = True
+        told: Any = real.command("TIME")
+        timeline = Timeline(0)
+        self.virtual = Server("n0", timeline, durable=False, defect=pytest.fail)
+        self.virtual.clock.jump(int(told[0]) + int(told[1]) / 1e6 - EPOCH)
+        self.heard: list[bytes] = []
+        ear = Connection(Network(timeline, Random(0)), Wire(), Wire(), lambda: None)
+        self.virtual.accept(ear)
+        self.virtual.subscribe(ear, b"bare:channel", self.heard.append)
+        for command in load_scripts():
+            self.virtual.execute(command)
+            self._ask(command)
+
+    def tell(self, request: ToNode) -> tuple[Any, Any]:
+        """The replies of both. A moment passes, so that those who wait came one after another."""
+        self.virtual.timeline.run(self.virtual.timeline.now + 0.0001)
+        [command] = self.speech.phrase([request]).commands
+        return self._ask(command), self.virtual.execute(command)
+
+    def _ask(self, command: bytes) -> Any:
+        self._bare._socket.sendall(command)
+        return self._bare.reply()
+
+
+def any_request(random: Random, fence: int, *, quorum: bool) -> ToNode:
+    key, holder, ttl = random.choice(["job", "j{o}b"]), random.choice(HOLDERS), random.choice(TTLS)
+    match random.randrange(10):
+        case 0 | 1 | 2 | 3:
+            return Acquire(key, holder, ttl, random.random() < 0.5, fence)
+        case 4 | 5:
+            return Release(key, holder, random.random() < 0.5)
+        case 6:
+            return Extend(key, holder, ttl, fence)
+        case 7:
+            return Raise(key, holder, fence) if quorum else Inspect(key)
+        case 8:
+            return Repair(key, holder, ttl, fence) if quorum else Break(key)
+        case _:
+            return Inspect(key)
+
+
+def alike(real: Any, virtual: Any) -> bool:
+    """Whether two replies are the same, but for the moments between them, and for fences that come
+    from two clocks."""
+    if isinstance(real, list) and isinstance(virtual, list):
+        return len(real) == len(virtual) and all(map(alike, real, virtual))
+    if isinstance(real, int) and isinstance(virtual, int):
+        return real == virtual or (abs(real) > 1 and abs(real - virtual) < NEAR * 1000)
+    if isinstance(real, bytes) and real.isdigit():
+        return alike(int(real), int(virtual))
+    return bool(real == virtual)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quorum", [True, False])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_same_commands_get_the_same_replies(
+    seed: int, quorum: bool, server: RedisServer, bare: Bare
+) -> None:
+    listener = Bare(server)
+    listener._socket.sendall(b"SUBSCRIBE bare:channel\r\n")
+    listener.reply()
+    random, pair = Random(seed), Pair(server, bare, quorum=quorum)
+    now = pair.virtual.data.time()
+    for step in range(250):
+        fence = now + random.randrange(-50_000_000, 50_000_000)
+        request = any_request(random, fence, quorum=quorum)
+        if not quorum and isinstance(request, Inspect):
+            continue  # who waits is looked at on a real server only
+        real, virtual = pair.tell(request)
+        if isinstance(request, Inspect):
+            real, virtual = [r and r[:3] for r in real], [v and v[:3] for v in virtual]
+        assert alike(real, virtual), (seed, step, request, real, virtual)
+    timeline = pair.virtual.timeline
+    timeline.run()
+    for message in pair.heard:
+        assert listener.reply()[2] == message
+    assert len(pair.heard) > 3
+    listener.close()

@@ -1,0 +1,68 @@
+"""A failing run is brought down to what is to blame, and can be played again by a command."""
+
+import re
+import shlex
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.cli.lab.simulate import simulate
+from holdfast.lab.simulator import Setup, breaks, draw, kept_tasks, left_out, play, shrink
+from holdfast.lab.simulator.shrink import reduce
+
+
+def test_leaving_things_out_ends_with_what_matters() -> None:
+    assert reduce(range(20), lambda kept: {3, 11} <= set(kept)) == [3, 11]
+    assert reduce(range(20), lambda kept: True) == []
+    assert reduce([], lambda kept: False) == []
+
+
+def test_a_plan_is_what_is_left_of_it() -> None:
+    plan = next(plan for plan in map(draw, range(100)) if len(plan.faults) > 3)
+    one = plan.tasks[1]
+    shrunk = replace(plan.without(0, 2), tasks=(replace(one, sections=one.sections[:2]),))
+    assert left_out(plan, shrunk) == [0, 2]
+    assert kept_tasks(plan, shrunk) == {1: 2}
+    assert plan.without(0, 2).only({1: 2}) == shrunk
+
+
+@pytest.mark.slow
+def test_a_failing_run_is_shrunk_to_the_faults_that_matter() -> None:
+    setup = Setup(nodes=3, guard=False)
+    rule = "one holder at a time"
+    still = breaks(rule)
+    plans = (draw(seed, setup) for seed in range(3000))
+    plan = next(plan for plan in plans if len(plan.faults) > 3 and still(plan))
+    shrunk = shrink(plan, still)
+    assert still(shrunk)
+    assert 0 < len(shrunk.faults) < len(plan.faults)
+    assert any(getattr(fault, "forgets", False) for fault in shrunk.faults)
+    assert not any(still(shrunk.without(number)) for number in range(len(shrunk.faults)))
+
+
+@pytest.mark.slow
+def test_the_command_shows_a_failing_run_and_how_to_play_it_again() -> None:
+    runner = CliRunner()
+    options = ["--nodes", "1", "--drift", "4"]
+    first = runner.invoke(simulate, ["--seeds", "20", *options])
+    assert first.exit_code == 1, first.output
+    again = re.search(r"holdfast lab simulate (.*)", first.output)
+    assert again
+    second = runner.invoke(simulate, shlex.split(again[1]))
+    assert second.exit_code == 1, second.output
+    assert "a lease is a quorum's" in second.output
+
+
+def test_the_command_says_that_all_is_well() -> None:
+    done = CliRunner().invoke(simulate, ["--seeds", "5"])
+    assert done.exit_code == 0, done.output
+    assert "5 seeds" in done.output
+    assert "every promise was kept" in done.output
+
+
+def test_one_seed_is_shown() -> None:
+    done = CliRunner().invoke(simulate, ["--seed", "3", "--without", "0,1"])
+    assert done.exit_code == 0, done.output
+    assert play(draw(3).without(0, 1)).findings == ()
+    assert "seed 3" in done.output

@@ -11,14 +11,14 @@ from holdfast.core.messages import Repair, ToNode
 from holdfast.core.records import LeaseInfo
 from holdfast.core.tenure import Tenure
 from holdfast.engines.redis import drift
+from holdfast.lab.checkers import disorder, overlaps, stale_writes
 from holdfast.lab.history import Finding, History, Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.mischief import Mischief
 from holdfast.lab.simulator.network import Network, Wire
 from holdfast.lab.simulator.plan import Plan, Section, Task
 from holdfast.lab.simulator.record import Record
-from holdfast.lab.simulator.register import Registers
-from holdfast.lab.simulator.rules import judge
+from holdfast.lab.simulator.register import PLAIN, Registers
 from holdfast.lab.simulator.server import Server
 from holdfast.lab.simulator.store import Way
 from holdfast.lab.simulator.watch import Watch
@@ -98,8 +98,10 @@ class Stage:
         self._probe(patience)
         timeline.run(timeline.now + plan.max_ttl * 1.02 + self.mischief.set_back)
         self.watch.nothing_is_left()
-        found = (*self.record.findings, *judge(self.record.history))
-        return Run(plan, self.record.history, found, self.mischief.done)
+        history = self.record.history
+        plain = {event.name for event in history.of(Kind.WROTE) if event.name.endswith(PLAIN)}
+        judged = [*overlaps(history), *disorder(history), *stale_writes(history, plain)]
+        return Run(plan, history, (*self.record.findings, *judged), self.mischief.done)
 
     def _begin(self, task: Task) -> None:
         client = self.clients[task.client]

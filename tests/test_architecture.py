@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 
 # cli, web, lab -> client -> drivers, engines -> core; leaves may be imported by anybody.
 LEAVES = {"_version", "errors", "events", "options"}
-FACADE = {"cell", "client", "lock", "lease"}
+FACADE = {"cell", "client", "fence", "lock", "lease", "schema"}
 MAY_IMPORT = {
     "core": {"core"} | LEAVES,
     "drivers": {"drivers", "core"} | LEAVES,

@@ -18,7 +18,9 @@ NAMES = [name for name in holdfast.__all__ if not name.startswith("_")]
 MODULES = sorted({getattr(holdfast, name).__module__ for name in NAMES})
 
 
-@pytest.mark.parametrize("module", ["holdfast", "holdfast.options", *MODULES])
+@pytest.mark.parametrize(
+    "module", ["holdfast", "holdfast.fence", "holdfast.options", "holdfast.schema", *MODULES]
+)
 def test_docstring_examples(module: str) -> None:
     result = doctest.testmod(importlib.import_module(module), verbose=False)
     assert result.failed == 0

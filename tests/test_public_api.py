@@ -6,6 +6,8 @@ from typing import Any, assert_type
 import pytest
 
 import holdfast
+import holdfast.fence
+import holdfast.schema
 from holdfast import (
     AsyncCell,
     AsyncClient,
@@ -17,6 +19,7 @@ from holdfast import (
     LeaseInfo,
     Lock,
     Versioned,
+    fence,
 )
 
 SIGNATURES = {
@@ -42,6 +45,10 @@ SIGNATURES = {
     "Lease.release": "(self) -> None",
     "Lease.remaining": "(self) -> float",
     "Lease.ensure_held": "(self) -> None",
+    "Lease.guard": "(self, connection: object) -> None",
+    "fence.check": "(connection: object, name: str, fence: int) -> None",
+    "fence.acheck": "(connection: object, name: str, fence: int) -> None",
+    "schema.ddl": "(url: str | None = None) -> str",
 }
 
 MEMBERS = {
@@ -52,8 +59,9 @@ MEMBERS = {
     "Versioned": "count index value version",
     "Lock": "acquire locked name release ttl",
     "AsyncLock": "acquire locked name release ttl",
-    "Lease": "ensure_held extend fence held holder lost name on_lost release remaining ttl",
-    "AsyncLease": "ensure_held extend fence held holder lost name on_lost release remaining ttl",
+    "Lease": "ensure_held extend fence guard held holder lost name on_lost release remaining ttl",
+    "AsyncLease": "ensure_held extend fence guard held holder lost name on_lost release remaining "
+    "ttl",
     "LeaseInfo": "fence holder label name remaining waiters",
     "Label": "host of pid program",
     "Guarantees": "broken_by engine exclusion fairness fence fence_ends max_ttl min_ttl suits "
@@ -85,6 +93,8 @@ def test_both_colours_take_the_same_arguments() -> None:
     pairs: list[tuple[Any, Any]] = [
         (Client, AsyncClient),
         (Lock.acquire, AsyncLock.acquire),
+        (Lease.guard, AsyncLease.guard),
+        (fence.check, fence.acheck),
         (Cell.set, AsyncCell.set),
         (Cell.update, AsyncCell.update),
     ]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from benchmarks.cases import (
     contention,
+    etcd_pairs,
     handoff,
     idle,
     leases,
@@ -18,6 +19,7 @@ from benchmarks.cases import (
     redis_tasks,
     startup,
     uncontended,
+    zookeeper_pairs,
 )
 from benchmarks.measure import Case, Effort
 
@@ -42,5 +44,9 @@ CASES: dict[str, Callable[[Effort, Path], Case]] = {
     "redlock-sync": redis_pairs.measure_quorum,
     "redlock-async": redis_tasks.measure_quorum,
     "redlock-outage": redis_outage.measure,
+    "etcd-sync": etcd_pairs.measure_threads,
+    "etcd-async": etcd_pairs.measure_tasks,
+    "zookeeper-sync": zookeeper_pairs.measure_threads,
+    "zookeeper-async": zookeeper_pairs.measure_tasks,
     "startup": startup.measure,
 }

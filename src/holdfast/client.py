@@ -139,8 +139,8 @@ class Client(BaseClient[ThreadDriver]):
     URL parameters too. So can the options of the engine, which are arguments as well:
     `Client("redlock://h1,h2,h3", max_ttl=120)`. An argument goes before a parameter.
 
-    Instead of a URL, `url` can be a client of redis-py, or a list of several for a quorum. Their
-    settings are used to make connections like theirs; they themselves are left alone.
+    Instead of a URL, `url` can be a client of redis-py, or a list of several for a quorum; or an
+    `Engine` of SQLAlchemy, or a pool of psycopg. Connections like theirs are made.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://client-example", ttl=10) as client:

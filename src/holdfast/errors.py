@@ -128,6 +128,21 @@ class EngineUnavailable(LockError, ConnectionError):
 class StaleFence(LockError):
     """A write came with an older fencing token than one already seen; it was refused.
 
-    >>> issubclass(StaleFence, LockError)
-    True
+    `name`, `fence` and `newest` say which, and which was seen.
+
+    >>> error = StaleFence("job", 7, 9)
+    >>> print(error)
+    fence 7 for 'job' is stale: a later holder has come with 9; nothing may be written under it
     """
+
+    def __init__(self, name: str, fence: int, newest: int) -> None:
+        super().__init__(
+            f"fence {fence} for {name!r} is stale: a later holder has come with {newest}; "
+            "nothing may be written under it"
+        )
+        self.name = name
+        self.fence = fence
+        self.newest = newest
+
+    def __reduce__(self) -> tuple[type["StaleFence"], tuple[str, int, int], dict[str, object]]:
+        return type(self), (self.name, self.fence, self.newest), self.__dict__

@@ -6,7 +6,8 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from weakref import ref
 
-from holdfast.core.holding import extend, release
+from holdfast.core.holding import explain_unguarded, extend, release
+from holdfast.core.ports import Guard
 from holdfast.core.records import Guarantees
 from holdfast.core.tenure import HELD, LOST, Tenure
 from holdfast.core.world import World
@@ -124,6 +125,21 @@ class BaseLease(Generic[D]):
         promises = self._client.guarantees
         return check_ttl(value, promises.min_ttl, promises.max_ttl, promises.ttl_step)
 
+    def _guard(self) -> Guard:
+        """What ties a transaction to it, while it is held."""
+        guard = self._driver.engine.guard
+        if guard is None:
+            raise ValueError(
+                f"connection: a lock in {self._client.guarantees.engine} has no guard; say "
+                "holdfast.fence.check(connection, lease.name, lease.fence) in your transaction"
+            )
+        self.ensure_held()
+        return guard
+
+    @property
+    def _identity(self) -> tuple[str, str, int]:
+        return self._tenure.claim.key, self._tenure.holder, self._tenure.fence
+
     @property
     def _world(self) -> World:
         return self._driver.world
@@ -172,13 +188,25 @@ class Lease(BaseLease[ThreadDriver]):
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
         self._driver.run(extend(self._world, self._tenure, ttl))
 
+    def guard(self, connection: object) -> None:
+        """Tie the transaction that is open on your own connection (of psycopg, PyMySQL or
+        SQLAlchemy) to this lease: as long as it is open, nobody else gets the lock, even if the
+        lease ends meanwhile. If somebody has got it already: `LockLost`.
+
+        For a lock that is kept in the same database. Make it the first statement of a transaction
+        which begins after the lease; on a connection that commits each statement by itself it is a
+        `ValueError`.
+        """
+        if not self._guard().tie(connection, *self._identity):
+            self._driver.run(explain_unguarded(self._world, self._tenure))
+
     def release(self) -> None:
         """Give it back. From any thread."""
         self._driver.run(release(self._driver.world, self._tenure))
 
 
 class AsyncLease(BaseLease[AsyncDriver]):
-    """A held lock, until you release it or it is lost: as `Lease`, with two methods to await.
+    """A held lock, until you release it or it is lost: as `Lease`, with methods to await.
 
     >>> import asyncio, holdfast
     >>> async def main():
@@ -198,6 +226,12 @@ class AsyncLease(BaseLease[AsyncDriver]):
         Never shortens it."""
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
         await self._driver.run(extend(self._world, self._tenure, ttl))
+
+    async def guard(self, connection: object) -> None:
+        """Tie the transaction that is open on your own connection to this lease: as `Lease.guard`,
+        with a connection for asyncio."""
+        if not await self._guard().tie_async(connection, *self._identity):
+            await self._driver.run(explain_unguarded(self._world, self._tenure))
 
     async def release(self) -> None:
         """Give it back. From any task of the loop."""

@@ -34,7 +34,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "async",
     ]
     runs = []
+    part = metafunc.module.__name__.rpartition(".test_")[2]
     for engine in ENGINES:
+        if not engine.plays(part):
+            continue
         refusal = engine.refusal(scenario, needs)
         marks = [pytest.mark.skip(reason=refusal)] if refusal else []
         runs += [

@@ -19,6 +19,8 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .etcd_places import debian_place, wheel_place
+from .mysql_places import mariadb_place, mysql_place
 from .place import Place
 from .redis_places import (
     cluster_place,
@@ -27,8 +29,12 @@ from .redis_places import (
     single_place,
     valkey_place,
 )
+from .sql_places import pgbouncer_place, postgres_place
+from .zookeeper_places import zookeeper_place
 
 NEEDS = ("processes", "outage", "restart", "cells")
+
+COUSINS_PLAY = {"basic", "cells", "fences", "names", "outage", "waiting"}
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,13 @@ class Engine:
     place: Callable[[Path], Place]
     unit: float = 0.5
     cannot: Mapping[str, str] = field(default_factory=dict)
+    cousin: bool = False
+    """Whether it is another one with a few words or a server of its own: then the parts of the
+    contract in which that could show are enough."""
+
+    def plays(self, part: str) -> bool:
+        """Whether it plays this part of the contract: a module without `test_`."""
+        return not self.cousin or part in COUSINS_PLAY
 
     def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
         """Why this engine does not run a scenario, or None: it does."""
@@ -114,9 +127,23 @@ ENGINES = (
         },
     ),
     Engine("sqlite", SqlitePlace),
+    Engine("postgres", postgres_place),
+    Engine("pgbouncer", pgbouncer_place, cousin=True),
+    Engine("mariadb", mariadb_place),
+    Engine("mysql", mysql_place, cousin=True),  # its words, said to MariaDB
     Engine("redis", single_place),
-    Engine("valkey", valkey_place),
+    Engine("valkey", valkey_place, cousin=True),
     Engine("redlock", redlock_place, cannot={"cells": "its nodes are independent"}),
     Engine("cluster", cluster_place),
     Engine("getset", getset_place, cannot={"cells": "it is for the locks of old clients"}),
+    Engine("etcd", wheel_place, unit=1.0),
+    Engine("etcd 3.4", debian_place, unit=1.0, cousin=True),
+    Engine(
+        "zookeeper",
+        zookeeper_place,
+        unit=1.0,
+        cannot={
+            "a_killed_waiter_blocks_nobody": "a dead waiter has its place until its session ends"
+        },
+    ),
 )

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import os
 import threading
+import time
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Literal
@@ -167,19 +168,24 @@ class Leftovers:
         self.files = sorted(self._open_files())
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Leftovers) and not (self - other) and not (other.files != self.files)
-        )
+        return isinstance(other, Leftovers) and not (self - other) and other.files == self.files
 
     def __sub__(self, other: Leftovers) -> list[str]:
+        # A library may end threads and close sockets in a thread of its own, a moment later.
+        for _ in range(200):
+            if not self._more_than(other):
+                break
+            time.sleep(0.005)
+            self.files = sorted(self._open_files())
+            self.threads &= set(threading.enumerate())
+        return [repr(thing) for thing in self._more_than(other)]
+
+    def _more_than(self, other: Leftovers) -> list[Any]:
         files = list(self.files)
         for file in other.files:
             if file in files:
                 files.remove(file)
-        return [
-            repr(thing)
-            for thing in (*(self.threads - other.threads), *(self.tasks - other.tasks), *files)
-        ]
+        return [*(self.threads - other.threads), *(self.tasks - other.tasks), *files]
 
     @staticmethod
     def _open_files() -> list[str]:

@@ -13,12 +13,17 @@ from .stage import AT_ONCE, Stage
 pytestmark = [pytest.mark.needs("processes"), pytest.mark.slow]
 
 
-async def interrupted(stage: Stage, worker: Worker) -> None:
+async def interrupted(stage: Stage, worker: Worker, *, twice: bool = False) -> None:
     """A sync worker lives on, to betray what it still holds; an asyncio one ends by it."""
     if stage.colour == "sync":
         await stage.until(lambda: worker.said("interrupted"))
-    else:
-        assert await asyncio.wait_for(worker.gone(), AT_ONCE) != 0
+        return
+    ending = asyncio.ensure_future(worker.gone())
+    # A second Ctrl-C may strike in asyncio's own loop, and take its next step with it, so that the
+    # loop waits for nothing. Nobody but the user can help there: by a third one.
+    if twice and not (await asyncio.wait([ending], timeout=AT_ONCE / 2))[0]:
+        worker.interrupt()
+    assert await asyncio.wait_for(ending, AT_ONCE) != 0
 
 
 @pytest.mark.parametrize("pause", [None, 0, 0.001, 0.005], ids=["once", "twice", "1 ms", "5 ms"])
@@ -35,7 +40,7 @@ async def test_interrupting_a_waiter(stage: Stage, pause: float | None) -> None:
             await asyncio.sleep(pause)
             if worker.alive:
                 worker.interrupt()
-        await interrupted(stage, worker)
+        await interrupted(stage, worker, twice=pause is not None)
 
         await stage.until(lambda: nobody_waits(ben))
         await ann(lease.release)

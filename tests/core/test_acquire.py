@@ -134,6 +134,24 @@ def test_a_stopped_waiter_holds_the_next_one_up_for_the_offer_only() -> None:
     assert waiting.result is not None
 
 
+def test_a_waiter_on_a_slow_line_has_time_to_take_what_it_is_offered() -> None:
+    stage = Stage()
+    other = held_by_another(stage)
+    slow, second = stage.client("slow"), stage.client()
+    first = slow.start(acquire(slow.world, claim("job", TTL), None))
+    stage.run(0.5)
+    waiting = second.start(acquire(second.world, claim("job", TTL), None))
+    stage.run(0.5)
+    tenure = next(iter(other.world.schedule.held()))
+    other.start(release(other.world, tenure))
+    stage.network.latency = (0.1, 0.1)
+    stage.run(0.15)  # it is woken after 0.1, and what it says then takes as long
+    stage.node.execute((Acquire("job", "newcomer", TTL),), lambda holder: None)
+    stage.run(0.35)
+    assert first.result is not None
+    assert not waiting.done
+
+
 def test_a_lost_reply_finds_its_own_grant_again() -> None:
     stage = Stage()
     me = stage.client()

@@ -82,6 +82,13 @@ def test_a_write_whose_reply_is_lost_is_not_repeated() -> None:
     assert play.asked == [Read("p:x"), Write("p:x", "b", 7)]
 
 
+def test_what_is_no_value_is_not_written() -> None:
+    play = Play(Versioned("a", 7))
+    with pytest.raises(TypeError):
+        play.run(update(play.world, "p:x", "x", lambda value: 7, None))  # type: ignore[arg-type,return-value]
+    assert play.asked == [Read("p:x")]
+
+
 def test_each_try_starts_from_what_is_there_by_then() -> None:
     play = Play(Versioned("a", 7), CHANGED, Versioned("b", 8), CHANGED, Versioned("c", 12), DONE)
     assert play.run(update(play.world, "p:x", "x", more, 60)) == "c+"
@@ -100,6 +107,14 @@ def test_pauses_grow_and_the_deadline_is_kept() -> None:
     assert play.pauses[:3] == pytest.approx([0.002, 0.004, 0.008])
     assert max(play.pauses) == pytest.approx(LONGEST_PAUSE)
     assert error.value.tries == len(play.pauses) + 1, "a last try at the deadline"
+    assert error.value.timeout == 1.0
+
+
+def test_a_deadline_that_is_now_leaves_one_try() -> None:
+    play = Play(Versioned("a", 1), CHANGED)
+    with pytest.raises(UpdateTimeout, match="the only try"):
+        play.run(update(play.world, "p:x", "x", more, 0))
+    assert play.pauses == []
 
 
 def test_without_a_deadline_it_goes_on() -> None:

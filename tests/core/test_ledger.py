@@ -88,3 +88,70 @@ def test_it_does_not_grow() -> None:
             ledger.prune("ann", float(number))
         released.let_go()
     assert len(ledger._entries) < 50
+
+
+def test_whoever_is_nobody_took_nothing() -> None:
+    """Outside of any thread or task that is known, two leases cannot be told apart."""
+    ledger = Ledger[str]()
+    add(ledger, None, "first")
+    add(ledger, None, "second")
+    assert ledger.latest(None) is None
+    assert ledger.held_by(None, 0.0) is None
+
+
+def test_a_stranger_cannot_tell_which_of_two_blocks_it_leaves() -> None:
+    ledger = Ledger[str]()
+    add(ledger, "ann", "hers", entered=True)
+    add(ledger, "ben", "his", entered=True)
+    assert ledger.leave("cyd") is None
+    assert [ledger.leave(owner) for owner in ("ann", "ben")] == ["hers", "his"]
+
+
+def test_a_block_that_released_its_lease_leaves_that_and_not_the_one_around_it() -> None:
+    ledger = Ledger[str]()
+    add(ledger, "ann", "outer", entered=True)
+    add(ledger, "ann", "inner", entered=True).let_go()
+    assert ledger.leave("ann") == "inner"
+    assert ledger.leave("ann") == "outer"
+
+
+def test_of_what_a_block_took_again_the_latest_that_is_not_settled_is_meant() -> None:
+    ledger = Ledger[str]()
+    add(ledger, "ann", "entered with", entered=True).let_go()
+    add(ledger, "ann", "taken again")
+    add(ledger, "ann", "and again").let_go()
+    assert ledger.leave("ann") == "taken again"
+
+
+def test_a_lost_lease_stays_until_its_block_is_left() -> None:
+    ledger = Ledger[str]()
+    add(ledger, "ann", "lost", entered=True).lose("for a reason")
+    ledger.prune("ann", 1000.0)
+    assert ledger.latest("ann") == "lost"
+    assert ledger.latest("ann") == "lost"
+    assert ledger.leave("ann") == "lost"
+    assert ledger.leave("ann") is None
+
+
+def test_what_is_over_is_forgotten_but_not_what_another_has_yet_to_be_told_of() -> None:
+    ledger = Ledger[str]()
+    add(ledger, "ann", "released").let_go()
+    add(ledger, "ann", "ran out")
+    add(ledger, "ben", "his ran out")
+    for lease in ("a", "b", "c"):
+        late = tenure(until=1000.0)
+        ledger.add("ann", late, lease, entered=False)
+    ledger.prune("ann", 100.0)
+    assert [entry.lease for entry in ledger._entries] == ["his ran out", "a", "b", "c"]
+    assert ledger.latest("ben") == "his ran out"
+
+
+def test_it_is_time_to_prune_when_it_has_doubled() -> None:
+    ledger = Ledger[str]()
+    kept = [tenure() for _ in range(40)]
+    pruned = []
+    for number, each in enumerate(kept, 1):
+        if ledger.add("ann", each, "held", entered=False):
+            ledger.prune("ann", 0.0)
+            pruned.append(number)
+    assert pruned == [5, 11, 23]

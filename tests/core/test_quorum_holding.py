@@ -64,6 +64,22 @@ class TestExtending:
         talk.hears({0: DONE, 1: DONE, 2: MISSING})
         assert repairs(talk) == []
 
+    def test_a_node_that_is_told_again_has_as_long_as_it_had_for_the_question(self) -> None:
+        now = 0.0
+        talk = Talk(quorum_of(3, lambda: now), MINE, until=1.0)
+        now = 0.75
+        talk.hears({0: DONE, 1: DONE, 2: MISSING})
+        assert talk.poll.until == 1.75
+
+    def test_nothing_is_kept_of_what_is_over_or_was_broken_off(self) -> None:
+        quorum = quorum_of(3)
+        Talk(quorum, MINE).hears({0: DONE, 1: DONE, 2: DONE})
+        assert not quorum._extending
+        broken_off = Talk(quorum, MINE)
+        assert quorum._extending == {"me"}
+        broken_off._steps.close()
+        assert not quorum._extending
+
     def test_errors_and_silence_prove_nothing(self) -> None:
         talk = Talk(quorum_of(5), MINE).hears({0: DONE, 1: DONE, 2: BROKEN, 3: MISSING})
         assert talk.answer == Failed(
@@ -133,6 +149,19 @@ class TestExtending:
         talk = Talk(quorum, MINE).hears({0: MISSING, 1: DONE, 2: DONE})
         assert repairs(talk) == [([0], [Repair("job", "me", 2.0, 7)])]
 
+    def test_nor_has_one_whose_quarantine_ended_while_it_was_asked(self) -> None:
+        now = 0.0
+        talk = Talk(quorum_of(3, lambda: now, late=(0.5,)), MINE)
+        now = 0.6
+        assert isinstance(talk.hears({0: DONE, 1: DONE}).answer, Failed)
+
+    def test_at_the_end_of_its_quarantine_a_node_is_like_any_other(self) -> None:
+        quorum = quorum_of(3, late=(0.0,))
+        assert Talk(quorum, MINE).hears({0: DONE, 1: DONE}).answer == DONE
+        few = Talk(quorum, MINE).hears({0: DONE}).answer
+        assert isinstance(few, Failed)
+        assert dict(few.nodes)["n0"] == "done"
+
 
 class TestReleasing:
     @pytest.mark.parametrize("count", SIZES)
@@ -191,6 +220,10 @@ class TestBreaking:
     ) -> None:
         assert Talk(quorum_of(3), Break("job")).hears(dict(answers)).answer == outcome
 
+    def test_a_node_in_quarantine_is_told_too(self) -> None:
+        talk = Talk(quorum_of(3, late=(10.0,)), Break("job"))
+        assert list(talk.poll.nodes) == [0, 1, 2]
+
     def test_or_nobody_knows(self) -> None:
         talk = Talk(quorum_of(3), Break("job")).hears({0: DONE, 1: BROKEN})
         assert isinstance(talk.answer, Failed)
@@ -217,6 +250,19 @@ class TestLooking:
         # It is there until one of the last two has ended: then it is on a minority.
         assert talk.answer == listing(seen("job", fence=5, remaining=2.0))
 
+    def test_it_is_there_until_too_few_are_left_that_know_it(self) -> None:
+        talk = Talk(quorum_of(5), Inspect("job"))
+        answers: dict[int, Answer] = {4: listing()}
+        for node, end in enumerate((1.0, 4.0, 2.0, 3.0)):
+            answers[node] = listing(seen("job", remaining=end))
+        talk.hears(dict(answers))
+        assert talk.answer == listing(seen("job", remaining=2.0))
+
+    def test_where_no_majority_of_counters_agrees_the_greatest_is_shown(self) -> None:
+        talk = Talk(quorum_of(3), Inspect("job"))
+        answers = {node: listing(seen("job", fence=fence)) for node, fence in enumerate((5, 7, 6))}
+        assert talk.hears(dict(answers)).answer == listing(seen("job", fence=7))
+
     @pytest.mark.parametrize("others", [listing(), listing(seen("job", "b"))])
     def test_what_a_minority_says_is_not_a_lock(self, others: Listing) -> None:
         talk = Talk(quorum_of(5), Inspect("job"))
@@ -229,6 +275,12 @@ class TestLooking:
         assert isinstance(talk.answer, Failed)
         talk = Talk(quorum_of(3), List("", "", 10)).hears({0: listing()})
         assert isinstance(talk.answer, Failed)
+
+    def test_locks_are_listed_in_order_whoever_knew_of_them_first(self) -> None:
+        a, b = seen("a"), seen("b")
+        talk = Talk(quorum_of(3), List("", "", 10))
+        talk.hears({0: listing(b), 1: listing(a, b), 2: listing(a)})
+        assert talk.answer == listing(a, b)
 
     def test_a_page_ends_where_the_first_full_node_ends(self) -> None:
         a, b, c, d = (seen(key) for key in "abcd")

@@ -16,6 +16,7 @@ _HOME = {
     "ls": "holdfast.cli.operate",
     "show": "holdfast.cli.operate",
     "break": "holdfast.cli.operate",
+    "ddl": "holdfast.cli.ddl",
     "lab": "holdfast.cli.lab",
 }
 

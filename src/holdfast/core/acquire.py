@@ -84,7 +84,7 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
                 if began < last_try:
                     until = min(began + claim.patience, give_up_at)
                     continue
-            if type(answer) is Held or waited:
+            if waited:
                 return None
             raise _unavailable(claim, answer)
     except GeneratorExit:

@@ -1,7 +1,16 @@
 """What a holder does with its lease: extend it, give it back, leave its section."""
 
 from holdfast.core.effects import Ask, Steps, ask
-from holdfast.core.messages import DONE, Answer, Extend, Failed, NotYours, Release
+from holdfast.core.messages import (
+    DONE,
+    Answer,
+    Extend,
+    Failed,
+    Inspect,
+    Listing,
+    NotYours,
+    Release,
+)
 from holdfast.core.tenure import EXPIRED, HELD, LOST, RELEASED, TAKEN, Claim, Tenure
 from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable, LockLost
@@ -115,6 +124,27 @@ def report_loss(tenure: Tenure, error: BaseException | None) -> None:
         if error is None:
             raise loss
         error.add_note(f"holdfast: {loss}")
+
+
+def explain_unguarded(world: World, tenure: Tenure) -> Steps[None]:
+    """A transaction did not find the lease in its database: find out why, and raise that."""
+    claim = tenure.claim
+    [answer] = yield ask(Inspect(claim.key), world.clock() + claim.patience)
+    if type(answer) is Failed:
+        raise unavailable(
+            f"the transaction does not see the lease on {claim.name!r}, and nobody could say why; "
+            "roll it back",
+            answer,
+        )
+    leases = answer.leases if isinstance(answer, Listing) else ()
+    with world.mutex:
+        if tenure.state is HELD and all(seen.holder != tenure.holder for seen in leases):
+            _lose(world, tenure, TAKEN)
+        tenure.require_held(world.clock())
+    raise ValueError(
+        f"connection: its transaction does not see the lease on {claim.name!r}, which is yours; "
+        "it began before the lease, or leads to another database or schema; roll it back"
+    )
 
 
 def release_all(world: World) -> Steps[None]:

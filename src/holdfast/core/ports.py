@@ -62,6 +62,20 @@ class AsyncStore(Protocol):
         ...
 
 
+class Guard(Protocol):
+    """Ties a transaction of a user's own to a lease that is kept in the same database: a takeover
+    waits for its end. A connection that it cannot do that on is a `TypeError` or `ValueError`."""
+
+    def tie(self, connection: object, key: str, holder: str, fence: int) -> bool:
+        """Tie the transaction that is open on a connection that blocks; False if the lease is not
+        to be found there."""
+        ...
+
+    async def tie_async(self, connection: object, key: str, holder: str, fence: int) -> bool:
+        """The same for a connection of asyncio."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """An engine as a URL describes it. Nothing is connected until it is asked something."""
@@ -75,6 +89,10 @@ class Engine:
     """How long to wait for an answer about a lease of that ttl."""
     no_cells: str = ""
     """Why it has no cells; empty if it has."""
+    guard: Guard | None = None
+    """None if no transaction can be tied to a lease."""
+    ddl: str = ""
+    """What makes its tables; empty if it has none."""
 
 
 def same_clock(ttl: float) -> float:

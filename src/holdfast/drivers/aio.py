@@ -46,13 +46,13 @@ class AsyncDriver:
 
     def __init__(self, engine: Engine) -> None:
         self.world = make_world(engine, nullcontext(), self._unlisten, self._rouse_renewer)
-        self._engine = engine
+        self.engine = engine
         self._begin()
         surroundings.survive_forks(self)
 
     def _begin(self) -> None:
         self.in_use = False
-        self._store = self._engine.connect_async(Surroundings(clock, self._ring, log))
+        self._store = self.engine.connect_async(Surroundings(clock, self._ring, log))
         self._tickets: dict[str, asyncio.Event] = {}
         self._watches: WeakKeyDictionary[Tenure, list[LossWatch]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None

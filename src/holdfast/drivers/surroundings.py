@@ -112,6 +112,7 @@ class Driver(Protocol):
     """What the two drivers have in common."""
 
     world: World
+    engine: Engine
     closed: bool
     in_use: bool
 

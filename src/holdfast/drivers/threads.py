@@ -52,13 +52,13 @@ class ThreadDriver:
 
     def __init__(self, engine: Engine) -> None:
         self.world = make_world(engine, threading.RLock(), self._unlisten, self._rouse_renewer)
-        self._engine = engine
+        self.engine = engine
         self._begin()
         surroundings.survive_forks(self)
 
     def _begin(self) -> None:
         self.in_use = False
-        self._store = self._engine.connect(Surroundings(clock, self._ring, log))
+        self._store = self.engine.connect(Surroundings(clock, self._ring, log))
         self._tickets: dict[str, SimpleQueue[None]] = {}
         self._renewer: threading.Thread | None = None
         self.closed = self._abandoned = False

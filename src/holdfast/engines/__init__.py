@@ -12,15 +12,26 @@ from holdfast.options import without_password
 _MODULES = {
     "memory": "holdfast.engines.memory",
     "sqlite": "holdfast.engines.sql.sqlite",
+    "postgresql": "holdfast.engines.sql.postgres",
+    "postgres": "holdfast.engines.sql.postgres",
+    "mariadb": "holdfast.engines.sql.mysql",
+    "mysql": "holdfast.engines.sql.mysql",
     "redis": "holdfast.engines.redis",
     "rediss": "holdfast.engines.redis",
     "unix": "holdfast.engines.redis",
     "redis+sentinel": "holdfast.engines.redis",
     "redis+cluster": "holdfast.engines.redis",
     "redlock": "holdfast.engines.redis",
+    "zookeeper": "holdfast.engines.zookeeper",
+    "etcd": "holdfast.engines.etcd",
+    "etcds": "holdfast.engines.etcd",
 }
 
-_LIBRARIES = {"redis": "holdfast.engines.redis"}
+_LIBRARIES = {
+    "redis": "holdfast.engines.redis",
+    "sqlalchemy": "holdfast.engines.sql.pools",
+    "psycopg_pool": "holdfast.engines.sql.pools",
+}
 """Libraries whose clients can be given instead of a URL."""
 
 Opening: TypeAlias = Callable[[dict[str, str]], Engine]
@@ -46,7 +57,8 @@ def of_clients(given: object, *, awaits: bool) -> tuple[str, Opening]:
     module = modules.pop() if len(modules) == 1 else None
     if module is None:
         raise TypeError(
-            f"url: must be text, or one or several clients of redis-py, got {_shown(given)}"
+            "url: must be text, or one or several clients of redis-py, or an Engine of SQLAlchemy, "
+            f"or a pool of psycopg, got {_shown(given)}"
         )
     found: tuple[str, Opening] = _import(module).of_clients(clients, awaits=awaits)
     return found

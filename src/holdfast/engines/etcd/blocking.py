@@ -1,0 +1,193 @@
+"""The way to etcd for threads."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import grpc
+
+from holdfast.core.messages import Acquire, Answer, Failed, Held, Request, Write
+from holdfast.core.ports import Surroundings
+from holdfast.engines.etcd.attendant import Attendant
+from holdfast.engines.etcd.books import Books
+from holdfast.engines.etcd.deputy import Deputy
+from holdfast.engines.etcd.lines import (
+    FAREWELL,
+    SHORTEST,
+    Cluster,
+    Line,
+    Lines,
+    keep_for_ever,
+)
+from holdfast.engines.etcd.phrases import Call, KeepAlives
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, LeaseKeepAliveRequest
+from holdfast.engines.etcd.replies import Refused, Rejected, Trouble, accepted, judge
+from holdfast.engines.etcd.speech import Speech, Talk
+from holdfast.engines.etcd.vigil import TICK, Vigil
+
+T = TypeVar("T")
+
+
+class EtcdStore:
+    """One cluster, for all threads of a client."""
+
+    def __init__(self, cluster: Cluster, around: Surroundings) -> None:
+        self._clock = around.clock
+        self._books = Books(around.ring)
+        self._vigil = Vigil(self._books.call, around.ring)
+        self._speech = Speech(self._books, self._vigil)
+        self._lines = Lines(cluster, grpc, around.emit)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._attendant: Attendant | None = None
+        self._deputy: Deputy | None = None
+        self._mutex = threading.Lock()
+
+    def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Answer each request; `Failed` for what could not be answered by `until`."""
+        if threading.current_thread() is threading.main_thread():
+            self._deputy = self._deputy or Deputy()
+            return self._deputy.ask(lambda: self._ask(requests, until), requests)
+        if self._deputy is not None:
+            self._deputy.let_finish(requests, until - self._clock())
+        return self._ask(requests, until)
+
+    def _ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        first = requests[0]
+        once = isinstance(first, Write)  # what may have been done must not be done again
+        answers = self._talk_over(lambda: self._speech.talk(requests), until, once=once)
+        if isinstance(answers, Failed):
+            return [answers] * len(requests)
+        if type(answers[0]) is Held and isinstance(first, Acquire) and first.queue:
+            self._attend()
+        return answers
+
+    def close(self) -> None:
+        """Revoke what is left, and close every connection."""
+        with self._mutex:
+            attendant, self._attendant = self._attendant, None
+        if attendant is not None:
+            attendant.stop()
+        if self._deputy is not None:
+            self._deputy.close()
+        self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
+        for line in self._lines.hang_up():
+            line.channel.close()
+
+    def forget(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        keep_for_ever(self._attendant, self._deputy)
+        self._lines.forget()
+        self._books.begin()
+        self._vigil.begin()
+        self._begin()
+
+    def _attend(self) -> None:
+        """See to it that those who wait are woken, and keep their places."""
+        if self._attendant is None:
+            with self._mutex:
+                if self._attendant is None:
+                    self._attendant = Attendant(self._lines, self._vigil, self._keep_places)
+                    self._attendant.start()
+
+    def _keep_places(self) -> bool:
+        """Keep the places of those who wait; False if nobody does any more."""
+        with self._mutex:
+            idle = not self._books.anybody_waits()
+            if idle:
+                self._attendant = None
+        if idle:
+            self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
+        else:
+            self._talk_over(self._speech.keep_session, self._clock() + TICK)
+        return not idle
+
+    def _talk_over(
+        self, begin: Callable[[], Talk[T]], until: float, *, once: bool = False
+    ) -> T | Failed:
+        """Have a talk with one endpoint after the other, until one of them answers."""
+        heard: dict[str, str] = {}
+        for line, give_up_at in self._lines.tries(self._clock, until, once=once):
+            talk = begin()
+            try:
+                result = self._converse(talk, line, give_up_at)
+            except Trouble as trouble:
+                heard[line.name] = str(trouble)
+                self._lines.avoid(line, trouble)
+                time.sleep(min(self._lines.pause_after(trouble), self._left(until)))
+            except Rejected as refusal:
+                return Failed.at(line.name, str(refusal))
+            else:
+                self._lines.prefer(line)
+                return result
+            finally:
+                talk.close()
+        return Failed(tuple(heard.items()))
+
+    def _converse(self, talk: Talk[T], line: Line, until: float) -> T:
+        try:
+            step = next(talk)
+            while True:
+                step = talk.send(self._perform(step, line, until))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _perform(self, step: Call | list[Call] | KeepAlives, line: Line, until: float) -> Any:
+        if self._lines.needs_login:
+            self._log_in(line, until)
+        if isinstance(step, Call):
+            return self._call(step, line, until)
+        if isinstance(step, KeepAlives):
+            return self._keep_alive(step, line, until)
+        if len(step) == 1:
+            return [self._call(step[0], line, until)]
+        return self._call_together(step, line, until)
+
+    def _call(self, call: Call, line: Line, until: float) -> Any:
+        reply = self._try(call, line, until)
+        if isinstance(reply, Refused) and reply.wants_login and self._lines.cluster.user:
+            self._log_in(line, until)
+            reply = self._try(call, line, until)
+        return reply
+
+    def _try(self, call: Call, line: Line, until: float) -> Any:
+        try:
+            return line[call.method](
+                call.request, timeout=self._left(until), metadata=self._lines.metadata
+            )
+        except grpc.RpcError as error:
+            return judge(error)
+
+    def _call_together(self, calls: list[Call], line: Line, until: float) -> list[Any]:
+        left, metadata = self._left(until), self._lines.metadata
+        sent = [line[each.method].future(each.request, left, metadata) for each in calls]
+        replies = []
+        for each in sent:
+            try:
+                replies.append(each.result())
+            except grpc.RpcError as error:
+                replies.append(self._lines.judge(error))
+        return replies
+
+    def _keep_alive(self, batch: KeepAlives, line: Line, until: float) -> list[int]:
+        requests = [LeaseKeepAliveRequest(ID=lease) for lease in batch.leases]
+        call = line[LEASE_KEEP_ALIVE]
+        try:
+            replies = call(iter(requests), self._left(until), self._lines.metadata)
+            ttls = [reply.TTL for reply in replies]
+        except grpc.RpcError as error:
+            raise Rejected(self._lines.judge(error).why) from None
+        if len(ttls) < len(requests):
+            raise Trouble("did not answer for every lease")
+        return ttls
+
+    def _log_in(self, line: Line, until: float) -> None:
+        self._lines.logged_in("")
+        reply = accepted(self._try(self._lines.introduction, line, until))
+        self._lines.logged_in(reply.token)
+
+    def _left(self, until: float) -> float:
+        return max(until - self._clock(), SHORTEST)

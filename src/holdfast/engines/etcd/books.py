@@ -1,0 +1,131 @@
+"""What a client has, or may have, at the servers: kept so that all of it can be given back.
+
+1. A lease has an id that we chose, written down here before it is asked for. So it can be revoked
+   although the answer was lost, and whatever was to hang on it then fails, however late it comes.
+2. Those who hold have a lease each. Those who wait share one, the *session*, which is short and
+   kept alive while anybody waits: so a client that dies holds nobody up for longer than that.
+3. If nobody knows whether a place was taken or given up, its session is *retired*: it is kept alive
+   no more, and so the place is gone soon. The other waiters hang their places on the next session,
+   and do not lose them.
+"""
+
+import secrets
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+SESSION = 5
+"""Seconds after which a client that waits and dies is out of every queue."""
+
+
+def new_lease() -> int:
+    """An id that nobody else has: a positive number of 63 bits."""
+    return secrets.randbits(62) + 1
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """The lease that the places of a client's waiters hang on."""
+
+    lease: int = field(default_factory=new_lease)
+    granted: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Stake:
+    """What one holder has, or may have."""
+
+    leases: tuple[int, ...] = ()
+    """Every lease that was asked for in its name, and may still be there."""
+    lease: int = 0
+    """The one that its key hangs on while it holds; 0 if it does not, or nobody knows."""
+    ttl: int = 0
+    """Of that lease."""
+    attached: int = 0
+    """The revision at which the key was put on that lease."""
+    revision: int = 0
+    """At which its key was created; 0 if it has none, or nobody knows."""
+    session: Session | None = None
+    """The one that its place in the queue hangs on, or may hang on."""
+    doubtful: bool = False
+    """Whether it is unknown if it has a place in the queue."""
+    called: bool = False
+    """Whether the one before it is gone."""
+
+    def new_lease(self) -> int:
+        """Write a lease down before it is asked for."""
+        lease = new_lease()
+        self.leases += (lease,)
+        return lease
+
+    def hold(self, lease: int, ttl: int, attached: int) -> None:
+        """Its key hangs on that lease, unless it was hung on another one since."""
+        if attached > self.attached:
+            self.lease, self.ttl, self.attached = lease, ttl, attached
+
+
+class Books:
+    """The stakes of all holders of one client, and the session of those who wait."""
+
+    def __init__(self, ring: Callable[[str], None]) -> None:
+        self._ring = ring
+        self.begin()
+
+    def begin(self) -> None:
+        """With nothing; as a forked child must: whatever there was is the parent's."""
+        self.stakes: dict[str, Stake] = {}
+        self._session: Session | None = None
+        self._retired: list[int] = []
+        self._mutex = threading.Lock()
+
+    def stake(self, holder: str) -> Stake:
+        """What this holder has; a new one has nothing."""
+        return self.stakes.setdefault(holder, Stake())
+
+    def close_account(self, holder: str) -> None:
+        """This holder has nothing any more."""
+        self.stakes.pop(holder, None)
+
+    @property
+    def session(self) -> Session | None:
+        """The present session, if there is one."""
+        return self._session
+
+    def open_session(self) -> Session:
+        """The present session, or a new one that is yet to be granted."""
+        with self._mutex:
+            if self._session is None:
+                self._session = Session()
+            return self._session
+
+    def retire(self, session: Session) -> None:
+        """Keep it alive no more, and have its waiters go over to the next."""
+        with self._mutex:
+            if self._session is session:
+                self._session = None
+            self._retired = [*self._retired[-9:], session.lease]  # the older ones are dead
+        self.call_over()
+
+    def call_over(self) -> None:
+        """Wake those whose places do not hang on the present session: they see to it."""
+        for holder, stake in list(self.stakes.items()):
+            if stake.session is not None and stake.session is not self._session:
+                self._ring(holder)
+
+    def anybody_waits(self) -> bool:
+        """Whether anybody has a place in a queue."""
+        return any(stake.session is not None for stake in list(self.stakes.values()))
+
+    def end_sessions(self) -> list[int]:
+        """Nobody waits any more: the leases that are to be revoked."""
+        with self._mutex:
+            session, self._session = self._session, None
+            retired, self._retired = self._retired, []
+        return [*retired, session.lease] if session is not None else retired
+
+    def call(self, holder: str) -> None:
+        """The one before this holder is gone."""
+        stake = self.stakes.get(holder)
+        if stake is not None:
+            stake.called = True
+        self._ring(holder)

@@ -1,0 +1,40 @@
+"""What ties a user's own writes to etcd to a lease: a comparison for their transactions."""
+
+from base64 import b64encode
+from typing import NamedTuple
+
+from holdfast.engines.etcd.keys import place_of
+from holdfast.engines.etcd.phrases import same
+
+
+class Guard(NamedTuple):
+    """Holds for as long as the lease does: the holder's key is there, and it is the same key.
+
+    A transaction with this comparison is carried out while the lock is held, or not at all: the
+    cluster itself decides, so neither a clock nor a pause can come between.
+
+    >>> Guard(b"k", 7).as_json()
+    {'key': 'aw==', 'target': 'CREATE', 'result': 'EQUAL', 'create_revision': '7'}
+    """
+
+    key: bytes
+    create_revision: int
+
+    def as_bytes(self) -> bytes:
+        """A message `etcdserverpb.Compare`, encoded, for any client that speaks gRPC."""
+        encoded: bytes = same(self.key, self.create_revision).SerializeToString()
+        return encoded
+
+    def as_json(self) -> dict[str, str]:
+        """The same, for the JSON gateway."""
+        return {
+            "key": b64encode(self.key).decode(),
+            "target": "CREATE",
+            "result": "EQUAL",
+            "create_revision": str(self.create_revision),
+        }
+
+
+def guard(key: str, holder: str, fence: int) -> Guard:
+    """The guard of a lease: its name with the client's prefix, its holder, and its fence."""
+    return Guard(place_of(key, holder), fence)

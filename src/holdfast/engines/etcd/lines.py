@@ -1,0 +1,161 @@
+"""The endpoints of a cluster, and a line to each: what both ways of talking share.
+
+One endpoint is talked to until it gives trouble; then the next one is. Every call carries
+`hasleader`, so that a member without a leader says so instead of keeping us waiting.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from holdfast.core.ports import Clock
+from holdfast.engines.etcd import phrases
+from holdfast.engines.etcd.protocol import METHODS, Method
+from holdfast.engines.etcd.replies import Refused, Trouble, judge
+from holdfast.events import Event, NodeBack, NodeFailed
+
+SETTINGS = (
+    ("grpc.use_local_subchannel_pool", 1),  # a client's connections are its own
+    ("grpc.enable_retries", 0),  # when to try again is the algorithm's business
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 2000),  # which is how long one attempt may take
+    ("grpc.max_reconnect_backoff_ms", 100),
+    ("grpc.keepalive_time_ms", 10_000),  # servers take less than 5 s between two for an attack
+    ("grpc.keepalive_timeout_ms", 5000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+HAS_LEADER = ("hasleader", "true")
+
+SHORTEST = 0.001
+"""The least that a call is given, in seconds."""
+
+PAUSE = 0.1
+"""How long to wait before asking again where there was trouble, which takes gRPC as long to see."""
+
+FAREWELL = 1.0
+"""How long to try to tell the servers that nobody waits any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where the members are, and how to introduce oneself."""
+
+    endpoints: tuple[str, ...]
+    user: str = ""
+    password: str = field(default="", repr=False)
+    security: Callable[[], grpc.ChannelCredentials] | None = None
+
+
+class Line:
+    """A channel to one endpoint."""
+
+    def __init__(self, name: str, channel: Any) -> None:
+        self.name, self.channel, self.trouble = name, channel, ""
+        self._calls: Mapping[Method, Any] = {each: each.on(channel) for each in METHODS}
+
+    def __getitem__(self, method: Method) -> Any:
+        return self._calls[method]
+
+
+class Lines:
+    """The lines of one client; `grpc` or `grpc.aio` makes the channels."""
+
+    def __init__(self, cluster: Cluster, library: Any, emit: Callable[[Event], None]) -> None:
+        self.cluster, self._library, self._emit = cluster, library, emit
+        self.introduction = phrases.log_in(cluster.user, cluster.password)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._lines: dict[str, Line] = {}
+        self._order = list(self.cluster.endpoints)
+        self._electing = False
+        self.logged_in("")
+
+    def forget(self) -> None:
+        """In a forked child: the channels are the parent's."""
+        keep_for_ever(*self.hang_up())
+        self._begin()
+
+    @property
+    def current(self) -> Line:
+        """The line to talk on."""
+        return self._line(self._order[0])
+
+    def tries(self, clock: Clock, until: float, *, once: bool) -> Iterator[tuple[Line, float]]:
+        """One line after the other, with the instant until which it may take: each of several has
+        half of what is left. The first is tried again at the end: its connection may have been lost
+        long ago, which is found out only by using it. While a leader is being elected, it is worth
+        going on."""
+        order = list(self._order)
+        tries = order[:1] if once else [*order, order[0]]
+        for number, name in enumerate(tries):
+            now = clock()
+            if number and now >= until:
+                return
+            alone = len(order) == 1 or number == len(tries) - 1
+            yield self._line(name), until if alone else now + (until - now) / 2
+        while self._electing and not once and clock() < until:
+            yield self.current, until
+
+    def avoid(self, line: Line, trouble: Trouble) -> None:
+        """It gave trouble: next time, try the others first."""
+        why, self._electing = str(trouble), trouble.passing
+        if line.name == self._order[0]:
+            self._order = [*self._order[1:], line.name]
+        if not line.trouble and len(self._order) > 1:
+            self._emit(NodeFailed(line.name, why))
+        line.trouble = why
+
+    def pause_after(self, trouble: Trouble) -> float:
+        """How long to wait before the next try: not at all, if it goes to another endpoint."""
+        return PAUSE if trouble.passing or len(self._order) == 1 else 0.0
+
+    def prefer(self, line: Line) -> None:
+        """It answered."""
+        if line.name != self._order[0]:
+            self._order = [line.name, *(each for each in self._order if each != line.name)]
+        if line.trouble:
+            line.trouble = ""
+            if len(self._order) > 1:
+                self._emit(NodeBack(line.name))
+
+    def logged_in(self, token: str) -> None:
+        """What shows from now on who we are; nothing, if that is to be found out anew."""
+        self.needs_login = bool(self.cluster.user) and not token
+        self.metadata = (HAS_LEADER, ("token", token)) if token else (HAS_LEADER,)
+
+    def judge(self, error: grpc.RpcError) -> Refused:
+        """What an error of a call means; a login that has expired is trouble that passes."""
+        refused = judge(error)
+        if refused.wants_login and self.cluster.user:
+            self.logged_in("")
+            raise Trouble("the login has expired")
+        return refused
+
+    def hang_up(self) -> list[Line]:
+        """The lines that there were, to be closed."""
+        lines, self._lines = self._lines, {}
+        return list(lines.values())
+
+    def _line(self, name: str) -> Line:
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines.setdefault(name, Line(name, self._open(name)))
+        return line
+
+    def _open(self, name: str) -> Any:
+        secure = self.cluster.security
+        if secure is None:
+            return self._library.insecure_channel(name, options=SETTINGS)
+        return self._library.secure_channel(name, secure(), options=SETTINGS)
+
+
+_parents: list[object] = []
+
+
+def keep_for_ever(*things: object) -> None:
+    """In a forked child: to drop what is the parent's would close it, or hang."""
+    _parents.extend(things)

@@ -1,0 +1,133 @@
+"""Looking at locks, breaking one, and cells."""
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.core.messages import (
+    CHANGED,
+    DONE,
+    NOT_YOURS,
+    Answer,
+    Break,
+    Inspect,
+    List,
+    Listing,
+    Read,
+    Seen,
+    Write,
+)
+from holdfast.core.records import Versioned
+from holdfast.engines.etcd import phrases
+from holdfast.engines.etcd.keys import Span, cell_of, names_after, queue_of, read_place
+from holdfast.engines.etcd.phrases import HOLDING
+from holdfast.engines.etcd.replies import Refused, Rejected, accepted
+
+if TYPE_CHECKING:
+    from holdfast.engines.etcd.speech import Talk
+
+PAGE = 1000
+"""How many places are read at a time."""
+
+TEXT, BYTES = b"t", b"b"
+"""What the value of a cell begins with."""
+
+
+def look(request: Break | List | Inspect | Read | Write) -> "Talk[Answer]":
+    """Whatever needs no memory of earlier talks."""
+    if isinstance(request, Inspect):
+        return (yield from _inspect(request))
+    if isinstance(request, List):
+        return (yield from _list(request))
+    if isinstance(request, Break):
+        return (yield from _break(request))
+    if isinstance(request, Read):
+        return (yield from _read(request))
+    return (yield from _write(request))
+
+
+def _inspect(request: Inspect) -> "Talk[Answer]":
+    reply = accepted((yield phrases.first_of(queue_of(request.key))))
+    if not reply.kvs:
+        return Listing(())
+    first = reply.kvs[0]
+    return Listing((yield from _seen([(request.key, first, reply.count - 1)])))
+
+
+def _list(request: List) -> "Talk[Answer]":
+    """The first of each queue, from as many queues as wanted."""
+    last, exhausted = request.after, False
+    while not exhausted:
+        queues, more = yield from _queues(request.prefix, last, request.limit)
+        # Of the last one, more places may follow.
+        names = list(queues)[: min(request.limit, len(queues) - more)]
+        exhausted = len(names) == len(queues)
+        last = names[-1] if names else last
+        found = yield from _seen(
+            [(name, min(queues[name], key=_creation), len(queues[name]) - 1) for name in names]
+        )
+        if found:
+            return Listing(found)
+    return Listing(())
+
+
+def _queues(prefix: str, last: str, limit: int) -> "Talk[tuple[dict[str, list[Any]], bool]]":
+    """The places in more than `limit` queues, if there are so many; whether there are more."""
+    span, more = names_after(prefix, last), True
+    queues: dict[str, list[Any]] = {}
+    while more and len(queues) <= limit:
+        reply = accepted((yield phrases.page(span, PAGE)))
+        for each in reply.kvs:
+            place = read_place(each.key)
+            if place is not None:
+                queues.setdefault(place[0], []).append(each)
+        more = reply.more
+        if more:
+            span = Span(reply.kvs[-1].key + b"\0", span.end)
+    return queues, more
+
+
+def _creation(place: Any) -> int:
+    return int(place.create_revision)
+
+
+def _seen(heads: list[tuple[str, Any, int]]) -> "Talk[tuple[Seen, ...]]":
+    """Those whose leases live, and for how long."""
+    lives = yield [phrases.time_to_live(first.lease) for _, first, _ in heads]
+    found = []
+    for (key, first, waiters), life in zip(heads, lives, strict=True):
+        if isinstance(life, Refused) or life.TTL < 0:
+            continue  # it ended since
+        _, holder = read_place(first.key) or ("", "")
+        remaining = float(min(life.TTL + 1, life.grantedTTL))  # it is rounded down
+        found.append(Seen(key, holder, first.create_revision, remaining, waiters))
+    return tuple(found)
+
+
+def _break(request: Break) -> "Talk[Answer]":
+    while True:
+        reply = accepted((yield phrases.first_of(queue_of(request.key))))
+        if not reply.kvs:
+            return NOT_YOURS
+        first = reply.kvs[0]
+        removed = accepted((yield phrases.remove(first.key, first.create_revision)))
+        if removed.succeeded:
+            if first.value == HOLDING:  # a waiter's lease is not its own
+                yield phrases.revoke(first.lease)
+            return DONE
+
+
+def _read(request: Read) -> "Talk[Answer]":
+    reply = accepted((yield phrases.find(cell_of(request.key))))
+    if not reply.kvs:
+        return Versioned(None, 0)
+    [found] = reply.kvs
+    kind, raw = found.value[:1], found.value[1:]
+    if kind not in (TEXT, BYTES):
+        raise Rejected(f"{cell_of(request.key)!r} is not a cell")
+    return Versioned(raw.decode() if kind == TEXT else raw, found.mod_revision)
+
+
+def _write(request: Write) -> "Talk[Answer]":
+    value = request.value
+    raw = TEXT + value.encode() if isinstance(value, str) else BYTES + value
+    reply = accepted((yield phrases.replace(cell_of(request.key), raw, request.expect)))
+    return DONE if reply.succeeded else CHANGED

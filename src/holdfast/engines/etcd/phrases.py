@@ -1,0 +1,210 @@
+"""What is said to etcd, as messages of its protocol. Pure."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from holdfast.core.messages import Acquire, Extend, Release, Request
+from holdfast.engines.etcd.keys import Span
+from holdfast.engines.etcd.protocol import (
+    ASCENDING,
+    AUTHENTICATE,
+    BY_CREATION,
+    CREATION,
+    DESCENDING,
+    EQUAL,
+    GREATER,
+    LEASE_GRANT,
+    LEASE_REVOKE,
+    LEASE_TIME_TO_LIVE,
+    MODIFICATION,
+    NO_PUTS,
+    RANGE,
+    TXN,
+    AuthenticateRequest,
+    Compare,
+    DeleteRangeRequest,
+    LeaseGrantRequest,
+    LeaseRevokeRequest,
+    LeaseTimeToLiveRequest,
+    Method,
+    PutRequest,
+    RangeRequest,
+    RequestOp,
+    TxnRequest,
+    WatchCancelRequest,
+    WatchCreateRequest,
+    WatchRequest,
+)
+
+HOLDING, WAITING = b"holding", b"waiting"
+"""What the first, and what the others in a queue have in their keys: for people who look at them,
+and so that nobody takes a waiter for a holder."""
+
+
+class Call(NamedTuple):
+    """One call, with one answer."""
+
+    method: Method
+    request: Any
+
+
+class KeepAlives(NamedTuple):
+    """Let these leases live on, all over one stream; the answer has a ttl for each, 0 for dead."""
+
+    leases: Sequence[int]
+
+
+def log_in(user: str, password: str) -> Call:
+    """Say who we are; gives a token."""
+    return Call(AUTHENTICATE, AuthenticateRequest(name=user, password=password))
+
+
+def grant(lease: int, ttl: int) -> Call:
+    """Make a lease of that many seconds."""
+    return Call(LEASE_GRANT, LeaseGrantRequest(ID=lease, TTL=ttl))
+
+
+def revoke(lease: int) -> Call:
+    """End a lease, and with it whatever key hangs on it."""
+    return Call(LEASE_REVOKE, LeaseRevokeRequest(ID=lease))
+
+
+def time_to_live(lease: int) -> Call:
+    """How long a lease has."""
+    return Call(LEASE_TIME_TO_LIVE, LeaseTimeToLiveRequest(ID=lease))
+
+
+def take(queue: Span, place: bytes, lease: int) -> Call:
+    """If nobody is in the queue, be the first; else tell who is."""
+    empty = Compare(
+        target=CREATION, result=EQUAL, key=queue.first, range_end=queue.end, create_revision=0
+    )
+    return _txn([empty], [_put(place, HOLDING, lease)], [_first(queue)])
+
+
+def join(queue: Span, place: bytes, lease: int) -> Call:
+    """Go to the end of the queue, and tell who is before me; tell my place if I have one."""
+    absent = Compare(target=CREATION, result=EQUAL, key=place, create_revision=0)
+    last_two = _range(queue, DESCENDING, limit=2)
+    return _txn([absent], [_put(place, WAITING, lease), last_two], [_get(place)])
+
+
+def confirm(queue: Span, place: bytes, revision: int, lease: int) -> Call:
+    """If my place is still there, and is the first, hold the lock; else tell who is before me."""
+    nobody_before = Compare(
+        target=CREATION,
+        result=GREATER,
+        key=queue.first,
+        range_end=queue.end,
+        create_revision=revision - 1,
+    )
+    return _txn(
+        [same(place, revision), nobody_before],
+        [_put(place, HOLDING, lease)],
+        [_get(place), _before(queue, revision)],
+    )
+
+
+def look(queue: Span, place: bytes, revision: int) -> Call:
+    """My place, and who is before me."""
+    return _txn([], [_get(place), _before(queue, revision)], [])
+
+
+def attach(place: bytes, value: bytes, revision: int, lease: int) -> Call:
+    """Hang my place on another lease, if it is still there. Its creation stays what it was."""
+    return _txn([same(place, revision)], [_put(place, value, lease)], [])
+
+
+def leave(place: bytes) -> Call:
+    """Give up a place."""
+    return _txn([], [_delete(place)], [])
+
+
+def remove(place: bytes, revision: int) -> Call:
+    """Take a place away, if it is still the same one."""
+    return _txn([same(place, revision)], [_delete(place)], [])
+
+
+def find(place: bytes) -> Call:
+    """What is under this key."""
+    return Call(RANGE, RangeRequest(key=place))
+
+
+def first_of(queue: Span) -> Call:
+    """Who is the first in the queue, and how many there are."""
+    return Call(RANGE, _first(queue).request_range)
+
+
+def page(span: Span, limit: int) -> Call:
+    """Some keys, in their order."""
+    return Call(
+        RANGE, RangeRequest(key=span.first, range_end=span.end, limit=limit, keys_only=True)
+    )
+
+
+def replace(key: bytes, value: bytes, version: int) -> Call:
+    """Write, if nobody has written since."""
+    unchanged = Compare(target=MODIFICATION, result=EQUAL, key=key, mod_revision=version)
+    return _txn([unchanged], [_put(key, value, 0)], [])
+
+
+def same(place: bytes, revision: int) -> Any:
+    """The comparison that holds for as long as this place is there."""
+    return Compare(target=CREATION, result=EQUAL, key=place, create_revision=revision)
+
+
+def watch(number: int, place: bytes, since: int) -> Any:
+    """Tell when this key is deleted, from that revision on."""
+    return WatchRequest(
+        create_request=WatchCreateRequest(
+            key=place, start_revision=since, filters=[NO_PUTS], watch_id=number
+        )
+    )
+
+
+def unwatch(number: int) -> Any:
+    """Watch it no more."""
+    return WatchRequest(cancel_request=WatchCancelRequest(watch_id=number))
+
+
+def _txn(compare: list[Any], success: list[Any], failure: list[Any]) -> Call:
+    return Call(TXN, TxnRequest(compare=compare, success=success, failure=failure))
+
+
+def _put(key: bytes, value: bytes, lease: int) -> Any:
+    return RequestOp(request_put=PutRequest(key=key, value=value, lease=lease))
+
+
+def _delete(key: bytes) -> Any:
+    return RequestOp(request_delete_range=DeleteRangeRequest(key=key))
+
+
+def _get(key: bytes) -> Any:
+    return RequestOp(request_range=RangeRequest(key=key))
+
+
+def _first(queue: Span) -> Any:
+    return _range(queue, ASCENDING, limit=1)
+
+
+def _before(queue: Span, revision: int) -> Any:
+    return _range(queue, DESCENDING, limit=1, max_create_revision=revision - 1)
+
+
+def _range(queue: Span, order: int, limit: int, max_create_revision: int = 0) -> Any:
+    return RequestOp(
+        request_range=RangeRequest(
+            key=queue.first,
+            range_end=queue.end,
+            limit=limit,
+            sort_order=order,
+            sort_target=BY_CREATION,
+            max_create_revision=max_create_revision,
+        )
+    )
+
+
+def holder_of(requests: Sequence[Request]) -> str:
+    """Whose these are; nobody's, if they are not about a lease."""
+    first = requests[0]
+    return first.holder if isinstance(first, (Acquire, Extend, Release)) else ""

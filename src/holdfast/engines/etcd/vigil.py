@@ -1,0 +1,114 @@
+"""Who is to be woken when which key is deleted. Pure but for its mutex.
+
+Everybody watches the one before them in the queue and nobody else, so one release wakes one waiter.
+All watches of a client go over one stream. Whatever ends one, a deletion, a compaction, the loss of
+the stream or of the leader, its waiter is woken, and asks how things are: that is the only way in
+which a watch is resumed.
+"""
+
+import itertools
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from holdfast.engines.etcd import phrases
+from holdfast.engines.etcd.books import SESSION
+from holdfast.engines.etcd.protocol import DELETED
+
+TICK = SESSION / 3
+"""Seconds between two keep-alives of the session."""
+
+WATCH_FOR = 600.0
+"""Seconds after which the stream of watches is opened anew, should nothing else have ended it."""
+
+REOPEN_AFTER = 0.1
+"""Seconds until a stream that was lost is opened again."""
+
+Say = Callable[[Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """One waiter, and the key that it watches."""
+
+    number: int
+    holder: str
+    place: bytes
+    since: int
+    """The first revision at which a deletion would be news."""
+
+
+class Vigil:
+    """The watches of one client."""
+
+    def __init__(self, call: Callable[[str], None], ring: Callable[[str], None]) -> None:
+        self._call, self._ring = call, ring
+        self.begin()
+
+    def begin(self) -> None:
+        """With nobody; as a forked child must."""
+        self._numbers = itertools.count(1)
+        self._watches: dict[int, Watch] = {}
+        self._of: dict[str, Watch] = {}
+        self._say: Say | None = None
+        self._mutex = threading.Lock()
+
+    def watch(self, holder: str, place: bytes, since: int) -> None:
+        """Wake the holder when that key is deleted. It may have been already."""
+        with self._mutex:
+            known = self._of.get(holder)
+            if known is not None and known.place == place:
+                return
+            self._end(holder)
+            watch = Watch(next(self._numbers), holder, place, since)
+            self._watches[watch.number] = self._of[holder] = watch
+            if self._say is not None:
+                self._say(phrases.watch(watch.number, place, since))
+
+    def end(self, holder: str) -> None:
+        """The holder waits no more."""
+        with self._mutex:
+            self._end(holder)
+
+    def opened(self, say: Say) -> None:
+        """There is a stream now."""
+        with self._mutex:
+            self._say = say
+            for each in self._watches.values():
+                say(phrases.watch(each.number, each.place, each.since))
+
+    def hear(self, response: Any) -> None:
+        """Something came over the stream."""
+        deleted = any(event.type == DELETED for event in response.events)
+        if not deleted and not response.canceled:
+            return
+        with self._mutex:
+            watch = self._watches.get(response.watch_id)
+            if watch is None:
+                return
+            self._end(watch.holder)
+        if deleted:
+            self._call(watch.holder)
+        else:
+            self._ring(watch.holder)
+
+    def closed(self, say: Say) -> None:
+        """That stream is gone. Everybody is woken, and asks how things are; unless there is another
+        stream already."""
+        with self._mutex:
+            if self._say is not say:
+                return
+            self._say = None
+            holders = list(self._of)
+            self._watches.clear()
+            self._of.clear()
+        for holder in holders:
+            self._ring(holder)
+
+    def _end(self, holder: str) -> None:
+        watch = self._of.pop(holder, None)
+        if watch is not None:
+            del self._watches[watch.number]
+            if self._say is not None:
+                self._say(phrases.unwatch(watch.number))

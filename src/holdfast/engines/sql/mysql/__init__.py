@@ -1,0 +1,162 @@
+"""`mariadb://user:password@host:3306/database`, and `mysql://`: a lease table in a database.
+
+What is said is in `speech` and `statements`, how it gets there in `wire`. MariaDB is asked in one
+statement, by `RETURNING`. `mysql://` is for servers that do not know that: they are looked at after
+they were told.
+"""
+
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+from urllib.parse import SplitResult, unquote
+
+from holdfast.core.ports import Engine, Surroundings
+from holdfast.core.records import Guarantees
+from holdfast.engines import refuse_options
+from holdfast.engines.sql.aio import AsyncServerStore
+from holdfast.engines.sql.blocking import ServerStore
+from holdfast.engines.sql.clock import ServerClock
+from holdfast.engines.sql.conversation import Speech as AnySpeech
+from holdfast.engines.sql.mysql.guard import guard
+from holdfast.engines.sql.mysql.line import Line
+from holdfast.engines.sql.mysql.speech import Speech
+from holdfast.engines.sql.mysql.statements import LEASES, Statements
+from holdfast.engines.sql.mysql.tls import read_tls
+from holdfast.engines.sql.mysql.wire import Wire, dial
+from holdfast.engines.sql.waiting import Waiting
+from holdfast.engines.sql.wired import AsyncWiredLink, WiredLink, dial_in_thread
+
+MARIADB = Guarantees(
+    engine="a table in a MariaDB database",
+    exclusion="among all clients of the database that use the same table",
+    broken_by=(
+        "a failover to a replica that had not heard of the lock",
+        "a crash of a machine with `innodb_flush_log_at_trx_commit` other than 1: it forgets",
+        "the server's clock, if it is set forward, or runs faster by more than 1 % of the ttl",
+        "writing to the table by other means",
+    ),
+    fence="a counter in the name's row, which is never behind the server's clock",
+    fence_ends="the loss of rows together with a clock that was set back",
+    fairness="within a client in the order of arrival; among clients none",
+    wake_up=(
+        "within a client at once; others ask again, the longer they wait the less often, every "
+        "two seconds at the least, and when the holder's time is over"
+    ),
+    suits="correctness",
+    min_ttl=0.01,
+    max_ttl=86400.0,
+    ttl_step=0.0,
+)
+
+MYSQL = replace(
+    MARIADB,
+    engine="a table in a MySQL database; untested: only tried on MariaDB, in MySQL's words",
+)
+
+CONNECTIONS = 8
+"""How many connections a client makes at the most."""
+
+PORT = 3306
+
+
+def drift(ttl: float) -> float:
+    """How far apart the clocks of a holder and of the server may come within a ttl."""
+    return ttl * 0.01 + 0.002
+
+
+class Silence:
+    """What hears wake-ups where there are none."""
+
+    def __init__(self) -> None:
+        self.settled: Future[None] = Future()
+        self.settled.set_result(None)
+
+    def settles(self, seconds: float) -> None:
+        """It is settled."""
+
+    def close(self) -> None:
+        """There is nothing to stop."""
+
+    def forget(self) -> None:
+        """There is nothing of the parent's."""
+
+
+class Server:
+    """One server, and what one client knows of it."""
+
+    def __init__(
+        self, address: dict[str, Any], node: str, statements: Statements, around: Surroundings
+    ) -> None:
+        self._address, self._returns = address, statements.returns
+        self.clock = around.clock
+        self._server_clock = ServerClock(around.clock)
+        line = Line(around.ring)
+        self.waiting: Waiting = line
+        self.speech: AnySpeech = Speech(node, statements, self._server_clock, line)
+
+    def open(self, until: float) -> WiredLink:
+        """Connect, for threads."""
+        return WiredLink(self._dial(until), self.clock)
+
+    async def open_async(self, until: float) -> AsyncWiredLink:
+        """Connect, for asyncio."""
+        return AsyncWiredLink(await dial_in_thread(self._dial, until, self.clock), self.clock)
+
+    def listen(self) -> Silence:
+        """Nobody is woken by the server."""
+        return Silence()
+
+    def _dial(self, until: float) -> Wire:
+        return dial(self._address, self._server_clock, until, returns=self._returns)
+
+
+def engine(url: SplitResult, options: dict[str, str]) -> Engine:
+    """The engine behind `mariadb://` or `mysql://`."""
+    is_mariadb = url.scheme == "mariadb"
+    table = options.pop("table", LEASES)
+    statements = Statements(table, returns=is_mariadb)
+    connections = _count(options.pop("connections", str(CONNECTIONS)))
+    address = _address(url, options)
+    node = f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
+
+    def server(around: Surroundings) -> Server:
+        return Server(address, node, statements, around)
+
+    return Engine(
+        MARIADB if is_mariadb else MYSQL,
+        drift,
+        lambda around: ServerStore(server(around), connections),
+        lambda around: AsyncServerStore(server(around), connections),
+        guard=guard(table),
+        ddl=statements.ddl,
+    )
+
+
+def _address(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
+    """What PyMySQL is to be called with."""
+    database = unquote(url.path.strip("/"))
+    if not database or "/" in database:
+        raise ValueError(
+            f"url: must name a database, as in {url.scheme}://user@host/database, got the path "
+            f"{url.path!r}"
+        )
+    tls = read_tls(options)
+    address: dict[str, Any] = {
+        "host": url.hostname or "localhost",
+        "port": url.port or PORT,
+        "user": unquote(url.username or ""),
+        "password": unquote(url.password or ""),
+        "database": database,
+        # Left to itself, PyMySQL reads all authorities of the system for each connection.
+        **({"ssl": tls} if tls else {"ssl_disabled": True}),
+    }
+    if "socket" in options:
+        address["unix_socket"] = options.pop("socket")
+    refuse_options(options)
+    return address
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1000:
+        raise ValueError(f"connections: must be a whole number from 1 to 1000, got {text!r}")
+    return int(text)

@@ -1,0 +1,210 @@
+"""One connection to MariaDB or MySQL, without any waiting: whoever has it waits.
+
+PyMySQL makes the connection, which is the hard part: ways to log in, and TLS. From then on we speak
+over its socket. Its own way of asking waits for each piece of an answer anew, puts values into the
+text of statements, and closes the connection when a Ctrl-C comes; and it is for threads alone.
+"""
+
+import re
+import socket
+import ssl
+from collections.abc import Mapping
+from typing import Any
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from holdfast.engines.inherited import detach
+from holdfast.engines.sql.clock import ServerClock
+from holdfast.engines.sql.links import BrokenError, Row, SqlError
+from holdfast.engines.sql.mysql.errors import LockedError, read_error
+from holdfast.engines.sql.mysql.packets import (
+    EXECUTE,
+    PREPARE,
+    QUERY,
+    Incoming,
+    Reply,
+    executing,
+    execution,
+    framed,
+    preparing,
+)
+from holdfast.engines.sql.mysql.statements import GREETING, SETTLE, Statement, Text
+from holdfast.engines.sql.wired import SILENT
+
+GONE = "the connection is gone"
+
+_NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+_AT_A_TIME = 1 << 16
+
+CLIENT_ERRORS = 2000
+"""From this number on, an error is not the server's, but PyMySQL's."""
+
+
+class Wire:
+    """A connection that is made."""
+
+    def __init__(self, connection: pymysql.Connection) -> None:
+        self._connection = connection
+        # There is no other way to it than its private name.
+        self._socket: socket.socket = connection._sock  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
+        self._socket.setblocking(False)
+        self.fd = self._socket.fileno()
+        self._prepared: dict[Text, int] = {}
+        self._incoming = Incoming()
+        self._outgoing = b""
+        self._under_way: tuple[Statement, Reply] | None = None
+
+    @property
+    def owes(self) -> bool:
+        """Whether an answer is to come."""
+        return self._under_way is not None
+
+    @property
+    def unsent(self) -> bool:
+        """Whether more is to be sent when it can be."""
+        return bool(self._outgoing)
+
+    def say(self, statement: Statement) -> None:
+        """Send a statement, or as much as goes out now. One with values is prepared at first."""
+        text, values = statement
+        if not text.places:
+            command, reply = framed(QUERY, text.sql), executing()
+        elif text in self._prepared:
+            command, reply = framed(EXECUTE, execution(self._prepared[text], values)), executing()
+        else:
+            command, reply = framed(PREPARE, text.sql), preparing()
+        next(reply)
+        self._under_way = statement, reply
+        self._outgoing = command
+        self._flush()
+
+    def hear(self) -> list[Row] | None:
+        """Send what is left to send, and read what has arrived: the rows, once all are there."""
+        self._flush()
+        while True:
+            try:
+                data = self._socket.recv(_AT_A_TIME)
+            except _NOT_NOW:
+                return None
+            except OSError as error:
+                raise BrokenError(f"{GONE} ({error})") from error
+            if not data:
+                raise BrokenError(GONE)
+            self._incoming.feed(data)
+            for packet in self._incoming.packets():
+                if (rows := self._take(packet)) is not None:
+                    return rows
+
+    def is_whole(self) -> bool:
+        """Whether the other end is still there: it says nothing unasked, but for a farewell."""
+        try:
+            self._socket.recv(_AT_A_TIME)
+        except _NOT_NOW:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        """Close it. What it still owes may be carried out all the same."""
+        if self._connection.open:
+            self._connection.close()
+
+    def forget(self) -> None:
+        """In a forked child: let go of it without a word to the server."""
+        detach(self.fd)
+        self.close()
+
+    def _flush(self) -> None:
+        while self._outgoing:
+            try:
+                sent = self._socket.send(self._outgoing)
+            except _NOT_NOW:
+                return
+            except OSError as error:
+                raise BrokenError(f"{GONE} ({error})") from error
+            self._outgoing = self._outgoing[sent:]
+
+    def _take(self, packet: bytes) -> list[Row] | None:
+        """One more packet: gives the rows if it was the last one."""
+        if self._under_way is None:
+            raise BrokenError(f"the server says what it was not asked: {packet[:80]!r}")
+        (text, values), reply = self._under_way
+        try:
+            reply.send(packet)
+        except StopIteration as stop:
+            self._under_way = None
+            rows: list[Row] = stop.value
+        except SqlError as error:
+            self._under_way = None
+            if isinstance(error, LockedError) and text.skips_locked:
+                return []
+            raise
+        else:
+            return None
+        if text.places and text not in self._prepared:
+            [(self._prepared[text],)] = rows
+            self.say((text, values))
+            return None
+        return rows
+
+
+def dial(address: Mapping[str, Any], clock: ServerClock, until: float, *, returns: bool) -> Wire:
+    """Connect, by blocking, begin a session, and learn the server's clock."""
+    patience = max(0.001, until - clock.ours())
+    try:
+        connection = pymysql.connect(
+            **address,
+            charset="utf8mb4",
+            client_flag=CLIENT.FOUND_ROWS,  # a lease that is not made longer was found all the same
+            connect_timeout=patience,
+            read_timeout=patience,
+            write_timeout=patience,
+        )
+        try:
+            _settle(connection, clock, returns=returns)
+            return Wire(connection)
+        except BaseException:
+            connection.close()
+            raise
+    except pymysql.MySQLError as error:
+        raise _why(error) from error
+    except (OSError, RuntimeError) as error:  # so it says that a way to log in needs a library
+        raise BrokenError(str(error)) from error
+
+
+def _settle(connection: pymysql.Connection, clock: ServerClock, *, returns: bool) -> None:
+    if returns:
+        _insist_on_mariadb(connection.get_server_info())
+    with connection.cursor() as cursor:
+        for sql in SETTLE:
+            cursor.execute(sql)
+        asked_at = clock.ours()
+        cursor.execute(GREETING)
+        [(now,)] = cursor.fetchall()
+        clock.learn(asked_at, now / 1_000_000)
+
+
+def _insist_on_mariadb(version: str) -> None:
+    """Raise unless the server knows what we say to MariaDB."""
+    found = re.search(r"(\d+)\.(\d+)\.\d+-MariaDB", version)
+    if found is None or (int(found[1]), int(found[2])) < (10, 5):
+        raise BrokenError(
+            f"mariadb:// needs MariaDB 10.5 or later, and this server says that it is {version}; "
+            "for MySQL, and for an older MariaDB, the URL begins with mysql://"
+        )
+
+
+def _why(error: pymysql.MySQLError) -> BrokenError:
+    """Why a connection was not made."""
+    if isinstance(error.__context__, TimeoutError):
+        return BrokenError(SILENT)
+    match error.args:
+        case (int(number), str(message)) if number < CLIENT_ERRORS:
+            return BrokenError(str(read_error(number, message)))
+        case (_, message):
+            return BrokenError(str(message))
+        case _:
+            return BrokenError(str(error))

@@ -1,0 +1,126 @@
+"""`postgresql://user:password@host:5432/database`: a lease table in a PostgreSQL database.
+
+What is said is in `speech` and `statements`, how it gets there in `wire`, which is libpq. A server
+that is reached through a pooler is known by its process number, which is not the one that we were
+told when we connected: there nothing is prepared, and nobody listens.
+"""
+
+from urllib.parse import SplitResult
+
+from psycopg import ProgrammingError, pq
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from holdfast.core.ports import Engine, Surroundings
+from holdfast.core.records import Guarantees
+from holdfast.engines.sql.aio import AsyncServerStore
+from holdfast.engines.sql.blocking import ServerStore
+from holdfast.engines.sql.clock import ServerClock
+from holdfast.engines.sql.conversation import Speech as AnySpeech
+from holdfast.engines.sql.postgres.ear import Ear
+from holdfast.engines.sql.postgres.guard import guard
+from holdfast.engines.sql.postgres.speech import Speech
+from holdfast.engines.sql.postgres.statements import LEASES, Statements
+from holdfast.engines.sql.postgres.wire import Wire, dial
+from holdfast.engines.sql.waiting import Waiting
+from holdfast.engines.sql.wired import AsyncWiredLink, WiredLink, dial_in_thread
+
+GUARANTEES = Guarantees(
+    engine="a table in a PostgreSQL database",
+    exclusion="among all clients of the database that use the same table",
+    broken_by=(
+        "a failover to a standby that had not heard of the lock: replicate synchronously",
+        "a crash of a server with `synchronous_commit` or `fsync` off: it forgets",
+        "the server's clock, if it is set forward, or runs faster by more than 1 % of the ttl",
+        "writing to the table by other means",
+    ),
+    fence="a counter in the name's row, which begins at the server's clock",
+    fence_ends="the loss of rows together with a clock that was set back",
+    fairness="waiters in the order of their arrival; a newcomer may be first when a holder died",
+    wake_up=(
+        "a release hands the lock to the next waiter, by NOTIFY; behind a pooler there is none: "
+        "waiters ask again every `retry` seconds, in no order"
+    ),
+    suits="correctness",
+    min_ttl=0.01,
+    max_ttl=86400.0,
+    ttl_step=0.0,
+)
+
+CONNECTIONS = 8
+"""How many connections a client makes at the most, besides the one that listens."""
+
+
+def drift(ttl: float) -> float:
+    """How far apart the clocks of a holder and of the server may come within a ttl."""
+    return ttl * 0.01 + 0.002
+
+
+class Server:
+    """One server, and what one client knows of it."""
+
+    def __init__(
+        self, conninfo: str, node: str, statements: Statements, around: Surroundings
+    ) -> None:
+        self._conninfo = conninfo
+        self.clock = around.clock
+        self._server_clock = ServerClock(around.clock)
+        self._speech = Speech(node, statements, self._server_clock)
+        self.speech: AnySpeech = self._speech
+        self.waiting = Waiting(around.ring)
+
+    def open(self, until: float) -> WiredLink:
+        """Connect, for threads."""
+        return WiredLink(self._dial(until), self.clock)
+
+    async def open_async(self, until: float) -> AsyncWiredLink:
+        """Connect, for asyncio."""
+        return AsyncWiredLink(await dial_in_thread(self._dial, until, self.clock), self.clock)
+
+    def listen(self) -> Ear:
+        """Begin to hear wake-ups."""
+        return Ear(self._dial, self.clock, self._speech, self.waiting)
+
+    def _dial(self, until: float) -> Wire:
+        wire = dial(self._conninfo, self._server_clock, until)
+        self._speech.pooled = not wire.direct
+        return wire
+
+
+def engine(url: SplitResult, options: dict[str, str]) -> Engine:
+    """The engine behind a URL of PostgreSQL. What libpq knows may be a parameter of it, too."""
+    table = options.pop("table", LEASES)
+    statements = Statements(table)
+    connections = _count(options.pop("connections", str(CONNECTIONS)))
+    conninfo = _conninfo(url, options)
+    node = f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
+
+    def server(around: Surroundings) -> Server:
+        return Server(conninfo, node, statements, around)
+
+    return Engine(
+        GUARANTEES,
+        drift,
+        lambda around: ServerStore(server(around), connections),
+        lambda around: AsyncServerStore(server(around), connections),
+        guard=guard(table),
+        ddl=statements.ddl,
+    )
+
+
+def _conninfo(url: SplitResult, options: dict[str, str]) -> str:
+    known = {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
+    for name in options:  # its value is not shown: it may be somebody's password
+        if name not in known:
+            raise ValueError(f"{name}: this engine has no such option")
+    try:
+        given = conninfo_to_dict(f"{url.scheme}://{url.netloc}{url.path}") | options
+    except ProgrammingError:
+        raise ValueError("url: PostgreSQL's client library does not understand it") from None
+    defaults = {"fallback_application_name": "holdfast", "client_encoding": "utf8"}
+    return make_conninfo("", **(defaults | given))
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1000:
+        raise ValueError(f"connections: must be a whole number from 1 to 1000, got {text!r}")
+    return int(text)

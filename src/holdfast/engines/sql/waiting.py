@@ -1,0 +1,54 @@
+"""Who waits, and how they are woken."""
+
+from concurrent.futures import Future
+from typing import Protocol
+
+from holdfast.core.messages import Acquire, Answer, Extend, Held, Release, Request
+from holdfast.core.ports import Ring
+
+
+class Waiting:
+    """The holder ids of those of this client who wait to be woken."""
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+        self._who: set[str] = set()
+
+    def note(self, request: Request, answer: Answer) -> None:
+        """Keep in mind who waits."""
+        if isinstance(request, Acquire) and isinstance(answer, Held) and answer.wakes:
+            self._who.add(request.holder)
+        elif self._who and isinstance(request, (Acquire, Extend, Release)):
+            self._who.discard(request.holder)
+
+    def wake(self, holder: str) -> None:
+        """This one is to ask again."""
+        self._ring(holder)
+
+    def wake_all(self) -> None:
+        """Some wake-ups may have been missed, so all are to ask again."""
+        for holder in list(self._who):
+            self._ring(holder)
+
+    def forget(self) -> None:
+        """In a forked child: nobody waits."""
+        self._who.clear()
+
+
+class Listener(Protocol):
+    """What hears wake-ups for all waiters of a client."""
+
+    settled: "Future[None]"
+    """Done when it hears for the first time, or knows that it cannot."""
+
+    def settles(self, seconds: float) -> None:
+        """Wait for that, but not for longer."""
+        ...
+
+    def close(self) -> None:
+        """Stop, and wait for the end."""
+        ...
+
+    def forget(self) -> None:
+        """In a forked child: the connection is the parent's."""
+        ...

@@ -1,0 +1,71 @@
+"""ZooKeeper: `zookeeper://h1:2181,h2:2181/chroot`.
+
+A URL says where the servers are, and on what terms; what is asked of them is in `speech`, and there
+are two ways of asking: `blocking` for threads, and `aio` for asyncio.
+"""
+
+from functools import partial
+from urllib.parse import SplitResult, unquote
+
+import kazoo  # noqa: F401 - so that its absence is told before anything else happens
+
+from holdfast.core.ports import AsyncStore, Engine, Store, Surroundings
+from holdfast.engines import refuse_options
+from holdfast.engines.zookeeper.guarantees import drift, guarantees
+from holdfast.engines.zookeeper.session import SHORTEST, Terms
+from holdfast.engines.zookeeper.wire import Servers
+
+PORT = 2181
+TICK = 2.0
+LONGEST = 20
+"""Ticks of the longest session, unless a server is told otherwise."""
+
+
+def engine(url: SplitResult, given: dict[str, str]) -> Engine:
+    """The engine behind a URL of ZooKeeper."""
+    options = dict(given)
+    tick = _seconds(options, "tick", TICK, 0.001, 3600.0)
+    longest = _seconds(options, "max_ttl", LONGEST * tick, SHORTEST * tick, 86400.0)
+    refuse_options(options)
+    login, _, places = url.netloc.rpartition("@")
+    servers = Servers(_hosts(places), unquote(login))
+    terms = Terms(servers, tick)
+    chroot = unquote(url.path).rstrip("/")
+
+    def connect(around: Surroundings) -> Store:
+        from holdfast.engines.zookeeper.blocking import ZooKeeperStore
+
+        return ZooKeeperStore(terms, chroot, around)
+
+    def connect_async(around: Surroundings) -> AsyncStore:
+        from holdfast.engines.zookeeper.aio import AsyncZooKeeperStore
+
+        return AsyncZooKeeperStore(terms, chroot, around)
+
+    return Engine(guarantees(tick, longest), partial(drift, tick=tick), connect, connect_async)
+
+
+def _hosts(places: str) -> tuple[str, ...]:
+    """`host:port` for each; the port is ZooKeeper's usual one unless given."""
+    hosts = []
+    for place in places.split(","):
+        host, colon, port = place.rpartition(":")
+        if not colon or place.endswith("]"):
+            host, port = place, str(PORT)
+        if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
+            raise ValueError(f"url: must name servers as host:port, got {place!r}")
+        hosts.append(f"{host}:{port}")
+    return tuple(hosts)
+
+
+def _seconds(
+    options: dict[str, str], name: str, default: float, lowest: float, highest: float
+) -> float:
+    text = options.pop(name, str(default))
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not lowest <= value <= highest:
+        raise ValueError(f"{name}: must be from {lowest:g} to {highest:g} seconds, got {text!r}")
+    return value

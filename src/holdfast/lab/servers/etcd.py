@@ -1,0 +1,216 @@
+"""An etcd server, and a cluster of three."""
+
+import base64
+import http.client
+import json
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Self
+
+from holdfast.lab.servers.certificates import Certificates
+from holdfast.lab.servers.group import ServerGroup, within
+from holdfast.lab.servers.patience import wait_until
+from holdfast.lab.servers.ports import HOST, free_port
+from holdfast.lab.servers.process import ServerFailed, ServerProcess
+from holdfast.lab.servers.programs import find_etcd
+
+ANSWER_WITHIN = 2.0
+EVERYTHING = base64.b64encode(b"\0").decode()
+
+
+class EtcdServer(ServerProcess):
+    """One member. What it is asked from outside goes through its JSON gateway.
+
+    program        the server's program: `find_etcd()` unless given, or `find_etcd_wheel()`
+    options        further words of the command line: ("--max-txn-ops", "64")
+    tls            the certificate to serve with
+    client_certs   whether clients must show a certificate of the same authority
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        program: str | None = None,
+        options: Sequence[str] = (),
+        tls: Certificates | None = None,
+        client_certs: bool = False,
+    ) -> None:
+        super().__init__(folder)
+        self.program = program or find_etcd()
+        self.options = tuple(options)
+        self.tls = tls
+        self.client_certs = client_certs
+        self.name = "alone"
+        self.peer_port = 0
+        self.cluster: Sequence[EtcdServer] = (self,)
+
+    @property
+    def url(self) -> str:
+        """The URL of this one server."""
+        if self.tls:
+            return f"etcds://{self.address}?ca_cert={self.tls.authority}"
+        return f"etcd://{self.address}"
+
+    @property
+    def peer_url(self) -> str:
+        """Where the other members find it."""
+        return f"http://{HOST}:{self.peer_port}"
+
+    def choose_ports(self) -> None:
+        """A port for clients, and one for the other members."""
+        self.port, self.peer_port = free_port(), free_port()
+
+    def arguments(self) -> list[str]:
+        """The command that runs it in the foreground."""
+        clients = f"{'https' if self.tls else 'http'}://{self.address}"
+        members = ",".join(f"{each.name}={each.peer_url}" for each in self.cluster)
+        words = [self.program, "--name", self.name, "--data-dir", str(self.folder / "data")]
+        words += ["--listen-client-urls", clients, "--advertise-client-urls", clients]
+        words += ["--listen-peer-urls", self.peer_url, "--initial-cluster", members]
+        words += ["--initial-advertise-peer-urls", self.peer_url, "--log-level", "error"]
+        if self.tls:
+            words += ["--cert-file", str(self.tls.certificate), "--key-file", str(self.tls.key)]
+        if self.tls and self.client_certs:
+            words += ["--client-cert-auth", "--trusted-ca-file", str(self.tls.authority)]
+        return [*words, *self.options]
+
+    def answers(self) -> bool:
+        """Whether it serves, which takes a majority of its cluster."""
+        if self.client_certs:  # we have none to show: that it listens must do
+            with socket.create_connection((HOST, self.port), ANSWER_WITHIN):
+                return True
+        return bool(self._get("/health")["health"] == "true")
+
+    def restart(self) -> None:
+        """End it in order and start it again: it keeps all it knew."""
+        self.stop()
+        self.start()
+
+    def command(self, path: str, **words: Any) -> Any:
+        """Have the gateway do something: `command("kv/range", key=...)`; bytes are in base64."""
+        return json.loads(self._fetch(f"/v3/{path}", json.dumps(words).encode()))
+
+    def keys(self, start: bytes = b"") -> list[bytes]:
+        """All keys that begin like this."""
+        found = self.command("kv/range", key=EVERYTHING, range_end=EVERYTHING, keys_only=True)
+        keys = (base64.b64decode(each["key"]) for each in found.get("kvs", ()))
+        return [key for key in keys if key.startswith(start)]
+
+    def leases(self) -> list[int]:
+        """All leases that there are."""
+        return [int(each["ID"]) for each in self.command("lease/leases").get("leases", ())]
+
+    def clear(self) -> None:
+        """Remove every key and every lease."""
+        self.command("kv/deleterange", key=EVERYTHING, range_end=EVERYTHING)
+        for lease in self.leases():
+            self.command("lease/revoke", ID=str(lease))
+
+    def compact(self) -> None:
+        """Forget all history up to now, as an operator would."""
+        revision = self.command("kv/range", key=EVERYTHING)["header"]["revision"]
+        self.command("kv/compaction", revision=revision)
+
+    def calls(self, method: str = "") -> int:
+        """How many calls (of a method) clients have made since it was started."""
+        lines = self._fetch("/metrics").decode().splitlines()
+        return sum(
+            int(float(line.rpartition(" ")[2]))
+            for line in lines
+            if line.startswith("grpc_server_started_total{") and f'grpc_method="{method}' in line
+        )
+
+    def is_leader(self) -> bool:
+        """Whether it leads its cluster, as far as it knows."""
+        status = self.command("maintenance/status")
+        return bool(status["header"]["member_id"] == status.get("leader"))
+
+    def close(self) -> None:
+        """End it at once, for nothing of it is wanted any more, and remove its folders."""
+        self.kill()
+        super().close()
+
+    def _get(self, path: str) -> Any:
+        return json.loads(self._fetch(path))
+
+    def _fetch(self, path: str, data: bytes | None = None) -> bytes:
+        scheme, trust = ("https", self.tls.trust()) if self.tls else ("http", None)
+        url = f"{scheme}://{self.address}{path}"
+        try:
+            with urllib.request.urlopen(url, data, ANSWER_WITHIN, context=trust) as reply:  # noqa: S310 - our own server
+                found: bytes = reply.read()
+                return found
+        except urllib.error.HTTPError as error:
+            raise ServerFailed(f"{path}: {error.read().decode(errors='replace')}") from error
+        except http.client.HTTPException as error:
+            raise OSError(str(error)) from error
+
+
+class EtcdCluster(ServerGroup):
+    """Members that elect a leader: three unless said otherwise."""
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        count: int = 3,
+        *,
+        program: str | None = None,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.servers = [
+            EtcdServer(within(folder, f"member-{i}"), program=program, options=options)
+            for i in range(count)
+        ]
+        for number, server in enumerate(self.servers):
+            server.name = f"member-{number}"
+            server.cluster = self.servers
+
+    def members(self) -> Sequence[EtcdServer]:
+        """The servers."""
+        return self.servers
+
+    @property
+    def url(self) -> str:
+        """All of them: `etcd://host:port,host:port,...`."""
+        return "etcd://" + ",".join(server.address for server in self.servers)
+
+    def start(self) -> Self:
+        """Start all together, since none of them serves before a majority is there."""
+        for server in self.servers:
+            if not server.port:
+                server.choose_ports()
+        try:
+            with ThreadPoolExecutor(len(self.servers)) as pool:
+                list(pool.map(EtcdServer.start, self.servers))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def leader(self) -> EtcdServer:
+        """The member that leads, once those that answer agree on one."""
+        found: list[EtcdServer] = []
+
+        def agreed() -> bool:
+            found[:] = [each for each in self.servers if _says_it_leads(each)]
+            return len(found) == 1
+
+        wait_until(agreed, "one leader", self.patience)
+        return found[0]
+
+    def followers(self) -> list[EtcdServer]:
+        """The other members."""
+        leader = self.leader()
+        return [each for each in self.servers if each is not leader]
+
+
+def _says_it_leads(server: EtcdServer) -> bool:
+    try:
+        return server.alive and server.is_leader()
+    except (OSError, ServerFailed):
+        return False  # killed, frozen or cut off

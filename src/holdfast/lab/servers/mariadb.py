@@ -1,0 +1,142 @@
+"""A MariaDB server."""
+
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import pymysql
+
+from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import ServerFailed, ServerProcess
+from holdfast.lab.servers.programs import find_mariadb, find_mariadb_maker
+from holdfast.lab.servers.unprivileged import as_user, give_to_user
+
+ROOT = "root"
+USER = "holdfast"
+DATABASE = "holdfast"
+
+SETTINGS = {
+    "bind-address": HOST,
+    "skip-name-resolve": "ON",
+    "innodb-buffer-pool-size": "16M",
+    "innodb-log-file-size": "16M",
+    # What it has committed survives its own death, but not the machine's: that is quick.
+    "innodb-flush-log-at-trx-commit": "2",
+    "debug-no-sync": "ON",
+}
+
+FIRST_WORDS = f"""
+CREATE DATABASE IF NOT EXISTS {DATABASE};
+CREATE USER IF NOT EXISTS {USER}@'{HOST}';
+GRANT ALL ON {DATABASE}.* TO {USER}@'{HOST}';
+"""
+
+
+class MariaDbServer(ServerProcess):
+    """One server, with a database `holdfast` and a user `holdfast`, who needs no password and may
+    do anything in it, but nothing beside it; and with `root`, who may do all.
+
+    Its data lie in a temporary folder of its own: MariaDB refuses to run as root, so it may be
+    another user's.
+
+    settings  further settings: {"max-connections": "20"}
+    """
+
+    patience = 30.0
+
+    def __init__(self, *, settings: dict[str, str] | None = None) -> None:
+        super().__init__()
+        self.settings = SETTINGS | (settings or {})
+        self.data = self.folder / "data"
+        self._program, self._maker = find_mariadb(), find_mariadb_maker()
+        give_to_user(self.folder)
+
+    @property
+    def url(self) -> str:
+        """The URL for the user."""
+        return self.url_for(USER)
+
+    def url_for(self, user: str, scheme: str = "mariadb") -> str:
+        """The URL with which a user logs in."""
+        return f"{scheme}://{user}@{self.address}/{DATABASE}"
+
+    def start(self) -> Self:
+        """Start it, and wait until it takes connections; the first time, make its data."""
+        if not self.data.exists():
+            self._make_data()
+        return super().start()
+
+    def restart(self) -> Self:
+        """Stop it in order and start it on the same port: what was committed survives."""
+        self.stop()
+        return self.start()
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """Say something to it from outside, on a connection of its own, and give the rows."""
+        with self.connection() as connection, connection.cursor() as cursor:
+            cursor.execute(sql, values or None)
+            return list(cursor.fetchall())
+
+    @contextmanager
+    def connection(self) -> Iterator[pymysql.Connection]:
+        """A connection of root's, on which each statement stands for itself."""
+        connection = pymysql.connect(
+            host=HOST,
+            port=self.port,
+            user=ROOT,
+            database=DATABASE,
+            autocommit=True,
+            connect_timeout=5,
+            read_timeout=30,
+            write_timeout=30,
+        )
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+    def arguments(self) -> list[str]:
+        """The command that runs it in the foreground."""
+        words = [self._program, "--no-defaults", f"--datadir={self.data}", f"--port={self.port}"]
+        words += [f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid"]
+        words += [f"--init-file={self._first_words()}"]
+        words += [f"--{name}={value}" for name, value in self.settings.items()]
+        return [*as_user(), *words]
+
+    def answers(self) -> bool:
+        """Whether this very process takes connections."""
+        if (self.folder / "pid").read_text().strip() != str(self.pid):
+            return False
+        try:
+            self.query("SELECT 1")
+        except pymysql.OperationalError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """End it at once, for nothing of it is wanted any more, and remove its folder."""
+        self.kill()
+        super().close()
+
+    def _first_words(self) -> str:
+        """The file with what it says to itself whenever it starts."""
+        path = self.folder / "first-words.sql"
+        path.write_text(FIRST_WORDS)
+        return str(path)
+
+    def _make_data(self) -> None:
+        words = [f"--datadir={self.data}", "--auth-root-authentication-method=normal"]
+        made = subprocess.run(  # noqa: S603 - it is to run programs
+            [*as_user(), self._maker, "--no-defaults", *words, "--skip-test-db"],
+            cwd=self.folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if made.returncode:
+            shutil.rmtree(self.data, ignore_errors=True)
+            raise ServerFailed(f"its data could not be made; it said:\n{made.stdout}")

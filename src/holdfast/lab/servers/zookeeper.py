@@ -1,0 +1,248 @@
+"""A ZooKeeper server, and an ensemble of three."""
+
+import socket
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.servers.group import ServerGroup, within
+from holdfast.lab.servers.patience import wait_until
+from holdfast.lab.servers.ports import HOST, free_port
+from holdfast.lab.servers.process import ServerProcess
+from holdfast.lab.servers.programs import find_java, find_zookeeper
+
+ANSWER_WITHIN = 2.0
+TICK = 0.2
+"""Seconds to a tick: short, so that sessions can be short."""
+
+LONGEST_SESSION = 120.0
+
+JAVA = (
+    "-Xmx64m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+    # What it has committed survives its own death, but not the machine's: that is quick.
+    "-Dzookeeper.forceSync=no",
+    # Empty containers go soon, and not after a minute.
+    "-Dznode.container.checkIntervalMs=500",
+)
+
+PeerPorts = tuple[int, int]
+"""Where a member listens for the others: for what a leader says, and for elections."""
+
+
+class ZooKeeperServer(ServerProcess):
+    """One server.
+
+    tick      its tick in seconds
+    settings  further lines of its `zoo.cfg`: {"syncLimit": "10"}
+    """
+
+    patience = 30.0
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        *,
+        tick: float = TICK,
+        settings: dict[str, str] | None = None,
+    ) -> None:
+        super().__init__(folder)
+        self.tick = tick
+        self.settings = dict(settings or {})
+        self.peer_ports: PeerPorts = (0, 0)
+        self.number = 1
+        self.ensemble: Sequence[ZooKeeperServer] = ()
+        self.finds: Callable[[ZooKeeperServer], PeerPorts] = lambda other: other.peer_ports
+        """Where this member looks for another one: at its ports, unless a proxy is between."""
+        self._java, self._jars = find_java(), find_zookeeper()
+
+    @property
+    def url(self) -> str:
+        """The URL of this one server."""
+        return f"zookeeper://{self.address}?{self.terms}"
+
+    @property
+    def terms(self) -> str:
+        """What a client must know of its settings, as parameters of a URL."""
+        return f"tick={self.tick:g}&max_ttl={LONGEST_SESSION:g}"
+
+    def choose_ports(self) -> None:
+        """A port for clients, and two for the other members."""
+        self.port, self.peer_ports = free_port(), (free_port(), free_port())
+
+    def arguments(self) -> list[str]:
+        """The command that runs it in the foreground."""
+        data = self.folder / "data"
+        data.mkdir(exist_ok=True)
+        (data / "myid").write_text(f"{self.number}\n")
+        lines = {
+            "tickTime": f"{1000 * self.tick:.0f}",
+            "initLimit": "50",
+            "syncLimit": "5",
+            "maxSessionTimeout": f"{1000 * LONGEST_SESSION:.0f}",
+            "dataDir": str(data),
+            "clientPort": str(self.port),
+            "clientPortAddress": HOST,
+            "maxClientCnxns": "0",
+            "admin.enableServer": "false",
+            "4lw.commands.whitelist": "*",
+        }
+        for member in self.ensemble:
+            ports = self.finds(member) if member is not self else self.peer_ports
+            lines[f"server.{member.number}"] = f"{HOST}:{ports[0]}:{ports[1]}"
+        settings = self.folder / "zoo.cfg"
+        written = (f"{name}={value}\n" for name, value in (lines | self.settings).items())
+        settings.write_text("".join(written))
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        return [self._java, *JAVA, "-cp", self._jars, main, str(settings)]
+
+    def answers(self) -> bool:
+        """Whether it serves, which takes a majority of its ensemble."""
+        return "Mode: " in self.command("srvr")
+
+    def restart(self) -> Self:
+        """End it in order and start it again: it keeps all it knew."""
+        self.stop()
+        return self.start()
+
+    def command(self, word: str) -> str:
+        """Ask it something in four letters: `srvr`, `mntr`, `wchs`, `dump`, `cons`."""
+        with socket.create_connection((HOST, self.port), ANSWER_WITHIN) as line:
+            line.sendall(word.encode())
+            said = b""
+            while piece := line.recv(65536):
+                said += piece
+        return said.decode()
+
+    def figure(self, name: str) -> int:
+        """A number that it measures: `figure("znode_count")`."""
+        lines = (line.split("\t") for line in self.command("mntr").splitlines())
+        return next(int(words[1]) for words in lines if words[0] == f"zk_{name}")
+
+    def is_leader(self) -> bool:
+        """Whether it leads its ensemble, as far as it knows."""
+        return "Mode: leader" in self.command("srvr")
+
+    def close(self) -> None:
+        """End it at once, for nothing of it is wanted any more, and remove its folders."""
+        self.kill()
+        super().close()
+
+
+class ZooKeeperEnsemble(ServerGroup):
+    """Members that elect a leader: three unless said otherwise.
+
+    partable  whether there are proxies between the members, so that one can be cut off
+    """
+
+    def __init__(
+        self,
+        folder: Path | None = None,
+        count: int = 3,
+        *,
+        tick: float = TICK,
+        settings: dict[str, str] | None = None,
+        partable: bool = False,
+    ) -> None:
+        self.servers = [
+            ZooKeeperServer(within(folder, f"member-{i}"), tick=tick, settings=settings)
+            for i in range(1, count + 1)
+        ]
+        for number, server in enumerate(self.servers, 1):
+            server.number = number
+            server.ensemble = self.servers
+        self.partable = partable
+        self._links: dict[tuple[int, int], tuple[Proxy, Proxy]] = {}
+
+    def members(self) -> Sequence[ZooKeeperServer]:
+        """The servers."""
+        return self.servers
+
+    @property
+    def url(self) -> str:
+        """All of them: `zookeeper://host:port,host:port,...`."""
+        return self.url_of(self.servers)
+
+    def url_of(self, servers: Sequence[ZooKeeperServer]) -> str:
+        """The URL of some of them."""
+        places = ",".join(server.address for server in servers)
+        return f"zookeeper://{places}?{servers[0].terms}"
+
+    def choose_ports(self) -> None:
+        """Choose all ports, before the first start: each member must know those of the others."""
+        for server in self.servers:
+            if not server.port:
+                server.choose_ports()
+
+    def start(self) -> Self:
+        """Start all together, since none of them serves before a majority is there."""
+        self.choose_ports()
+        if self.partable and not self._links:
+            self._lay_links()
+        try:
+            with ThreadPoolExecutor(len(self.servers)) as pool:
+                list(pool.map(ZooKeeperServer.start, self.servers))
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def leader(self) -> ZooKeeperServer:
+        """The member that leads, once those that answer agree on one."""
+        found: list[ZooKeeperServer] = []
+
+        def agreed() -> bool:
+            found[:] = [each for each in self.servers if _says_it_leads(each)]
+            return len(found) == 1
+
+        wait_until(agreed, "one leader", self.patience)
+        return found[0]
+
+    def followers(self) -> list[ZooKeeperServer]:
+        """The other members."""
+        leader = self.leader()
+        return [each for each in self.servers if each is not leader]
+
+    def cut_off(self, server: ZooKeeperServer) -> None:
+        """Lose whatever this member and the others say to each other. Clients still reach it."""
+        for ends, link in self._links.items():
+            if server.number in ends:
+                for proxy in link:
+                    proxy.cut()
+
+    def heal(self) -> None:
+        """Let all members hear each other again."""
+        for link in self._links.values():
+            for proxy in link:
+                proxy.heal()
+
+    def close(self) -> None:
+        """End all members, and what is between them."""
+        super().close()
+        for link in self._links.values():
+            for proxy in link:
+                proxy.close()
+
+    def _lay_links(self) -> None:
+        for one in self.servers:
+            for other in self.servers:
+                if one is not other:
+                    speech, election = (Proxy(port).start() for port in other.peer_ports)
+                    self._links[one.number, other.number] = (speech, election)
+            one.finds = partial(self._found_by, one)
+
+    def _found_by(self, one: ZooKeeperServer, other: ZooKeeperServer) -> PeerPorts:
+        speech, election = self._links[one.number, other.number]
+        return (speech.port, election.port)
+
+
+def _says_it_leads(server: ZooKeeperServer) -> bool:
+    try:
+        return server.alive and server.is_leader()
+    except OSError:
+        return False  # killed, frozen or cut off

@@ -1,0 +1,100 @@
+"""A world in one's hand: its clock stands until it is set, and a test answers each effect."""
+
+from contextlib import nullcontext
+from typing import Any
+
+from holdfast.core.effects import Steps
+from holdfast.core.messages import Answer, Failed
+from holdfast.core.schedule import Schedule
+from holdfast.core.tenure import Claim, Tenure
+from holdfast.core.world import World
+
+NOW = 100.0
+TTL, DRIFT, PATIENCE, RETRY = 15.0, 0.25, 2.0, 1.0
+MIN_TTL = 0.5
+BROKEN = Failed.at("node", "the connection was closed")
+
+
+class Hand:
+    """The surroundings of one client. Chance always draws the greatest number."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+        self.events: list[object] = []
+        self.unlistened: list[str] = []
+        self.roused = 0
+        self._leases: list[Tenure] = []  # what nobody can reach is not renewed
+        self.world = World(
+            clock=lambda: self.now,
+            uniform=lambda low, high: high,
+            new_holder=lambda: "me",
+            emit=self.events.append,
+            mutex=nullcontext(),
+            drift=lambda ttl: DRIFT,
+            min_ttl=MIN_TTL,
+            unlisten=self.unlistened.append,
+            rouse_renewer=self._rouse,
+            schedule=Schedule(),
+        )
+
+    def _rouse(self) -> None:
+        self.roused += 1
+
+    def play(self, steps: Steps[Any]) -> "Play":
+        """Begin an algorithm."""
+        return Play(self, steps)
+
+    def tenure(
+        self, until: float = NOW + TTL, hold_until: float = NOW + 1000, **asked: Any
+    ) -> Tenure:
+        """A lease that is held, and on the schedule."""
+        made = Tenure(claim(**asked), "me", 7, until, hold_until)
+        self._leases.append(made)
+        self.world.schedule.put(made)
+        return made
+
+
+class Play:
+    """One algorithm under way: `effect` is what it wants; `result` or `error`, what it came to."""
+
+    def __init__(self, hand: Hand, steps: Steps[Any]) -> None:
+        self._hand, self._steps = hand, steps
+        self.effect: Any = None
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.goes_on(None)
+
+    def hears(self, *answers: Answer, at: float | None = None) -> "Play":
+        """The engine answers, at that instant."""
+        return self.goes_on(list(answers), at=at)
+
+    def goes_on(self, result: object = None, *, at: float | None = None) -> "Play":
+        """What it wanted has been done, by that instant."""
+        if at is not None:
+            self._hand.now = at
+        return self._step(lambda: self._steps.send(result))
+
+    def interrupt(self, error: BaseException) -> "Play":
+        """Throw something in."""
+        return self._step(lambda: self._steps.throw(error))
+
+    def _step(self, step: Any) -> "Play":
+        try:
+            self.effect = step()
+        except StopIteration as stop:
+            self.effect, self.result = None, stop.value
+        except BaseException as error:
+            self.effect, self.error = None, error
+        return self
+
+
+def claim(
+    name: str = "job",
+    ttl: float = TTL,
+    *,
+    renew: bool = True,
+    max_hold: float | None = None,
+    patience: float = PATIENCE,
+) -> Claim:
+    """What a `Lock` would ask for."""
+    return Claim(name, "p:", ttl, renew, max_hold, RETRY, patience, ttl - DRIFT)

@@ -1,0 +1,89 @@
+"""When a poll of several nodes is over."""
+
+import pytest
+
+from holdfast.core.guard import RestartGuard
+from holdfast.core.messages import DONE, MISSING, Acquire, Answer, Failed, Granted, Held, Release
+from holdfast.core.poll import Farewell, Poll, Vote
+
+ASKED, RELEASE = Acquire("job", "me", 2.0), Release("job", "me")
+BROKEN = Failed.at("node", "ERR broken")
+HELD = Held(1.0, False)
+
+
+def hear(poll: Poll, answers: list[Answer]) -> list[bool]:
+    """Each node answers in turn; whether it was over after each."""
+    over = []
+    for node, answer in enumerate(answers):
+        poll.take(node, [answer])
+        over.append(poll.over)
+    return over
+
+
+def test_a_plain_poll_wants_to_hear_everybody() -> None:
+    poll = Poll([ASKED], range(3), 1.0)
+    assert hear(poll, [DONE, BROKEN, MISSING]) == [False, False, True]
+    assert [poll.said(node) for node in range(4)] == [DONE, BROKEN, MISSING, None]
+
+
+def test_each_request_has_its_answer() -> None:
+    poll = Poll([ASKED, RELEASE], [0], 1.0)
+    poll.take(0, [HELD, DONE])
+    assert (poll.said(0, 0), poll.said(0, 1)) == (HELD, DONE)
+
+
+@pytest.mark.parametrize(
+    ("answers", "over"),
+    [
+        ([Granted(1), Granted(1), Granted(1)], [False, True, True]),
+        ([HELD, Granted(1), Granted(1)], [False, False, True]),
+        ([HELD, BROKEN, Granted(1)], [False, True, True]),
+        ([Granted(1), HELD, HELD], [False, False, True]),
+    ],
+)
+def test_a_vote_is_over_when_nothing_can_change_it(answers: list[Answer], over: list[bool]) -> None:
+    assert hear(Vote(ASKED, range(3), 1.0, 2), answers) == over
+
+
+def test_who_granted_after_that_is_known_all_the_same() -> None:
+    vote = Vote(ASKED, range(3), 1.0, 2)
+    hear(vote, [Granted(1), Granted(1), Granted(7)])
+    assert vote.grants == {0: 1, 1: 1, 2: 7}
+
+
+def test_a_node_may_vote_from_the_end_of_its_quarantine_on() -> None:
+    for ends, grants in ((4.999, {0: 1}), (5.0, {0: 1}), (5.001, {})):
+        guard = RestartGuard(60.0)
+        guard.quarantined_until = ends
+        vote = Vote(ASKED, range(1), 9.0, 1, [guard], began=5.0)
+        vote.take(0, [Granted(1)])
+        assert vote.grants == grants
+        assert vote.over
+
+
+@pytest.mark.parametrize(
+    ("answers", "over"),
+    [
+        ([DONE, DONE, DONE], [False, True, True]),
+        ([DONE, MISSING, DONE], [False, False, True]),
+        ([MISSING, BROKEN, MISSING], [False, False, True]),
+    ],
+)
+def test_a_farewell_is_over_when_enough_have_let_go_or_all_have_answered(
+    answers: list[Answer], over: list[bool]
+) -> None:
+    assert hear(Farewell(RELEASE, range(3), 1.0, 2), answers) == over
+
+
+@pytest.mark.parametrize(
+    "poll",
+    [
+        Poll([RELEASE], range(3), 1.0),
+        Vote(ASKED, range(3), 1.0, 2),
+        Farewell(RELEASE, range(3), 1.0, 2),
+    ],
+)
+def test_what_was_given_up_stays_over_whoever_answers_then(poll: Poll) -> None:
+    poll.over = True
+    assert hear(poll, [DONE]) == [True]
+    assert poll.said(0) == DONE

@@ -1,0 +1,72 @@
+"""Looking at locks and breaking one: what is asked, and what the answers come to."""
+
+import pytest
+
+from holdfast.core.effects import Ask
+from holdfast.core.messages import DONE, NOT_YOURS, Break, Inspect, List, Listing, Request, Seen
+from holdfast.core.queries import PAGE, break_lock, inspect, is_held, page
+from holdfast.core.records import Label, LeaseInfo
+from holdfast.core.tenure import NODE_TIMEOUT
+from holdfast.errors import EngineUnavailable
+from tests.core.hand import BROKEN, NOW, Hand
+
+SEEN = Seen("p:job", "me", 7, 2.5, 3)
+FOUND, NOTHING = Listing((SEEN,)), Listing(())
+
+
+def asking(request: Request) -> Ask:
+    return Ask((request,), NOW + NODE_TIMEOUT)
+
+
+def test_who_holds_a_name() -> None:
+    hand = Hand()
+    play = hand.play(inspect(hand.world, "p:", "job"))
+    assert play.effect == asking(Inspect("p:job"))
+    assert play.hears(FOUND).result == LeaseInfo("job", "me", 7, 2.5, 3)
+    free = hand.play(inspect(hand.world, "p:", "job")).hears(NOTHING)
+    assert (free.result, free.error) == (None, None)
+
+
+def test_whether_anybody_does() -> None:
+    hand = Hand()
+    play = hand.play(is_held(hand.world, "p:job"))
+    assert play.effect == asking(Inspect("p:job"))
+    assert play.hears(FOUND).result is True
+    assert hand.play(is_held(hand.world, "p:job")).hears(NOTHING).result is False
+
+
+def test_a_page_goes_on_after_a_name() -> None:
+    hand = Hand()
+    play = hand.play(page(hand.world, "p:", "j", "jo"))
+    assert play.effect == asking(List("p:j", "p:jo", PAGE))
+    assert [info.name for info in play.hears(FOUND).result] == ["job"]
+
+
+@pytest.mark.parametrize(("answer", "outcome"), [(DONE, True), (NOT_YOURS, False)])
+def test_breaking_a_lock(answer: object, outcome: bool) -> None:
+    hand = Hand()
+    play = hand.play(break_lock(hand.world, "p:", "job"))
+    assert play.effect == asking(Break("p:job"))
+    assert play.goes_on([answer]).result is outcome
+
+
+def test_an_engine_that_cannot_be_asked_has_not_said_no() -> None:
+    hand = Hand()
+    for steps in (
+        inspect(hand.world, "p:", "job"),
+        is_held(hand.world, "p:job"),
+        page(hand.world, "p:", "", ""),
+        break_lock(hand.world, "p:", "job"),
+    ):
+        play = hand.play(steps)
+        assert isinstance(play.hears(BROKEN).error, EngineUnavailable)
+        assert str(play.error).endswith("node: the connection was closed")
+
+
+def test_the_label_of_a_holder() -> None:
+    assert Label.of("web-3/4711/nightly.py/1f0c") == Label("web-3", 4711, "nightly.py")
+
+
+@pytest.mark.parametrize("holder", ["me", "host/pid/program/x", "h/1/p", "h/1/p/x/y", ""])
+def test_a_holder_that_is_not_one_of_ours_has_no_label(holder: str) -> None:
+    assert Label.of(holder) is None

@@ -1,0 +1,94 @@
+"""Clients that compete for one lock while things go wrong, and what is then true of them."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+
+import holdfast
+from holdfast.drivers.surroundings import clock
+from holdfast.lab.servers.etcd import EtcdCluster, EtcdServer
+from tests.patience import wait_for
+
+TTL = 3.0
+A_TURN = 0.02
+
+
+@dataclass
+class Turn:
+    """One tenure: from when to when its holder was sure to hold the lock."""
+
+    fence: int
+    began: float
+    ended: float
+
+
+@dataclass
+class Contest:
+    """Threads with a client each that take the lock by turns."""
+
+    urls: list[str]
+    turns: list[Turn] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        threads = [threading.Thread(target=partial(self._compete, url)) for url in self.urls]
+        for thread in threads:
+            thread.start()
+        try:
+            wait_for(lambda: len(self.turns) > 2)
+            yield
+        finally:
+            self.over.set()
+            for thread in threads:
+                thread.join()
+
+    def goes_on(self) -> None:
+        """Everything is well again: wait for some more turns."""
+        count = len(self.turns)
+        wait_for(lambda: len(self.turns) > count + 5)
+
+    def _compete(self, url: str) -> None:
+        with holdfast.Client(url, ttl=TTL) as client:
+            while not self.over.is_set():
+                try:
+                    with client.lock("door", timeout=2 * TTL) as lease:
+                        self._take_turn(lease)
+                except holdfast.LockError:
+                    continue  # the servers cannot be asked, or have forgotten us: again
+
+    def _take_turn(self, lease: holdfast.Lease) -> None:
+        turn = Turn(lease.fence, clock(), 0.0)
+        time.sleep(A_TURN)
+        now = clock()
+        turn.ended = now if lease.held else turn.began
+        self.turns.append(turn)
+
+    def overlaps(self) -> list[tuple[Turn, Turn]]:
+        """Turns during which two were sure to hold the lock."""
+        turns = sorted(self.turns, key=lambda turn: turn.began)
+        return [(one, other) for one, other in pairwise(turns) if other.began < one.ended]
+
+    def unordered(self) -> list[tuple[Turn, Turn]]:
+        """Turns whose fences are not in the order in which they began."""
+        turns = sorted(self.turns, key=lambda turn: turn.began)
+        return [(one, other) for one, other in pairwise(turns) if other.fence <= one.fence]
+
+
+def make_whole(cluster: EtcdCluster) -> None:
+    """All members run, and nothing is in them."""
+    for server in cluster.servers:
+        if server.alive:
+            server.thaw()
+    cluster.start()
+    leader = cluster.leader()
+    wait_for(lambda: _is_empty(leader))
+
+
+def _is_empty(server: EtcdServer) -> bool:
+    server.clear()
+    return not server.keys() and not server.leases()

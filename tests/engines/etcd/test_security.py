@@ -1,0 +1,123 @@
+"""Certificates and logins."""
+
+import asyncio
+import base64
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.lab.servers.certificates import SETTINGS, Certificates, _certify, make_certificates
+from holdfast.lab.servers.etcd import EtcdServer
+from holdfast.lab.servers.programs import find_etcd_wheel
+
+pytestmark = pytest.mark.slow
+
+
+def takes(url: str, **options: Any) -> bool:
+    with holdfast.Client(url, **options) as client:
+        lease = client.lock("door").acquire(blocking=False)
+        if lease:
+            lease.release()
+        return bool(lease)
+
+
+def refusal(url: str, **options: Any) -> str:
+    with pytest.raises(holdfast.EngineUnavailable) as error:
+        takes(url, **options)
+    return str(error.value)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def of_a_client(certificates: Certificates) -> Certificates:
+    """A client's certificate, of the same authority."""
+    folder = certificates.authority.parent
+    (folder / "settings").write_text(
+        SETTINGS.replace("[server]", "[client]").replace("serverAuth", "clientAuth")
+    )
+    _certify(folder, "client", "-CA", "authority.pem", "-CAkey", "authority.key")
+    return Certificates(certificates.authority, folder / "client.pem", folder / "client.key")
+
+
+def test_a_server_with_a_certificate(certificates: Certificates, tmp_path: Path) -> None:
+    stranger = make_certificates(tmp_path)
+    with EtcdServer(tls=certificates) as server:
+        assert takes(server.url)
+        plain = server.url.partition("?")[0]
+        assert takes(plain, ca_cert=certificates.authority)
+        assert refusal(plain, ca_cert=stranger.authority)
+        assert refusal(plain.replace("etcds://", "etcd://"))
+
+
+def test_a_server_that_wants_to_see_a_certificate(
+    certificates: Certificates, of_a_client: Certificates
+) -> None:
+    with EtcdServer(tls=certificates, client_certs=True) as server:
+        assert takes(server.url, cert=of_a_client.certificate, key=of_a_client.key)
+        assert refusal(server.url)
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """A server on which `ann` may touch what begins with `holdfast:`, and nothing else."""
+    folder = tmp_path_factory.mktemp("guarded")
+    with EtcdServer(folder, program=find_etcd_wheel()) as server:
+        for user in ("root", "ann"):
+            server.command("auth/user/add", name=user, password="se:cr/et")
+            server.command("auth/role/add", name=user)
+            server.command("auth/user/grant", user=user, role=user)
+        start, end = (base64.b64encode(key).decode() for key in (b"holdfast:", b"holdfast;"))
+        allowed = {"permType": "READWRITE", "key": start, "range_end": end}
+        server.command("auth/role/grant", name="ann", perm=allowed)
+        server.command("auth/enable")
+        yield server
+
+
+def login(server: EtcdServer, user: str = "ann:se%3Acr%2Fet") -> str:
+    return f"etcd://{user}@{server.address}"
+
+
+def test_a_user_with_a_password(guarded: EtcdServer) -> None:
+    assert takes(login(guarded))
+    assert "password" in refusal(login(guarded, "ann:wrong"))
+    assert "se:cr" not in refusal(login(guarded, "ann:se%3Acr"))
+    assert refusal(f"etcd://{guarded.address}")
+
+
+def test_a_user_who_may_not(guarded: EtcdServer) -> None:
+    assert "permission denied" in refusal(login(guarded), prefix="other:")
+
+
+def test_a_login_that_is_forgotten_is_repeated(guarded: EtcdServer) -> None:
+    """A restarted server knows none of its tokens any more."""
+    with holdfast.Client(login(guarded)) as client:
+        lease = client.lock("door").acquire()
+        assert lease
+        cell = client.cell("stock")
+        cell.set("1", expect=0)
+        guarded.restart()
+        lease.extend()
+        lease.release()
+        guarded.restart()
+        assert client.cell("stock").update(lambda value: "2") == "2"
+        guarded.restart()
+        assert cell.set("3", expect=cell.get().version)
+
+
+def test_the_same_for_tasks(guarded: EtcdServer) -> None:
+    async def story() -> None:
+        async with holdfast.AsyncClient(login(guarded)) as client:
+            lease = await client.lock("door").acquire()
+            assert lease
+            guarded.restart()
+            await lease.extend()
+            await lease.release()
+
+    asyncio.run(story())

@@ -1,0 +1,70 @@
+"""A store whose calls can be lost: on the way there, on the way back, or until later."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from holdfast.core.ports import Surroundings
+from holdfast.drivers.surroundings import clock
+from holdfast.engines.etcd import _cluster
+from holdfast.engines.etcd.blocking import EtcdStore
+from holdfast.engines.etcd.lines import Line
+from holdfast.engines.etcd.phrases import Call, KeepAlives
+from holdfast.engines.etcd.replies import Trouble
+from holdfast.lab.servers.etcd import EtcdServer
+
+Step = Call | list[Call] | KeepAlives
+Fate = Literal["request lost", "reply lost", "late"]
+
+
+@dataclass
+class Loss:
+    """What becomes of the steps of a talk, from number `first` on."""
+
+    first: int
+    fate: Fate
+    seen: int = 0
+    late: list[Callable[[], Any]] = field(default_factory=list)
+
+    def arrive(self) -> None:
+        """What was on its way arrives at last."""
+        for perform in self.late:
+            perform()
+
+
+class UnreliableStore(EtcdStore):
+    """It talks to a real server, but not always gets through."""
+
+    loss: Loss | None = None
+
+    def _perform(self, step: Step, line: Line, until: float) -> Any:
+        loss = self.loss
+        if loss is None:
+            return super()._perform(step, line, until)
+        number, loss.seen = loss.seen, loss.seen + 1
+        if number < loss.first:
+            return super()._perform(step, line, until)
+        if loss.fate == "reply lost":
+            super()._perform(step, line, until)
+        elif loss.fate == "late":
+            later = clock() + 10
+            loss.late.append(lambda: EtcdStore._perform(self, step, line, later))
+        raise Trouble("lost")
+
+    @contextmanager
+    def losing(self, first: int, fate: Fate) -> Iterator[Loss]:
+        """Meanwhile, each step from that number on is lost."""
+        self.loss = loss = Loss(first, fate)
+        yield loss
+        self.loss = None
+
+
+@contextmanager
+def store_on(server: EtcdServer) -> Iterator[UnreliableStore]:
+    """A store of that server, and nobody to be woken."""
+    around = Surroundings(clock, lambda holder: None, lambda event: None)
+    store = UnreliableStore(_cluster(urlsplit(server.url), {}), around)
+    yield store
+    store.close()

@@ -1,0 +1,334 @@
+"""MariaDB at its worst moments: killed, stopped, cut off, full, or not to be written."""
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from holdfast import EngineUnavailable
+from holdfast.core.messages import Extend
+from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.servers.certificates import make_certificates
+from holdfast.lab.servers.mariadb import USER, MariaDbServer
+from holdfast.lab.servers.unprivileged import give_to_user
+from tests.engines.redis.party import Party
+from tests.engines.sql.conftest import Invite
+from tests.patience import wait_for
+
+OURS = f"SELECT id FROM information_schema.processlist WHERE user = '{USER}'"
+
+
+@pytest.fixture
+def proxy(mariadb: MariaDbServer) -> Iterator[Proxy]:
+    with Proxy(mariadb.port) as proxy:
+        yield proxy
+
+
+def through(proxy: Proxy) -> str:
+    return f"mariadb://{USER}@{proxy.address}/holdfast"
+
+
+def got(party: Party, taking: "Future[Any]") -> Any:
+    """The lease that somebody has got at last; they give it back."""
+    lease = taking.result(20)
+    assert lease
+    party.insists(lease.release)
+    return lease
+
+
+def waits(party: Party) -> "Future[Any]":
+    """Somebody has begun to wait for the lock."""
+    waiting = party.begin(party.client.lock("job", ttl=60).acquire, timeout=20)
+    line = party.client._driver._store._home.waiting
+    wait_for(lambda: line._lines)
+    return waiting
+
+
+def test_a_lease_outlives_a_crash_of_the_server(mariadb: MariaDbServer, invite: Invite) -> None:
+    ann, ben = invite(mariadb.url), invite(mariadb.url)
+    lease = ann.takes(ttl=6)
+    mariadb.kill()
+    mariadb.start()
+    ann.insists(lease.extend)
+    assert lease.held
+    assert ben.tries() is None
+    ann.insists(lease.release)
+    assert ben.takes().fence > lease.fence
+
+
+def test_a_waiter_outlives_a_restart_of_the_server(mariadb: MariaDbServer, invite: Invite) -> None:
+    ann, ben = invite(mariadb.url), invite(mariadb.url)
+    lease = ann.takes(ttl=30)
+    waiting = waits(ben)
+    mariadb.restart()
+    ann.insists(lease.release)
+    assert got(ben, waiting).fence > lease.fence
+
+
+def test_connections_that_were_killed_are_nobodys_failure(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    ann = invite(mariadb.url)
+    ann(ann.takes().release)
+    for (number,) in mariadb.query(OURS):
+        mariadb.query(f"KILL {number}")
+    wait_for(lambda: not mariadb.query(OURS))
+    assert ann.tries()
+
+
+def test_a_connection_that_is_killed_while_somebody_waits_for_a_row(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    ann = invite(mariadb.url)
+    lease = ann.takes(ttl=60)
+    with mariadb.connection() as other:
+        other.begin()
+        with other.cursor() as cursor:
+            cursor.execute("SELECT * FROM holdfast_leases FOR UPDATE")
+        extending = ann.begin(lease.extend, 61)
+        running = f"{OURS} AND command = 'Execute'"
+        wait_for(lambda: mariadb.query(running))
+        for (number,) in mariadb.query(running):
+            mariadb.query(f"KILL {number}")
+        other.rollback()
+    extending.result(20)
+    assert lease.held
+
+
+def test_a_grant_whose_reply_was_lost_is_found_again(
+    mariadb: MariaDbServer, proxy: Proxy, invite: Invite
+) -> None:
+    ann, ben = invite(through(proxy)), invite(mariadb.url)
+    ann(ann.takes().release)
+    proxy.hold("replies")
+    taking = ann.begin(ann.client.lock("job", ttl=60).acquire, timeout=15)
+    wait_for(lambda: ben(ben.client.inspect, "job") is not None)
+    seen = ben(ben.client.inspect, "job")
+    proxy.reset()
+    proxy.heal()
+    lease = got(ann, taking)
+    assert (lease.holder, lease.fence) == (seen.holder, seen.fence)
+
+
+def test_what_a_stopped_server_carries_out_too_late_does_nothing(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    """The acquire waits in the server's own socket, from before it was stopped."""
+    ann = invite(mariadb.url)
+    ann(ann.takes().release)
+    [before] = mariadb.query("SELECT * FROM holdfast_leases")
+    [(_, done)] = mariadb.query("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
+    mariadb.freeze()
+    try:
+        assert "did not answer in time" in str(ann.refused(ttl=1.5))
+    finally:
+        mariadb.thaw()
+
+    def is_carried_out() -> bool:
+        [(_, now)] = mariadb.query("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
+        return int(now) > int(done)
+
+    wait_for(is_carried_out)
+    wait_for(lambda: not mariadb.query(f"{OURS} AND command <> 'Sleep'"))
+    assert mariadb.query("SELECT * FROM holdfast_leases") == [before]
+
+
+def test_a_stopped_server_is_given_up_in_time(mariadb: MariaDbServer, invite: Invite) -> None:
+    ann, ben = invite(mariadb.url), invite(mariadb.url)
+    lease = ann.takes(ttl=60)
+    waiting = waits(ben)
+    mariadb.freeze()
+    try:
+        with pytest.raises(EngineUnavailable):
+            ann(lease.extend)
+    finally:
+        mariadb.thaw()
+    ann.insists(lease.release)
+    assert got(ben, waiting)
+
+
+def test_a_stopped_server_is_not_waited_for_by_those_who_connect(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    mariadb.freeze()
+    try:
+        [why] = invite(mariadb.url).refused(ttl=1).values()
+    finally:
+        mariadb.thaw()
+    assert "did not answer in time" in why
+
+
+def test_a_server_whose_clock_was_set_is_asked_again(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    """Its clock cannot be moved here; what we take it for can, which comes to the same."""
+    ann = invite(mariadb.url)
+    ann(ann.takes().release)
+    clock = ann.client._driver._store._home._server_clock
+    clock._ahead -= 3600  # the server's has been set forward by an hour
+    assert ann.tries()
+
+
+@pytest.mark.parametrize("scheme", ["mariadb", "mysql"])
+def test_a_server_that_cannot_be_written_says_so(
+    mariadb: MariaDbServer, invite: Invite, scheme: str
+) -> None:
+    url = mariadb.url_for(USER, scheme)
+    ann, ben = invite(url), invite(url)
+    lease = ann.takes(ttl=60)
+    ben(ben.takes("another").release)
+    before = mariadb.query(OURS)
+    mariadb.query("SET GLOBAL read_only = ON")
+    [why] = ben.refused("another").values()
+    assert "cannot be written" in why
+    assert "name the primary" in why
+    wait_for(lambda: not set(before) <= set(mariadb.query(OURS)))  # the next may lead elsewhere
+    assert ben(ben.client.inspect, "job").holder == lease.holder  # it can be asked, though
+    mariadb.query("SET GLOBAL read_only = OFF")
+    assert ben.tries("another")
+
+
+def test_a_user_who_may_not_make_the_table_is_told_how(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    mariadb.query("CREATE OR REPLACE USER guest@'127.0.0.1'")
+    guest = invite(mariadb.url_for("guest"))
+    [why] = guest.refused().values()
+    assert "may not use the database" in why
+    mariadb.query("GRANT SELECT, INSERT, UPDATE ON holdfast.* TO guest@'127.0.0.1'")
+    [why] = guest.refused().values()
+    assert "may not make it" in why
+    assert "denied" in why
+    for sql in why[why.index("CREATE TABLE") :].split(";"):
+        if sql.strip():
+            mariadb.query(sql)  # as it is
+    lease = guest.takes()
+    assert guest(guest.client.inspect, "job").fence == lease.fence
+    guest(lease.release)
+    mariadb.query("REVOKE UPDATE ON holdfast.* FROM guest@'127.0.0.1'")
+    [why] = invite(mariadb.url_for("guest")).refused().values()
+    assert "UPDATE command denied" in why
+
+
+def test_a_password_that_is_wrong(mariadb: MariaDbServer, invite: Invite) -> None:
+    mariadb.query("CREATE OR REPLACE USER ann@'127.0.0.1' IDENTIFIED BY 'p@ss/word'")
+    mariadb.query("GRANT ALL ON holdfast.* TO ann@'127.0.0.1'")
+    assert invite(mariadb.url_for("ann:p%40ss%2Fword")).takes()
+    [why] = invite(mariadb.url_for("ann:guess")).refused().values()
+    assert "the login was refused" in why
+
+
+def test_a_server_without_a_connection_left_says_so(invite: Invite) -> None:
+    with MariaDbServer(settings={"max-connections": "10"}) as server:
+        guests = [invite(server.url) for _ in range(11)]
+        for number, guest in enumerate(guests[:10]):
+            guest.takes(f"job {number}", ttl=60)
+        [why] = guests[10].refused().values()
+        assert "no connection left" in why
+        first = guests[0].client
+        guests[0](first.close if guests[0].colour == "sync" else first.aclose)
+        wait_for(lambda: guests[10].insists(guests[10].client.inspect, "job 1"))
+
+
+def test_more_threads_and_tasks_than_connections(mariadb: MariaDbServer, invite: Invite) -> None:
+    ann = invite(mariadb.url, connections=2)
+    ann(ann.takes().release)
+    taking = [
+        ann.begin(ann.client.lock(f"job {number}").acquire, timeout=15) for number in range(40)
+    ]
+    assert len({got(ann, each).name for each in taking}) == 40
+    assert len(mariadb.query(OURS)) <= 2
+
+
+def test_statements_that_deadlock_are_said_again(mariadb: MariaDbServer, invite: Invite) -> None:
+    """One transaction holds what a batch of renewals wants, and wants what it holds."""
+    ann = invite(mariadb.url)
+    leases = [ann.takes(name, ttl=60) for name in ("a", "b")]
+    wanted = "SELECT * FROM holdfast_leases WHERE name = 'holdfast:{}' FOR UPDATE"
+    with mariadb.connection() as other, other.cursor() as cursor:
+        other.begin()
+        # The one who has done less is undone. That is to be us.
+        cursor.execute("INSERT INTO holdfast_cells SELECT seq, '', 0, 1 FROM seq_1_to_1000")
+        cursor.execute(wanted.format("b"))
+        store = ann.client._driver._store
+        asked = threading.Thread(target=lambda: ann(_extend_all, store, leases))
+        asked.start()
+        wait_for(lambda: mariadb.query(f"{OURS} AND command = 'Execute'"))
+        cursor.execute(wanted.format("a"))
+        other.rollback()
+        asked.join()
+    [(ends,)] = mariadb.query("SELECT COUNT(DISTINCT ends) FROM holdfast_leases")
+    assert ends == 1, "both were extended by one statement"
+
+
+def _extend_all(store: Any, leases: list[Any]) -> Any:
+    requests = [Extend(f"holdfast:{lease.name}", lease.holder, 90.0) for lease in leases]
+    return store.ask(requests, store._clock() + 10)
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE-READ", "SERIALIZABLE"])
+def test_a_server_that_is_stricter_by_default(
+    mariadb: MariaDbServer, invite: Invite, level: str
+) -> None:
+    mariadb.query(f"SET GLOBAL tx_isolation = '{level}'")
+    waiting = "SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_state = %s"
+    try:
+        ann = invite(mariadb.url)
+        lease = ann.takes(ttl=60)
+        with mariadb.connection() as other, other.cursor() as cursor:
+            other.begin()
+            cursor.execute("SELECT * FROM holdfast_leases FOR UPDATE")
+            extending = ann.begin(lease.extend)
+            wait_for(lambda: mariadb.query(waiting, ("LOCK WAIT",)) == [("READ COMMITTED",)])
+            other.rollback()
+        extending.result(20)
+    finally:
+        mariadb.query("SET GLOBAL tx_isolation = 'REPEATABLE-READ'")
+
+
+def test_a_lock_over_tls(invite: Invite) -> None:
+    server = MariaDbServer()
+    files = make_certificates(server.folder / "tls")
+    give_to_user(files.key)
+    server.settings |= {
+        "ssl-ca": str(files.authority),
+        "ssl-cert": str(files.certificate),
+        "ssl-key": str(files.key),
+        "require-secure-transport": "ON",
+    }
+    with server:
+        ann, ben = invite(f"{server.url}?ssl_ca={files.authority}"), invite(server.url)
+        lease = ann.takes(ttl=60)
+        ann(lease.extend)
+        value = os.urandom(1 << 20)
+        assert ann(ann.client.cell("stock").set, value, expect=0)
+        assert ann(ann.client.cell("stock").get).value == value
+        [why] = ben.refused().values()
+        assert "the login was refused" in why, "it does not do without"
+        [why] = invite(f"{server.url}?ssl=on").refused().values()
+        assert "certificate verify failed" in why
+
+
+def test_a_forked_child_leaves_its_parents_connections_alone(mariadb: MariaDbServer) -> None:
+    ann = Party("sync", mariadb.url)
+    lease = ann.takes(ttl=30)
+    parents = mariadb.query(OURS)
+    child = os.fork()
+    if child == 0:
+        # No way back into the tests from here, whatever happens.
+        try:
+            taken = ann.client.lock("job").acquire(blocking=False)
+            mine = ann.client.lock("child's").acquire(blocking=False)
+            os._exit(0 if taken is None and mine else 1)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    wait_for(lambda: len(mariadb.query(OURS)) == 1)
+    ann(lease.extend)
+    assert mariadb.query(OURS) == parents, "it goes on with the same connection"
+    ann(lease.release)
+    ann.close()

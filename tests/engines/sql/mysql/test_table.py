@@ -1,0 +1,191 @@
+"""The lease table: made on first use, under any name, and quick however many rows it has."""
+
+import threading
+from typing import Any
+
+import pytest
+
+from holdfast.engines.sql.mysql.statements import Statements
+from holdfast.lab.servers.mariadb import USER, MariaDbServer
+from tests.engines.redis.party import Party
+from tests.engines.sql.conftest import Invite
+from tests.patience import wait_for
+
+
+def row(server: MariaDbServer) -> tuple[Any, ...]:
+    [found] = server.query("SELECT * FROM holdfast_leases WHERE name = 'holdfast:job'")
+    return found
+
+
+def said(server: MariaDbServer, what: str) -> int:
+    """How often the server was told to do something since it was started."""
+    [(_, count)] = server.query("SHOW GLOBAL STATUS LIKE %s", (f"Com_{what}",))
+    return int(count)
+
+
+def test_many_who_come_first_make_the_table_once(mariadb: MariaDbServer) -> None:
+    crowd = [Party("sync", mariadb.url) for _ in range(8)]
+    gate = threading.Barrier(len(crowd))
+    outcomes: list[Any] = []
+
+    def come(party: Party) -> None:
+        gate.wait()
+        outcomes.append(party.client.lock("job").acquire(blocking=False))
+
+    threads = [threading.Thread(target=come, args=(party,)) for party in crowd]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == len(crowd)
+    assert len([lease for lease in outcomes if lease]) == 1
+    for party in crowd:
+        party.close()
+
+
+def test_a_table_of_another_name_in_another_database(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    mariadb.query("CREATE DATABASE IF NOT EXISTS `Own`")
+    mariadb.query(f"GRANT ALL ON `Own`.* TO {USER}@'127.0.0.1'")
+    ann, ben = invite(f"{mariadb.url}?table=Own.Locks"), invite(mariadb.url, table="Own.Locks")
+    lease = ann.takes()
+    assert ben.tries() is None
+    assert mariadb.query("SELECT fence FROM `Own`.`Locks`") == [(lease.fence,)]
+    assert invite(mariadb.url).takes(), "another table, other locks"
+    assert ann(ann.client.cell("stock").set, "1", expect=0)
+    assert mariadb.query("SELECT COUNT(*) FROM `Own`.holdfast_cells") == [(1,)]
+    ann(lease.release)
+    mariadb.query("DROP DATABASE `Own`")
+
+
+@pytest.mark.parametrize(
+    "name", ["'; DROP TABLE holdfast_leases; --", '"\\?%s{}`', "ü\U0010ffff", "long" * 128]
+)
+def test_names_are_values_and_never_sql(mariadb: MariaDbServer, invite: Invite, name: str) -> None:
+    ann = invite(mariadb.url)
+    lease = ann.takes(name)
+    [found] = mariadb.query("SELECT name, holder FROM holdfast_leases")
+    assert found == (f"holdfast:{name}".encode(), lease.holder.encode())
+    assert [info.name for info in ann(ann.client.leases, name)] == [name]
+    ann(lease.release)
+
+
+def test_names_that_a_collation_would_take_for_the_same(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    ann = invite(mariadb.url)
+    names = ["job", "Job", "job ", " job", "jób", "jo\u0301b", "job\t", "\uff4aob"]
+    assert all(ann.tries(name) for name in names)
+    assert sorted(info.name for info in ann(ann.client.leases)) == sorted(names)
+    cells = [ann.client.cell(name) for name in names]
+    assert all(ann(cell.set, "1", expect=0) for cell in cells)
+
+
+def test_a_name_that_is_too_long_with_its_prefix_is_not_cut_off(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    ann = invite(mariadb.url, prefix="p" * 1000)
+    [why] = ann.refused("n" * 500).values()
+    assert "too long" in why
+    assert mariadb.query("SELECT * FROM holdfast_leases") == []
+
+
+def test_a_held_lock_is_not_touched(mariadb: MariaDbServer, invite: Invite) -> None:
+    ann, ben = invite(mariadb.url), invite(mariadb.url)
+    ben(ben.takes("another").release)  # from now on it knows the server's clock
+    ann.takes(renew=False)
+    before = row(mariadb)
+    assert ben.tries() is None
+    assert row(mariadb) == before
+
+
+def test_an_extension_that_changes_nothing_is_one(mariadb: MariaDbServer, invite: Invite) -> None:
+    ann = invite(mariadb.url)
+    lease = ann.takes(ttl=60, renew=False)
+    before = row(mariadb)
+    ann(lease.extend, 1)
+    assert lease.held
+    assert row(mariadb) == before
+
+
+def test_acquire_and_release_are_one_statement_each(mariadb: MariaDbServer, invite: Invite) -> None:
+    ann = invite(mariadb.url)
+    ann(ann.takes().release)
+    before = said(mariadb, "stmt_execute")
+    ann(ann.takes("another", renew=False).release)
+    assert said(mariadb, "stmt_execute") - before == 2
+
+
+def test_deleting_idle_rows_does_not_set_fences_back(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    ann = invite(mariadb.url)
+    fences = []
+    for _ in range(3):
+        lease = ann.takes()
+        fences.append(lease.fence)
+        ann(lease.release)
+        mariadb.query("DELETE FROM holdfast_leases WHERE ends = 0")
+    assert sorted(set(fences)) == fences
+
+
+def test_a_session_elsewhere_on_earth_sees_the_same_time(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    ann = invite(mariadb.url)
+    ann.takes(ttl=60)
+    mariadb.query("SET GLOBAL time_zone = '+13:00'")
+    try:
+        ben = invite(mariadb.url)
+        assert 50 < ben(ben.client.inspect, "job").remaining <= 60
+        assert ben.tries() is None
+    finally:
+        mariadb.query("SET GLOBAL time_zone = SYSTEM")
+
+
+@pytest.mark.parametrize("scheme", ["mariadb", "mysql"])
+def test_many_leases_are_renewed_by_few_statements(
+    mariadb: MariaDbServer, invite: Invite, scheme: str
+) -> None:
+    ann = invite(mariadb.url_for(USER, scheme))
+    leases = [ann.takes(f"job {number}", ttl=3) for number in range(45)]
+    [(ends,)] = mariadb.query("SELECT MIN(ends) FROM holdfast_leases")
+    before = said(mariadb, "stmt_execute")
+
+    def are_renewed() -> bool:
+        [(now,)] = mariadb.query("SELECT MIN(ends) FROM holdfast_leases")
+        return int(now) > int(ends)
+
+    wait_for(are_renewed)
+    assert said(mariadb, "stmt_execute") - before < 20
+    assert all(lease.held for lease in leases)
+
+
+def test_no_statement_looks_at_more_than_the_rows_it_is_about(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    """But for the listing, which is for operators: an index for it would cost each acquire."""
+    ann = invite(mariadb.url)
+    ann(ann.takes().release)
+    mariadb.query(
+        "INSERT INTO holdfast_leases SELECT CONCAT('holdfast:idle ', seq), '', seq, 0"
+        " FROM seq_1_to_100000"
+    )
+    statements = Statements("holdfast_leases", returns=True)
+    with mariadb.connection() as connection, connection.cursor() as cursor:
+        for name, values in {
+            "look": ("holdfast:job", "ann"),
+            "extend": ("holdfast:job", "ann", 1),
+            "release": ("holdfast:job", "ann"),
+            "take_away": ("holdfast:job",),
+            "inspect": ("holdfast:job",),
+        }.items():
+            text, given = getattr(statements, name)(*values)
+            cursor.execute(f"EXPLAIN {text.sql.decode()}".replace("?", "%s"), given)
+            assert all(int(line[8] or 1) <= 1 for line in cursor.fetchall()), name
+        keys = [f"holdfast:idle {number}" for number in range(20)]
+        text, given = statements.extend_many(1, keys, keys)
+        cursor.execute(f"EXPLAIN {text.sql.decode()}".replace("?", "%s"), given)
+        [plan] = cursor.fetchall()
+        assert int(plan[8]) <= 20

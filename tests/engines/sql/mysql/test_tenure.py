@@ -1,0 +1,95 @@
+"""A transaction that relies on a lease locks its entry in the index by fence. That keeps a takeover
+out, and nothing else, whatever the isolation: neither renewals, nor releases, nor tries, nor other
+names, be they next to it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from holdfast.lab.servers.mariadb import MariaDbServer
+from tests.engines.sql.conftest import Invite
+from tests.patience import wait_for
+
+LEVELS = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]
+
+RELY = """
+SELECT 1 FROM holdfast_leases FORCE INDEX (tenure)
+WHERE fence = %s AND name = 'holdfast:job' LOCK IN SHARE MODE
+"""
+
+
+@contextmanager
+def relied_on(server: MariaDbServer, lease: Any, level: str) -> Iterator[None]:
+    """While a transaction relies on the lease."""
+    with server.connection() as connection, connection.cursor() as cursor:
+        cursor.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        connection.begin()
+        cursor.execute(RELY, (lease.fence,))
+        assert cursor.fetchall() == ((1,),)
+        yield
+        connection.commit()
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_renewals_and_tries_go_on(mariadb: MariaDbServer, invite: Invite, level: str) -> None:
+    ann, ben = invite(mariadb.url), invite(mariadb.url)
+    lease = ann.takes(ttl=3)
+    with relied_on(mariadb, lease, level):
+        ann(lease.extend, 60)
+        assert ben.tries() is None
+        ann(lease.extend, 61)
+    ann(lease.release)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_other_names_are_free(mariadb: MariaDbServer, invite: Invite, level: str) -> None:
+    ann, ben = invite(mariadb.url), invite(mariadb.url)
+    names = ["jo", "joa", "job ", "job1", "k"]
+    older = [ann.takes(name) for name in names[::2]]
+    lease = ann.takes(ttl=60)
+    for each in older:
+        ann(each.release)
+    with relied_on(mariadb, lease, level):
+        for name in [*names, "a", "job\0"[:-1] + "0", "z"]:
+            assert ben.tries(name), name
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_released_lease_is_not_taken_over_before_the_commit(
+    mariadb: MariaDbServer, invite: Invite, level: str
+) -> None:
+    ann, ben = invite(mariadb.url), invite(mariadb.url)
+    lease = ann.takes()
+    with relied_on(mariadb, lease, level):
+        ann(lease.release)
+        assert ben.tries() is None, "held, and within its time"
+        assert ben(ben.client.lock("job").acquire, timeout=0.2) is None
+    assert ben.tries().fence > lease.fence
+
+
+def test_an_expired_lease_is_not_taken_over_before_the_commit(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    ann, ben = invite(mariadb.url), invite(mariadb.url)
+    lease = ann.takes(ttl=0.5, renew=False)
+    with relied_on(mariadb, lease, "READ COMMITTED"):
+        wait_for(lambda: ben(ben.client.inspect, "job") is None)
+        assert ben.tries() is None
+        waiting = ben.begin(ben.client.lock("job").acquire, timeout=20)
+    mine = waiting.result(20)
+    assert mine.fence > lease.fence
+    ben(mine.release)
+
+
+def test_under_mysqls_words_a_try_waits_a_second_and_then_says_held(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    url = mariadb.url_for("holdfast", "mysql")
+    ann, ben = invite(url), invite(url)
+    lease = ann.takes(ttl=60)
+    with relied_on(mariadb, lease, "READ COMMITTED"):
+        ann(lease.release)
+        assert ben.tries(ttl=30) is None
+    assert ben.tries().fence > lease.fence

@@ -1,0 +1,123 @@
+"""A user's own pool of connections instead of a URL."""
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import psycopg_pool
+import pytest
+import sqlalchemy
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import create_async_engine
+
+import holdfast
+from holdfast.lab.servers.postgres import PostgresServer
+from tests.contract.mysql_places import mariadb_place
+from tests.engines.redis.party import Colour
+from tests.engines.sql.conftest import Invite
+from tests.engines.sql.users import sqlalchemy_url
+
+SECRET = "hush:h@sh"
+
+
+def engine_of(colour: Colour, url: str, **options: Any) -> Any:
+    make = sqlalchemy.create_engine if colour == "sync" else create_async_engine
+    return make(sqlalchemy_url(url, colour), **options)
+
+
+def pool_of(colour: Colour, conninfo: str, **kwargs: Any) -> Any:
+    kind = psycopg_pool.ConnectionPool if colour == "sync" else psycopg_pool.AsyncConnectionPool
+    return kind(conninfo, kwargs=kwargs, open=False)
+
+
+@pytest.mark.slow
+def test_an_engine_to_postgres(postgres: PostgresServer, invite: Invite, colour: Colour) -> None:
+    postgres.query("CREATE SCHEMA IF NOT EXISTS apart")
+    own = engine_of(colour, postgres.url, connect_args={"options": "-csearch_path=apart"})
+    ann, ben = invite(own, ttl=7), invite(postgres.url)
+    assert ann.client.url == postgres.url
+    lease = ann.takes()
+    assert lease.ttl == 7
+    assert postgres.query("SELECT fence FROM apart.holdfast_leases") == [(lease.fence,)]
+    assert ben.tries(), "which is in another schema"
+    assert own.pool.checkedin() == own.pool.checkedout() == 0
+    postgres.query("DROP SCHEMA apart CASCADE")
+
+
+@pytest.mark.slow
+def test_a_pool_of_psycopg(postgres: PostgresServer, invite: Invite, colour: Colour) -> None:
+    own = pool_of(colour, f"host=127.0.0.1 port={postgres.port} user=holdfast", dbname="postgres")
+    ann, ben = invite(own), invite(postgres.url)
+    assert ann.client.url == postgres.url
+    lease = ann.takes()
+    assert ben.tries() is None
+    ann(lease.release)
+    assert own.closed
+
+
+@pytest.mark.slow
+def test_an_engine_to_mariadb(tmp_path: Path, invite: Invite, colour: Colour) -> None:
+    place = mariadb_place(tmp_path)
+    ann, ben = invite(engine_of(colour, place.url)), invite(place.url)
+    assert ann.client.url == place.url
+    lease = ann.takes()
+    assert ben.tries() is None
+    ann(lease.release)
+
+
+def client_of(colour: Colour) -> Any:
+    return holdfast.Client if colour == "sync" else holdfast.AsyncClient
+
+
+def test_a_password_is_taken_over_and_not_shown(colour: Colour) -> None:
+    arguments = {"password": SECRET, "sslmode": "require"}
+    own = engine_of(colour, "postgresql://ann@db.example/shop", connect_args=arguments)
+    client = client_of(colour)(own)
+    assert client.url == "postgresql://ann@db.example/shop"
+    assert SECRET not in repr(client)
+
+
+def test_what_a_listener_of_the_user_s_adds(colour: Colour) -> None:
+    own = engine_of(colour, "postgresql://ann@db.example/shop")
+    sync = own if colour == "sync" else own.sync_engine
+
+    @event.listens_for(sync, "do_connect")
+    def add(dialect: Any, record: Any, args: Any, arguments: dict[str, Any]) -> None:
+        arguments["host"] = "other.example"
+
+    assert client_of(colour)(own).url == "postgresql://ann@other.example/shop"
+
+
+def test_options_of_the_engine_can_be_given_too(colour: Colour) -> None:
+    own = engine_of(colour, "postgresql://h/db")
+    with pytest.raises(ValueError, match=r"^table: "):
+        client_of(colour)(own, table="no name")
+
+
+def test_one_of_the_other_colour(colour: Colour) -> None:
+    other: Colour = "async" if colour == "sync" else "sync"
+    for own in (engine_of(other, "postgresql://h/db"), pool_of(other, "host=h")):
+        with pytest.raises(TypeError, match=rf"^url: .* got a .*{type(own).__name__}"):
+            client_of(colour)(own)
+
+
+def test_an_engine_to_what_we_keep_no_locks_in(colour: Colour) -> None:
+    with pytest.raises(ValueError, match=r"^url: .*sqlite"):
+        client_of(colour)(engine_of(colour, "sqlite:///x.db"))
+
+
+def test_what_cannot_be_taken_over() -> None:
+    with pytest.raises(ValueError, match=r"^url: ssl cannot be taken over"):
+        holdfast.Client(engine_of("sync", "mariadb://h/db", connect_args={"ssl": {"ca": "x"}}))
+    own = engine_of("sync", "postgresql://h/db")
+    with pytest.raises(TypeError, match=r"^url: .* one database, got 2 pools"):
+        holdfast.Client([own, own])
+
+
+@pytest.mark.slow
+def test_a_creator_of_the_user_s(postgres: PostgresServer) -> None:
+    own = sqlalchemy.create_engine(
+        "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres.url)
+    )
+    with pytest.raises(ValueError, match=r"^url: .*creator"):
+        holdfast.Client(own)

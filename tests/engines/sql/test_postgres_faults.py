@@ -1,0 +1,255 @@
+"""PostgreSQL at its worst moments: killed, stopped, cut off, full, or not to be written."""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from holdfast import EngineUnavailable
+from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.servers.postgres import PostgresServer
+from tests.engines.redis.party import Party
+from tests.engines.sql.conftest import Invite
+from tests.patience import wait_for
+
+OURS = "FROM pg_stat_activity WHERE application_name = 'holdfast'"
+
+
+@pytest.fixture
+def proxy(postgres: PostgresServer) -> Iterator[Proxy]:
+    with Proxy(postgres.port) as proxy:
+        yield proxy
+
+
+def through(proxy: Proxy) -> str:
+    return f"postgresql://holdfast@{proxy.address}/postgres"
+
+
+def got(party: Party, taking: "Future[Any]") -> Any:
+    """The lease that somebody has got at last; they give it back."""
+    lease = taking.result(20)
+    assert lease
+    party(lease.release)
+    return lease
+
+
+def waits(watcher: Party, name: str = "job") -> Callable[[], bool]:
+    """Whether somebody is in the queue."""
+    return lambda: watcher(watcher.client.inspect, name).waiters == 1
+
+
+def test_a_lease_outlives_a_crash_of_the_server(postgres: PostgresServer, invite: Invite) -> None:
+    ann, ben = invite(postgres.url), invite(postgres.url)
+    lease = ann.takes(ttl=6)
+    postgres.kill()
+    postgres.start()
+    ann.insists(lease.extend)
+    assert lease.held
+    assert ben.tries() is None
+    ann.insists(lease.release)
+    assert ben.takes().fence > lease.fence
+
+
+def test_a_waiter_outlives_a_restart_of_the_server(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    ann, ben = invite(postgres.url), invite(postgres.url)
+    lease = ann.takes(ttl=30)
+    waiting = ben.begin(ben.client.lock("job").acquire, timeout=20)
+    wait_for(waits(ann))
+    postgres.restart()
+    wait_for(lambda: ann.insists(ann.client.inspect, "job").waiters == 1)  # it listens again
+    ann.insists(lease.release)
+    assert got(ben, waiting).fence > lease.fence
+
+
+def test_an_idle_connection_that_was_ended_is_nobodys_failure(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    ann = invite(postgres.url)
+    ann(ann.takes().release)
+    postgres.query(f"SELECT pg_terminate_backend(pid, 5000) {OURS}")
+    assert ann.tries()
+
+
+def test_a_listener_that_was_ended_listens_again(postgres: PostgresServer, invite: Invite) -> None:
+    ann, ben = invite(postgres.url), invite(postgres.url)
+    lease = ann.takes(ttl=60)
+    waiting = ben.begin(ben.client.lock("job").acquire, timeout=20)
+    wait_for(waits(ann))
+    [(queue,)] = postgres.query("SELECT queue FROM holdfast_leases")
+    postgres.query("SELECT pg_terminate_backend(%s, 5000)", (queue[0]["pid"],))
+
+    def is_back() -> bool:
+        [(now,)] = postgres.query("SELECT queue FROM holdfast_leases")
+        return bool(now) and now[0]["pid"] != queue[0]["pid"]
+
+    wait_for(is_back)
+    ann(lease.release)
+    assert got(ben, waiting)
+
+
+def test_a_grant_whose_reply_was_lost_is_found_again(
+    postgres: PostgresServer, proxy: Proxy, invite: Invite
+) -> None:
+    ann, ben = invite(through(proxy)), invite(postgres.url)
+    ann(ann.takes().release)
+    proxy.hold("replies")
+    taking = ann.begin(ann.client.lock("job", ttl=60).acquire, timeout=15)
+    wait_for(lambda: ben(ben.client.inspect, "job") is not None)
+    holder = ben(ben.client.inspect, "job").holder
+    fence = ben(ben.client.inspect, "job").fence
+    proxy.reset()
+    proxy.heal()
+    lease = got(ann, taking)
+    assert (lease.holder, lease.fence) == (holder, fence)
+
+
+def test_what_a_stopped_server_carries_out_too_late_does_nothing(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    """The acquire waits in the server's own socket, from before it was stopped."""
+    ann, ben = invite(postgres.url), invite(postgres.url)
+    before = ann.takes()
+    ann(before.release)
+    postgres.freeze()
+    try:
+        assert "did not answer in time" in str(ann.refused(ttl=1.5))
+    finally:
+        postgres.thaw()
+    after = ben.takes()
+    assert after.fence == before.fence + 1, "nobody had it in between"
+    assert ben(ben.client.inspect, "job").waiters == 0
+
+
+def test_a_stopped_server_is_given_up_in_time_by_a_waiter(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    ann, ben = invite(postgres.url), invite(postgres.url)
+    lease = ann.takes(ttl=60)
+    waiting = ben.begin(ben.client.lock("job", ttl=60).acquire, timeout=15)
+    wait_for(waits(ann))
+    postgres.freeze()
+    try:
+        with pytest.raises(EngineUnavailable):
+            ann(lease.extend)
+    finally:
+        postgres.thaw()
+    ann.insists(lease.release)
+    assert got(ben, waiting)
+
+
+def test_a_server_whose_clock_was_set_is_asked_again(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    """Its clock cannot be moved here; what we take it for can, which comes to the same."""
+    ann = invite(postgres.url)
+    ann(ann.takes().release)
+    clock = ann.client._driver._store._home._server_clock
+    clock._ahead -= 3600  # the server's has been set forward by an hour
+    assert ann.tries()
+
+
+def test_a_standby_says_that_it_is_one(postgres: PostgresServer, invite: Invite) -> None:
+    ann = invite(postgres.url)
+    lease = ann.takes()
+    with PostgresServer(standby=postgres) as standby:
+        ben = invite(standby.url)
+        wait_for(lambda: standby.query("SELECT to_regclass('holdfast_leases')") != [(None,)])
+        [why] = ben.refused().values()
+        assert "standby" in why
+        assert "target_session_attrs" in why
+        assert ben(ben.client.inspect, "job").holder == lease.holder  # it can be asked, though
+        ann(lease.release)
+        wait_for(lambda: ben(ben.client.inspect, "job") is None)  # it has heard of that
+        postgres.kill()
+        standby.promote()
+        assert ben.takes().fence > lease.fence
+
+
+def test_a_role_that_may_not_make_the_table_is_told_how(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    postgres.query("DROP ROLE IF EXISTS guest")
+    postgres.query("CREATE ROLE guest LOGIN")
+    guest = invite(postgres.url_for("guest"))
+    [why] = guest.refused().values()
+    assert "may not make it" in why
+    assert "permission denied" in why
+    postgres.query(why[why.index("CREATE TABLE") :])  # as it is
+    [why] = guest.refused().values()
+    assert "permission denied for table holdfast_leases" in why
+    postgres.query("GRANT SELECT, INSERT, UPDATE ON holdfast_leases, holdfast_cells TO guest")
+    lease = guest.takes()
+    assert guest(guest.client.inspect, "job").fence == lease.fence
+    guest(lease.release)
+    postgres.query("DROP OWNED BY guest")
+
+
+def test_a_server_without_a_connection_left_says_so(invite: Invite) -> None:
+    settings = {"max_connections": "5", "superuser_reserved_connections": "2"}
+    with PostgresServer(settings=settings) as server:
+        server.query("CREATE ROLE guest LOGIN")
+        server.query("GRANT CREATE ON SCHEMA public TO guest")
+        guests = [invite(server.url_for("guest")) for _ in range(4)]
+        for number, guest in enumerate(guests[:3]):
+            guest.takes(f"job {number}")
+        [why] = guests[3].refused().values()
+        assert "connection" in why
+        first = guests[0].client
+        guests[0](first.close if guests[0].colour == "sync" else first.aclose)
+        assert guests[3].takes()
+
+
+def test_more_threads_and_tasks_than_connections(postgres: PostgresServer, invite: Invite) -> None:
+    ann = invite(postgres.url, connections=2)
+    ann(ann.takes().release)
+    taking = [
+        ann.begin(ann.client.lock(f"job {number}").acquire, timeout=15) for number in range(40)
+    ]
+    assert len({got(ann, each).name for each in taking}) == 40
+    assert len(postgres.query(f"SELECT 1 {OURS}")) <= 2
+
+
+@pytest.mark.parametrize("level", ["repeatable read", "serializable"])
+def test_a_database_that_is_stricter_by_default(
+    postgres: PostgresServer, invite: Invite, level: str
+) -> None:
+    postgres.query(f"ALTER ROLE holdfast SET default_transaction_isolation = '{level}'")
+    try:
+        crowd = [invite(postgres.url) for _ in range(4)]
+        taking = [each.begin(each.client.lock("job").acquire, False) for each in crowd]
+        leases = [each.result(20) for each in taking]
+        assert len([lease for lease in leases if lease]) == 1
+        for party, lease in zip(crowd, leases, strict=True):
+            if lease:
+                party(lease.release)
+    finally:
+        postgres.query("ALTER ROLE holdfast RESET default_transaction_isolation")
+
+
+def test_a_forked_child_leaves_its_parents_connections_alone(postgres: PostgresServer) -> None:
+    ann, ben = Party("sync", postgres.url), Party("sync", postgres.url)
+    lease = ann.takes(ttl=30)
+    assert ben(ben.client.lock("job").acquire, timeout=0.2) is None  # it has listened, and is gone
+    ben.close()
+    wait_for(lambda: len(postgres.query(f"SELECT pid {OURS}")) == 1)
+    [parents] = postgres.query(f"SELECT pid {OURS}")
+    child = os.fork()
+    if child == 0:
+        # No way back into the tests from here, whatever happens.
+        try:
+            taken = ann.client.lock("job").acquire(blocking=False)
+            mine = ann.client.lock("child's").acquire(blocking=False)
+            os._exit(0 if taken is None and mine else 1)
+        finally:
+            os._exit(2)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    wait_for(lambda: len(postgres.query(f"SELECT pid {OURS}")) == 1)
+    ann(lease.extend)
+    assert postgres.query(f"SELECT pid {OURS}") == [parents], "it goes on with the same connection"
+    ann(lease.release)
+    ann.close()

@@ -1,0 +1,121 @@
+"""The lease table: made on first use, under any name, and quick however many rows it has."""
+
+import threading
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.engines.sql.postgres.statements import ACQUIRE, Statements
+from holdfast.lab.servers.postgres import PostgresServer
+from tests.engines.redis.party import Party
+from tests.engines.sql.conftest import Invite
+
+
+def test_many_who_come_first_make_the_table_once(postgres: PostgresServer) -> None:
+    crowd = [Party("sync", postgres.url) for _ in range(8)]
+    gate = threading.Barrier(len(crowd))
+    outcomes: list[Any] = []
+
+    def come(party: Party) -> None:
+        gate.wait()
+        outcomes.append(party.client.lock("job").acquire(blocking=False))
+
+    threads = [threading.Thread(target=come, args=(party,)) for party in crowd]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(outcomes) == len(crowd)
+    assert len([lease for lease in outcomes if lease]) == 1
+    for party in crowd:
+        party.close()
+
+
+def test_a_table_of_another_name_in_another_schema(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    postgres.query('CREATE SCHEMA IF NOT EXISTS "Own"')
+    ann, ben = invite(f"{postgres.url}?table=Own.Locks"), invite(postgres.url, table="Own.Locks")
+    lease = ann.takes()
+    assert ben.tries() is None
+    assert postgres.query('SELECT fence FROM "Own"."Locks"') == [(lease.fence,)]
+    assert invite(postgres.url).takes(), "another table, other locks"
+    assert ann(ann.client.cell("stock").set, "1", expect=0)
+    assert postgres.query('SELECT count(*) FROM "Own".holdfast_cells') == [(1,)]
+    ann(lease.release)
+    postgres.query('DROP SCHEMA "Own" CASCADE')
+
+
+@pytest.mark.parametrize(
+    "table", ["", "a b", 'x"y', "a.b.c", "1st", "t;DROP TABLE x", "ä", "a" * 64, ".a"]
+)
+def test_a_name_that_is_none_is_refused_before_anything_happens(table: str) -> None:
+    with pytest.raises(ValueError, match="table: must be a name"):
+        holdfast.Client("postgresql://nobody.invalid/x", table=table)
+
+
+@pytest.mark.parametrize("name", ["'; DROP TABLE holdfast_leases; --", '"\\$1%s{}', "ü\U0010ffff"])
+def test_names_are_values_and_never_sql(
+    postgres: PostgresServer, invite: Invite, name: str
+) -> None:
+    ann = invite(postgres.url)
+    lease = ann.takes(name)
+    [row] = postgres.query("SELECT name, holder FROM holdfast_leases")
+    assert row == (f"holdfast:{name}", lease.holder)
+    assert [info.name for info in ann(ann.client.leases, name)] == [name]
+    ann(lease.release)
+
+
+def test_deleting_idle_rows_does_not_set_fences_back(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    ann = invite(postgres.url)
+    fences = []
+    for _ in range(3):
+        lease = ann.takes()
+        fences.append(lease.fence)
+        ann(lease.release)
+        postgres.query("DELETE FROM holdfast_leases WHERE holder IS NULL")
+    assert sorted(set(fences)) == fences
+
+
+def test_no_statement_looks_at_more_than_the_rows_it_is_about(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    """But for the listing, which is for operators: an index for it would cost each acquire."""
+    ann = invite(postgres.url)
+    ann(ann.takes().release)
+    postgres.query(
+        "INSERT INTO holdfast_leases (name, fence, ends)"
+        " SELECT 'holdfast:idle ' || n, n, now() FROM generate_series(1, 100000) AS n"
+    )
+    postgres.query("ANALYZE holdfast_leases")
+    statements = Statements("holdfast_leases")
+    with postgres.connection() as connection:
+        for name, types in {
+            "acquire": "text, text, float8, float8, int",
+            "join": "text, text, text, int, float8",
+            "leave": "text, text",
+            "release": "text, text",
+            "extend": "text, text, float8",
+            "extend_all": "jsonb",
+            "inspect": "text",
+            "holder": "text",
+        }.items():
+            sql = getattr(statements, name).sql.decode()
+            connection.execute(f"PREPARE its_{name} ({types}) AS {sql}".encode())
+            values = ", ".join("NULL" for _ in types.split(","))
+            connection.execute("SET plan_cache_mode = force_generic_plan")
+            plan = connection.execute(f"EXPLAIN EXECUTE its_{name} ({values})".encode()).fetchall()
+            text = "\n".join(line for (line,) in plan)
+            assert "Seq Scan on holdfast_leases" not in text, f"{name}: {text}"
+
+
+def test_renewal_does_not_write_what_a_guard_locks() -> None:
+    statements = Statements("t")
+    for text in (statements.extend, statements.extend_all, statements.release, statements.leave):
+        changes = text.sql.decode().split(" WHERE ")[0]
+        assert "fence =" not in changes
+        assert "name =" not in changes
+    assert "fence =" in ACQUIRE

@@ -1,0 +1,66 @@
+"""URLs of PostgreSQL: what they may say, and what is refused before anything happens."""
+
+import pytest
+
+import holdfast
+from holdfast.engines.sql.links import BrokenError, ConflictError, MissingError, RefusedError
+from holdfast.engines.sql.postgres.errors import read_error
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:secret@db.invalid:5433/app",
+        "postgres://db.invalid/app",
+        "postgresql:///app?host=/var/run/postgresql",
+        "postgresql://a.invalid:1,b.invalid:2/app?target_session_attrs=read-write",
+        "postgresql://db.invalid/app?sslmode=require&application_name=billing&connections=2",
+        "postgresql://ann:p%40ss%2Fword@db.invalid/app?table=locks.leases&ttl=5&prefix=x",
+    ],
+)
+def test_a_url_as_libpq_knows_it(url: str) -> None:
+    with holdfast.Client(url) as client:
+        assert client.guarantees.suits == "correctness"
+        assert "secret" not in repr(client)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("postgresql://db.invalid/app?colour=red", "colour: this engine has no such option"),
+        ("postgresql://db.invalid/app?connections=0", "connections: must be a whole number"),
+        ("postgresql://db.invalid/app?connections=many", "connections: must be a whole number"),
+        ("postgresql://db.invalid/app?table=a%22b", "table: must be a name"),
+        ("postgresql://[::1/app", "url: "),
+    ],
+)
+def test_what_is_wrong_with_a_url(url: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        holdfast.Client(url)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind"),
+    [
+        ("", BrokenError),
+        ("57P01", BrokenError),
+        ("08006", BrokenError),
+        ("25006", BrokenError),
+        ("40001", ConflictError),
+        ("40P01", ConflictError),
+        ("42P01", MissingError),
+        ("42501", RefusedError),
+        ("22021", RefusedError),
+    ],
+)
+def test_what_an_error_means(state: str, kind: type[Exception]) -> None:
+    assert type(read_error(state, "what it said\nDETAIL: more")) is kind
+    assert "what it said" in str(read_error(state, "what it said"))
+
+
+def test_nobody_there_is_unavailable() -> None:
+    with (
+        holdfast.Client("postgresql://127.0.0.1:1/app") as client,
+        pytest.raises(holdfast.EngineUnavailable, match=r"127\.0\.0\.1:1/app"),
+    ):
+        client.lock("job", ttl=1).acquire(blocking=False)

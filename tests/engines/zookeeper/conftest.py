@@ -1,0 +1,55 @@
+"""Real servers, started once for a test process, and made whole for each test."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.lab.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
+
+HERE = Path(__file__).parent
+SERVERS = {"server", "ensemble", "parted"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What starts these servers is left out of the quick tests."""
+    for item in items:
+        if SERVERS.intersection(getattr(item, "fixturenames", ())) and item.path.is_relative_to(
+            HERE
+        ):
+            item.add_marker(pytest.mark.slow)
+
+
+@pytest.fixture(scope="session")
+def _server() -> Iterator[ZooKeeperServer]:
+    with ZooKeeperServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def _ensemble() -> Iterator[ZooKeeperEnsemble]:
+    with ZooKeeperEnsemble() as ensemble:
+        yield ensemble
+
+
+@pytest.fixture
+def server(_server: ZooKeeperServer) -> ZooKeeperServer:
+    _server.start()
+    _server.thaw()
+    return _server
+
+
+@pytest.fixture
+def ensemble(_ensemble: ZooKeeperEnsemble) -> ZooKeeperEnsemble:
+    for member in _ensemble.servers:
+        if member.alive:
+            member.thaw()
+    _ensemble.start()
+    return _ensemble
+
+
+@pytest.fixture
+def parted() -> Iterator[ZooKeeperEnsemble]:
+    """Members that can be cut off, and that take their time to notice it."""
+    with ZooKeeperEnsemble(partable=True, settings={"syncLimit": "1000"}) as ensemble:
+        yield ensemble

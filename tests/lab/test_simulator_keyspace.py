@@ -1,0 +1,246 @@
+"""The scripts leave behind on a real server what the simulator's leave: every value, every life,
+every message. The same calls to both, on one clock."""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from holdfast.engines.redis.scripts import script
+from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.redis import RedisServer
+from holdfast.lab.servers.resp import Connection, read_reply
+from holdfast.lab.simulator.keyspace import Keyspace
+from holdfast.lab.simulator.scripts import SCRIPTS
+
+TTLS, KEEP, OFFER = (100_000, 200_000, 400_000), 3_000_000, 50_000
+"""In milliseconds, and so far apart that none is mistaken for another."""
+NEAR = 15_000
+"""How far apart, in milliseconds, two times may be that are the same but for a busy machine."""
+HOUR = 3_600_000_000
+
+CHANNELS = {"a": "c1", "b": "c1", "c": "c2", "d": "c2", "e": "nobody listens"}
+LOCKS = [(f"{name}", f"{{{name}}}:fence", f"{{{name}}}:queue") for name in ("job", "work")]
+
+LOOK = """
+local found = {}
+for i, key in ipairs(KEYS) do
+  local queue = i % 3 == 0
+  local value = queue and redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') or redis.call('GET', key)
+  found[i] = {value, redis.call('PTTL', key)}
+end
+return found
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[RedisServer]:
+    with RedisServer() as running:
+        yield running
+
+
+class Twins:
+    """A real server and a virtual one, on one clock, which are told the same."""
+
+    def __init__(self, server: RedisServer) -> None:
+        self.real = Connection((HOST, server.port), 5.0)
+        self.real.command("FLUSHALL")
+        self._ear = Connection((HOST, server.port), 5.0)
+        for channel in ("c1", "c2", "end"):
+            self._ear._socket.sendall(f"SUBSCRIBE {channel}\r\n".encode())
+            read_reply(self._ear._file)
+        self.now = 0
+        self.virtual = Keyspace(lambda: self.now / 1_000_000, self._publish)
+        self._said: list[tuple[str, str]] = []
+
+    def close(self) -> None:
+        self._ear.__exit__()
+        self.real.__exit__()
+
+    def call(self, name: str, keys: list[str], argv: list[str | int]) -> None:
+        """Run a script on both, and see that nothing tells them apart."""
+        seconds, micros = self._ask("TIME")
+        self.now = int(seconds) * 1_000_000 + int(micros)
+        source = script(name).source.decode()
+        real = self._ask("EVAL", source, len(keys), *keys, *argv)
+        words = [str(word).encode() for word in argv]
+        virtual = SCRIPTS[script(name).sha](self.virtual, [k.encode() for k in keys], words)
+        told = f"{name} {keys} {argv}"
+        assert self._alike(real, virtual), (told, real, virtual)
+        assert self._heard() == self._said, told
+        self._said.clear()
+        real, virtual = self._looks()
+        assert self._alike(real, virtual), (told, real, virtual)
+        for at, (_, fence, _) in enumerate(LOCKS):  # two readings of a clock go on from one
+            if (counter := real[3 * at + 1][0]) is not None:
+                self.virtual.set_keep_ttl(fence.encode(), counter.encode())
+
+    def both(self, command: str, key: str, *words: int) -> None:
+        """Something happens to a key of both."""
+        self.real.command(command, key, *words)
+        match command, words:
+            case "DEL", ():
+                self.virtual.delete(key.encode())
+            case "PEXPIRE", (life,):
+                self.virtual.pexpire(key.encode(), life)
+            case "PSETEX", (life, number):
+                self.virtual.set(key.encode(), b"%d" % number, life)
+
+    def _ask(self, *words: str | int) -> Any:
+        return self.real.command(*words)
+
+    def _publish(self, channel: bytes, message: bytes) -> int:
+        if channel not in {b"c1", b"c2"}:
+            return 0
+        self._said.append((channel.decode(), message.decode()))
+        return 1
+
+    def _heard(self) -> list[tuple[str, str]]:
+        self.real.command("PUBLISH", "end", "")
+        heard: list[tuple[str, str]] = []
+        while True:
+            message: Any = read_reply(self._ear._file)
+            if message[1] == "end":
+                return heard
+            heard.append((message[1], message[2]))
+
+    def _looks(self) -> tuple[Any, Any]:
+        """Every key with its value and its life, on both."""
+        keys = [key for lock in LOCKS for key in lock]
+        virtual: list[Any] = []
+        for key in map(str.encode, keys):
+            queue = key.endswith(b"queue")
+            value = self._queue(key) if queue else self.virtual.get(key)
+            virtual.append([value, self.virtual.pttl(key)])
+        return self._ask("EVAL", LOOK, len(keys), *keys), virtual
+
+    def _queue(self, key: bytes) -> list[Any]:
+        scores: Any = self.virtual._values.get(key)
+        return [each for member in self.virtual.zrange(key) for each in (member, scores[member])]
+
+    def _alike(self, real: Any, virtual: Any) -> bool:
+        """Whether two are the same. A number that a clock gave may be a moment greater or less."""
+        if isinstance(virtual, list):
+            return len(real) == len(virtual) and all(map(self._alike, real, virtual))
+        if isinstance(virtual, bytes):
+            virtual = virtual.decode()
+            if not virtual.isdigit():
+                return bool(real == virtual)
+        if virtual is None or real is None:
+            return real is virtual
+        real, virtual = int(real), int(virtual)
+        if virtual < HOUR:
+            return bool(real == virtual or (virtual > NEAR and abs(real - virtual) < NEAR))
+        by_the_clock = abs(virtual - self.now) < HOUR // 2
+        return bool(real == virtual or (by_the_clock and abs(real - virtual) < NEAR * 1000))
+
+
+@pytest.fixture
+def twins(server: RedisServer) -> Iterator[Twins]:
+    made = Twins(server)
+    yield made
+    made.close()
+
+
+def upheaval(random: Random, twins: Twins) -> None:
+    """A key has expired, or will soon, or later than anybody asked for; or a counter is ahead."""
+    lock, fence, _ = random.choice(LOCKS)
+    match random.randrange(6):
+        case 0 | 1:
+            twins.both("DEL", lock)
+        case 2:
+            twins.both("DEL", fence)
+        case 3:
+            twins.both("PEXPIRE", random.choice([lock, fence]), random.choice([30_000, 900_000]))
+        case _:
+            ahead = twins.now + HOUR * random.randrange(1, 5)
+            twins.both("PSETEX", fence, KEEP, random.choice([9, ahead, ahead]))
+
+
+def counter_of(twins: Twins, fence: str) -> int:
+    return int(twins.virtual.get(fence.encode()) or twins.now)
+
+
+def single(random: Random, twins: Twins) -> tuple[str, list[str], list[str | int]]:
+    """Something to say to a single server."""
+    holder, ttl, lock = random.choice("abcde"), random.choice(TTLS), random.choice(LOCKS)
+    channel = CHANNELS[holder]
+    match random.randrange(8):
+        case 0 | 1 | 2 | 3:
+            channel = random.choice([channel, channel, ""])
+            return "acquire", [*lock], [ttl, KEEP, OFFER, channel, holder]
+        case 4 | 5 | 6:
+            who = random.choice([holder, *holders(twins, lock), ""])
+            return "release", [*lock], [KEEP, OFFER, CHANNELS.get(who, ""), who]
+        case _:
+            return extension(random, twins)
+
+
+def quorum(random: Random, twins: Twins) -> tuple[str, list[str], list[str | int]]:
+    """Something to say to a node of a quorum."""
+    holder, ttl, lock = random.choice("abcde"), random.choice(TTLS), random.choice(LOCKS)
+    channel = CHANNELS[holder]
+    fence = counter_of(twins, lock[1]) + random.choice([-1, 0, 0, 1])
+    owner = random.choice([holder, *holders(twins, lock) * 2])
+    match random.randrange(9):
+        case 0 | 1 | 2:
+            proposed = random.choice([0, fence, twins.now + HOUR, twins.now - HOUR])
+            channel = random.choice([channel, channel, ""])
+            return "vote", [*lock], [ttl, KEEP, channel, proposed, holder]
+        case 3 | 4:
+            who = random.choice([owner, owner, ""])
+            wakes, channel = random.choice("01"), CHANNELS.get(who, "")
+            return "unvote", [*lock], [wakes, OFFER, channel, who]
+        case 5:
+            return "raise", [*lock[:2]], [fence, KEEP, owner]
+        case 6 | 7:
+            return "repair", [*lock[:2]], [ttl, KEEP, fence, owner]
+        case _:
+            return extension(random, twins)
+
+
+def holders(twins: Twins, lock: tuple[str, str, str]) -> list[str]:
+    owner = twins.virtual.get(lock[0].encode())
+    return [owner.decode()] if owner else []
+
+
+def extension(random: Random, twins: Twins) -> tuple[str, list[str], list[str | int]]:
+    """Both locks at once, mostly by those who have them."""
+    argv: list[str | int] = [KEEP]
+    for lock in LOCKS:
+        owner = random.choice([random.choice("abcde"), *holders(twins, lock) * 3])
+        argv += [random.choice(TTLS), owner]
+    return "extend", [key for lock in LOCKS for key in lock[:2]], argv
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("say", [single, quorum])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_same_calls_leave_the_same_behind(seed: int, say: Any, twins: Twins) -> None:
+    random = Random(seed)
+    for _ in range(400):
+        if random.random() < 0.25:
+            upheaval(random, twins)
+        twins.call(*say(random, twins))
+
+
+@pytest.mark.slow
+def test_waiters_are_woken_though_the_counter_is_gone(twins: Twins) -> None:
+    lock, fence, _ = LOCKS[0]
+    for holder, channel in (("a", ""), ("c", "c2")):
+        twins.call("vote", [*LOCKS[0]], [TTLS[0], KEEP, channel, 0, holder])
+    twins.both("DEL", fence)
+    twins.call("unvote", [*LOCKS[0]], ["1", OFFER, "c1", "a"])
+    assert twins.virtual.get(lock.encode()) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("between", [0, 1, 9, 10])
+def test_the_first_of_another_process_among_ten_is_told_of_an_offer(
+    between: int, twins: Twins
+) -> None:
+    ours = [(f"w{number}", "c1") for number in range(1 + between)]
+    for holder, channel in (("a", ""), *ours, ("c", "c2"), ("d", "c2")):
+        twins.call("acquire", [*LOCKS[0]], [TTLS[0], KEEP, OFFER, channel, holder])
+    twins.call("release", [*LOCKS[0]], [KEEP, OFFER, "", "a"])

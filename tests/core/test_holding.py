@@ -298,7 +298,8 @@ class TestClosing:
 
     def test_nothing_is_asked_if_nothing_is_held(self) -> None:
         hand = Hand()
-        assert hand.play(release_all(hand.world)).effect is None
+        play = hand.play(release_all(hand.world))
+        assert (play.effect, play.error) == (None, None)
 
 
 def test_a_forked_childs_copy_is_neither_held_nor_lost() -> None:

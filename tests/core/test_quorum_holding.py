@@ -65,11 +65,11 @@ class TestExtending:
         assert repairs(talk) == []
 
     def test_a_node_that_is_told_again_has_as_long_as_it_had_for_the_question(self) -> None:
-        now = 0.0
-        talk = Talk(quorum_of(3, lambda: now), MINE, until=1.0)
-        now = 0.75
+        now = 50.0
+        talk = Talk(quorum_of(3, lambda: now), MINE, until=51.0)
+        now = 50.75
         talk.hears({0: DONE, 1: DONE, 2: MISSING})
-        assert talk.poll.until == 1.75
+        assert talk.poll.until == 51.75
 
     def test_nothing_is_kept_of_what_is_over_or_was_broken_off(self) -> None:
         quorum = quorum_of(3)

@@ -188,6 +188,12 @@ class TestLosses:
         assert play.goes_on().effect == Ask((Extend("p:other", "me", TTL, 7),), NOW + PATIENCE)
         assert other.state is HELD
 
+    def test_nothing_is_asked_for_one_that_is_lost_though_its_renewal_is_due(self) -> None:
+        hand = Hand()
+        tenure = due(hand, until=NOW)
+        assert awake(hand).effect == Wait(RENEWER, inf)
+        assert tenure.state is LOST
+
     def test_those_who_were_lost_first_are_told_first(self) -> None:
         hand = Hand()
         kept = [hand.tenure(name=name) for name in ("first", "second")]

@@ -133,7 +133,7 @@ ENGINES = (
     Engine("mysql", mysql_place, cousin=True),  # its words, said to MariaDB
     Engine("redis", single_place),
     Engine("valkey", valkey_place, cousin=True),
-    Engine("redlock", redlock_place, cannot={"cells": "its nodes are independent"}),
+    Engine("redlock", redlock_place, unit=1.0, cannot={"cells": "its nodes are independent"}),
     Engine("cluster", cluster_place),
     Engine("getset", getset_place, cannot={"cells": "it is for the locks of old clients"}),
     Engine("etcd", wheel_place, unit=1.0),

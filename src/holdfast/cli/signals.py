@@ -62,7 +62,11 @@ class Signals:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        # The handlers stay: a second Ctrl-C must not change the exit code that is on its way.
+        # A second Ctrl-C must not change the exit code that is on its way. Python takes its own
+        # handlers away before it ends, so this is none of them.
+        for signum in _ENDING:
+            if signal.getsignal(signum) == self._handle:
+                signal.signal(signum, signal.SIG_IGN)
         signal.set_wakeup_fd(-1)
         writer, self._writer = self._writer, -1
         os.close(writer)

@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OTHERS := 3.12 3.13
 
-.PHONY: help demo test soak check bench docs format clean servers
+.PHONY: help demo test contract soak check bench docs format clean servers
 
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
 	@echo "make test    everything: lint, types, all tests"
 	@echo "make soak    clients and servers under faults for MINUTES=10, judged from outside"
+	@echo "make contract  the whole contract over every engine, which takes about half an hour"
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
 	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md"
 	@echo "make docs    check that every example in the documentation works"
@@ -30,6 +31,9 @@ test: $(STAMP) servers lint
 MINUTES := 10
 soak: $(STAMP) servers
 	$(BIN)/python -m holdfast.lab.soak --seconds $$(($(MINUTES) * 60))
+
+contract: $(STAMP) servers
+	HOLDFAST_CONTRACT=full $(BIN)/python -m pytest $(AT_ONCE) tests/contract
 
 check: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not slow"

@@ -6,6 +6,7 @@ import inspect
 import pickle
 import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -93,21 +94,18 @@ def test_others_see_it_after_the_commit(
 ) -> None:
     check(transaction, "job", 2)
     transaction.commit()
-    other = way.begin(run, url)
-    with pytest.raises(holdfast.StaleFence):
+    with closing(way.begin(run, url)) as other, pytest.raises(holdfast.StaleFence):
         check(other, "job", 1)
-    other.close()
 
 
 def test_a_connection_that_commits_each_statement(way: Way, run: Any, url: str, check: Any) -> None:
-    automatic = way.begin(run, url, AUTOCOMMIT)
-    with pytest.raises(ValueError, match=r"^connection: .*autocommit"):
-        check(automatic, "job", 1)
-    if way.library != "SQLAlchemy":
-        automatic.say("BEGIN")
-        check(automatic, "job", 1)
-        automatic.say("COMMIT")
-    automatic.close()
+    with closing(way.begin(run, url, AUTOCOMMIT)) as automatic:
+        with pytest.raises(ValueError, match=r"^connection: .*autocommit"):
+            check(automatic, "job", 1)
+        if way.library != "SQLAlchemy":
+            automatic.say("BEGIN")
+            check(automatic, "job", 1)
+            automatic.say("COMMIT")
 
 
 def test_it_does_not_matter_what_a_connection_makes_of_rows(tmp_path: Path) -> None:

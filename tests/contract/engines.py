@@ -13,6 +13,7 @@ of a scenario (its function without `test_`) or of a need, each with the reason:
 from __future__ import annotations
 
 import itertools
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -34,7 +35,8 @@ from .zookeeper_places import zookeeper_place
 
 NEEDS = ("processes", "outage", "restart", "cells")
 
-COUSINS_PLAY = {"basic", "cells", "fences", "names", "outage", "waiting"}
+BRIEFLY = {"basic", "fences", "names", "outage", "waiting"}
+IN_FULL = os.environ.get("HOLDFAST_CONTRACT") == "full"
 
 
 @dataclass(frozen=True)
@@ -45,13 +47,13 @@ class Engine:
     place: Callable[[Path], Place]
     unit: float = 0.5
     cannot: Mapping[str, str] = field(default_factory=dict)
-    cousin: bool = False
-    """Whether it is another one with a few words or a server of its own: then the parts of the
-    contract in which that could show are enough."""
+    brief: bool = False
+    """Whether `make test` plays only the parts of the contract in `BRIEFLY` on it, for want of
+    time; `make contract` plays all of them."""
 
     def plays(self, part: str) -> bool:
         """Whether it plays this part of the contract: a module without `test_`."""
-        return not self.cousin or part in COUSINS_PLAY
+        return IN_FULL or not self.brief or part in BRIEFLY
 
     def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
         """Why this engine does not run a scenario, or None: it does."""
@@ -127,21 +129,22 @@ ENGINES = (
         },
     ),
     Engine("sqlite", SqlitePlace),
-    Engine("postgres", postgres_place),
-    Engine("pgbouncer", pgbouncer_place, cousin=True),
-    Engine("mariadb", mariadb_place),
-    Engine("mysql", mysql_place, cousin=True),  # its words, said to MariaDB
+    Engine("postgres", postgres_place, brief=True),
+    Engine("pgbouncer", pgbouncer_place, brief=True),
+    Engine("mariadb", mariadb_place, brief=True),
+    Engine("mysql", mysql_place, brief=True),  # its words, said to MariaDB
     Engine("redis", single_place),
-    Engine("valkey", valkey_place, cousin=True),
+    Engine("valkey", valkey_place, brief=True),
     Engine("redlock", redlock_place, unit=1.0, cannot={"cells": "its nodes are independent"}),
     Engine("cluster", cluster_place),
     Engine("getset", getset_place, cannot={"cells": "it is for the locks of old clients"}),
-    Engine("etcd", wheel_place, unit=1.0),
-    Engine("etcd 3.4", debian_place, unit=1.0, cousin=True),
+    Engine("etcd", wheel_place, unit=1.0, brief=True),
+    Engine("etcd 3.4", debian_place, unit=1.0, brief=True),
     Engine(
         "zookeeper",
         zookeeper_place,
         unit=1.0,
+        brief=True,
         cannot={
             "a_killed_waiter_blocks_nobody": "a dead waiter has its place until its session ends"
         },

@@ -154,7 +154,7 @@ class TestWhileItIsOpen:
         transaction.guard(lease)
         transaction.say("UPDATE stock SET units = units - 1")
         end = database.end()
-        wait_for(lambda: database.end() > end + 2 or lease.lost)
+        wait_for(lambda: database.end() > end + lease.ttl or lease.lost)
         assert lease.held
         assert ben.tries() is None
         ann(lease.extend, LONG)

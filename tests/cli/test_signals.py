@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
 
 import pytest
@@ -45,6 +46,17 @@ def test_a_signal_goes_to_all_that_the_command_has_started(holdfast: Holdfast) -
     assert line_of(process.stdout) == "ready"
     process.send_signal(signal.SIGUSR1)
     assert {line_of(process.stdout), line_of(process.stdout)} == {"child", "shell"}
+
+
+def test_on_the_way_out_signals_are_ignored() -> None:
+    """Python gives its own handlers up before it ends, and a signal would still kill it then."""
+    program = (
+        "import signal; from holdfast.cli.signals import Signals\n"
+        "with Signals(): pass\n"
+        "print(signal.getsignal(signal.SIGTERM) is signal.SIG_IGN)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_the_end_by_a_forwarded_signal_is_128_and_more(holdfast: Holdfast) -> None:

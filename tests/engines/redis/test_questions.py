@@ -7,7 +7,8 @@ from time import monotonic
 from holdfast import AsyncClient
 from holdfast.core.messages import Acquire, Failed, Granted, Inspect, Listing, Release
 from holdfast.engines.redis.aio import AsyncRedisStore
-from holdfast.engines.redis.channel import Channel
+from holdfast.engines.redis.channel import Channel, Question
+from holdfast.engines.redis.deadlines import Deadlines
 from holdfast.lab.servers.redis import RedisServer
 
 A_WHILE = 3600.0
@@ -80,3 +81,22 @@ def test_a_cancelled_question_does_not_shift_the_answers(server: RedisServer) ->
         assert isinstance(answer, Granted)
 
     on_a_channel(server, act)
+
+
+def test_a_loop_that_is_always_late_has_one_more_look_and_no_more() -> None:
+    async def main() -> None:
+        now = 10.0
+        deadlines = Deadlines(lambda: now)
+        bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        question = Question(bell, (Release("job", "me"),), until=9.0)
+        deadlines.add(bell, question)
+        deadlines._ring()
+        assert not bell.done()
+        assert question.until > now
+        now = 20.0
+        deadlines._ring()
+        assert bell.done()
+        deadlines.remove(bell)
+        deadlines.stop()
+
+    asyncio.run(main())

@@ -14,8 +14,9 @@ import hiredis
 
 from holdfast.core.messages import ToNode
 from holdfast.core.ports import Clock
+from holdfast.engines.inherited import detach
 from holdfast.engines.redis.deadlines import LATE, Bell
-from holdfast.engines.redis.link import BROKEN, detach, explain
+from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import MAX_OWED, Fleet, Node
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Reply, command, failed

@@ -35,6 +35,8 @@ class Deadlines:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._awaited: dict[Bell, Timed] = {}
+        self._looked: set[Bell] = set()
+        """Those for which one more look was had: a loop that is always late must end, too."""
         self._timer: asyncio.TimerHandle | None = None
         self._next = inf
 
@@ -47,6 +49,7 @@ class Deadlines:
     def remove(self, bell: Bell) -> None:
         """It has rung, or nobody would hear it."""
         self._awaited.pop(bell, None)
+        self._looked.discard(bell)
 
     def stop(self) -> None:
         """Ring no more."""
@@ -64,7 +67,8 @@ class Deadlines:
         for bell, timed in self._awaited.items():
             if bell.done() or timed.until > now:
                 continue
-            if now - timed.until > LATE + SHORTEST:
+            if now - timed.until > LATE + SHORTEST and bell not in self._looked:
+                self._looked.add(bell)
                 timed.until = now + ONE_MORE_LOOK
             else:
                 bell.set_result(None)

@@ -7,7 +7,8 @@ from typing import Any
 
 import hiredis
 
-from holdfast.engines.redis.link import BROKEN, READ_SIZE, detach
+from holdfast.engines.inherited import detach
+from holdfast.engines.redis.link import BROKEN, READ_SIZE
 from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, REDIAL_AFTER, Fleet, Node
 from holdfast.engines.redis.phrases import Reply, command
 

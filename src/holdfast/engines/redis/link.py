@@ -4,7 +4,6 @@ Replies come in the order of the commands, and each is handed to whoever asked, 
 has stopped listening: so a late reply never desynchronises a connection.
 """
 
-import os
 import select
 import ssl
 import threading
@@ -13,6 +12,7 @@ from collections import deque
 import hiredis
 from redis.exceptions import RedisError
 
+from holdfast.engines.inherited import detach
 from holdfast.engines.redis.nodes import Node, RefusedError, accept
 from holdfast.engines.redis.owed import Owed, holders_of
 from holdfast.engines.redis.phrases import Reply
@@ -198,11 +198,3 @@ def explain(error: BaseException) -> str:
     return str(error) or (
         "no connection in time" if isinstance(error, TimeoutError) else repr(error)
     )
-
-
-def detach(fd: int) -> None:
-    """Put nothing in the place of a descriptor that a parent process goes on using: its number
-    stays taken until its object is closed, so nothing else can be closed by mistake."""
-    nothing = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nothing, fd)
-    os.close(nothing)

@@ -14,7 +14,7 @@ from holdfast.core.poll import Pause, Poll
 from holdfast.core.ports import Surroundings
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.nodes import FIRST_CONTACT, SILENT, Fleet, Node
+from holdfast.engines.redis.nodes import SILENT, Fleet, Node, first_contact_until
 from holdfast.engines.redis.speech import Speech
 from holdfast.lab.simulator.clock import EPOCH
 from holdfast.lab.simulator.ear import Ear
@@ -206,7 +206,7 @@ class Performing:
             line.dial(lambda: self._store.voters() >= self._store.size, self._settled)
         self._settled()
         if not self._over:
-            for instant in (self._poll.until, self._began + FIRST_CONTACT):
+            for instant in (self._poll.until, first_contact_until(self._poll, self._began)):
                 self._store.client.at(instant, self._settled)
 
     def _settled(self) -> None:
@@ -214,18 +214,18 @@ class Performing:
             return
         store, now = self._store, self._store.client.clock()
         alone = len(store.lines) == 1
-        renewing = type(self._poll.requests[0]) is Extend
+        poll = self._poll
         if store.voters() < store.size:
-            give_up_at = self._poll.until if alone or renewing else self._began + FIRST_CONTACT
+            give_up_at = poll.until if alone else first_contact_until(poll, self._began)
         else:
-            give_up_at = self._poll.until if store.fresh else self._began
+            give_up_at = poll.until if store.fresh else self._began
         if now < give_up_at and any(line.is_dialling for line in store.lines):
             return
         self._over = True
         store.fresh = False
-        if not alone and not renewing:
-            self._poll.until += now - self._began  # connecting has a time of its own
-        self._asking.perform(self._poll)
+        if not alone and type(poll.requests[0]) is not Extend:
+            poll.until += now - self._began  # connecting has a time of its own
+        self._asking.perform(poll)
 
 
 def _fleet(client: Owner, way: Way, around: Surroundings) -> Fleet:

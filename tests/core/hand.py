@@ -50,7 +50,7 @@ class Hand:
         """A lease that is held, and on the schedule."""
         made = Tenure(claim(**asked), "me", 7, until, hold_until)
         self._leases.append(made)
-        self.world.schedule.put(made)
+        self.world.schedule.enter(made)
         return made
 
 

@@ -154,4 +154,20 @@ def test_it_is_time_to_prune_when_it_has_doubled() -> None:
         if ledger.add("ann", each, "held", entered=False):
             ledger.prune("ann", 0.0)
             pruned.append(number)
-    assert pruned == [5, 11, 23]
+    assert pruned == [9, 19, 39]
+
+
+def test_what_is_added_while_the_rest_is_pruned_stays() -> None:
+    """`add` needs no mutex, so it may come at any instant of a pruning."""
+    ledger = Ledger[str]()
+
+    class Slow(Tenure):
+        def is_held(self, now: float) -> bool:
+            add(ledger, "ben", "meanwhile")
+            return super().is_held(now)
+
+    ledger.add("ann", Slow(claim("job", 10.0), "me", 1, 100.0, 100.0), "first", False)
+    add(ledger, "ann", "second").let_go()
+    ledger.prune("ann", 0.0)
+    assert ledger.latest("ann") == "first"
+    assert ledger.latest("ben") == "meanwhile"

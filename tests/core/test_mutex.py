@@ -10,7 +10,7 @@ from holdfast.core.acquire import acquire
 from holdfast.core.holding import extend, release, release_all
 from holdfast.core.messages import DONE, NOT_YOURS, Granted
 from holdfast.core.renewal import renew_for_ever
-from holdfast.core.schedule import Schedule
+from holdfast.core.schedule import SWEEP_ABOVE, Schedule
 from holdfast.core.tenure import Tenure
 from tests.core.hand import BROKEN, NOW, TTL, Hand, claim
 
@@ -29,7 +29,16 @@ class Mutex:
 
 
 CHANGES = {
-    Schedule: ("put", "due", "put_back", "lost", "clear", "next_instant", "first_deadline", "held"),
+    Schedule: (
+        "due",
+        "put_back",
+        "lost",
+        "clear",
+        "settle",
+        "fall_asleep",
+        "first_deadline",
+        "held",
+    ),
     Tenure: ("prolong", "let_go", "lose", "require_held"),
 }
 
@@ -75,8 +84,11 @@ def taken(hand: Hand, **asked: Any) -> Tenure:
 
 
 def test_taking(hand: Hand, changed: set[str]) -> None:
-    taken(hand)
-    assert changed == {"put"}
+    kept = [taken(hand) for _ in range(SWEEP_ABOVE + 1)]
+    hand.world.schedule.asleep_until = 0.0
+    assert changed == set(), "to enter needs no mutex"
+    kept.append(taken(hand))
+    assert changed == {"settle"}
 
 
 @pytest.mark.parametrize("answer", [DONE, NOT_YOURS, BROKEN])
@@ -117,4 +129,4 @@ def test_renewing(hand: Hand, changed: set[str], answer: Any) -> None:
     play = hand.play(renew_for_ever(hand.world)).goes_on()
     play.goes_on(at=kept[0].renew_at).hears(answer)
     assert play.error is None
-    assert changed >= {"due", "put_back", "next_instant", "first_deadline", "lose", "lost"}
+    assert changed >= {"due", "put_back", "fall_asleep", "first_deadline", "lose", "lost"}

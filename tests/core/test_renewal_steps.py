@@ -28,7 +28,7 @@ def due(hand: Hand, **asked: object) -> Tenure:
     tenure = hand.tenure(**asked)  # type: ignore[arg-type]
     tenure.renew_at = NOW
     hand.world.schedule.clear()
-    hand.world.schedule.put(tenure)
+    hand.world.schedule.enter(tenure)
     return tenure
 
 
@@ -80,7 +80,7 @@ class TestRenewing:
         play = awake(hand)
         assert isinstance(play.effect, Ask)
         assert hand.world.schedule.asleep_until == -inf
-        assert not hand.world.schedule.put(hand.tenure(until=NOW + 0.1))
+        assert not hand.world.schedule.enter(hand.tenure(until=NOW + 0.1))
 
     def test_no_answer_is_waited_for_beyond_the_first_end_of_any_lease(self) -> None:
         hand = Hand()
@@ -100,7 +100,7 @@ class TestRenewing:
             hand.world.schedule.clear()
             for each in kept:
                 each.renew_at = NOW
-                hand.world.schedule.put(each)
+                hand.world.schedule.enter(each)
             play = awake(hand)
             assert isinstance(play.effect, Ask)
             assert play.effect.until == NOW + PATIENCE * factor
@@ -111,7 +111,7 @@ class TestRenewing:
         hand.world.schedule.clear()
         for each in kept:
             each.renew_at = NOW
-            hand.world.schedule.put(each)
+            hand.world.schedule.enter(each)
         play = awake(hand)
         for count in (BATCH, 3):
             assert isinstance(play.effect, Ask)
@@ -125,7 +125,7 @@ class TestRenewing:
         hand.world.schedule.clear()
         for tenure in kept:
             tenure.renew_at = NOW
-            hand.world.schedule.put(tenure)
+            hand.world.schedule.enter(tenure)
         awake(hand).hears(DONE, NOT_YOURS, BROKEN)
         assert [tenure.state for tenure in kept] == [HELD, LOST, HELD]
         assert kept[0].renew_at > kept[2].renew_at, "the last is tried again soon"
@@ -134,7 +134,7 @@ class TestRenewing:
         hand = Hand()
         tenure = Tenure(claim(), "me", 7, NOW + TTL, inf)
         tenure.renew_at = NOW
-        hand.world.schedule.put(tenure)
+        hand.world.schedule.enter(tenure)
         play = awake(hand).hears(DONE)
         assert isinstance(play.effect, Wait)
         abandoned = ref(tenure)

@@ -18,18 +18,19 @@ def tenure(renew_at: float, until: float = 1000.0) -> Tenure:
 def put(schedule: Schedule, *instants: float) -> list[Tenure]:
     made = [tenure(at) for at in instants]
     for each in made:
-        schedule.put(each)
+        schedule.enter(each)
+        schedule.settle()
     return made
 
 
 def test_it_is_due_when_it_must_be_renewed_or_ends_whichever_comes_first() -> None:
     schedule = Schedule()
-    assert schedule.next_instant() == inf
+    assert schedule.fall_asleep() == inf
     kept = [tenure(inf, until=30.0), tenure(20.0, until=30.0)]
-    schedule.put(kept[0])
-    assert schedule.next_instant() == 30.0
-    schedule.put(kept[1])
-    assert schedule.next_instant() == 20.0
+    schedule.enter(kept[0])
+    assert schedule.fall_asleep() == 30.0
+    schedule.enter(kept[1])
+    assert schedule.fall_asleep() == 20.0
 
 
 def test_what_is_due_comes_in_order_at_its_instant_and_not_before() -> None:
@@ -41,21 +42,56 @@ def test_what_is_due_comes_in_order_at_its_instant_and_not_before() -> None:
         expected = sorted((each for each in made if each.renew_at <= now), key=lambda t: t.renew_at)
         assert schedule.due(now, 100) == expected
         made = [each for each in made if each not in expected]
-    assert schedule.next_instant() == inf
+    assert schedule.fall_asleep() == inf
 
 
 def test_the_renewer_is_roused_for_what_comes_before_it_means_to_look() -> None:
     schedule = Schedule()
     schedule.asleep_until = 50.0
     kept = [tenure(49.0), tenure(50.0), tenure(51.0)]
-    assert [schedule.put(each) for each in kept] == [True, False, False]
+    assert [schedule.enter(each) for each in kept] == [True, False, False]
+
+
+def test_whoever_enters_while_the_renewer_falls_asleep_is_seen_or_rouses_it() -> None:
+    late = tenure(5.0)
+
+    class Slow(Schedule):
+        roused = False
+
+        def settle(self) -> None:
+            super().settle()
+            if self.asleep_until == inf and not self._entered:
+                self.roused = self.enter(late)
+
+    schedule = Slow()
+    schedule.asleep_until = -inf
+    [kept] = put(schedule, 50.0)
+    assert schedule.fall_asleep() == kept.renew_at
+    assert schedule.roused
+
+
+def test_who_entered_and_left_again_is_slept_for_once() -> None:
+    """Or each who enters would have to rouse a renewer that has nothing to do."""
+    schedule = Schedule()
+    over = tenure(5.0)
+    assert schedule.enter(over)
+    over.let_go()
+    assert schedule.fall_asleep() == 5.0
+    for number in range(3 * SWEEP_ABOVE):
+        over = tenure(6.0 + number)
+        assert not schedule.enter(over)
+        over.let_go()
+    assert schedule.is_crowded
+    assert schedule.fall_asleep() == 5.0
+    assert len(schedule._heap) == 1
+    assert schedule.due(5.0, 100) == []
 
 
 def test_more_than_the_limit_stays_for_the_next_look() -> None:
     schedule = Schedule()
     made = put(schedule, 5.0, 7.0, 7.0, 7.0, 9.0)
     assert schedule.due(10.0, 2) == made[:2]
-    assert schedule.next_instant() == 7.0
+    assert schedule.fall_asleep() == 7.0
     assert schedule.due(10.0, 2) == made[2:4]
     assert schedule.due(10.0, 2) == made[4:]
     assert schedule.due(10.0, 2) == []
@@ -89,7 +125,7 @@ def test_the_first_deadline_is_the_least_of_those_that_are_held() -> None:
     assert schedule.first_deadline() == inf
     kept = [tenure(5.0, until=until) for until in (40.0, 30.0, 20.0)]
     for each in kept:
-        schedule.put(each)
+        schedule.enter(each)
     kept[2].let_go()
     assert schedule.first_deadline() == 30.0
     schedule.due(5.0, 100)
@@ -100,9 +136,9 @@ def test_somebody_to_be_told_is_due_at_once() -> None:
     schedule = Schedule()
     [lost] = put(schedule, 5.0)
     schedule.lost(lost)
-    assert schedule.next_instant() == -inf
+    assert schedule.fall_asleep() == -inf
     schedule.untold.clear()
-    assert schedule.next_instant() == 5.0
+    assert schedule.fall_asleep() == 5.0
 
 
 def test_a_sweep_keeps_what_is_held_and_nothing_else() -> None:
@@ -156,7 +192,7 @@ def test_cleared_it_knows_of_nothing() -> None:
     schedule.clear()
     assert schedule._size == 0
     assert list(schedule.held()) == []
-    assert schedule.next_instant() == inf
+    assert schedule.fall_asleep() == inf
     schedule.put_back()
-    assert schedule.next_instant() == inf
-    assert schedule.put(made[0]), "another renewer must be roused"
+    assert schedule.fall_asleep() == inf
+    assert schedule.enter(made[0]), "another renewer must be roused"

@@ -128,10 +128,12 @@ def _begin(claim: Claim, holder: str, fence: int, began: float) -> Tenure:
 
 
 def _hand_to_renewer(world: World, tenure: Tenure) -> None:
-    with world.mutex:
-        sooner = world.schedule.put(tenure)
-    if sooner:
+    schedule = world.schedule
+    if schedule.enter(tenure):
         world.rouse_renewer()
+    elif schedule.is_crowded:
+        with world.mutex:
+            schedule.settle()
 
 
 def _pause(world: World, claim: Claim, held: Held) -> float:

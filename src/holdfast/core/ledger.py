@@ -16,7 +16,7 @@ from holdfast.core.tenure import HELD, LOST, Tenure
 
 L = TypeVar("L")
 
-PRUNE_ABOVE = 4
+PRUNE_ABOVE = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -43,13 +43,15 @@ class Ledger(Generic[L]):
         return len(self._entries) > self._prune_above
 
     def prune(self, owner: object, now: float) -> None:
-        """Forget what is over. One by one, since other threads may add meanwhile."""
-        for entry in list(self._entries):
-            over = entry.tenure.state is not HELD or (
-                now >= entry.tenure.valid_until and entry.owner == owner
-            )
-            if over and not entry.entered:
-                self._entries.remove(entry)
+        """Forget what is over. Other threads may add meanwhile, but only at the end."""
+        known = self._entries[:]
+        self._entries[: len(known)] = [
+            entry
+            for entry in known
+            if entry.entered
+            or entry.tenure.is_held(now)
+            or (entry.tenure.state is HELD and entry.owner != owner)
+        ]
         self._prune_above = max(PRUNE_ABOVE, 2 * len(self._entries))
 
     def held_by(self, owner: object, now: float) -> Entry[L] | None:

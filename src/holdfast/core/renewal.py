@@ -56,7 +56,7 @@ def _look_once(world: World) -> Steps[None]:
     del due  # or this frame would keep an abandoned lease alive
     with world.mutex:
         schedule.put_back()
-        schedule.asleep_until = wake_at = schedule.next_instant()
+        wake_at = schedule.fall_asleep()
     if wake_at > world.clock():
         yield Wait(RENEWER, wake_at)
 

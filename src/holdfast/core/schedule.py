@@ -3,6 +3,9 @@
 Renewals fall on a grid, so many are due at one instant: a lease costs a place in a list there. It
 is referred to weakly, so that a lease that nobody can reach any more is not renewed. References are
 not removed when a tenure ends; they are skipped when they come up, and swept when most have ended.
+
+Most leases are over before anything is due. So a new one only enters: it is put in its place when
+the renewer looks, or when there is a crowd at the door.
 """
 
 from collections import deque
@@ -18,7 +21,11 @@ SWEEP_ABOVE = 64
 
 
 class Schedule:
-    """The tenures of one client, by the instant at which something is due."""
+    """The tenures of one client, by the instant at which something is due.
+
+    All of it needs the world's mutex, except for `enter`: several threads append to a deque in
+    peace, and read `asleep_until` after that (see `fall_asleep`).
+    """
 
     def __init__(self) -> None:
         self._heap: list[float] = []
@@ -26,29 +33,48 @@ class Schedule:
         self._size = 0
         self._sweep_at = SWEEP_ABOVE
         self._in_hand: list[ref[Tenure]] = []
+        self._entered: deque[tuple[float, ref[Tenure]]] = deque()
         self.asleep_until = inf
         """The instant at which the renewer means to look next."""
         self.untold: deque[Tenure] = deque()
         """Lost, and its watchers not told yet."""
 
-    def put(self, tenure: Tenure) -> bool:
-        """Look at this tenure when it is due; True if that is before the renewer means to look."""
+    def enter(self, tenure: Tenure) -> bool:
+        """A new tenure; True if it is due before the renewer means to look."""
         due = tenure.valid_until
         if tenure.renew_at < due:
             due = tenure.renew_at
-        self._add(due, ref(tenure))
-        if self._size > self._sweep_at:
-            self._sweep()
+        self._entered.append((due, ref(tenure)))
         return due < self.asleep_until
 
-    def _add(self, due: float, reference: "ref[Tenure]") -> None:
+    @property
+    def is_crowded(self) -> bool:
+        """Whether so many have entered that they should be put in their places."""
+        return len(self._entered) > SWEEP_ABOVE
+
+    def settle(self) -> None:
+        """Put those who entered in their places."""
+        entered, heap = self._entered, self._heap
+        while entered:
+            due, reference = entered.popleft()
+            tenure = reference()
+            if tenure is not None and tenure.state is HELD:
+                self._add(due, [reference])
+            elif not heap or due < heap[0]:
+                # It has ended. But with nothing ahead the renewer would sleep for ever, and each
+                # who enters would have to wake it.
+                self._add(due, [])
+        if self._size > self._sweep_at:
+            self._sweep()
+
+    def _add(self, due: float, references: "list[ref[Tenure]]") -> None:
         there = self._due_at.get(due)
         if there is None:
-            self._due_at[due] = [reference]
+            self._due_at[due] = references
             heappush(self._heap, due)
         else:
-            there.append(reference)
-        self._size += 1
+            there += references
+        self._size += len(references)
 
     def lost(self, tenure: Tenure) -> None:
         """Tell this tenure's watchers, soon."""
@@ -56,6 +82,7 @@ class Schedule:
 
     def due(self, now: float, limit: int) -> list[Tenure]:
         """Take the held tenures that are due in hand, at most `limit` of them; see `put_back`."""
+        self.settle()
         heap = self._heap
         found: list[Tenure] = []
         while heap and heap[0] <= now and len(found) < limit:
@@ -73,13 +100,16 @@ class Schedule:
         """Put back what was taken in hand, as far as it is still held."""
         in_hand, self._in_hand = self._in_hand, []
         for tenure in _held(in_hand):
-            self.put(tenure)
+            self.enter(tenure)
+        self.settle()
 
-    def next_instant(self) -> float:
-        """When something is due next."""
-        if self.untold:
-            return -inf
-        return self._heap[0] if self._heap else inf
+    def fall_asleep(self) -> float:
+        """The instant at which something is due next, and the renewer means to look."""
+        # Whoever enters from here on sees that it sleeps; whoever entered before is settled below.
+        self.asleep_until = inf
+        self.settle()
+        self.asleep_until = -inf if self.untold else self._heap[0] if self._heap else inf
+        return self.asleep_until
 
     def first_deadline(self) -> float:
         """The earliest instant at which a tenure in here ends."""
@@ -87,6 +117,7 @@ class Schedule:
 
     def held(self) -> Iterator[Tenure]:
         """Every tenure in here that has not ended."""
+        self.settle()
         return _held(chain(*self._due_at.values(), self._in_hand))
 
     def clear(self) -> None:
@@ -95,6 +126,7 @@ class Schedule:
         self._due_at.clear()
         self._size = 0
         self._in_hand.clear()
+        self._entered.clear()
         self.untold.clear()
         self.asleep_until = inf
 
@@ -102,8 +134,8 @@ class Schedule:
         before, self._due_at, self._size = self._due_at, {}, 0
         self._heap.clear()
         for due, there in before.items():
-            for tenure in _held(there):
-                self._add(due, ref(tenure))
+            if held := [ref(tenure) for tenure in _held(there)]:
+                self._add(due, held)
         self._sweep_at = max(SWEEP_ABOVE, 2 * self._size)
 
 

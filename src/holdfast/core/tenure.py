@@ -12,10 +12,10 @@
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from math import inf
-from typing import NamedTuple
 
 from holdfast.errors import LockLost, NotHeld
 
@@ -38,7 +38,8 @@ def validity(ttl: float, drift: Callable[[float], float]) -> float:
     return ttl - drift(ttl)
 
 
-class Claim(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Claim:
     """What a `Lock` asks for."""
 
     name: str

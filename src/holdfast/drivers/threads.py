@@ -10,13 +10,15 @@ Rules:
 4. A forked child starts anew: no threads, no leases, fresh locks.
 """
 
+import _thread
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from threading import get_ident
+from typing import Generic, TypeVar
 
 from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import release_all
@@ -73,7 +75,7 @@ class ThreadDriver:
         """Perform an algorithm to its end, and give its result."""
         try:
             # First in, then the look, as `close` first closes and then looks: no lock is needed.
-            self._running[steps] = threading.get_ident()
+            self._running[steps] = get_ident()
             if self.closed:
                 raise closed()
             self.in_use = True
@@ -93,7 +95,7 @@ class ThreadDriver:
             if self.closed:
                 return
             self._end_waits()
-        _out_of_reach(partial(self._close, threading.get_ident()))
+        _out_of_reach(partial(self._close, get_ident()))
 
     def _close(self, caller: int) -> None:
         give_up_at = clock() + CLOSE_PATIENCE
@@ -134,7 +136,7 @@ class ThreadDriver:
             try:
                 effect = steps.send(result) if thrown is None else steps.throw(thrown)
                 thrown = None
-                if isinstance(effect, Ask):
+                if type(effect) is Ask:
                     result = self._store.ask(effect.requests, effect.until)
                 else:
                     result = self._perform(effect)
@@ -155,7 +157,7 @@ class ThreadDriver:
         if isinstance(effect, Wait):
             return self._wait(effect.ticket, effect.until)
         if isinstance(effect, Sleep):
-            ticket = f"sleep of {threading.get_ident()}"
+            ticket = f"sleep of {get_ident()}"
             self._tickets[ticket] = SimpleQueue()
             try:
                 return self._wait(ticket, effect.until)
@@ -222,28 +224,56 @@ def _out_of_reach(work: Callable[[], T]) -> T:
     """Do something where a Ctrl-C cannot strike: it only ever strikes the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return work()
-    outcome: list[T] = []
-    raised: list[BaseException] = []
+    errand = _Errand(work)
     interrupted: list[BaseException] = []
-
-    def do() -> None:
+    while not errand.over:
         try:
-            outcome.append(work())
-        except BaseException as error:  # noqa: BLE001 - raised again below
-            raised.append(error)
-
-    worker = threading.Thread(target=do, name="holdfast-cleanup")
-    while True:
-        try:
-            while not (outcome or raised):
-                if worker.ident is None:
-                    worker.start()
-                worker.join()
-            break
-        except RuntimeError:  # no thread can be had: then here, and hope that nothing strikes
-            return work()
+            errand.begin()
+            errand.done.acquire()
         except BaseException as error:  # noqa: BLE001 - raised again below, when the work is done
             interrupted.append(error)
-    for ending in raised + interrupted:
+    for ending in errand.raised + interrupted:
         raise ending
-    return outcome[0]
+    return errand.outcome[0]
+
+
+class _Errand(Generic[T]):
+    """Something to be done once, by another thread, whatever strikes the one that begins it.
+
+    A `Thread` that is struck while it starts may be started twice, or never come to run. So the
+    starting is done by a thread too, by one that is simple enough: it is there, or it is not.
+    """
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self.outcome: list[T] = []
+        self.raised: list[BaseException] = []
+        self.done, self._begun = threading.Lock(), threading.Lock()
+        self.done.acquire()
+
+    @property
+    def over(self) -> bool:
+        return bool(self.outcome or self.raised)
+
+    def begin(self) -> None:
+        """Have it done, unless somebody does it already."""
+        if not self._begun.locked():
+            try:
+                _thread.start_new_thread(self._begin, ())
+            except RuntimeError:  # no thread can be had: then here, and hope that nothing strikes
+                self._begin()
+
+    def _begin(self) -> None:
+        if self._begun.acquire(blocking=False):
+            try:
+                threading.Thread(target=self._do, name="holdfast-cleanup", daemon=False).start()
+            except RuntimeError:
+                self._do()
+
+    def _do(self) -> None:
+        try:
+            self.outcome.append(self._work())
+        except BaseException as error:  # noqa: BLE001 - raised where it belongs
+            self.raised.append(error)
+        finally:
+            self.done.release()

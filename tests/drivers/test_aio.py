@@ -28,7 +28,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_a_cancelled_renewer_starts_again(url: str) -> None:
     async def main() -> None:
-        async with AsyncClient(url) as client, client.lock("job", ttl=1.0) as lease:
+        async with AsyncClient(url) as client, client.lock("job", ttl=3.0) as lease:
             await wait_for(lambda: client._driver._renewer)
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()

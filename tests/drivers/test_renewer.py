@@ -71,7 +71,7 @@ def test_closing_gives_back_what_is_in_the_renewers_hand(tmp_path: Path) -> None
 
 
 def test_a_callback_that_exits_ends_only_itself(client: Client) -> None:
-    kept = client.lock("kept", ttl=1.0).acquire()
+    kept = client.lock("kept", ttl=3.0).acquire()
     short = client.lock("short", ttl=0.5, renew=False).acquire()
     assert kept is not None
     assert short is not None
@@ -93,7 +93,7 @@ def test_a_thread_that_cannot_start_is_tried_again(
         with pytest.raises(RuntimeError):
             client.lock("job").acquire()
     assert client.inspect("job") is None, "what was granted is given back"
-    with client.lock("job", ttl=1.0) as lease:
+    with client.lock("job", ttl=3.0) as lease:
         before = lease._tenure.valid_until
         wait_for(lambda: lease._tenure.valid_until > before)
 
@@ -101,12 +101,12 @@ def test_a_thread_that_cannot_start_is_tried_again(
 def test_a_renewer_that_was_cancelled_while_idle_starts_with_the_next_lease() -> None:
     async def main() -> None:
         async with AsyncClient("memory://idle-renewer") as client:
-            async with client.lock("first", ttl=1.0):
+            async with client.lock("first", ttl=3.0):
                 await asyncio.sleep(0.01)
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
             await asyncio.sleep(0.01)
-            async with client.lock("second", ttl=1.0) as lease:
+            async with client.lock("second", ttl=3.0) as lease:
                 before = lease._tenure.valid_until
                 for _ in range(2000):
                     if lease._tenure.valid_until > before:

@@ -65,7 +65,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 class TestForks:
     def test_a_child_has_no_part_in_its_parents_lease(self, url: str) -> None:
-        with Client(url) as client, client.lock("job", ttl=1.0) as lease:
+        with Client(url) as client, client.lock("job", ttl=3.0) as lease:
             told: list[object] = []
             lease.on_lost(told.append)
 
@@ -185,7 +185,7 @@ class TestClosing:
         wait_for(lambda: not [t for t in threading.enumerate() if t.name == "holdfast-renewer"])
 
     def test_a_client_lives_as_long_as_its_leases(self) -> None:
-        lease = Client("memory://keeps").lock("job", ttl=1.0).acquire()
+        lease = Client("memory://keeps").lock("job", ttl=3.0).acquire()
         assert lease is not None
         gc.collect()
         before = lease._tenure.valid_until
@@ -227,10 +227,10 @@ def test_a_renewer_that_fails_starts_again(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(renewal, "_renew", fail_once)
     with Client("memory://restarts") as client:
         client._driver.world.emit = events.append
-        first = client.lock("first", ttl=1.0).acquire()
+        first = client.lock("first", ttl=3.0).acquire()
         wait_for(lambda: len(events) == 1)
         assert isinstance(events[0], Defect)
-        with client.lock("second", ttl=1.0) as second:
+        with client.lock("second", ttl=3.0) as second:
             before = second._tenure.valid_until
             wait_for(lambda: second._tenure.valid_until > before)
         assert first is not None

@@ -8,11 +8,12 @@ generator that is closed (`GeneratorExit`) ends without cleanup: its driver is g
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, final
 
 from holdfast.core.messages import Request
 
 
+@final
 @dataclass(slots=True)
 class Ask:
     """Send these requests to the engine, in one go; gives an answer for each, in order.

@@ -1,5 +1,7 @@
 """What a holder does with its lease: extend it, give it back, leave its section."""
 
+from collections.abc import Collection
+
 from holdfast.core.effects import Ask, Steps, ask
 from holdfast.core.messages import (
     DONE,
@@ -50,6 +52,14 @@ def settle_extension(
             _lose(world, tenure, TAKEN)
         elif type(answer) is not Failed:
             tenure.prolong(min(began + ttl - world.drift(ttl), tenure.hold_until))
+
+
+def lose(world: World, holders: Collection[str]) -> None:
+    """The engine says, unasked, that the leases of these holders have ended."""
+    with world.mutex:
+        for tenure in list(world.schedule.held()):
+            if tenure.holder in holders:
+                _lose(world, tenure, TAKEN)
 
 
 def release(world: World, tenure: Tenure) -> Steps[None]:

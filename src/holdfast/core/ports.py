@@ -2,10 +2,11 @@
 
 A *store* says requests to an engine, one class for threads and one for asyncio. It knows nothing of
 leases, retries or waiting. It is given its `Surroundings`: the driver's clock, a bell to ring (from
-any thread) with the holder id of a waiter that should ask again, and whom to tell of events.
+any thread) with the holder id of a waiter that should ask again, whom to tell of events, and whom
+to tell (from any thread, too) whose leases have ended before their time.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -16,6 +17,11 @@ from holdfast.events import Event
 
 Clock: TypeAlias = Callable[[], float]
 Ring: TypeAlias = Callable[[str], None]
+Lose: TypeAlias = Callable[[Collection[str]], None]
+
+
+def _lose_nothing(holders: Collection[str]) -> None:
+    """For a store that nobody holds leases of."""
 
 
 class Surroundings(NamedTuple):
@@ -24,6 +30,7 @@ class Surroundings(NamedTuple):
     clock: Clock
     ring: Ring
     emit: Callable[[Event], None]
+    lose: Lose = _lose_nothing
 
 
 class Store(Protocol):
@@ -76,6 +83,29 @@ class Guard(Protocol):
         ...
 
 
+class Comparison(Protocol):
+    """What ties a write of a user's own, to the store that the lease is kept in, to that lease: the
+    store carries it out while the holder's key is there, or not at all."""
+
+    @property
+    def key(self) -> bytes:
+        """The holder's key."""
+        ...
+
+    @property
+    def create_revision(self) -> int:
+        """The revision at which it was created: the fence."""
+        ...
+
+    def as_bytes(self) -> bytes:
+        """The comparison as a message of the store's protocol, encoded."""
+        ...
+
+    def as_json(self) -> dict[str, str]:
+        """The same in JSON."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """An engine as a URL describes it. Nothing is connected until it is asked something."""
@@ -90,7 +120,10 @@ class Engine:
     no_cells: str = ""
     """Why it has no cells; empty if it has."""
     guard: Guard | None = None
-    """None if no transaction can be tied to a lease."""
+    """None if no transaction on a connection can be tied to a lease."""
+    comparison: Callable[[str, str, int], Comparison] | None = None
+    """What a transaction compares, from the key, the holder and the fence of a lease; None if the
+    store has no such transactions."""
     ddl: str = ""
     """What makes its tables; empty if it has none."""
 

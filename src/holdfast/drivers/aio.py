@@ -13,7 +13,7 @@ Rules:
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from contextlib import nullcontext
 from inspect import GEN_CLOSED, getgeneratorstate
 from math import inf
@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
 from holdfast.core.effects import Ask, Effect, Listen, Sleep, Steps, Wait
-from holdfast.core.holding import release_all
+from holdfast.core.holding import lose, release_all
 from holdfast.core.ports import Engine, Surroundings
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.tenure import Tenure
@@ -52,7 +52,8 @@ class AsyncDriver:
 
     def _begin(self) -> None:
         self.in_use = False
-        self._store = self.engine.connect_async(Surroundings(clock, self._ring, log))
+        around = Surroundings(clock, self._ring, log, self._lose)
+        self._store = self.engine.connect_async(around)
         self._tickets: dict[str, asyncio.Event] = {}
         self._watches: WeakKeyDictionary[Tenure, list[LossWatch]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -211,6 +212,10 @@ class AsyncDriver:
             self._ring_here(ticket)
         elif self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._ring_here, ticket)
+
+    def _lose(self, holders: Collection[str]) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(lose, self.world, holders)
 
     def _ring_here(self, ticket: str) -> None:
         event = self._tickets.get(ticket)

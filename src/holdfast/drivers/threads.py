@@ -10,21 +10,20 @@ Rules:
 4. A forked child starts anew: no threads, no leases, fresh locks.
 """
 
-import _thread
 import threading
 import time
-from collections.abc import Callable
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
 from queue import Empty, SimpleQueue
 from threading import get_ident
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
-from holdfast.core.holding import release_all
+from holdfast.core.holding import lose, release_all
 from holdfast.core.ports import Engine, Surroundings
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.drivers import surroundings
+from holdfast.drivers.errand import out_of_reach
 from holdfast.drivers.surroundings import (
     CLOSE_PATIENCE,
     RESTART_PAUSE,
@@ -60,7 +59,8 @@ class ThreadDriver:
 
     def _begin(self) -> None:
         self.in_use = False
-        self._store = self.engine.connect(Surroundings(clock, self._ring, log))
+        around = Surroundings(clock, self._ring, log, partial(lose, self.world))
+        self._store = self.engine.connect(around)
         self._tickets: dict[str, SimpleQueue[None]] = {}
         self._renewer: threading.Thread | None = None
         self.closed = self._abandoned = False
@@ -95,7 +95,7 @@ class ThreadDriver:
             if self.closed:
                 return
             self._end_waits()
-        _out_of_reach(partial(self._close, get_ident()))
+        out_of_reach(partial(self._close, get_ident()))
 
     def _close(self, caller: int) -> None:
         give_up_at = clock() + CLOSE_PATIENCE
@@ -151,7 +151,7 @@ class ThreadDriver:
 
     def _drive_out_of_reach(self, steps: Steps[T], error: BaseException) -> T:
         """Throw the error in and go on where a second Ctrl-C cannot strike."""
-        return _out_of_reach(partial(self._drive, steps, error))
+        return out_of_reach(partial(self._drive, steps, error))
 
     def _perform(self, effect: Wait | Sleep | Listen | Announce) -> object:
         if isinstance(effect, Wait):
@@ -218,62 +218,3 @@ def _wait(bell: "SimpleQueue[None]", until: float) -> bool:
     while not bell.empty():  # several rings are one
         bell.get()
     return True
-
-
-def _out_of_reach(work: Callable[[], T]) -> T:
-    """Do something where a Ctrl-C cannot strike: it only ever strikes the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        return work()
-    errand = _Errand(work)
-    interrupted: list[BaseException] = []
-    while not errand.over:
-        try:
-            errand.begin()
-            errand.done.acquire()
-        except BaseException as error:  # noqa: BLE001 - raised again below, when the work is done
-            interrupted.append(error)
-    for ending in errand.raised + interrupted:
-        raise ending
-    return errand.outcome[0]
-
-
-class _Errand(Generic[T]):
-    """Something to be done once, by another thread, whatever strikes the one that begins it.
-
-    A `Thread` that is struck while it starts may be started twice, or never come to run. So the
-    starting is done by a thread too, by one that is simple enough: it is there, or it is not.
-    """
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
-        self.outcome: list[T] = []
-        self.raised: list[BaseException] = []
-        self.done, self._begun = threading.Lock(), threading.Lock()
-        self.done.acquire()
-
-    @property
-    def over(self) -> bool:
-        return bool(self.outcome or self.raised)
-
-    def begin(self) -> None:
-        """Have it done, unless somebody does it already."""
-        if not self._begun.locked():
-            try:
-                _thread.start_new_thread(self._begin, ())
-            except RuntimeError:  # no thread can be had: then here, and hope that nothing strikes
-                self._begin()
-
-    def _begin(self) -> None:
-        if self._begun.acquire(blocking=False):
-            try:
-                threading.Thread(target=self._do, name="holdfast-cleanup", daemon=False).start()
-            except RuntimeError:
-                self._do()
-
-    def _do(self) -> None:
-        try:
-            self.outcome.append(self._work())
-        except BaseException as error:  # noqa: BLE001 - raised where it belongs
-            self.raised.append(error)
-        finally:
-            self.done.release()

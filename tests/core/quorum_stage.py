@@ -14,8 +14,8 @@ from holdfast.core.tenure import Claim, Tenure
 from holdfast.engines.redis import drift, quorum_patience
 from holdfast.lab.timeline import Timeline
 from holdfast.lab.virtual import Link, Network, Resumption, VirtualClient, VirtualNode
-from holdfast.lab.votes import EPOCH, Votes
 from tests.core.stage import memory_engine
+from tests.core.votes import EPOCH, Votes
 
 TTL = 2.0
 MAX_TTL = 2.0

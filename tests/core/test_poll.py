@@ -9,6 +9,12 @@ from holdfast.core.poll import Farewell, Poll, Vote
 ASKED, RELEASE = Acquire("job", "me", 2.0), Release("job", "me")
 BROKEN = Failed.at("node", "ERR broken")
 HELD = Held(1.0, False)
+GUARDS = [RestartGuard(60.0) for _ in range(3)]
+
+
+def a_vote() -> Vote:
+    """Two of three are enough."""
+    return Vote(ASKED, range(3), 1.0, 2, GUARDS, 0.0)
 
 
 def hear(poll: Poll, answers: list[Answer]) -> list[bool]:
@@ -42,13 +48,48 @@ def test_each_request_has_its_answer() -> None:
     ],
 )
 def test_a_vote_is_over_when_nothing_can_change_it(answers: list[Answer], over: list[bool]) -> None:
-    assert hear(Vote(ASKED, range(3), 1.0, 2), answers) == over
+    assert hear(a_vote(), answers) == over
 
 
 def test_who_granted_after_that_is_known_all_the_same() -> None:
-    vote = Vote(ASKED, range(3), 1.0, 2)
+    vote = a_vote()
     hear(vote, [Granted(1), Granted(1), Granted(7)])
-    assert vote.grants == {0: 1, 1: 1, 2: 7}
+    assert vote.grants() == {0: 1, 1: 1, 2: 7}
+
+
+@pytest.mark.parametrize(
+    ("answers", "settled"),
+    [
+        ([Granted(1), Granted(1)], [False, True]),
+        ([HELD, BROKEN, Granted(1)], [False, False, False]),
+    ],
+)
+def test_only_after_a_vote_that_was_won_nobody_cares_who_else_would_have_granted(
+    answers: list[Answer], settled: list[bool]
+) -> None:
+    """After one that was lost, whoever granted it was no rival's."""
+    vote = a_vote()
+    seen = []
+    for node, answer in enumerate(answers):
+        vote.take(node, [answer])
+        seen.append(vote.settled)
+    assert seen == settled
+
+
+def test_a_farewell_is_settled_when_enough_have_let_go() -> None:
+    farewell = Farewell(RELEASE, range(3), 1.0, 2)
+    hear(farewell, [MISSING, DONE])
+    assert not farewell.settled
+    hear(farewell, [MISSING, DONE, DONE])
+    assert farewell.settled
+
+
+def test_a_grant_counts_no_more_once_its_node_turns_out_to_be_in_quarantine() -> None:
+    guards = [RestartGuard(60.0) for _ in range(3)]
+    vote = Vote(ASKED, range(3), 1.0, 2, guards, 0.0)
+    hear(vote, [Granted(1), Granted(1)])
+    guards[1].quarantined_until = 9.0
+    assert vote.grants() == {0: 1}
 
 
 def test_a_node_may_vote_from_the_end_of_its_quarantine_on() -> None:
@@ -57,7 +98,7 @@ def test_a_node_may_vote_from_the_end_of_its_quarantine_on() -> None:
         guard.quarantined_until = ends
         vote = Vote(ASKED, range(1), 9.0, 1, [guard], began=5.0)
         vote.take(0, [Granted(1)])
-        assert vote.grants == grants
+        assert vote.grants() == grants
         assert vote.over
 
 
@@ -79,7 +120,7 @@ def test_a_farewell_is_over_when_enough_have_let_go_or_all_have_answered(
     "poll",
     [
         Poll([RELEASE], range(3), 1.0),
-        Vote(ASKED, range(3), 1.0, 2),
+        a_vote(),
         Farewell(RELEASE, range(3), 1.0, 2),
     ],
 )

@@ -17,8 +17,8 @@ from holdfast.core.messages import (
 from holdfast.core.poll import Pause
 from holdfast.core.quorum import UNSURE, Quorum
 from holdfast.engines.redis import drift
-from holdfast.lab.votes import EPOCH
 from tests.core.quorum_stage import Talk, granted, quorum_of
+from tests.core.votes import EPOCH
 
 SIZES = (1, 2, 3, 4, 5, 7)
 NOW = int(EPOCH * 1_000_000)
@@ -79,6 +79,27 @@ def test_the_round_ends_when_no_majority_is_possible(count: int) -> None:
 def test_an_error_of_a_minority_does_not_matter() -> None:
     talk = Talk(quorum_of(3), ME).hears({0: BROKEN, 1: Granted(NOW), 2: Granted(NOW)})
     assert talk.answer == Granted(NOW)
+
+
+def test_grants_that_come_while_they_are_given_back_are_no_other_holder() -> None:
+    """Whoever tries once would be told that somebody has it, though nobody ever had."""
+    talk = Talk(quorum_of(3), ME)
+    vote = talk.poll
+    talk.hears({0: Granted(NOW)})  # and then its time was over
+    for node in (1, 2):
+        vote.take(node, [Granted(NOW)])
+    talk.hears(dict.fromkeys(range(3), DONE))
+    assert isinstance(talk.answer, Failed)
+
+
+def test_a_majority_that_granted_too_late_outweighs_a_refusal() -> None:
+    talk = Talk(quorum_of(3), ME)
+    vote = talk.poll
+    talk.hears({0: BY_A})
+    for node in (1, 2):
+        vote.take(node, [Granted(NOW)])
+    talk.hears(dict.fromkeys((1, 2), DONE))
+    assert isinstance(talk.answer, Failed)
 
 
 def test_a_failure_names_every_node_with_what_it_answered() -> None:

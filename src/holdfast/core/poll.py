@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 from holdfast.core.guard import RestartGuard
-from holdfast.core.messages import Answer, Done, Granted, ToNode
+from holdfast.core.messages import (
+    Answer,
+    Done,
+    Failed,
+    Granted,
+    Held,
+    Missing,
+    NotYours,
+    ToNode,
+)
 
 T = TypeVar("T")
 
@@ -18,14 +27,16 @@ T = TypeVar("T")
 class Poll:
     """Say these requests to these nodes, all at once, and listen until `until`."""
 
-    __slots__ = ("answers", "nodes", "over", "requests", "until")
+    __slots__ = ("answers", "nodes", "over", "requests", "settled", "until")
 
     def __init__(self, requests: Sequence[ToNode], nodes: Sequence[int], until: float) -> None:
         self.requests = requests
         self.nodes = nodes
         self.until = until
         self.over = False
-        """Whether nothing that others might say could matter any more."""
+        """Whether there is nothing more to wait for."""
+        self.settled = False
+        """Whether it does not even matter what others say later."""
         self.answers: dict[int, Sequence[Answer]] = {}
         """What each node answered, to every request."""
 
@@ -41,9 +52,12 @@ class Poll:
 
 
 class Vote(Poll):
-    """A poll that is over with enough grants, or when there cannot be enough any more."""
+    """A poll that is over with enough grants, or when there cannot be enough any more.
 
-    __slots__ = ("_began", "_enough", "_guards", "grants")
+    Whether a node has a vote, or was in quarantine when the vote `began`, may turn out while it is
+    asked."""
+
+    __slots__ = ("_began", "_enough", "_granted", "_guards")
 
     def __init__(
         self,
@@ -51,46 +65,53 @@ class Vote(Poll):
         nodes: Sequence[int],
         until: float,
         enough: int,
-        guards: Sequence[RestartGuard] | None = None,
-        began: float = 0.0,
+        guards: Sequence[RestartGuard],
+        began: float,
     ) -> None:
         super().__init__((request,), nodes, until)
         self._enough = enough
-        # Whether a node has a vote: that may turn out while it is asked.
         self._guards, self._began = guards, began
-        self.grants: dict[int, int] = {}
-        """The counter of each node that granted, and has a vote."""
+        self._granted = 0
 
     def take(self, node: int, answers: Sequence[Answer]) -> None:
         """Hear a node."""
         self.answers[node] = answers
-        answer, guards = answers[0], self._guards
-        if type(answer) is Granted and (
-            guards is None or guards[node].quarantined_until <= self._began
-        ):
-            self.grants[node] = answer.fence
-        if not self.over:
-            granted = len(self.grants)
-            silent = len(self.nodes) - len(self.answers)
-            self.over = granted >= self._enough or granted + silent < self._enough
+        if type(answers[0]) is Granted and self._guards[node].quarantined_until <= self._began:
+            self._granted += 1
+            if self._granted >= self._enough:
+                self.over = self.settled = True
+        elif self._granted + len(self.nodes) - len(self.answers) < self._enough:
+            self.over = True
+
+    def grants(self) -> dict[int, int]:
+        """The counter of each node that granted, and has a vote."""
+        return {
+            node: answers[0].fence
+            for node, answers in self.answers.items()
+            if type(answers[0]) is Granted and self._guards[node].quarantined_until <= self._began
+        }
 
 
 class Farewell(Poll):
     """A poll that is over when enough nodes have let go."""
 
-    __slots__ = ("_done", "_enough")
+    __slots__ = ("_enough", "done")
 
     def __init__(self, request: ToNode, nodes: Sequence[int], until: float, enough: int) -> None:
         super().__init__((request,), nodes, until)
         self._enough = enough
-        self._done = 0
+        self.done = 0
+        """How many have let go."""
 
     def take(self, node: int, answers: Sequence[Answer]) -> None:
         """Hear a node."""
         self.answers[node] = answers
-        self._done += type(answers[0]) is Done
-        decided = self._done >= self._enough or len(self.answers) == len(self.nodes)
-        self.over = self.over or decided
+        if type(answers[0]) is Done:
+            self.done += 1
+            if self.done >= self._enough:
+                self.over = self.settled = True
+        if len(self.answers) == len(self.nodes):
+            self.over = True
 
 
 @dataclass(slots=True)
@@ -101,3 +122,22 @@ class Pause:
 
 
 Rounds: TypeAlias = Generator[Poll | Pause, None, T]
+
+
+def in_words(answer: Answer | None) -> str:
+    """What a node answered, for people."""
+    if answer is None:
+        return "did not answer in time"
+    if type(answer) is Failed:
+        return answer.nodes[0][1]
+    if type(answer) is Held:
+        return f"held by {answer.holder or 'somebody else'} for {answer.remaining:.3f} s"
+    return _TOLD.get(type(answer), "answered")
+
+
+_TOLD: dict[type, str] = {
+    Granted: "granted",
+    Done: "done",
+    NotYours: "not yours",
+    Missing: "no such lock",
+}

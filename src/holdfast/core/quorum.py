@@ -35,14 +35,13 @@ from holdfast.core.messages import (
     List,
     Listing,
     Missing,
-    NotYours,
     Raise,
     Release,
     Repair,
     Request,
     Seen,
 )
-from holdfast.core.poll import Farewell, Pause, Poll, Rounds, Vote
+from holdfast.core.poll import Farewell, Pause, Poll, Rounds, Vote, in_words
 
 SCATTER = 0.003
 """Over how many seconds those who were woken spread their tries, so as not to split the vote."""
@@ -61,7 +60,7 @@ def token_of(grants: Collection[int]) -> int:
 
 def is_committed(counters: Iterable[int], token: int, quorum: int) -> bool:
     """Whether a quorum of nodes have reported exactly this fence."""
-    return sum(counter == token for counter in counters) >= quorum
+    return list(counters).count(token) >= quorum
 
 
 @dataclass(slots=True)
@@ -87,58 +86,54 @@ class Quorum:
         """Ask one thing, or several of a kind; gives an answer for each."""
         first = requests[0]
         if type(first) is Acquire:
-            return [(yield from self._acquire(first, until))]
+            return self._acquire(first, until)
         if type(first) is Release:
-            return (yield from self._release(cast("Sequence[Release]", requests), until))
+            return self._release(cast("Sequence[Release]", requests), until)
         if type(first) is Extend:
-            return (yield from self._extend(cast("Sequence[Extend]", requests), until))
+            return self._extend(cast("Sequence[Extend]", requests), until)
         if type(first) is Break:
-            return [(yield from self._break(first, until))]
-        return [(yield from self._look(first, until))]
+            return self._break(first, until)
+        return self._look(first, until)
 
-    def _acquire(self, request: Acquire, until: float) -> Rounds[Answer]:
-        began = self.clock()
+    def _acquire(self, request: Acquire, until: float) -> Rounds[Sequence[Answer]]:
+        began = asked = self.clock()
         patience = until - began
         if request.queue:
             yield Pause(began + self.uniform(0, min(SCATTER, patience)))
+            asked = self.clock()
         proposed = int(self.wall_clock() * 1_000_000)
         request = Acquire(request.key, request.holder, request.ttl, request.queue, proposed)
-        vote = Vote(
-            request,
-            self._voters(began),
-            self.clock() + patience,
-            self.size,
-            self.guards,
-            began,
-        )
-        if len(vote.nodes) < self.size:
-            return self._failed(vote, began)
+        voters = self._voters(began)
+        vote = Vote(request, voters, asked + patience, self.size, self.guards, began)
+        if len(voters) < self.size:
+            return (self._failed(vote, began),)
         yield vote
-        grants = {node: fence for node, fence in vote.grants.items() if self._may_vote(node, began)}
+        grants = vote.grants()
         if len(grants) >= self.size:
             token = token_of(grants.values())
             agreed = is_committed(grants.values(), token, self.size)
             if not agreed:
-                agreed = yield from self._raise(request, grants, token, patience)
+                agreed = yield from self._raise(request, grants, token, began, patience)
             if agreed and self.clock() - began < request.ttl - self.drift(request.ttl):
-                return Granted(token)
+                return (Granted(token),)
         now = self.clock()
         yield from self._let_go(request, vote, now + patience, wake=len(grants) >= self.size)
         if now - began >= request.ttl - self.drift(request.ttl):
             why = f"the vote took {now - began:.3f} s, longer than the ttl allows"
-            return Failed(tuple((name, why) for name in self.names))
-        return self._refusal(vote, now - began)
+            return (Failed(tuple((name, why) for name in self.names)),)
+        return (self._refusal(vote, now - began),)
 
     def _raise(
-        self, request: Acquire, grants: dict[int, int], token: int, patience: float
+        self, request: Acquire, grants: dict[int, int], token: int, began: float, patience: float
     ) -> Rounds[bool]:
         """Have the nodes that granted less raise their counters to the token."""
         behind = [node for node, fence in grants.items() if fence != token]
         level = len(grants) - len(behind)
         raising = Raise(request.key, request.holder, token)
-        vote = Vote(raising, behind, self.clock() + patience, self.size - level)
+        until = self.clock() + patience
+        vote = Vote(raising, behind, until, self.size - level, self.guards, began)
         yield vote
-        return is_committed({**grants, **vote.grants}.values(), token, self.size)
+        return is_committed({**grants, **vote.grants()}.values(), token, self.size)
 
     def _let_go(self, request: Acquire, vote: Vote, until: float, *, wake: bool) -> Rounds[None]:
         """Give back what was granted, or may have been. Those that refused keep our place."""
@@ -151,8 +146,9 @@ class Quorum:
         """Why there was no lock, and when to try again."""
         total = len(self.names)
         held = [a[0] for a in vote.answers.values() if type(a[0]) is Held]
-        silent = total - len(held) - len(vote.grants)
-        if silent > total - self.size:
+        granted = len(vote.grants())
+        silent = total - len(held) - granted
+        if silent > total - self.size or granted >= self.size:  # which then came too late
             return self._failed(vote, self.clock())
         owner, nodes = (
             Counter(answer.holder for answer in held).most_common(1)[0] if held else ("", 0)
@@ -173,9 +169,10 @@ class Quorum:
         if len(requests) == 1:
             # A silent minority delays nobody, and nobody is in a hurry if a majority is slow.
             until = max(until, self.clock() + FAREWELL)
-            poll: Poll = Farewell(requests[0], self.everybody, until, self.size)
-        else:
-            poll = Poll(requests, self.everybody, until)
+            farewell = Farewell(requests[0], self.everybody, until, self.size)
+            yield farewell
+            return (DONE if farewell.done >= self.size else self._released(farewell, 0),)
+        poll = Poll(requests, self.everybody, until)
         yield poll
         return [self._released(poll, index) for index in range(len(requests))]
 
@@ -220,22 +217,22 @@ class Quorum:
         for node, answers in poll.answers.items():
             said = type(answers[index])
             if said is Done:
-                mine += self._may_vote(node, began)
+                mine += self.guards[node].quarantined_until <= began
             elif said is not Failed:
                 others += 1
         if mine >= self.size:
             return DONE
         return NOT_YOURS if others >= self.size else self._failed(poll, began, index)
 
-    def _break(self, request: Break, until: float) -> Rounds[Answer]:
+    def _break(self, request: Break, until: float) -> Rounds[Sequence[Answer]]:
         poll = Poll((request,), self.everybody, until)
         yield poll
         heard = [type(answers[0]) for answers in poll.answers.values()]
         if len(heard) - heard.count(Failed) < self.size:
-            return self._failed(poll, self.clock())
-        return DONE if Done in heard else NOT_YOURS
+            return (self._failed(poll, self.clock()),)
+        return (DONE if Done in heard else NOT_YOURS,)
 
-    def _look(self, request: Request, until: float) -> Rounds[Answer]:
+    def _look(self, request: Request, until: float) -> Rounds[Sequence[Answer]]:
         """The locks that a quorum of nodes ascribe to one holder."""
         while True:
             poll = Poll((request,), self.everybody, until)
@@ -243,14 +240,14 @@ class Quorum:
             heard = [a[0] for a in poll.answers.values()]
             listings = [answer.leases for answer in heard if type(answer) is Listing]
             if len(listings) < self.size:
-                return self._failed(poll, self.clock())
+                return (self._failed(poll, self.clock()),)
             if type(request) is not List:
-                return Listing(self._together(listings, ""))
+                return (Listing(self._together(listings, "")),)
             # A node that had more to tell than it was asked for knows nothing of what lies beyond.
             full = [leases[-1].key for leases in listings if len(leases) >= request.limit]
             found = self._together(listings, min(full, default=""))
             if found or not full:
-                return Listing(found)
+                return (Listing(found),)
             request = List(request.prefix, min(full), request.limit)
 
     def _together(self, listings: list[tuple[Seen, ...]], last: str) -> tuple[Seen, ...]:
@@ -277,11 +274,8 @@ class Quorum:
         fence, nodes = Counter(counters).most_common(1)[0]
         return fence if nodes >= self.size else max(counters)
 
-    def _may_vote(self, node: int, at: float) -> bool:
-        return self.guards[node].quarantined_until <= at
-
     def _voters(self, at: float) -> list[int]:
-        return [node for node in self.everybody if self._may_vote(node, at)]
+        return [node for node, guard in enumerate(self.guards) if guard.quarantined_until <= at]
 
     def _failed(self, poll: Poll, now: float, index: int = 0) -> Failed:
         """What each node answered."""
@@ -301,18 +295,4 @@ class Quorum:
                 f"restarted, and may have forgotten a lease that is still valid; it has no vote "
                 f"for another {quarantine:.1f} s"
             )
-        if answer is None:
-            return "did not answer in time"
-        if type(answer) is Failed:
-            return answer.nodes[0][1]
-        if type(answer) is Held:
-            return f"held by {answer.holder or 'somebody else'} for {answer.remaining:.3f} s"
-        return _TOLD.get(type(answer), "answered")
-
-
-_TOLD: dict[type, str] = {
-    Granted: "granted",
-    Done: "done",
-    NotYours: "not yours",
-    Missing: "no such lock",
-}
+        return in_words(answer)

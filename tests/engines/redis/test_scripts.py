@@ -29,7 +29,7 @@ from holdfast.core.messages import (
 )
 from holdfast.engines.memory import Table
 from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.votes import EPOCH, Votes
+from tests.core.votes import EPOCH, Votes
 from tests.engines.redis.party import Bare
 
 HOLDERS = [f"host/1/program/{letter}" for letter in "abcdef"]

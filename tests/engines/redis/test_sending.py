@@ -100,9 +100,8 @@ def test_an_acquire_that_came_to_nothing_is_not_asked_after_its_release() -> Non
     around = Surroundings(lambda: 0.0, lambda holder: None, lambda event: None)
     node = Node(0, Address("n0", nobody_connects, nobody_connects), RestartGuard(1.0), around)
     speech = Speech(quorum=True, keep=1.0, channel="channel")
-    vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2)
+    vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2, [node.guard] * 3, 0.0)
     owed = Owed(speech.phrase(vote.requests), vote)
-    node.owing["me"] = "the connection"
     vote.take(1, [Granted(1)])
     vote.take(2, [Granted(1)])
     release = Poll((Release("job", "me"),), (0,), 1.0)
@@ -116,12 +115,10 @@ def test_an_acquire_whose_script_was_not_there_is_asked_again() -> None:
     around = Surroundings(lambda: 0.0, lambda holder: None, lambda event: None)
     node = Node(0, Address("n0", nobody_connects, nobody_connects), RestartGuard(1.0), around)
     speech = Speech(quorum=True, keep=1.0, channel="channel")
-    vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2)
+    vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2, [node.guard] * 3, 0.0)
     owed = Owed(speech.phrase(vote.requests), vote)
-    node.owing["me"] = "the connection"
     assert owed.hear(node, [hiredis.ReplyError("NOSCRIPT No matching script")], [])
     assert owed.phrase.commands[-1] == speech.phrase(vote.requests).commands[0]
-    assert node.owing
 
 
 def test_what_replicas_have_acknowledged_is_asked_again_behind_what_is_said_again() -> None:

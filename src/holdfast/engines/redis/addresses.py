@@ -5,6 +5,7 @@ then taken over, because its own way of sending and receiving costs 12 µs a com
 retries are off: when to try again is the algorithm's business.
 """
 
+import asyncio
 import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -58,7 +59,8 @@ def server(settings: Settings, kind: Any = None) -> Address:
         return _open(kind or _kind(blocking, settings), settings, timeout)
 
     async def open_async(timeout: float) -> Any:
-        return await _open_async(kind or _kind(nonblocking, settings), settings, timeout)
+        opening = _open_async(kind or _kind(nonblocking, settings), settings, timeout)
+        return await _cancellable(opening)
 
     name = settings.get("path") or Place(settings["host"], settings["port"]).name
     return Address(name, open_blocking, open_async)
@@ -94,7 +96,7 @@ def sentinel(
                 return _open(_kind(blocking, found), found, give_up_at - time.monotonic())
         raise RedisError("; ".join(problems))
 
-    async def open_async(timeout: float) -> Any:
+    async def find_async(timeout: float) -> Any:
         give_up_at = time.monotonic() + timeout
         problems: list[str] = []
         for place in list(known):
@@ -105,6 +107,9 @@ def sentinel(
                 left = give_up_at - time.monotonic()
                 return await _open_async(_kind(nonblocking, found), found, left)
         raise RedisError("; ".join(problems))
+
+    async def open_async(timeout: float) -> Any:
+        return await _cancellable(find_async(timeout))
 
     return Address(f"the master of {service}", open_blocking, open_async)
 
@@ -214,6 +219,26 @@ async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) ->
     connection._reader = connection._writer = None  # noqa: SLF001
     _give_up_on_black_holes(writer.get_extra_info("socket"))
     return writer
+
+
+async def _cancellable(opening: Awaitable[Any]) -> Any:
+    """Heeds a cancellation also where redis-py does not: it sends within `asyncio.wait_for`, which
+    before Python 3.12 may swallow one. Whoever listens for ever would then never end."""
+    before, writer = _cancellations(), None
+    try:
+        writer = await opening
+    finally:
+        if _cancellations() > before:
+            if writer is not None:
+                writer.transport.abort()
+            raise asyncio.CancelledError
+    return writer
+
+
+def _cancellations() -> int:
+    """How often the task that runs us has been asked to end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 def _ask_sentinel(settings: Settings, service: str, timeout: float) -> Any:

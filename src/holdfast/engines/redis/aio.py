@@ -28,8 +28,8 @@ from holdfast.engines.redis.conversation import Conversations
 from holdfast.engines.redis.deadlines import Bell, Deadlines
 from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import (
+    AT_WORK,
     CONNECT_TIMEOUT,
-    MAX_OWED,
     REDIAL_AFTER,
     SILENT,
     Fleet,
@@ -63,6 +63,8 @@ class AsyncRedisStore:
         self._conversations = Conversations(self._fleet)
         self._ready = asyncio.Event()
         self._deadlines = Deadlines(self._clock)
+        self._look_after = 0.0
+        self._skipped = _NOBODY
         self._fresh = True
         self._closed = False
 
@@ -181,11 +183,14 @@ class AsyncRedisStore:
             await self._connect(poll)
         bell: Bell = asyncio.get_running_loop().create_future()
         owed = Owed(self._fleet.speech.phrase(poll.requests), poll, bell)
-        stuck = self._stuck()
+        now = self._clock()
+        if now > self._look_after or self._skipped:
+            self._look(now)
+        skipped = self._skipped
         for index in poll.nodes:
             channel = self._channels[index]
-            if channel is None or index in stuck or len(channel.owed) >= MAX_OWED:
-                self._hesitate(channel, index, owed, stuck)
+            if channel is None or index in skipped:
+                self._hesitate(channel, index, owed)
             else:
                 channel.say(owed)
         try:
@@ -211,26 +216,25 @@ class AsyncRedisStore:
                 channel.note_silence()
                 self._nodes[index].is_in_trouble(SILENT)
 
-    def _stuck(self) -> set[int]:
-        """The nodes to skip: those whose oldest answer is overdue, if there are enough others."""
-        now = self._clock()
-        for channel in self._channels:
-            if channel is not None and channel.owed and channel.owed[0].until < now:
-                break
-        else:
-            return _NOBODY  # mostly, and then at no expense
+    def _look(self, now: float) -> None:
+        """See who is stuck: a node whose oldest answer is overdue is skipped if there are enough
+        others, or if it owes too many."""
+        self._look_after = now + AT_WORK
         channels = [channel for channel in self._channels if channel is not None]
-        stuck = {each.node.index for each in channels if each.is_stuck(now)}
-        return stuck if len(channels) - len(stuck) >= self._quorum else _NOBODY
+        stuck = [channel for channel in channels if channel.is_stuck(now)]
+        enough = len(channels) - len(stuck) >= self._quorum
+        self._skipped = {
+            channel.node.index
+            for channel in channels
+            if (enough and channel in stuck) or channel.is_full(self._clock)
+        }
 
-    def _hesitate(self, channel: Channel | None, index: int, owed: Owed, stuck: set[int]) -> None:
-        """Say it to a node only if it may, or must, be heard there all the same."""
-        if channel is None or index in stuck or channel.is_full(self._clock):
-            why = "still connecting" if channel is None else SILENT
-            owed.poll.take(index, [failed(self._nodes[index].trouble or why)] * len(owed.requests))
-            if channel is None or type(owed.requests[0]) is not Release:
-                return
-        channel.say(owed)
+    def _hesitate(self, channel: Channel | None, index: int, owed: Owed) -> None:
+        """Say it to a node only if it must be heard there all the same."""
+        why = self._nodes[index].trouble or ("still connecting" if channel is None else SILENT)
+        owed.poll.take(index, [failed(why)] * len(owed.requests))
+        if channel is not None and type(owed.requests[0]) is Release:
+            channel.say(owed)
 
     async def _connect(self, poll: Poll) -> None:
         """Connect to the nodes that there is no connection to."""

@@ -10,7 +10,7 @@ from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.ear import Ear
 from holdfast.engines.redis.nodes import Fleet
-from holdfast.engines.redis.owed import ORDERED
+from holdfast.engines.redis.owing import ORDERED
 from holdfast.engines.redis.speech import Speech
 
 
@@ -33,6 +33,7 @@ class RedisStore:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
         if type(request) is Acquire and request.queue:
+            self._fleet.waiting.add(request.holder)  # it may be woken before it has its answer
             if self._fleet.wakes:
                 self._listen(until)
             else:
@@ -52,8 +53,8 @@ class RedisStore:
         if type(request) is not Acquire and type(request) is not Release:
             return None
         fleet = self._fleet
-        if fleet.nodes[0].owing:
-            return None  # some things must go out behind others, on whichever connection
+        if request.holder in fleet.owing.circuits:
+            return None  # it must go out behind something else, on whichever connection
         try:
             circuit = self._free.pop()
         except IndexError:
@@ -85,7 +86,7 @@ class RedisStore:
 
     def _release_all(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Release many together, but those one by one whose acquires are not answered yet."""
-        owing = set[str]().union(*(node.owing for node in self._fleet.nodes))
+        owing = self._fleet.owing.circuits
         alone = [r for r in requests if isinstance(r, Release) and r.holder in owing]
         answers = {id(r): self._ask_on(self._take(r), (r,), until)[0] for r in alone}
         together = [r for r in requests if id(r) not in answers]
@@ -140,16 +141,14 @@ class RedisStore:
     def _take(self, request: Request) -> Circuit:
         """A circuit: if it can be had, the one on which something of this holder is not answered
         yet."""
+        circuit: Circuit
         if isinstance(request, ORDERED):
-            for node in self._fleet.nodes:
-                link = node.owing.get(request.holder) if node.owing else None
-                if link is not None:
-                    circuit: Circuit = link.circuit
-                    try:
-                        self._free.remove(circuit)
-                    except ValueError:
-                        break  # another thread uses it
-                    return circuit
+            for circuit in self._fleet.owing.circuits.get(request.holder, ()):
+                try:
+                    self._free.remove(circuit)
+                except ValueError:
+                    continue  # another thread uses it
+                return circuit
         try:
             return self._free.pop()
         except IndexError:

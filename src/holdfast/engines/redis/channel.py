@@ -7,8 +7,8 @@ tasks get through.
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, final
 
 import hiredis
 
@@ -40,10 +40,14 @@ class Connection(asyncio.Protocol):
         """Hand each reply on."""
         try:
             self._reader.feed(data)
-            while (reply := self._reader.gets()) is not False:
-                self.hear(reply)
+            self.hear_all(self._reader.gets)
         except BROKEN as error:
             self._lose(explain(error))
+
+    def hear_all(self, gets: Callable[[], Reply]) -> None:
+        """Take the replies that have come; False stands for the rest."""
+        while (reply := gets()) is not False:
+            self.hear(reply)
 
     def hear(self, reply: Reply) -> None:
         """Take one reply."""
@@ -76,6 +80,7 @@ class Connection(asyncio.Protocol):
             detach(sock.fileno())
 
 
+@final
 class Question:
     """One command to a single server. What is awaited is its reply, not what that means; None if
     it does not come in time, an exception if it will not come at all."""
@@ -114,21 +119,33 @@ class Channel(Connection):
             self._loop.call_soon(self._send)
         self._unsent.append(text)
 
-    def hear(self, reply: Reply) -> None:
-        """Hand a reply to whoever asked first."""
-        first = self.owed[0]
-        if type(first) is Question:
-            self.owed.popleft()
-            if not first.bell.done():
-                first.bell.set_result(reply)
-        elif isinstance(first, Owed):
-            self._replies.append(reply)
-            if len(self._replies) == first.count:
-                self.owed.popleft()
-                self._hand(first)
+    def hear_all(self, gets: Callable[[], Reply]) -> None:
+        """Hand each reply to whoever asked first. This runs for every reply of every node, so what
+        is usual is told here, without a call for each step."""
+        owed, node = self.owed, self.node
+        while (reply := gets()) is not False:
+            first = owed[0]
+            if type(first) is Question:
+                owed.popleft()
+                if not first.bell.done():
+                    first.bell.set_result(reply)
+            elif type(reply) is int and first.number is not None:
+                owed.popleft()
+                if first.hear_number(node, reply):
+                    first.ring()
+            else:
+                self.hear(reply)
 
-    def _hand(self, first: Owed) -> None:
+    def hear(self, reply: Reply) -> None:
+        """Take one of the replies that are owed first."""
+        first = self.owed[0]
+        if not isinstance(first, Owed):
+            return
+        self._replies.append(reply)
+        if len(self._replies) < first.count:
+            return
         replies, self._replies = self._replies, []
+        self.owed.popleft()
         try:
             more = first.hear(self.node, replies, self.owed)
         except BROKEN as error:

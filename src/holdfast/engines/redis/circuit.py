@@ -12,15 +12,15 @@ reads.
 
 import select
 import threading
-from collections.abc import Callable
+from collections.abc import Sequence
 from math import ceil
 
 from holdfast.core.messages import Acquire, Answer, Extend, Release
 from holdfast.core.poll import Poll
-from holdfast.core.ports import Clock
+from holdfast.engines.redis.dial import Dial
 from holdfast.engines.redis.link import BROKEN, NOT_YET, Link, explain
 from holdfast.engines.redis.nodes import (
-    CONNECT_TIMEOUT,
+    AT_WORK,
     MAX_OWED,
     REDIAL_AFTER,
     SILENT,
@@ -28,45 +28,12 @@ from holdfast.engines.redis.nodes import (
     Node,
     first_contact_until,
 )
-from holdfast.engines.redis.owed import ORDERED, Owed, holders_of
+from holdfast.engines.redis.owed import Owed
+from holdfast.engines.redis.owing import holders_of
 from holdfast.engines.redis.phrases import failed
 from holdfast.engines.redis.speech import Speech
 
 _NOBODY: set[int] = set()
-
-AT_WORK = 0.01
-"""For how long a connection that has just been used is taken to be there, without a look."""
-
-
-class Dial:
-    """An attempt to connect, in a thread of its own, which nobody has to wait for."""
-
-    def __init__(self, node: Node, clock: Clock, settled: Callable[[], None]) -> None:
-        self._node, self._clock, self._settled = node, clock, settled
-        self._abandoned = False
-        self.link: Link | None = None
-        self.why = "still connecting"
-        self.ended_at: float | None = None
-        self._thread = threading.Thread(target=self._run, name="holdfast-connect", daemon=True)
-        self._thread.start()
-
-    def abandon(self) -> None:
-        """Nobody wants the connection any more."""
-        self._abandoned = True
-        self._thread.join(CONNECT_TIMEOUT)
-        if self.link is not None:
-            self.link.close()
-
-    def _run(self) -> None:
-        try:
-            self.link = Link(self._node, CONNECT_TIMEOUT)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the node's answer
-            self.why = explain(error)
-        finally:
-            if self._abandoned and self.link is not None:
-                self.link.close()
-            self.ended_at = self._clock()
-            self._settled()
 
 
 class Circuit:
@@ -74,6 +41,10 @@ class Circuit:
 
     def __init__(self, fleet: Fleet) -> None:
         self._nodes, self._speech, self._clock = fleet.nodes, fleet.speech, fleet.around.clock
+        self._owing = fleet.owing
+        self._late: set[str] = set()
+        """The holders of whom something may not be answered here yet."""
+        self._skipped = _NOBODY
         self._links: list[Link | None] = [None] * len(fleet.nodes)
         self._by_fd: dict[int, Link] = {}
         self._poller = select.poll()
@@ -129,15 +100,21 @@ class Circuit:
         if self._busy:
             self._mend()
         self._busy = True
-        if self._by_fd:
-            self._hear(0)  # what came late, and who is gone
-        if len(self._by_fd) < len(self._nodes):
+        now = self._clock()
+        if now > self._look_after or self._skipped:
+            self._look(now)
+        links, skipped = self._links, self._skipped
+        if len(self._by_fd) < len(links):
             self._connect(poll)
         owed = Owed(self._speech.phrase(poll.requests), poll)
+        elsewhere = self._owing.elsewhere(poll, self)
         try:
-            stuck = self._stuck()
             for index in poll.nodes:
-                self._say(index, owed, poll, stuck)
+                link = links[index]
+                if link is None or elsewhere or index in skipped:
+                    self._hesitate(index, owed, elsewhere)
+                else:
+                    self._say(link, owed)
         except BaseException:
             self._stop_listening(poll)
             raise
@@ -163,6 +140,7 @@ class Circuit:
         for link in self._by_fd.values():
             link.close()
         self._by_fd.clear()
+        self._owing.remove(self._late, self)
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's."""
@@ -175,44 +153,55 @@ class Circuit:
             if link.interrupted:
                 self._drop(link, "interrupted")
 
-    def _stuck(self) -> set[int]:
-        """The nodes to skip: those whose oldest answer is overdue, if there are enough others."""
-        if not any(link.owed for link in self._by_fd.values()):
-            return _NOBODY
-        now = self._clock()
-        stuck = {link.node.index for link in self._by_fd.values() if link.is_stuck(now)}
-        return stuck if len(self._by_fd) - len(stuck) >= self._quorum else _NOBODY
+    def _look(self, now: float) -> None:
+        """Hear what came late, and see who is gone and who is stuck."""
+        self._look_after = now + AT_WORK
+        self._hear(0)
+        self._skipped = self._stuck(now)
+        if self._late:
+            owed = [each.poll for link in self._by_fd.values() for each in list(link.owed)]
+            answered = self._late.difference(*map(holders_of, owed))
+            self._late -= answered
+            self._owing.remove(answered, self)
 
-    def _say(self, index: int, owed: Owed, poll: Poll, stuck: set[int]) -> None:
-        node, link = self._nodes[index], self._links[index]
-        request = poll.requests[0]
-        releasing = type(request) is Release
-        if node.owing and isinstance(request, ORDERED):
-            first = self._first_of(poll, node)
-            if first is not None and first is not link:
-                if not releasing:
-                    poll.take(index, [failed(SILENT)] * len(poll.requests))
-                    return
-                link = first
-        full = link is not None and len(link.owed) >= MAX_OWED and link.is_stuck(self._clock())
-        if link is None or index in stuck or full:
-            why = node.trouble or ("still connecting" if link is None else SILENT)
-            poll.take(index, [failed(why)] * len(poll.requests))
-            if link is None or not releasing:
-                return
+    def _stuck(self, now: float) -> set[int]:
+        """The nodes to skip: those whose oldest answer is overdue, if there are enough others, or
+        if they owe too many."""
+        stuck = [link for link in self._by_fd.values() if link.is_stuck(now)]
+        if not stuck:
+            return _NOBODY
+        enough = len(self._by_fd) - len(stuck) >= self._quorum
+        return {link.node.index for link in stuck if enough or len(link.owed) >= MAX_OWED}
+
+    def owes(self, index: int, poll: Poll) -> Link | None:
+        """The connection to a node if something of the poll's holders is not answered on it."""
+        link, holders = self._links[index], set(holders_of(poll))
+        theirs = (holders_of(owed.poll) for owed in list(link.owed if link else ()))
+        return None if all(map(holders.isdisjoint, theirs)) else link
+
+    def _say(self, link: Link, owed: Owed) -> None:
         try:
             link.say(owed)
             if link.unsent and link.circuit is self:
                 self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
         except BROKEN as error:
-            poll.take(index, [failed(explain(error))] * len(poll.requests))
+            index, why = link.node.index, explain(error)
+            owed.poll.take(index, [failed(why)] * len(owed.requests))
             if link is self._links[index]:
-                self._drop(link, explain(error))
+                self._drop(link, why)
 
-    def _first_of(self, poll: Poll, node: Node) -> Link | None:
-        """The connection on which something of these holders is not answered yet."""
-        found = (node.owing.get(holder) for holder in holders_of(poll))
-        return next((link for link in found if link is not None and not link.closed), None)
+    def _hesitate(self, index: int, owed: Owed, elsewhere: "Sequence[Circuit]") -> None:
+        """Say it to a node only if it may, or must, be heard there all the same."""
+        link, poll = self._links[index], owed.poll
+        releasing = type(owed.requests[0]) is Release
+        first = next(filter(None, (circuit.owes(index, poll) for circuit in elsewhere)), None)
+        link = first or link
+        if link is None or index in self._skipped or (first is not None and not releasing):
+            why = self._nodes[index].trouble or ("still connecting" if link is None else SILENT)
+            poll.take(index, [failed(why)] * len(owed.requests))
+            if link is None or not releasing:
+                return
+        self._say(link, owed)
 
     def _hear(self, patience: int) -> None:
         for fd, event in self._poller.poll(patience):
@@ -226,19 +215,15 @@ class Circuit:
                 self._drop(link, explain(error))
 
     def _stop_listening(self, poll: Poll) -> None:
-        """Note who has not answered, and where a release must go out."""
-        late = not poll.over and self._clock() >= poll.until
+        """Note who has not answered, and where what follows must go out."""
+        if not poll.over and self._clock() >= poll.until:
+            for index in poll.nodes:
+                if index not in poll.answers and self._links[index] is not None:
+                    self._nodes[index].is_in_trouble(SILENT)
         poll.over = True
         holders = holders_of(poll)
-        for index in poll.nodes:
-            node, link = self._nodes[index], self._links[index]
-            if index not in poll.answers and link is not None:
-                if late:
-                    node.is_in_trouble(SILENT)
-                for holder in holders:
-                    first = node.owing.get(holder)
-                    if first is None or first.closed:
-                        node.owing[holder] = link
+        self._late.update(holders)
+        self._owing.add(holders, self)
 
     def _connect(self, poll: Poll) -> None:
         """Connect to the nodes that there is no connection to."""

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from holdfast.engines.inherited import detach
 from holdfast.engines.redis.nodes import Node, RefusedError, accept
-from holdfast.engines.redis.owed import Owed, holders_of
+from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Reply
 
 READ_SIZE = 65536
@@ -40,6 +40,7 @@ class Link:
         self.unsent = b""
         """What could not be sent yet."""
         self.sock, self._connection = node.address.open(timeout)
+        self._encrypted = isinstance(self.sock, ssl.SSLSocket)
         self._reader = hiredis.Reader()
         self._replies: list[Reply] = []
         self._mutex = threading.Lock()
@@ -53,7 +54,6 @@ class Link:
             self.close()
             raise
         self.fd: int = self.sock.fileno()
-        self._pending = getattr(self.sock, "pending", int)  # bytes that TLS has decrypted already
 
     def say(self, owed: Owed) -> None:
         """Send a phrase, or as much of it as goes out now."""
@@ -66,7 +66,10 @@ class Link:
             if self.unsent:
                 self.unsent += text
             else:
-                sent = self._send(text)
+                try:
+                    sent = self.sock.send(text)
+                except NOT_NOW:
+                    sent = 0
                 if sent < len(text):
                     self.unsent = text[sent:]
             self._saying = False
@@ -88,12 +91,7 @@ class Link:
         self.waiting = False
         if not ready:
             return NOT_YET
-        try:
-            self._reader.feed(self._received())
-            while self._pending():
-                self._reader.feed(self._received())
-        except NOT_NOW:
-            return NOT_YET
+        self._read()
         return self._reader.gets()
 
     def settle(self) -> None:
@@ -115,25 +113,24 @@ class Link:
     def hear(self) -> None:
         """Read what has arrived, and hand it to whoever asked."""
         self._hearing = True
-        reader, owed = self._reader, self.owed
-        try:
-            reader.feed(self._received())
-            while self._pending():
-                reader.feed(self._received())
-        except NOT_NOW:
-            pass
-        while (reply := reader.gets()) is not False:
+        self._read()
+        owed, gets = self.owed, self._reader.gets
+        while (reply := gets()) is not NOT_YET:
             if not owed:
                 raise EOFError("a reply that nobody has asked for")
+            first = owed[0]
+            if type(reply) is int and first.number is not None:
+                owed.popleft()
+                first.hear_number(self.node, reply)
+                continue
             self._replies.append(reply)
-            if len(self._replies) == owed[0].count:
-                replies, self._replies = self._replies, []
-                first = owed.popleft()
-                more = first.hear(self.node, replies, owed)
-                if more is not None:
-                    self.say(more)
-                elif self.node.owing:
-                    self._forget(first)
+            if len(self._replies) < first.count:
+                continue
+            replies, self._replies = self._replies, []
+            owed.popleft()
+            more = first.hear(self.node, replies, owed)
+            if more is not None:
+                self.say(more)
         self._hearing = False
 
     @property
@@ -150,22 +147,10 @@ class Link:
         """Close it; whatever was owed will not come."""
         self.closed = True
         self.sock.close()
-        for holder in [h for h, link in list(self.node.owing.items()) if link is self]:
-            self.node.owing.pop(holder, None)
 
     def forget(self) -> None:
         """In a forked child: let go of the socket without a word to the server."""
         detach(self.fd)
-
-    def _forget(self, heard: Owed) -> None:
-        """Those whose locks it was about may go elsewhere again, unless more of theirs is owed."""
-        owing = self.node.owing
-        ours = [holder for holder in holders_of(heard.poll) if owing.get(holder) is self]
-        if ours:
-            still = {holder for owed in list(self.owed) for holder in holders_of(owed.poll)}
-            for holder in ours:
-                if holder not in still:
-                    owing.pop(holder, None)
 
     def _greet(self) -> None:
         """Ask what must be known before anything else is said; the socket still blocks."""
@@ -174,7 +159,7 @@ class Link:
             self.sock.sendall(b"".join(greeting.commands))
             replies: list[Reply] = []
             while len(replies) < len(greeting.commands):
-                self._reader.feed(self._received())
+                self._read()
                 while (reply := self._reader.gets()) is not False:
                     replies.append(reply)
             accept(greeting.conclude(replies))
@@ -186,11 +171,19 @@ class Link:
             return 0
         return sent
 
-    def _received(self) -> bytes:
-        data: bytes = self.sock.recv(READ_SIZE)
-        if not data:
-            raise EOFError("the connection was closed")
-        return data
+    def _read(self) -> None:
+        """Feed the parser with what has arrived."""
+        sock = self.sock
+        try:
+            while True:
+                data = sock.recv(READ_SIZE)
+                if not data:
+                    raise EOFError("the connection was closed")
+                self._reader.feed(data)
+                if not self._encrypted or not sock.pending():  # bytes that are decrypted already
+                    break
+        except NOT_NOW:
+            return  # it was woken for less than a whole record of TLS, or for nothing
 
 
 def explain(error: BaseException) -> str:

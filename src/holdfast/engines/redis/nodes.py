@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import (
@@ -23,6 +23,7 @@ from holdfast.core.poll import Poll
 from holdfast.core.ports import Surroundings
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
+from holdfast.engines.redis.owing import Owing
 from holdfast.engines.redis.phrases import (
     Answers,
     Phrase,
@@ -49,6 +50,10 @@ LEAST_PATIENCE = 0.05
 
 MAX_OWED = 1000
 """How many answers a node may owe on one connection before nothing more is said to it."""
+
+AT_WORK = 0.002
+"""For how long connections that have just been looked at are taken to be well. It is shorter than
+any node's time to answer: one that has let that pass is found out before it is asked again."""
 
 SILENT = "did not answer in time"
 
@@ -77,10 +82,6 @@ class Node:
     longest: float = 0.0
     """The longest ttl of this client's."""
     trouble: str = ""
-    owing: dict[str, Any] = field(default_factory=dict)
-    """The connections on which something that makes or ends a holder's lock is not answered yet.
-    What follows must go out there, behind it: a node that was only stopped, or slow, might carry it
-    out in another order on another connection, and a grant that was heard would be undone."""
 
     @property
     def name(self) -> str:
@@ -191,6 +192,7 @@ class Fleet:
     """The nodes whose wake-ups reach us."""
     wakes: bool = True
     """Whether a release wakes anybody at all."""
+    owing: Owing = field(default_factory=Owing)
 
     @property
     def direct(self) -> Speech | None:
@@ -204,8 +206,8 @@ class Fleet:
         self.waiting.clear()
         self.heard_of.clear()
         self.speech.listening = False
+        self.owing = Owing()
         for node in self.nodes:
-            node.owing.clear()
             node.trouble = ""
 
     def answers(self, poll: Poll) -> Sequence[Answer]:
@@ -241,7 +243,7 @@ class Fleet:
         """Its wake-ups reach us (again). Some may have been missed, so all are to ask again."""
         self.heard_of.add(node.index)
         self.speech.listening = True
-        for holder in list(self.waiting):
+        for holder in sorted(self.waiting):
             self.around.ring(holder)
 
     def deaf(self, node: Node) -> None:

@@ -3,18 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from holdfast.core.messages import Acquire, Failed, Release, Repair, ToNode
+from holdfast.core.messages import Acquire, Failed, Release, ToNode
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.nodes import Node, RefusedError
 from holdfast.engines.redis.phrases import Phrase, Reply, conclude, failed
-
-ORDERED = (Acquire, Release, Repair)
-"""What makes a lock, or ends one, and so must keep its order."""
-
-
-def holders_of(poll: Poll) -> Sequence[str]:
-    """The holders whose locks a poll may make, or end."""
-    return [request.holder for request in poll.requests if isinstance(request, ORDERED)]
 
 
 class Asked(Protocol):
@@ -35,12 +27,13 @@ class Owed:
     """A phrase on its way, and the poll that wants to know what comes of it. It keeps nothing of
     any node, so that one will do for all."""
 
-    __slots__ = ("_bell", "count", "phrase", "poll", "requests", "text")
+    __slots__ = ("_bell", "count", "number", "phrase", "poll", "requests", "text")
 
     def __init__(self, phrase: Phrase, poll: Poll, bell: Any = None) -> None:
         self.phrase = phrase
         self.poll = poll
         self.requests = poll.requests
+        self.number = phrase.number
         self.count = len(phrase.commands)
         """How many replies there will be."""
         self.text = phrase.commands[0] if self.count == 1 else b"".join(phrase.commands)
@@ -51,21 +44,32 @@ class Owed:
         """When its answer is overdue."""
         return self.poll.until
 
+    def hear_number(self, node: Node, number: int) -> bool:
+        """Take a reply that is a number, if this is a phrase that may have one; True if there is
+        nothing more to wait for."""
+        if node.trouble:
+            node.is_well()
+        poll, read = self.poll, self.number
+        if poll.settled or read is None:
+            return False
+        poll.take(node.index, (read(number),))
+        return poll.over
+
     def hear(self, node: Node, replies: list[Reply], behind: "Iterable[Asked]") -> "Owed | None":
         """Take all replies of a node, on whose connection `behind` is owed next; gives what else is
         to be said to it."""
-        if self.poll.over and replies == [1] and type(self.requests[0]) is Release:
-            if node.trouble:
-                node.is_well()
-            return None  # good news that nobody needs any more
+        if self.number is not None and type(replies[0]) is int:
+            self.hear_number(node, replies[0])
+            return None
+        poll = self.poll
         outcome = conclude(self.phrase, replies)
         if isinstance(outcome, Phrase):
             if not self._is_released(behind):
-                return Owed(outcome, self.poll, self._bell)
-            outcome = [failed("given back before its scripts were loaded")]
+                return Owed(outcome, poll, self._bell)
+            outcome = (failed("given back before its scripts were loaded"),)
         if node.trouble:
             node.is_well()
-        self.poll.take(node.index, outcome)
+        poll.take(node.index, outcome)
         if type(outcome[0]) is Failed and "READONLY" in str(outcome[0]):
             raise RefusedError("it is not the master any more")
         return None

@@ -24,6 +24,9 @@ class Phrase(NamedTuple):
     conclude: "Callable[[list[Reply]], Answers | Phrase]"
     loads: bool = False
     """Whether it loads the scripts: if one is missing then, loading it again would not help."""
+    number: Callable[[int], Answer] | None = None
+    """For a single command: what it means that its reply is a number. That is the usual case, so it
+    is told without ado; `conclude` would come to the same."""
 
 
 class Speaker(Protocol):
@@ -56,10 +59,15 @@ def call(name: str, keys: Sequence[bytes], *words: bytes, more: int = 0) -> byte
 
 def conclude(phrase: Phrase, replies: list[Reply]) -> Answers | Phrase:
     """What the replies to a phrase come to."""
-    for reply in () if phrase.loads else replies:
-        if isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT"):
+    for reply in replies:
+        if type(reply) is not int and _is_missing(reply) and not phrase.loads:
             return _with_scripts(phrase, replies)
     return phrase.conclude(replies)
+
+
+def _is_missing(reply: Reply) -> bool:
+    """Whether a script was not there."""
+    return isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT")
 
 
 def load_scripts() -> tuple[bytes, ...]:
@@ -74,7 +82,7 @@ def _with_scripts(phrase: Phrase, replies: list[Reply]) -> Phrase:
     unheard = [
         i
         for i, (said, reply) in enumerate(zip(phrase.commands, replies, strict=True))
-        if str(reply).startswith("NOSCRIPT") or said.startswith(_WAIT)
+        if _is_missing(reply) or said.startswith(_WAIT)
     ]
 
     def complete(more: list[Reply]) -> Answers | Phrase:

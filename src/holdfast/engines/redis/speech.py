@@ -67,7 +67,9 @@ class Speech:
         if type(first) is Acquire:
             return self._acquire(first)
         if type(first) is Release:
-            return Phrase(tuple(map(self._release, cast(Sequence[Release], requests))), self._read)
+            number = self._codes.__getitem__ if len(requests) == 1 else None
+            commands = tuple(map(self._release, cast(Sequence[Release], requests)))
+            return Phrase(commands, self._read, number=number)
         if type(first) is Extend:
             return self._extend(cast(Sequence[Extend], requests))
         if type(first) is Repair:
@@ -104,7 +106,8 @@ class Speech:
             head += word(b"%d" % request.proposed)
         commands = (head + word(request.holder.encode()),)
         read = _read_queued if queue else _read_unqueued
-        return self._replicated(Phrase(commands, read)) if self.replicas else Phrase(commands, read)
+        phrase = Phrase(commands, read, number=Granted)
+        return self._replicated(phrase) if self.replicas else phrase
 
     def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> bytes:
         keys = keys_of(key)

@@ -4,12 +4,13 @@
 -- minute of this server's clock. Nothing proposed (0) means this server's clock: so the counter of a
 -- replica that has missed the last grants, or a new one, goes on above what was granted before.
 local function next_fence(proposed, keep)
-  local time = redis.call('TIME')
-  local now = time[1] * 1000000 + time[2]
-  if proposed == 0 then proposed = now end
-  proposed = math.max(now - 60000000, math.min(proposed, now + 60000000))
-  local fence = math.max((redis.call('GET', KEYS[2]) or 0) + 1, proposed)
-  redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', keep)
+  local time, last = redis.call('TIME'), redis.call('GET', KEYS[2])
+  local now, wanted = time[1] * 1000000 + time[2], tonumber(proposed)
+  if wanted == 0 then wanted = now end
+  local fence = math.max((last or 0) + 1, now - 60000000, math.min(wanted, now + 60000000))
+  -- Over a quorum it mostly is what was proposed, and need not be printed again.
+  local text = fence == tonumber(proposed) and proposed or string.format('%.0f', fence)
+  redis.call('SET', KEYS[2], text, 'PX', keep)
   return fence
 end
 

@@ -5,18 +5,16 @@
 --       3 channel on which to be woken ('': do not wait), 4 proposed fence, 5 holder
 -- Gives the fence; or, if it is somebody else's, {time left (ms), holder}.
 local ttl, keep, holder = ARGV[1], ARGV[2], ARGV[5]
-local me = ARGV[3] .. ' ' .. holder
+if redis.call('SET', KEYS[1], holder, 'NX', 'PX', ttl) then
+  if ARGV[3] ~= '' then redis.call('ZREM', KEYS[3], ARGV[3] .. ' ' .. holder) end
+  return next_fence(ARGV[4], keep)
+end
 local owner = redis.call('GET', KEYS[1])
 if owner == holder then return grant_again(ttl, keep) end
-if not owner then
-  redis.call('SET', KEYS[1], holder, 'PX', ttl)
-  if ARGV[3] ~= '' then redis.call('ZREM', KEYS[3], me) end
-  return next_fence(tonumber(ARGV[4]), keep)
-end
 local left = redis.call('PTTL', KEYS[1])
 if ARGV[3] ~= '' then
   local time = redis.call('TIME')
-  redis.call('ZADD', KEYS[3], 'NX', time[1] * 1000000 + time[2], me)
+  redis.call('ZADD', KEYS[3], 'NX', time[1] * 1000000 + time[2], ARGV[3] .. ' ' .. holder)
   redis.call('PEXPIRE', KEYS[3], math.max(left, 0) + keep)
 end
 return {left, owner}

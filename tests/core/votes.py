@@ -1,8 +1,8 @@
 """One node of a quorum, pure: a request and an instant in, an answer and wake-ups out.
 
-It does in plain Python what the Redis engine's scripts for a quorum do on a server. Each request
-is one atomic step; a lock that has expired is not there; what is not there is `Missing`, and what
-is somebody else's is `NotYours`.
+It says in plain Python what the Redis engine's scripts for a quorum should do on a server, and was
+not made from them: a test holds one against the other. Each request is one atomic step; a lock that
+has expired is not there; what is not there is `Missing`, and what is somebody else's is `NotYours`.
 """
 
 from dataclasses import dataclass, field

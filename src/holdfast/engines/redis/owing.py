@@ -1,0 +1,57 @@
+"""The order of what makes a lock and what ends it, over several connections to one node."""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from holdfast.core.messages import Acquire, Release, Repair
+from holdfast.core.poll import Poll
+
+ORDERED = (Acquire, Release, Repair)
+"""What makes a lock, or ends one, and so must keep its order."""
+
+
+def holders_of(poll: Poll) -> Sequence[str]:
+    """The holders whose locks a poll may make, or end."""
+    if not isinstance(poll.requests[0], ORDERED):  # all are of one kind
+        return ()
+    return [request.holder for request in poll.requests if isinstance(request, ORDERED)]
+
+
+class Owing:
+    """The circuits on which something that makes or ends a holder's lock may not be answered yet.
+
+    What follows must go out there, behind it: a node that was only stopped, or slow, might carry it
+    out in another order on another connection, and a grant that was heard would be undone. A
+    circuit is named here from when it stops listening until it has seen that all is answered.
+    """
+
+    __slots__ = ("_mutex", "circuits")
+
+    def __init__(self) -> None:
+        self.circuits: dict[str, tuple[Any, ...]] = {}
+        """By holder."""
+        self._mutex = threading.Lock()
+
+    def add(self, holders: Iterable[str], circuit: object) -> None:
+        """Something of theirs is not answered there."""
+        with self._mutex:
+            for holder in holders:
+                there = self.circuits.get(holder, ())
+                if circuit not in there:
+                    self.circuits[holder] = (*there, circuit)
+
+    def remove(self, holders: Iterable[str], circuit: object) -> None:
+        """Nothing of theirs is owed there any more."""
+        with self._mutex:
+            for holder in holders:
+                others = tuple(c for c in self.circuits.pop(holder, ()) if c is not circuit)
+                if others:
+                    self.circuits[holder] = others
+
+    def elsewhere(self, poll: Poll, circuit: object) -> Sequence[Any]:
+        """The circuits but this one on which something of the poll's holders may be owed."""
+        if not self.circuits:
+            return ()
+        found = (self.circuits.get(holder, ()) for holder in holders_of(poll))
+        return [other for circuits in found for other in circuits if other is not circuit]

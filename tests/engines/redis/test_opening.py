@@ -1,0 +1,39 @@
+"""A connection that is being made can be given up, at every step of it."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from holdfast.engines.redis.addresses import Address, Place, sentinel
+from holdfast.engines.redis.addresses import server as address_of
+from holdfast.lab.servers.redis import RedisServer
+from tests.contract.steps import Cut, cut_everywhere, cut_short
+
+
+@pytest.mark.parametrize("settings", [{}, {"db": 2}, {"client_name": "me"}], ids=str)
+def test_no_step_swallows_a_cancellation(server: RedisServer, settings: dict[str, Any]) -> None:
+    """One who listens for ever would never end, and neither would the program."""
+    host, _, port = server.address.rpartition(":")
+    address = address_of({"host": host, "port": int(port), **settings})
+    assert asyncio.run(given_up_everywhere(address)) > 5
+
+
+def test_no_question_to_a_sentinel_swallows_one(server: RedisServer) -> None:
+    host, _, port = server.address.rpartition(":")
+    no_sentinel = sentinel([Place(host, int(port))], "service", {}, {})
+    assert asyncio.run(given_up_everywhere(no_sentinel)) > 5
+
+
+async def given_up_everywhere(address: Address) -> int:
+    async def opened() -> None:
+        try:
+            writer = await address.open_async(10)
+        except Exception:
+            return
+        writer.transport.abort()
+
+    async def attempt(cut: Cut) -> bool:
+        return await cut_short(opened(), cut)
+
+    return await cut_everywhere(attempt)

@@ -1,0 +1,57 @@
+"""Which circuits may still owe an answer about a holder's lock."""
+
+import pytest
+
+from holdfast.core.messages import Acquire, Extend, Inspect, Release, Repair, ToNode
+from holdfast.core.poll import Poll
+from holdfast.engines.redis import LEAST_PATIENCE
+from holdfast.engines.redis.nodes import AT_WORK
+from holdfast.engines.redis.owing import Owing
+
+
+def about(*requests: ToNode) -> Poll:
+    return Poll(requests, range(3), 1.0)
+
+
+def test_each_circuit_is_named_that_may_owe_something() -> None:
+    """An acquire may be under way on one to one node, and tried again on another to the rest."""
+    owing = Owing()
+    owing.add(["ann"], "one")
+    owing.add(["ann"], "two")
+    owing.add(["ann"], "one")
+    assert owing.elsewhere(about(Release("job", "ann")), "three") == ["one", "two"]
+    owing.remove(["ann"], "one")
+    assert owing.elsewhere(about(Release("job", "ann")), "three") == ["two"]
+    owing.remove(["ann"], "two")
+    assert owing.circuits == {}
+
+
+def test_a_circuit_keeps_the_order_of_its_own_words() -> None:
+    owing = Owing()
+    owing.add(["ann"], "one")
+    assert owing.elsewhere(about(Release("job", "ann")), "one") == []
+
+
+def test_other_holders_are_not_held_up() -> None:
+    owing = Owing()
+    owing.add(["ann"], "one")
+    assert owing.elsewhere(about(Acquire("job", "ben", 1.0)), "two") == []
+
+
+@pytest.mark.parametrize("request_", [Extend("job", "ann", 1.0), Inspect("job")])
+def test_what_neither_makes_nor_ends_a_lock_is_not_held_up(request_: ToNode) -> None:
+    owing = Owing()
+    owing.add(["ann"], "one")
+    assert owing.elsewhere(about(request_), "two") == []
+
+
+def test_each_of_several_holders_counts() -> None:
+    owing = Owing()
+    owing.add(["ben"], "one")
+    repairs = [Repair("job", name, 1.0, 7) for name in ("ann", "ben")]
+    assert owing.elsewhere(about(*repairs), "two") == ["one"]
+
+
+def test_a_node_that_let_its_time_pass_is_found_out_before_it_is_asked_again() -> None:
+    """Else a silent minority would cost its time twice."""
+    assert AT_WORK < LEAST_PATIENCE

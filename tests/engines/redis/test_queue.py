@@ -1,0 +1,108 @@
+"""The queue of a single server: who is offered the lock, and who is told when an offer lapses."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.core.messages import DONE, Acquire, Granted, Held, Release
+from holdfast.engines.redis.speech import Speech
+from holdfast.lab.servers.redis import RedisServer
+from tests.engines.redis.conftest import Invite
+from tests.engines.redis.party import Bare, Party
+from tests.patience import wait_for
+
+LASTING = b"60000"
+"""Milliseconds that an offer lasts here, so that none lapses on a busy machine."""
+
+
+class Process(Bare):
+    """One that asks, and hears its wake-ups, as a process with one client does."""
+
+    def __init__(self, server: RedisServer, channel: str, offer: bytes = LASTING) -> None:
+        super().__init__(server, quorum=False)
+        self.speech = Speech(quorum=False, keep=3600.0, channel=channel)
+        self.speech.listening = True
+        self.speech._offer = offer
+        self._ear = Bare(server)
+        self._ear._socket.sendall(f"SUBSCRIBE {channel}\r\n".encode())
+        self._ear.reply()
+
+    def waits(self, holder: str) -> None:
+        [answer] = self.ask(Acquire("job", holder, 60.0, queue=True))
+        assert isinstance(answer, Held)
+
+    def confirms(self, holder: str) -> None:
+        [answer] = self.ask(Acquire("job", holder, 60.0, queue=True))
+        assert isinstance(answer, Granted)
+
+    def releases(self, holder: str) -> None:
+        assert list(self.ask(Release("job", holder))) == [DONE]
+
+    @property
+    def heard(self) -> list[str]:
+        """All that it has heard since the last time."""
+        self._ear._socket.sendall(b"PING\r\n")  # answered behind whatever was published before
+        words: list[str] = []
+        while (reply := self._ear.reply())[0] != b"pong":
+            words.append(reply[2].decode())
+        return words
+
+    def close(self) -> None:
+        self._ear.close()
+        super().close()
+
+
+@pytest.fixture
+def processes(server: RedisServer) -> Iterator[list[Process]]:
+    made = [Process(server, f"channel-{name}") for name in "abcde"]
+    made[0].ask(Acquire("job", "me", 60.0))  # the scripts are loaded now, and the lock is taken
+    yield made
+    for process in made:
+        process.close()
+
+
+def heard_by(processes: list[Process]) -> list[list[str]]:
+    return [process.heard for process in processes]
+
+
+def test_the_next_one_is_told_how_long_an_offer_lasts(processes: list[Process]) -> None:
+    for number, process in enumerate(processes):
+        process.waits(f"w{number}")
+    processes[0].releases("me")
+    assert heard_by(processes) == [["w0"], ["w1 60000"], [], [], []]
+    processes[0].confirms("w0")
+    processes[0].releases("w0")
+    assert heard_by(processes) == [[], ["w1"], ["w2 60000"], [], []]
+
+
+def test_it_is_one_of_another_process(processes: list[Process]) -> None:
+    a, b, c, *_ = processes
+    for process, holder in ((a, "a"), (b, "b1"), (b, "b2"), (c, "c")):
+        process.waits(holder)
+    a.releases("me")
+    assert heard_by(processes) == [["a"], ["b1 60000"], [], [], []]
+    a.confirms("a")
+    a.releases("a")
+    assert heard_by(processes) == [[], ["b1"], ["c 60000"], [], []]
+
+
+@pytest.fixture
+def client(server: RedisServer, invite: Invite) -> Party:
+    return invite(server.url, prefix="", ttl=60)
+
+
+def test_the_next_one_moves_on_what_a_stopped_process_was_offered(
+    server: RedisServer, client: Party
+) -> None:
+    me, ann = "host/1/program/me", "host/1/program/ann"
+    stopped = Process(server, "channel-a", b"500")
+    stopped.ask(Acquire("job", me, 60.0))
+    stopped.waits(ann)
+    waiting = client.begin(client.client.lock("job").acquire, timeout=30)
+    wait_for(lambda: (info := client(client.client.inspect, "job")) and info.waiters == 2)
+    stopped.releases(me)
+    lease = waiting.result(40)
+    assert lease
+    assert stopped.heard == [ann]
+    client(lease.release)
+    stopped.close()

@@ -26,6 +26,7 @@ SIGNATURES = {
     "Client": "(url: str | object | None = None, *, prefix: str | None = None, "
     "ttl: float | None = None, retry: float | None = None, "
     "**engine_options: str | float | bool | os.PathLike[str]) -> None",
+    "Client.from_sqlalchemy": "(engine: object, **options: Any) -> Self",
     "Client.lock": "(self, name: str, *, ttl: float | None = None, timeout: float | None = None, "
     "renew: bool = True, reentrant: bool = False, max_hold: float | None = None, "
     "retry: float | None = None) -> holdfast.lock.Lock",
@@ -45,15 +46,16 @@ SIGNATURES = {
     "Lease.release": "(self) -> None",
     "Lease.remaining": "(self) -> float",
     "Lease.ensure_held": "(self) -> None",
-    "Lease.guard": "(self, connection: object) -> None",
+    "Lease.guard": "(self, connection: object = None) -> holdfast.core.ports.Comparison | None",
     "fence.check": "(connection: object, name: str, fence: int) -> None",
     "fence.acheck": "(connection: object, name: str, fence: int) -> None",
     "schema.ddl": "(url: str | None = None) -> str",
 }
 
 MEMBERS = {
-    "Client": "break_lock cell close closed guarantees inspect leases lock url",
-    "AsyncClient": "aclose break_lock cell closed guarantees inspect leases lock url",
+    "Client": "break_lock cell close closed from_sqlalchemy guarantees inspect leases lock url",
+    "AsyncClient": "aclose break_lock cell closed from_sqlalchemy guarantees inspect leases lock "
+    "url",
     "Cell": "get name set update",
     "AsyncCell": "get name set update",
     "Versioned": "count index value version",

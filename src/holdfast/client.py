@@ -4,8 +4,7 @@ asyncio."""
 import os
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.queries import break_lock, inspect, page
@@ -62,6 +61,20 @@ class BaseClient(Generic[D]):
             self._engine = opening(self._options.engine)
         self._check_ttl(self._options.ttl)
         self._driver = self._make_driver()
+
+    @classmethod
+    def from_sqlalchemy(cls, engine: object, **options: Any) -> Self:
+        """A client of the database that an `Engine` of SQLAlchemy leads to (for asyncio: an
+        `AsyncEngine`). Connections like the engine's are made; it is neither used nor closed.
+
+        >>> import holdfast, sqlalchemy
+        >>> engine = sqlalchemy.create_engine("postgresql+psycopg://app:secret@db.example/shop")
+        >>> holdfast.Client.from_sqlalchemy(engine, ttl=10)
+        <Client postgresql://app@db.example/shop>
+        """
+        from holdfast.engines.sql.pools import check_engine
+
+        return cls(check_engine(engine, awaits=cls._awaits), **options)
 
     def _make_driver(self) -> D:
         raise NotImplementedError
@@ -218,12 +231,7 @@ class Client(BaseClient[ThreadDriver]):
     def __enter__(self) -> "Client":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
 
 
@@ -295,11 +303,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
             after = found[-1].name
 
     async def break_lock(self, name: str) -> bool:
-        """Take the lock away from whoever holds it; False if nobody does. For operators.
-
-        The old holder is not stopped: until its next renewal it believes that it holds the lock.
-        Fences still order what is written.
-        """
+        """Take the lock away from whoever holds it: as `Client.break_lock`. For operators."""
         return await self._driver.run(
             break_lock(self._driver.world, self._options.prefix, check_name(name))
         )
@@ -311,10 +315,5 @@ class AsyncClient(BaseClient[AsyncDriver]):
     async def __aenter__(self) -> "AsyncClient":
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *exc: object) -> None:
         await self.aclose()

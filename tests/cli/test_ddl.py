@@ -22,16 +22,17 @@ def test_for_sqlite(holdfast: Holdfast) -> None:
         fence.check(connection, "job", 1)
 
 
+@pytest.mark.slow
 def test_a_role_that_may_not_make_tables_can_lock_when_somebody_else_has(
     holdfast: Holdfast, tmp_path: Path
 ) -> None:
     server = postgres_place(tmp_path).server
     printed = holdfast.run("ddl", "--url", "postgresql://h/db").stdout
-    server.query("DROP TABLE IF EXISTS holdfast_fences")
+    tables = "holdfast_leases, holdfast_cells, holdfast_fences"
+    server.query(f"DROP TABLE IF EXISTS {tables}")
     server.query(printed)
     server.query("DROP ROLE IF EXISTS ann")
     server.query("CREATE ROLE ann LOGIN")
-    tables = "holdfast_leases, holdfast_cells, holdfast_fences"
     server.query(f"GRANT SELECT, INSERT, UPDATE ON {tables} TO ann")
     with library.Client(server.url_for("ann")) as client, client.lock("job"):
         assert client.inspect("job")

@@ -172,7 +172,7 @@ def test_a_holdfast_that_was_stopped_kills_when_it_goes_on(
     holdfast: Holdfast, tmp_path: Path
 ) -> None:
     beats = tmp_path / "beats"
-    process = start_stubborn(holdfast, beats, ttl=1)
+    process = start_stubborn(holdfast, beats, ttl=3)
     process.send_signal(signal.SIGSTOP)
     next_one = holdfast.run("run", "-w", "60", "job", "--", "true")
     assert next_one.returncode == 0, "its lease ended, and the next holder had its turn"
@@ -183,7 +183,7 @@ def test_a_holdfast_that_was_stopped_kills_when_it_goes_on(
 
 
 def test_a_command_that_ended_unwatched_after_the_loss_is_a_loss(holdfast: Holdfast) -> None:
-    process = holdfast.start("run", "--ttl", "1", "job", "-c", "echo $$; cat")
+    process = holdfast.start("run", "--ttl", "3", "job", "-c", "echo $$; cat")
     command = int(line_of(process.stdout))
     process.send_signal(signal.SIGSTOP)
     with library.Client(holdfast.url) as client:
@@ -199,7 +199,7 @@ def test_a_command_that_ended_unwatched_after_the_loss_is_a_loss(holdfast: Holdf
 
 
 def test_a_lease_lost_during_min_hold_does_not_undo_the_command(holdfast: Holdfast) -> None:
-    process = holdfast.start("run", "--ttl", "1", "--min-hold", "600", "job", "-c", "echo $$")
+    process = holdfast.start("run", "--ttl", "3", "--min-hold", "600", "job", "-c", "echo $$")
     command = int(line_of(process.stdout))
     eventually(lambda: gone(command))
     assert holdfast.run("break", "--yes", "job").returncode == 0

@@ -133,7 +133,7 @@ BOTH = "echo $$; sh -c 'echo $$; sleep 600; :' & wait"
 
 
 def test_killing_holdfast_kills_the_command_and_all_it_has_started(holdfast: Holdfast) -> None:
-    process = holdfast.start("run", "--ttl", "1", "job", "-c", BOTH)
+    process = holdfast.start("run", "--ttl", "3", "job", "-c", BOTH)
     command, grandchild = int(line_of(process.stdout)), int(line_of(process.stdout))
     process.kill()
     eventually(lambda: gone(command))

@@ -164,7 +164,7 @@ def test_a_lease_lost_while_suspended_kills_before_it_continues(
 ) -> None:
     continued = tmp_path / "continued"
     script = f"echo ready; kill -TSTP $$; touch {continued}"
-    with job([*RUN, "--ttl", "1", "job", "-c", script], environment(holdfast)) as screen:
+    with job([*RUN, "--ttl", "3", "job", "-c", script], environment(holdfast)) as screen:
         screen.expect(f"[stopped by {signal.SIGTSTP:d}]")
         with library.Client(holdfast.url) as client:
             eventually(lambda: client.inspect("job") is None)

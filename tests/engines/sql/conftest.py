@@ -8,7 +8,10 @@ import pytest
 
 from holdfast.lab.servers.pgbouncer import PgBouncer
 from holdfast.lab.servers.postgres import PostgresServer
+from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
+from tests.engines.sql.databases import Database, MariaDb, Postgres
+from tests.engines.sql.users import REPEATABLE_READ, Transaction, Way
 
 Invite = Callable[..., Party]
 
@@ -60,3 +63,38 @@ def invite(colour: Any) -> Iterator[Invite]:
     yield make
     for party in parties:
         party.close()
+
+
+@pytest.fixture
+def database(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Database:
+    if kind == "postgres":
+        return Postgres(request.getfixturevalue("postgres"))
+    return MariaDb(mariadb_place(tmp_path).server)
+
+
+@pytest.fixture
+def level() -> str:
+    """The isolation level of the user's transaction, unless a test says which."""
+    return REPEATABLE_READ
+
+
+@pytest.fixture
+def ann(database: Database, way: Way) -> Iterator[Party]:
+    party = Party(way.colour, database.url)
+    yield party
+    party.close()
+
+
+@pytest.fixture
+def ben(database: Database) -> Iterator[Party]:
+    party = Party("sync", database.url)
+    yield party
+    party.close()
+
+
+@pytest.fixture
+def transaction(database: Database, way: Way, ann: Party, level: str) -> Iterator[Transaction]:
+    """Ann's."""
+    opened = way.begin(ann, database.url, level)
+    yield opened
+    opened.close()

@@ -21,7 +21,7 @@ class Server(Protocol):
 
 
 class Database:
-    """A server with a table `stock` of a user's, in which there is one row."""
+    """A server without leases, and with a table `stock` of a user's, in which there is one row."""
 
     name: str
     remaining: str
@@ -36,8 +36,9 @@ class Database:
     def __init__(self, server: Server) -> None:
         self._server = server
         self.query, self.url = server.query, server.url
-        self.query("DROP TABLE IF EXISTS stock, holdfast_leases, holdfast_fences")
-        self.query("CREATE TABLE stock (units int)")
+        self.query("DROP TABLE IF EXISTS holdfast_fences")
+        self.query("CREATE TABLE IF NOT EXISTS stock (units int)")
+        self.query("DELETE FROM stock")
         self.query("INSERT INTO stock VALUES (10)")
 
     @property
@@ -81,10 +82,15 @@ class MariaDb(Database):
         FROM holdfast_leases
     """
     ends = "SELECT ends / 1e6 FROM holdfast_leases"
-    waiting = "SELECT 1 FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
+    # Not by innodb_trx: who looks at it more often than every 0.1 s is shown the past.
+    waiting = """
+        SELECT 1 FROM information_schema.global_status
+        WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS' AND variable_value > 0
+    """
     elsewhere = "elsewhere"
 
     def __init__(self, server: Server) -> None:
         super().__init__(server)
-        self.query("CREATE DATABASE IF NOT EXISTS elsewhere")
-        self.query("GRANT ALL ON elsewhere.* TO holdfast@'127.0.0.1'")
+        if not self.query("SHOW DATABASES LIKE 'elsewhere'"):
+            self.query("CREATE DATABASE elsewhere")
+            self.query("GRANT ALL ON elsewhere.* TO holdfast@'127.0.0.1'")

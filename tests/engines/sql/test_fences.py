@@ -13,8 +13,7 @@ from holdfast import fence, schema
 from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import CONFLICTS, Database, MariaDb, Postgres
-from tests.engines.sql.test_guard import WAYS
-from tests.engines.sql.users import AUTOCOMMIT, LEVELS, READ_COMMITTED, Transaction, Way
+from tests.engines.sql.users import AUTOCOMMIT, LEVELS, READ_COMMITTED, WAYS, Transaction, Way
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

@@ -69,6 +69,22 @@ def client_of(colour: Colour) -> Any:
     return holdfast.Client if colour == "sync" else holdfast.AsyncClient
 
 
+def test_an_engine_by_name(colour: Colour) -> None:
+    own = engine_of(colour, "postgresql://ann@db.example/shop")
+    client = client_of(colour).from_sqlalchemy(own, ttl=7)
+    assert client.url == "postgresql://ann@db.example/shop"
+    assert client.lock("job").ttl == 7
+    assert type(client) is client_of(colour)
+
+
+def test_nothing_but_an_engine_by_name(colour: Colour) -> None:
+    other: Colour = "async" if colour == "sync" else "sync"
+    url = "postgresql://h/db"
+    for thing in (url, None, pool_of(colour, url), engine_of(other, url), [engine_of(colour, url)]):
+        with pytest.raises(TypeError, match=rf"^engine: .* got a .*{type(thing).__name__}$"):
+            client_of(colour).from_sqlalchemy(thing)
+
+
 def test_a_password_is_taken_over_and_not_shown(colour: Colour) -> None:
     arguments = {"password": SECRET, "sslmode": "require"}
     own = engine_of(colour, "postgresql://ann@db.example/shop", connect_args=arguments)

@@ -104,3 +104,21 @@ def test_after_a_cancellation(proxy: Proxy) -> None:
         await store.close()
 
     asyncio.run(main())
+
+
+def test_an_answer_that_never_comes_holds_nobody_up(proxy: Proxy) -> None:
+    """The server has forgotten the connection of one who was cancelled."""
+
+    async def main() -> None:
+        store = through(proxy).connect_async(AROUND)
+        assert isinstance((await store.ask([FIRST], soon()))[0], Granted)
+        proxy.half_open()
+        looking = asyncio.create_task(store.ask([Inspect("job")], soon()))
+        await asyncio.sleep(0)  # it has asked
+        looking.cancel()
+        await asyncio.wait([looking])
+        [found] = await store.ask([Inspect("job")], time.monotonic() + A_WHILE / 8)
+        assert isinstance(found, Listing), found
+        await store.close()
+
+    asyncio.run(main())

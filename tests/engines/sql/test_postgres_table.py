@@ -3,6 +3,7 @@
 import threading
 from typing import Any
 
+import psycopg
 import pytest
 
 import holdfast
@@ -80,6 +81,22 @@ def test_deleting_idle_rows_does_not_set_fences_back(
     assert sorted(set(fences)) == fences
 
 
+def test_fences_grow_on_a_standby_that_has_missed_some(
+    postgres: PostgresServer, invite: Invite
+) -> None:
+    """What it has is an older row. And a clock that lags behind the fence does no harm either."""
+    ann = invite(postgres.url)
+    lease = ann.takes()
+    ann(lease.release)
+    postgres.query("UPDATE holdfast_leases SET fence = fence - 1000")
+    again = ann.takes()
+    assert again.fence > lease.fence
+    ann(again.release)
+    ahead = again.fence + 10**12
+    postgres.query("UPDATE holdfast_leases SET fence = %s", (ahead,))
+    assert ann.takes().fence == ahead + 1
+
+
 def test_no_statement_looks_at_more_than_the_rows_it_is_about(
     postgres: PostgresServer, invite: Invite
 ) -> None:
@@ -119,3 +136,18 @@ def test_renewal_does_not_write_what_a_guard_locks() -> None:
         assert "fence =" not in changes
         assert "name =" not in changes
     assert "fence =" in ACQUIRE
+
+
+def test_a_fence_that_is_changed_by_other_means_waits_for_a_guarded_transaction_too(
+    postgres: PostgresServer,
+) -> None:
+    """The table's own doing: (name, fence) is unique, and so the fence is a part of a key."""
+    ann = Party("sync", postgres.url)
+    lease = ann.takes()
+    with psycopg.connect(postgres.url) as own, postgres.connection() as other:
+        lease.guard(own)
+        other.execute("SET lock_timeout = '100ms'")
+        other.execute("UPDATE holdfast_leases SET ends = ends + interval '1 s'")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            other.execute("UPDATE holdfast_leases SET fence = fence + 1")
+    ann.close()

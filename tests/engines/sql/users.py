@@ -12,6 +12,7 @@ import aiosqlite
 import asyncmy
 import psycopg
 import pymysql
+import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
@@ -103,7 +104,9 @@ async def _psycopg_async(url: str, level: str) -> tuple[Any, Any]:
 
 
 def _pymysql(url: str, level: str) -> tuple[Any, Any]:
-    connection = pymysql.connect(**_address(url, "database"), autocommit=level == AUTOCOMMIT)
+    connection = pymysql.connect(
+        **_address(url, "database"), ssl_disabled=True, autocommit=level == AUTOCOMMIT
+    )
     if level != AUTOCOMMIT:
         connection.cursor().execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
     return connection, connection.close
@@ -191,3 +194,26 @@ def _address(url: str, database: str) -> dict[str, Any]:
     parts = urlsplit(url)
     place = {"host": parts.hostname, "port": parts.port, "user": parts.username}
     return place | {database: parts.path.strip("/")}
+
+
+WAYS = {
+    "postgres": (
+        Way("psycopg", "sync"),
+        Way("psycopg", "async"),
+        Way("SQLAlchemy", "sync"),
+        Way("SQLAlchemy", "async"),
+    ),
+    "mariadb": (
+        Way("PyMySQL", "sync"),
+        Way("asyncmy", "async"),
+        Way("aiomysql", "async"),
+        Way("SQLAlchemy", "sync"),
+        Way("SQLAlchemy", "async"),
+    ),
+}
+"""All ways to each kind of database; first one for threads, then one for asyncio."""
+
+EACH_KIND = pytest.mark.parametrize(
+    ("kind", "way"), [(kind, ways[0]) for kind, ways in WAYS.items()], ids=list(WAYS)
+)
+"""By one library."""

@@ -9,6 +9,7 @@ dialect sees to it that what was said on it does nothing any more.
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Protocol
 
 from holdfast.core.messages import Acquire, Answer, Failed, Request
@@ -145,16 +146,20 @@ class AsyncServerStore:
 
     async def _take(self, until: float) -> AsyncLink:
         """A connection that is free, or will be once an answer that nobody waits for is there; else
-        a new one."""
+        a new one: that answer may never come, so there must be time left for it."""
+        patient_until = (self._clock() + until) / 2
         while True:
             while self._free:
                 link = self._free.pop()
                 if link.is_well():
                     return link
                 self._drop(link)
-            if not self._left_alone:
+            patience = patient_until - self._clock()
+            if patience <= 0 or not self._left_alone:
                 return await self._open(until)
-            await next(iter(self._left_alone)).wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await next(iter(self._left_alone)).wait()
 
     async def _open(self, until: float) -> AsyncLink:
         """Connect. If we are cancelled meanwhile, the connection is for whoever comes next."""

@@ -9,6 +9,7 @@ dialect sees to it that what was said on it does nothing any more.
 import threading
 import time
 from collections.abc import Sequence
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from holdfast.core.messages import Acquire, Answer, Failed, Request
@@ -55,7 +56,10 @@ class ServerStore:
         self._free: list[Link] = []
         self._all: list[Link] = []
         self._owing: dict[str, Link] = {}
-        self._permits = threading.Semaphore(self._connections)
+        # A queue, and not a Semaphore: a Ctrl-C in the midst of one may leave its lock taken.
+        self._permits: SimpleQueue[None] = SimpleQueue()
+        for _ in range(self._connections):
+            self._permits.put(None)
         self._mutex = threading.Lock()
         self._listener: Listener | None = None
 
@@ -65,7 +69,9 @@ class ServerStore:
         if isinstance(request, Acquire) and request.queue:
             self._listen(until)
             until = time_to_answer(until, self._clock())
-        if not self._permits.acquire(timeout=max(0.0, until - self._clock())):
+        try:
+            self._permits.get(timeout=max(0.0, until - self._clock()))
+        except Empty:
             why = f"all {self._connections} connections of this client are busy"
             failed = Failed.at(self._home.speech.node, why)
             self._home.waiting.note(request, failed)
@@ -74,7 +80,7 @@ class ServerStore:
             steps = converse(self._home.speech, requests, until, self._clock)
             answers = self._perform(steps, holder_of(requests), until)
         finally:
-            self._permits.release()
+            self._permits.put(None)
         self._home.waiting.note(request, answers[0])
         return answers
 

@@ -40,6 +40,15 @@ def of_clients(clients: list[Any], *, awaits: bool) -> tuple[str, Opening]:
     return _opening(*_of_sqlalchemy(pool, awaits=awaits))
 
 
+def check_engine(engine: Any, *, awaits: bool, argument: str = "engine") -> Any:
+    """The same, if it is an `Engine` of SQLAlchemy, or an `AsyncEngine`; else a `TypeError`."""
+    import sqlalchemy
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+    _check_kind(engine, AsyncEngine if awaits else sqlalchemy.Engine, argument)
+    return engine
+
+
 def _of_psycopg_pool(pool: Any, *, awaits: bool) -> dict[str, Any]:
     from psycopg.conninfo import conninfo_to_dict
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
@@ -51,10 +60,7 @@ def _of_psycopg_pool(pool: Any, *, awaits: bool) -> dict[str, Any]:
 
 
 def _of_sqlalchemy(engine: Any, *, awaits: bool) -> tuple[str, dict[str, Any]]:
-    import sqlalchemy
-    from sqlalchemy.ext.asyncio import AsyncEngine
-
-    _check_kind(engine, AsyncEngine if awaits else sqlalchemy.Engine)
+    check_engine(engine, awaits=awaits, argument="url")
     scheme = engine.dialect.name
     if scheme not in ("postgresql", "mysql", "mariadb"):
         raise ValueError(f"url: must lead to PostgreSQL, MariaDB or MySQL, got one to {scheme}")
@@ -89,11 +95,11 @@ def _arguments(engine: Any) -> Mapping[str, Any]:
     raise ValueError("url: the Engine's connections are made by a creator of yours; give a URL")
 
 
-def _check_kind(pool: Any, wanted: type) -> None:
+def _check_kind(pool: Any, wanted: type, argument: str = "url") -> None:
     if not isinstance(pool, wanted):
         kind = type(pool)
         raise TypeError(
-            f"url: this client needs a {wanted.__module__}.{wanted.__qualname__}, "
+            f"{argument}: this client needs a {wanted.__module__}.{wanted.__qualname__}, "
             f"got a {kind.__module__}.{kind.__qualname__}"
         )
 

@@ -80,8 +80,9 @@ class WiredLink:
         return self._answer(until)
 
     def drain(self, until: float) -> None:
-        """Wait for the answer that it still owes."""
-        if self._wire.owes:
+        """Wait for the answer that it still owes, unless it was there when we were interrupted."""
+        self._poller.modify(self._wire.fd, select.POLLIN)
+        if self._wire.owes and self._wire.hear() is None:
             self._answer(until)
 
     def close(self) -> None:
@@ -170,6 +171,9 @@ class AsyncWiredLink:
             self._write_if_need_be()
         except Exception as error:  # noqa: BLE001 - raised where the answer is awaited
             self._fail(error)
+        except BaseException:
+            self._fail(BrokenError("interrupted"))  # nobody knows how much of it was read
+            raise
         else:
             if rows is not None:
                 self._answer.set_result(rows)

@@ -88,6 +88,8 @@ class MariaDbServer(ServerProcess):
             user=ROOT,
             database=DATABASE,
             autocommit=True,
+            # Unless told, PyMySQL reads all authorities of the system, each time.
+            ssl_disabled="require-secure-transport" not in self.settings,
             connect_timeout=5,
             read_timeout=30,
             write_timeout=30,

@@ -53,7 +53,7 @@ class Speech:
         if isinstance(request, Extend):
             return self._say(self._sql.extend(request.key, request.holder, _micro(request.ttl)))
         if isinstance(request, Break):
-            return self._say(self._sql.take_away(request.key))
+            return self._break(request)
         if isinstance(request, Inspect):
             return self._list(self._sql.inspect(request.key))
         if isinstance(request, Read):
@@ -120,6 +120,12 @@ class Speech:
                 return Held(LOCKED, wakes=False)
             # The server's clock is not what we took it for. Now we know.
         return Failed.at(self.node, "the server's clock was set while it was asked")
+
+    def _break(self, request: Break) -> Script:
+        rows = yield self._sql.take_away(request.key)
+        if not rows:
+            rows = yield self._sql.take_away_guarded(request.key)
+        return DONE if rows else NOT_YOURS
 
     def _say(self, statement: Statement) -> Script:
         rows = yield statement

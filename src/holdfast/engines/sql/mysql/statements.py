@@ -12,8 +12,9 @@ One row for each name, so that every step is one statement on one row.
    row acts as of then: a lease that it grants ends too early rather than too late.
 2. Columns are bytes, so names differ by case, by accents and by spaces at their end.
 3. (fence, name) is an index of its own. `SELECT ... LOCK IN SHARE MODE` by that index locks nothing
-   but its entry, and only a takeover changes the entry: neither a renewal nor a release does. So a
-   transaction can rely on a lease without being in its way.
+   but its entry, and only a takeover changes the entry (or an operator who breaks the lock):
+   neither a renewal nor a release does. So a transaction can rely on a lease without being in its
+   way.
 4. A new fence is no less than the clock, so its entry comes after all others. A transaction that
    locks an entry under REPEATABLE READ locks the gap before it, too, where nothing will come.
 5. A takeover that meets such a lock does not wait for it: `acquire` gives nothing then.
@@ -93,13 +94,15 @@ class Statements:
             return Text(" ".join(sql.split()).encode(), places, skips_locked)
 
         self.create = [text(sql) for sql in self.ddl.split(";") if sql]
-        taking = f"{AT_ONCE_OR_NOT_AT_ALL} {ACQUIRE} RETURNING {STATE}" if returns else ACQUIRE
+        at_once, state = (AT_ONCE_OR_NOT_AT_ALL, f"RETURNING {STATE}") if returns else ("", "")
+        taking = f"{at_once} {ACQUIRE} {state}"
         self.acquire = text(taking, "key", "holder", "ttl", "deadline", skips_locked=True)
         self.look = text(LOOK, "key", "holder")
         self.extend = text(EXTEND, "key", "holder", "ttl")
         self._extend_many = text(EXTEND_MANY, "ttl", *_KEYS, *_HOLDERS)
         self.release = text(RELEASE, "key", "holder")
-        self.take_away = text(TAKE_AWAY, "key")
+        self.take_away = text(f"{at_once} {TAKE_AWAY}", "key", skips_locked=True)
+        self.take_away_guarded = text(TAKE_AWAY_GUARDED, "key")
         self.inspect = text(INSPECT, "key")
         self.listing = text(LISTING, "prefix", "after", "limit")
         self.cell = text(CELL, "key")
@@ -176,7 +179,14 @@ WHERE name IN (KEYS) AND holder IN (HOLDERS) AND ends > NOW
 
 RELEASE = "UPDATE LEASES SET holder = '', ends = 0 WHERE name = :key AND holder = :holder"
 
-TAKE_AWAY = "UPDATE LEASES SET holder = '', ends = 0 WHERE name = :key AND ends > NOW"
+TAKE_AWAY = """
+UPDATE LEASES SET fence = GREATEST(fence + 1, NOW), holder = '', ends = 0
+WHERE name = :key AND ends > NOW
+"""
+"""With a new fence, so that the old holder's next transaction cannot rely on it any more."""
+
+TAKE_AWAY_GUARDED = "UPDATE LEASES SET holder = '', ends = 0 WHERE name = :key AND ends > NOW"
+"""The same without, while a transaction does rely on it, and so is in the way of a new fence."""
 
 SEEN = "SELECT name, holder, fence, ends - NOW FROM LEASES WHERE ends > NOW"
 

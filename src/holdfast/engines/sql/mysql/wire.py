@@ -3,8 +3,13 @@
 PyMySQL makes the connection, which is the hard part: ways to log in, and TLS. From then on we speak
 over its socket. Its own way of asking waits for each piece of an answer anew, puts values into the
 text of statements, and closes the connection when a Ctrl-C comes; and it is for threads alone.
+
+A Ctrl-C that strikes while somebody waits does no harm: the answer is read later. One that strikes
+in the midst of sending or reading tears the wire: nobody knows what of it was done. Then the next
+one to hear waits until the server has carried out what it was sent, and closes its end.
 """
 
+import contextlib
 import re
 import socket
 import ssl
@@ -55,11 +60,12 @@ class Wire:
         self._incoming = Incoming()
         self._outgoing = b""
         self._under_way: tuple[Statement, Reply] | None = None
+        self._at_work = self._parting = False
 
     @property
     def owes(self) -> bool:
-        """Whether an answer is to come."""
-        return self._under_way is not None
+        """Whether an answer is to come, or at least an end."""
+        return self._under_way is not None or self._at_work
 
     @property
     def unsent(self) -> bool:
@@ -68,6 +74,25 @@ class Wire:
 
     def say(self, statement: Statement) -> None:
         """Send a statement, or as much as goes out now. One with values is prepared at first."""
+        self._at_work = True
+        self._say(statement)
+        self._at_work = False
+
+    def hear(self) -> list[Row] | None:
+        """Send what is left to send, and read what has arrived: the rows, once all are there."""
+        if self._at_work:
+            self._part()
+            return None
+        self._at_work = True
+        try:
+            rows = self._hear()
+        except SqlError:
+            self._at_work = False
+            raise
+        self._at_work = False
+        return rows
+
+    def _say(self, statement: Statement) -> None:
         text, values = statement
         if not text.places:
             command, reply = framed(QUERY, text.sql), executing()
@@ -80,22 +105,36 @@ class Wire:
         self._outgoing = command
         self._flush()
 
-    def hear(self) -> list[Row] | None:
-        """Send what is left to send, and read what has arrived: the rows, once all are there."""
+    def _hear(self) -> list[Row] | None:
         self._flush()
-        while True:
-            try:
-                data = self._socket.recv(_AT_A_TIME)
-            except _NOT_NOW:
-                return None
-            except OSError as error:
-                raise BrokenError(f"{GONE} ({error})") from error
-            if not data:
-                raise BrokenError(GONE)
+        while (data := self._read()) is not None:
             self._incoming.feed(data)
             for packet in self._incoming.packets():
                 if (rows := self._take(packet)) is not None:
                     return rows
+        return None
+
+    def _part(self) -> None:
+        """The wire is torn: tell the server that this was all, and wait for its end."""
+        if not self._parting:
+            self._parting = True
+            self._outgoing = b""
+            with contextlib.suppress(OSError):  # it is gone already
+                self._socket.shutdown(socket.SHUT_WR)
+        while self._read() is not None:
+            pass
+
+    def _read(self) -> bytes | None:
+        """What has arrived; None if there is nothing (yet)."""
+        try:
+            data = self._socket.recv(_AT_A_TIME)
+        except _NOT_NOW:
+            return None
+        except OSError as error:
+            raise BrokenError(f"{GONE} ({error})") from error
+        if not data:
+            raise BrokenError(GONE)
+        return data
 
     def is_whole(self) -> bool:
         """Whether the other end is still there: it says nothing unasked, but for a farewell."""
@@ -146,7 +185,7 @@ class Wire:
             return None
         if text.places and text not in self._prepared:
             [(self._prepared[text],)] = rows
-            self.say((text, values))
+            self._say((text, values))
             return None
         return rows
 

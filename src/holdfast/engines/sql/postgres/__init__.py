@@ -33,7 +33,7 @@ GUARANTEES = Guarantees(
         "the server's clock, if it is set forward, or runs faster by more than 1 % of the ttl",
         "writing to the table by other means",
     ),
-    fence="a counter in the name's row, which begins at the server's clock",
+    fence="a counter in the name's row, which is never behind the server's clock",
     fence_ends="the loss of rows together with a clock that was set back",
     fairness="waiters in the order of their arrival; a newcomer may be first when a holder died",
     wake_up=(
@@ -48,6 +48,16 @@ GUARANTEES = Guarantees(
 
 CONNECTIONS = 8
 """How many connections a client makes at the most, besides the one that listens."""
+
+DEFAULTS = {
+    "fallback_application_name": "holdfast",
+    "client_encoding": "utf8",
+    # Whoever listens says nothing, and would not notice for hours that the other end has gone.
+    "keepalives_idle": "20",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+}
+"""What libpq is told unless the URL says otherwise."""
 
 
 def drift(ttl: float) -> float:
@@ -116,8 +126,7 @@ def _conninfo(url: SplitResult, options: dict[str, str]) -> str:
         given = conninfo_to_dict(f"{url.scheme}://{url.netloc}{url.path}") | options
     except ProgrammingError:
         raise ValueError("url: PostgreSQL's client library does not understand it") from None
-    defaults = {"fallback_application_name": "holdfast", "client_encoding": "utf8"}
-    return make_conninfo("", **(defaults | given))
+    return make_conninfo("", **(DEFAULTS | given))
 
 
 def _count(text: str) -> int:

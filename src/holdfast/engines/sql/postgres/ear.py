@@ -5,8 +5,9 @@ import select
 import socket
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import suppress
+from queue import Empty, SimpleQueue
 
 from holdfast.core.ports import Clock
 from holdfast.engines.sql.links import SqlError
@@ -33,14 +34,18 @@ class Ear:
         self._wire: Wire | None = None
         self._closed = threading.Event()
         self.settled: Future[None] = Future()
+        # For threads, since a Ctrl-C in the midst of a Future may leave its lock taken.
+        self._is_settled = False
+        self._settling: SimpleQueue[None] = SimpleQueue()
         self._end_seen, self._end = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name="holdfast-ear", daemon=True)
         self._thread.start()
 
     def settles(self, seconds: float) -> None:
         """Wait until it hears for the first time, or knows that it cannot."""
-        if not self.settled.done():
-            wait((self.settled,), seconds)
+        if not self._is_settled:
+            with suppress(Empty):
+                self._settling.put(self._settling.get(timeout=seconds))  # for others who wait
 
     def close(self) -> None:
         """Stop listening."""
@@ -96,7 +101,9 @@ class Ear:
         return True
 
     def _settle(self) -> None:
-        if not self.settled.done():
+        if not self._is_settled:
+            self._is_settled = True
+            self._settling.put(None)
             self.settled.set_result(None)
 
     def _hang_up(self) -> None:

@@ -145,8 +145,12 @@ class Speech:
         """Give back, and hand on to the first waiter that lives."""
         rows = yield self._sql.release(key, holder)
         if not rows:
-            yield self._sql.leave(key, holder)
-            return NOT_YOURS
+            if (yield self._sql.leave(key, holder)):
+                return NOT_YOURS
+            # It may have been offered to us between the two. From now on it cannot be.
+            rows = yield self._sql.release(key, holder)
+            if not rows:
+                return NOT_YOURS
         while rows:
             waiter, is_alive, *_ = rows[0]
             if waiter is None or is_alive:

@@ -73,7 +73,13 @@ class Statements:
         # Two clients that make the tables at once would be in each other's way.
         self.create = Text(f"{CREATING};\n{self.ddl}".encode())
 
-        words = {"LEASES": leases, "CELLS": cells, "OFFER": str(OFFER), "NEXT": NEXT}
+        words = {
+            "LEASES": leases,
+            "CELLS": cells,
+            "OFFER": str(OFFER),
+            "NEXT": NEXT,
+            "CLOCK": CLOCK,
+        }
 
         def text(sql: str) -> Text:
             for word, meaning in words.items():
@@ -122,10 +128,13 @@ SETTLE = Text(
 )
 """Only where nobody else will be given the session: not behind a pooler."""
 
+CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
 ACQUIRE = """
 WITH taken AS (
     UPDATE LEASES SET
-        fence = CASE WHEN holder = $2 AND NOT offered THEN fence ELSE fence + 1 END,
+        fence = CASE WHEN holder = $2 AND NOT offered THEN fence
+                     ELSE greatest(fence + 1, CLOCK) END,
         ends = greatest(clock_timestamp() + $3::float8 * interval '1 s',
                         CASE WHEN holder = $2 AND NOT offered THEN ends END),
         queue = CASE WHEN queue = '[]' THEN queue ELSE jsonb_path_query_array(
@@ -144,8 +153,7 @@ WITH taken AS (
     RETURNING fence
 ), made AS (
     INSERT INTO LEASES (name, holder, fence, ends)
-    SELECT $1, $2, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-           clock_timestamp() + $3::float8 * interval '1 s'
+    SELECT $1, $2, CLOCK, clock_timestamp() + $3::float8 * interval '1 s'
     WHERE clock_timestamp() < to_timestamp($4)
     ON CONFLICT (name) DO NOTHING
     RETURNING fence
@@ -159,7 +167,8 @@ FROM (VALUES (1)) AS one LEFT JOIN LEASES ON name = $1
 """
 """$1 key, $2 holder, $3 ttl, $4 deadline, $5 pid of our listener. Gives one row: the fence if it is
 granted, the clock; and how the row was before: what was left, whether it was another's, whether we
-are in the queue. A new row's fence begins at the clock, so idle rows can be deleted."""
+are in the queue. A new fence is no less than the clock: idle rows can be deleted, and a standby
+that has missed the last grants before it was promoted still gives greater ones."""
 
 JOIN = """
 UPDATE LEASES SET
@@ -206,7 +215,8 @@ WHERE name = $1 AND queue @> jsonb_build_array(jsonb_build_object('holder', $2::
   AND holder IS DISTINCT FROM $2
 RETURNING CASE WHEN offered THEN NEXT END
 """
-"""$1 key, $2 holder. Whoever leaves may have been the one to move an offer on: see `NEXT`."""
+"""$1 key, $2 holder. Gives a row if it was in the queue, and leaves one alone who is offered the
+lock. Whoever leaves may have been the one to move an offer on: see `NEXT`."""
 
 EXTEND = """
 UPDATE LEASES SET ends = greatest(ends, clock_timestamp() + $3::float8 * interval '1 s')
@@ -225,7 +235,9 @@ HOLDER = "SELECT holder FROM LEASES WHERE name = $1 AND ends > clock_timestamp()
 
 SEEN = """
 SELECT name, holder, fence, extract(epoch FROM ends - clock_timestamp())::float8,
-       jsonb_array_length(queue) - offered::int
+       (SELECT count(*) FROM jsonb_array_elements(queue) AS w
+        WHERE EXISTS (SELECT FROM pg_stat_get_activity((w ->> 'pid')::int))
+          AND w ->> 'holder' <> holder)
 FROM LEASES
 WHERE holder IS NOT NULL AND ends > clock_timestamp()
 """

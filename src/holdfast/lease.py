@@ -3,11 +3,11 @@
 import warnings
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 from weakref import ref
 
 from holdfast.core.holding import explain_unguarded, extend, release
-from holdfast.core.ports import Guard
+from holdfast.core.ports import Comparison, Guard
 from holdfast.core.records import Guarantees
 from holdfast.core.tenure import HELD, LOST, Tenure
 from holdfast.core.world import World
@@ -130,11 +130,20 @@ class BaseLease(Generic[D]):
         guard = self._driver.engine.guard
         if guard is None:
             raise ValueError(
-                f"connection: a lock in {self._client.guarantees.engine} has no guard; say "
+                f"connection: a lock in {self._client.guarantees.engine} has no guard for one; say "
                 "holdfast.fence.check(connection, lease.name, lease.fence) in your transaction"
             )
         self.ensure_held()
         return guard
+
+    def _comparison(self) -> Comparison:
+        """What a transaction compares to be tied to it, while it is held."""
+        compare = self._driver.engine.comparison
+        if compare is None:
+            self._guard()
+            raise TypeError("connection: is missing; give the one that your transaction is open on")
+        self.ensure_held()
+        return compare(*self._identity)
 
     @property
     def _identity(self) -> tuple[str, str, int]:
@@ -188,17 +197,29 @@ class Lease(BaseLease[ThreadDriver]):
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
         self._driver.run(extend(self._world, self._tenure, ttl))
 
-    def guard(self, connection: object) -> None:
-        """Tie the transaction that is open on your own connection (of psycopg, PyMySQL or
-        SQLAlchemy) to this lease: as long as it is open, nobody else gets the lock, even if the
-        lease ends meanwhile. If somebody has got it already: `LockLost`.
+    @overload
+    def guard(self) -> Comparison: ...
 
-        For a lock that is kept in the same database. Make it the first statement of a transaction
-        which begins after the lease; on a connection that commits each statement by itself it is a
+    @overload
+    def guard(self, connection: object) -> None: ...
+
+    def guard(self, connection: object = None) -> Comparison | None:
+        """Tie a transaction of your own to this lease. If the lease is lost already: `LockLost`.
+
+        SQL: of a lock that is kept in the same database, give the connection (of psycopg, PyMySQL
+        or SQLAlchemy) on which the transaction is open. As long as it is open, nobody else gets the
+        lock, even if the lease ends meanwhile. Make it the first statement of a transaction which
+        begins after the lease; on a connection that commits each statement by itself it is a
         `ValueError`.
+
+        etcd: give nothing, and get a comparison to add to your transaction. It is carried out while
+        the lock is yours, or not at all.
         """
+        if connection is None:
+            return self._comparison()
         if not self._guard().tie(connection, *self._identity):
             self._driver.run(explain_unguarded(self._world, self._tenure))
+        return None
 
     def release(self) -> None:
         """Give it back. From any thread."""
@@ -227,11 +248,20 @@ class AsyncLease(BaseLease[AsyncDriver]):
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
         await self._driver.run(extend(self._world, self._tenure, ttl))
 
-    async def guard(self, connection: object) -> None:
-        """Tie the transaction that is open on your own connection to this lease: as `Lease.guard`,
-        with a connection for asyncio."""
+    @overload
+    async def guard(self) -> Comparison: ...
+
+    @overload
+    async def guard(self, connection: object) -> None: ...
+
+    async def guard(self, connection: object = None) -> Comparison | None:
+        """Tie a transaction of your own to this lease: as `Lease.guard`, with a connection for
+        asyncio."""
+        if connection is None:
+            return self._comparison()
         if not await self._guard().tie_async(connection, *self._identity):
             await self._driver.run(explain_unguarded(self._world, self._tenure))
+        return None
 
     async def release(self) -> None:
         """Give it back. From any task of the loop."""

@@ -3,15 +3,18 @@
 import asyncio
 import base64
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import holdfast
+from holdfast.engines.etcd import taking
 from holdfast.lab.servers.certificates import SETTINGS, Certificates, _certify, make_certificates
 from holdfast.lab.servers.etcd import EtcdServer
 from holdfast.lab.servers.programs import find_etcd_wheel
+from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -66,9 +69,11 @@ def test_a_server_that_wants_to_see_a_certificate(
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
-    """A server on which `ann` may touch what begins with `holdfast:`, and nothing else."""
+    """A server on which `ann` may touch what begins with `holdfast:`, and nothing else. Whoever has
+    said nothing for a second must log in again."""
     folder = tmp_path_factory.mktemp("guarded")
-    with EtcdServer(folder, program=find_etcd_wheel()) as server:
+    soon = ("--auth-token-ttl", "1")
+    with EtcdServer(folder, program=find_etcd_wheel(), options=soon) as server:
         for user in ("root", "ann"):
             server.command("auth/user/add", name=user, password="se:cr/et")
             server.command("auth/role/add", name=user)
@@ -121,3 +126,50 @@ def test_the_same_for_tasks(guarded: EtcdServer) -> None:
             await lease.release()
 
     asyncio.run(story())
+
+
+def test_a_stream_whose_login_has_expired_is_opened_anew(
+    guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever comes to wait then would have its watch refused on it, again and again."""
+    monkeypatch.setattr(taking, "BACKSTOP", 3.0)  # the next thing that is said, and needs a login
+
+    def take_turn() -> int:
+        with client.lock("door") as lease:
+            return lease.fence
+
+    with holdfast.Client(login(guarded)) as client, ThreadPoolExecutor(2) as pool:
+        with client.lock("door"):
+            streams = guarded.calls("Watch")
+            first = pool.submit(take_turn)
+            wait_for_a_login(guarded, streams)
+            second = pool.submit(take_turn)
+            wait_for(lambda: guarded.calls("Watch") > streams + 1)
+        assert first.result() < second.result()
+
+
+def test_the_same_stream_for_tasks(guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taking, "BACKSTOP", 3.0)
+
+    async def take_turn(client: holdfast.AsyncClient) -> int:
+        async with client.lock("door") as lease:
+            return lease.fence
+
+    async def story() -> None:
+        async with holdfast.AsyncClient(login(guarded)) as client:
+            async with client.lock("door"):
+                streams = guarded.calls("Watch")
+                first = asyncio.create_task(take_turn(client))
+                await asyncio.to_thread(wait_for_a_login, guarded, streams)
+                second = asyncio.create_task(take_turn(client))
+                await asyncio.to_thread(wait_for, lambda: guarded.calls("Watch") > streams + 1)
+            assert await first < await second
+
+    asyncio.run(story())
+
+
+def wait_for_a_login(server: EtcdServer, streams: int) -> None:
+    """Wait until there is another stream, and the client that opened it had to log in since."""
+    wait_for(lambda: server.calls("Watch") > streams)
+    logins = server.calls("Authenticate")
+    wait_for(lambda: server.calls("Authenticate") > logins)

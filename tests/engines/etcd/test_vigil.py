@@ -16,8 +16,8 @@ class Party:
         self.vigil = Vigil(self.called.append, self.rung.append)
         self.say = self.said.append
 
-    def hears(self, **words: Any) -> None:
-        self.vigil.hear(_messages["WatchResponse"](**words))
+    def hears(self, **words: Any) -> bool:
+        return self.vigil.hear(_messages["WatchResponse"](**words))
 
     def watched(self) -> list[bytes]:
         return [each.create_request.key for each in self.said if each.HasField("create_request")]
@@ -42,8 +42,16 @@ def test_a_watch_that_is_cancelled_wakes_its_waiter() -> None:
     party = Party()
     party.vigil.opened(party.say)
     party.vigil.watch("ben", b"ann", 7)
-    party.hears(watch_id=1, canceled=True, compact_revision=9)
+    assert party.hears(watch_id=1, canceled=True, compact_revision=9), "the stream is good"
     assert (party.called, party.rung) == ([], ["ben"])
+
+
+def test_a_stream_on_which_a_watch_is_refused_is_of_no_use() -> None:
+    party = Party()
+    party.vigil.opened(party.say)
+    party.vigil.watch("ben", b"ann", 7)
+    assert not party.hears(watch_id=1, created=True, canceled=True, cancel_reason="denied")
+    assert party.rung == ["ben"]
 
 
 def test_a_stream_that_is_lost_wakes_everybody() -> None:

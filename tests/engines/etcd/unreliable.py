@@ -21,10 +21,11 @@ Fate = Literal["request lost", "reply lost", "late"]
 
 @dataclass
 class Loss:
-    """What becomes of the steps of a talk, from number `first` on."""
+    """What becomes of the steps of a talk, from number `first` on, up to `end`."""
 
     first: int
     fate: Fate
+    end: int
     seen: int = 0
     late: list[Callable[[], Any]] = field(default_factory=list)
 
@@ -44,7 +45,7 @@ class UnreliableStore(EtcdStore):
         if loss is None:
             return super()._perform(step, line, until)
         number, loss.seen = loss.seen, loss.seen + 1
-        if number < loss.first:
+        if not loss.first <= number < loss.end:
             return super()._perform(step, line, until)
         if loss.fate == "reply lost":
             super()._perform(step, line, until)
@@ -54,9 +55,9 @@ class UnreliableStore(EtcdStore):
         raise Trouble("lost")
 
     @contextmanager
-    def losing(self, first: int, fate: Fate) -> Iterator[Loss]:
-        """Meanwhile, each step from that number on is lost."""
-        self.loss = loss = Loss(first, fate)
+    def losing(self, first: int, fate: Fate, end: int = 1000) -> Iterator[Loss]:
+        """Meanwhile, each step from that number on is lost, up to the one of number `end`."""
+        self.loss = loss = Loss(first, fate, end)
         yield loss
         self.loss = None
 

@@ -13,6 +13,7 @@ import grpc
 from holdfast.core.ports import AsyncStore, Engine, Store, Surroundings
 from holdfast.engines import refuse_options
 from holdfast.engines.etcd.guarantees import ETCD
+from holdfast.engines.etcd.guard import guard
 from holdfast.engines.etcd.lines import Cluster
 
 DEFAULT_PORT = 2379
@@ -40,7 +41,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
 
         return AsyncEtcdStore(cluster, around)
 
-    return Engine(ETCD, drift, connect, connect_async)
+    return Engine(ETCD, drift, connect, connect_async, comparison=guard)
 
 
 def _cluster(url: SplitResult, given: dict[str, str]) -> Cluster:

@@ -8,6 +8,7 @@ to undo.
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -16,6 +17,7 @@ import grpc.aio
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Request, Write
 from holdfast.core.ports import Surroundings
 from holdfast.engines.etcd.books import Books
+from holdfast.engines.etcd.failover import Failover
 from holdfast.engines.etcd.lines import (
     FAREWELL,
     SHORTEST,
@@ -49,7 +51,8 @@ class AsyncEtcdStore:
         self._begin()
 
     def _begin(self) -> None:
-        self._attendant: AsyncAttendant | None = None
+        self._attendants: list[AsyncAttendant] = []
+        """The last one attends; those before it are taking their leave."""
         self._busy: dict[object, asyncio.Future[Sequence[Answer]]] = {}
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
@@ -85,7 +88,7 @@ class AsyncEtcdStore:
     async def _ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         first = requests[0]
         once = isinstance(first, Write)  # what may have been done must not be done again
-        answers = await self._talk_over(lambda: self._speech.talk(requests), until, once=once)
+        answers = await self._talk_over(partial(self._speech.talk, requests, {}), until, once=once)
         if isinstance(answers, Failed):
             return [answers] * len(requests)
         if type(answers[0]) is Held and isinstance(first, Acquire) and first.queue:
@@ -94,24 +97,27 @@ class AsyncEtcdStore:
 
     async def close(self) -> None:
         """Revoke what is left, and close every connection."""
-        if self._attendant is not None:
-            await self._attendant.stop()
-            self._attendant = None
-        if self._busy:
-            await asyncio.wait(list(self._busy.values()), timeout=FAREWELL)
+        for attendant in self._attendants:
+            await attendant.stop()
+        await self._until_idle()
         await self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
         for line in self._lines.hang_up():
             await line.channel.close()
+        await self._until_idle()  # whatever was under way is cut short by that
+
+    async def _until_idle(self) -> None:
+        if self._busy:
+            await asyncio.wait(list(self._busy.values()), timeout=FAREWELL)
 
     def abandon(self) -> None:
         """Let go without waiting: nobody is there to wait. A channel closes when it is dropped."""
-        if self._attendant is not None:
-            self._attendant.abandon()
+        for attendant in self._attendants:
+            attendant.abandon()
         self._lines.hang_up()
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's."""
-        keep_for_ever(self._attendant, self._busy)
+        keep_for_ever(*self._attendants, self._busy)
         self._lines.forget()
         self._books.begin()
         self._vigil.begin()
@@ -119,31 +125,30 @@ class AsyncEtcdStore:
 
     def _attend(self) -> None:
         """See to it that those who wait are woken, and keep their places."""
-        if self._attendant is None:
-            self._attendant = AsyncAttendant(self._lines, self._vigil, self._keep_places)
+        if not self._attendants or self._attendants[-1].over:
+            attendant = AsyncAttendant(self._lines, self._vigil, self._keep_places)
+            self._attendants = [*(each for each in self._attendants if each.alive), attendant]
 
     async def _keep_places(self) -> bool:
         """Keep the places of those who wait; False if nobody does any more."""
         if self._books.anybody_waits():
             await self._talk_over(self._speech.keep_session, self._clock() + TICK)
             return True
-        self._attendant = None
         await self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
-        return False
+        return self._books.anybody_waits()
 
     async def _talk_over(
         self, begin: Callable[[], Talk[T]], until: float, *, once: bool = False
     ) -> T | Failed:
         """Have a talk with one endpoint after the other, until one of them answers."""
-        heard: dict[str, str] = {}
-        for line, give_up_at in self._lines.tries(self._clock, until, once=once):
+        endpoints = Failover(self._lines, self._clock, until, once=once)
+        for line, give_up_at in endpoints:
             talk = begin()
             try:
                 result = await self._converse(talk, line, give_up_at)
             except Trouble as trouble:
-                heard[line.name] = str(trouble)
-                self._lines.avoid(line, trouble)
-                await asyncio.sleep(min(self._lines.pause_after(trouble), self._left(until)))
+                pause = endpoints.gave_trouble(line, trouble)
+                await asyncio.sleep(min(pause, self._left(until)))
             except Rejected as refusal:
                 return Failed.at(line.name, str(refusal))
             else:
@@ -151,7 +156,7 @@ class AsyncEtcdStore:
                 return result
             finally:
                 talk.close()
-        return Failed(tuple(heard.items()))
+        return endpoints.failure
 
     async def _converse(self, talk: Talk[T], line: Line, until: float) -> T:
         try:

@@ -17,7 +17,7 @@ from holdfast.engines.etcd.vigil import REOPEN_AFTER, TICK, WATCH_FOR, Vigil
 class Attendant:
     """Listens for those who wait, and keeps their places."""
 
-    def __init__(self, lines: Lines, vigil: Vigil, keep_places: Callable[[], bool]) -> None:
+    def __init__(self, lines: Lines, vigil: Vigil, keep_places: Callable[[], None]) -> None:
         self._lines, self._vigil, self._keep_places = lines, vigil, keep_places
         self._over = threading.Event()
         self._mutex = threading.Lock()
@@ -32,25 +32,38 @@ class Attendant:
         for thread in self._threads:
             thread.start()
 
+    @property
+    def over(self) -> bool:
+        """Whether it attends to nobody any more."""
+        return self._over.is_set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is there, if only to take its leave."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def dismiss(self) -> None:
+        """End."""
+        self._over.set()
+        self._cancel_stream()
+
     def stop(self) -> None:
         """End, and wait until it is done."""
-        self._end()
+        self.dismiss()
         for thread in self._threads:
             thread.join()
-
-    def _end(self) -> None:
-        self._over.set()
-        with self._mutex:
-            if self._stream is not None:
-                self._stream.cancel()
 
     def _keep(self) -> None:
         while not self._over.wait(TICK):
             line = self._lines.current
-            if not self._keep_places():
-                self._end()
-            elif line is not self._lines.current:
-                self._stream.cancel()  # it would be as silent as that endpoint is
+            self._keep_places()
+            if line is not self._lines.current:
+                self._cancel_stream()  # it would be as silent as that endpoint is
+
+    def _cancel_stream(self) -> None:
+        with self._mutex:
+            if self._stream is not None:
+                self._stream.cancel()
 
     def _listen(self) -> None:
         while not self._over.is_set():
@@ -64,7 +77,8 @@ class Attendant:
             try:
                 if not self._over.is_set():
                     for response in stream:
-                        self._vigil.hear(response)
+                        if not self._vigil.hear(response):
+                            break
             except grpc.RpcError as error:
                 self._note(error)
             finally:

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -12,6 +13,7 @@ from holdfast.core.ports import Surroundings
 from holdfast.engines.etcd.attendant import Attendant
 from holdfast.engines.etcd.books import Books
 from holdfast.engines.etcd.deputy import Deputy
+from holdfast.engines.etcd.failover import Failover
 from holdfast.engines.etcd.lines import (
     FAREWELL,
     SHORTEST,
@@ -41,7 +43,8 @@ class EtcdStore:
         self._begin()
 
     def _begin(self) -> None:
-        self._attendant: Attendant | None = None
+        self._attendants: list[Attendant] = []
+        """The last one attends; those before it are taking their leave."""
         self._deputy: Deputy | None = None
         self._mutex = threading.Lock()
 
@@ -57,7 +60,7 @@ class EtcdStore:
     def _ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         first = requests[0]
         once = isinstance(first, Write)  # what may have been done must not be done again
-        answers = self._talk_over(lambda: self._speech.talk(requests), until, once=once)
+        answers = self._talk_over(partial(self._speech.talk, requests, {}), until, once=once)
         if isinstance(answers, Failed):
             return [answers] * len(requests)
         if type(answers[0]) is Held and isinstance(first, Acquire) and first.queue:
@@ -66,9 +69,7 @@ class EtcdStore:
 
     def close(self) -> None:
         """Revoke what is left, and close every connection."""
-        with self._mutex:
-            attendant, self._attendant = self._attendant, None
-        if attendant is not None:
+        for attendant in self._attendants:
             attendant.stop()
         if self._deputy is not None:
             self._deputy.close()
@@ -78,7 +79,7 @@ class EtcdStore:
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's."""
-        keep_for_ever(self._attendant, self._deputy)
+        keep_for_ever(*self._attendants, self._deputy)
         self._lines.forget()
         self._books.begin()
         self._vigil.begin()
@@ -86,37 +87,34 @@ class EtcdStore:
 
     def _attend(self) -> None:
         """See to it that those who wait are woken, and keep their places."""
-        if self._attendant is None:
-            with self._mutex:
-                if self._attendant is None:
-                    self._attendant = Attendant(self._lines, self._vigil, self._keep_places)
-                    self._attendant.start()
-
-    def _keep_places(self) -> bool:
-        """Keep the places of those who wait; False if nobody does any more."""
         with self._mutex:
-            idle = not self._books.anybody_waits()
-            if idle:
-                self._attendant = None
-        if idle:
-            self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
-        else:
+            if not self._attendants or self._attendants[-1].over:
+                attendant = Attendant(self._lines, self._vigil, self._keep_places)
+                self._attendants = [*(each for each in self._attendants if each.alive), attendant]
+                attendant.start()
+
+    def _keep_places(self) -> None:
+        """Keep the places of those who wait; if nobody does any more, there is nothing to do."""
+        if self._books.anybody_waits():
             self._talk_over(self._speech.keep_session, self._clock() + TICK)
-        return not idle
+            return
+        self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
+        with self._mutex:
+            if not self._books.anybody_waits():
+                self._attendants[-1].dismiss()
 
     def _talk_over(
         self, begin: Callable[[], Talk[T]], until: float, *, once: bool = False
     ) -> T | Failed:
         """Have a talk with one endpoint after the other, until one of them answers."""
-        heard: dict[str, str] = {}
-        for line, give_up_at in self._lines.tries(self._clock, until, once=once):
+        endpoints = Failover(self._lines, self._clock, until, once=once)
+        for line, give_up_at in endpoints:
             talk = begin()
             try:
                 result = self._converse(talk, line, give_up_at)
             except Trouble as trouble:
-                heard[line.name] = str(trouble)
-                self._lines.avoid(line, trouble)
-                time.sleep(min(self._lines.pause_after(trouble), self._left(until)))
+                pause = endpoints.gave_trouble(line, trouble)
+                time.sleep(min(pause, self._left(until)))
             except Rejected as refusal:
                 return Failed.at(line.name, str(refusal))
             else:
@@ -124,7 +122,7 @@ class EtcdStore:
                 return result
             finally:
                 talk.close()
-        return Failed(tuple(heard.items()))
+        return endpoints.failure
 
     def _converse(self, talk: Talk[T], line: Line, until: float) -> T:
         try:

@@ -11,11 +11,16 @@
 
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 SESSION = 5
 """Seconds after which a client that waits and dies is out of every queue."""
+
+
+MOST_UNHEARD = 10_000
+"""How many holders whose farewell was not answered are kept in mind."""
 
 
 def new_lease() -> int:
@@ -40,17 +45,21 @@ class Stake:
     lease: int = 0
     """The one that its key hangs on while it holds; 0 if it does not, or nobody knows."""
     ttl: int = 0
-    """Of that lease."""
+    """Of that lease; 0 if the key may hang on another one by now."""
     attached: int = 0
     """The revision at which the key was put on that lease."""
     revision: int = 0
     """At which its key was created; 0 if it has none, or nobody knows."""
+    modified: int = 0
+    """At which its key was written last, as far as we know."""
     session: Session | None = None
     """The one that its place in the queue hangs on, or may hang on."""
     doubtful: bool = False
     """Whether it is unknown if it has a place in the queue."""
     called: bool = False
     """Whether the one before it is gone."""
+    unheard: bool = False
+    """Whether it has said farewell, and it is unknown if anybody heard it."""
 
     def new_lease(self) -> int:
         """Write a lease down before it is asked for."""
@@ -76,11 +85,23 @@ class Books:
         self.stakes: dict[str, Stake] = {}
         self._session: Session | None = None
         self._retired: list[int] = []
+        self._unheard: deque[str] = deque()
         self._mutex = threading.Lock()
 
     def stake(self, holder: str) -> Stake:
         """What this holder has; a new one has nothing."""
         return self.stakes.setdefault(holder, Stake())
+
+    def farewell_unheard(self, holder: str, stake: Stake) -> None:
+        """It wanted to give back all it has, and nobody knows whether it did. What is left ends by
+        itself: it is kept in mind in case of another try, but not for ever."""
+        if stake.session is not None:
+            self.retire(stake.session)  # its place, if it is still there, must not stay
+        if not stake.unheard:
+            stake.unheard = True
+            self._unheard.append(holder)
+            if len(self._unheard) > MOST_UNHEARD:
+                self.close_account(self._unheard.popleft())
 
     def close_account(self, holder: str) -> None:
         """This holder has nothing any more."""
@@ -113,8 +134,9 @@ class Books:
                 self._ring(holder)
 
     def anybody_waits(self) -> bool:
-        """Whether anybody has a place in a queue."""
-        return any(stake.session is not None for stake in list(self.stakes.values()))
+        """Whether anybody has a place in a queue, and wants to keep it."""
+        stakes = list(self.stakes.values())
+        return any(each.session is not None and not each.unheard for each in stakes)
 
     def end_sessions(self) -> list[int]:
         """Nobody waits any more: the leases that are to be revoked."""

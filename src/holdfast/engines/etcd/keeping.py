@@ -55,19 +55,29 @@ class Keeping:
             return NOT_YOURS
         old = found[0].lease
         life = accepted((yield phrases.time_to_live(old)))
-        if life.TTL <= 0:
-            return NOT_YOURS
         if ttl <= life.TTL:  # it is rounded down
+            return DONE
+        [alive] = yield KeepAlives([old])  # so that it does not end while the key is moved
+        if alive <= 0:
+            return NOT_YOURS
+        if ttl <= alive:  # never on a shorter one: another thread may just have counted on this one
+            stake.hold(old, alive, found[0].mod_revision)
             return DONE
         lease = stake.new_lease()
         accepted((yield phrases.grant(lease, ttl)))
-        reply = accepted((yield phrases.attach(place, HOLDING, request.fence, lease)))
-        if not reply.succeeded:
-            return NOT_YOURS
+        stake.ttl = 0  # until we know which of them the key hangs on
+        reply = accepted((yield phrases.attach(place, HOLDING, found[0].mod_revision, lease)))
+        if not reply.succeeded:  # it is gone, or another thread was faster
+            yield from self._drop(stake, lease)
+            return (yield from self._change(request, stake))
         stake.hold(lease, ttl, reply.header.revision)
-        yield phrases.revoke(old)
-        stake.leases = tuple(each for each in stake.leases if each != old)
+        yield from self._drop(stake, old)
         return DONE
+
+    def _drop(self, stake: Stake, lease: int) -> "Talk[None]":
+        """Give back a lease on which nothing hangs."""
+        yield phrases.revoke(lease)
+        stake.leases = tuple(each for each in stake.leases if each != lease)
 
     def release(self, requests: Sequence[Release]) -> "Talk[Sequence[Answer]]":
         """Give back all that these holders have, all together."""
@@ -80,17 +90,19 @@ class Keeping:
                 calls += self._farewell(request, stake)
             ours.append((began, len(calls)))
         heard: list[Any] = []
+        answered = False
         try:
-            heard = yield calls
+            heard, answered = (yield calls), True
         finally:
-            for stake in stakes:
-                # A place that may be there: taken by a try that was not answered, or given up by a
-                # farewell that was not.
-                if stake is not None and stake.session and (stake.doubtful or not heard):
-                    self._books.retire(stake.session)
+            if not answered:
+                for request, stake in zip(requests, stakes, strict=True):
+                    if stake is not None:
+                        self._books.farewell_unheard(request.holder, stake)
         answers: list[Answer] = []
         for request, stake, (began, end) in zip(requests, stakes, ours, strict=True):
             answers.append(_released(stake, heard[began:end]))
+            if stake is not None and stake.doubtful and stake.session is not None:
+                self._books.retire(stake.session)  # a place that it asked for may still come
             self._books.close_account(request.holder)
         return answers
 
@@ -111,5 +123,6 @@ def _released(stake: Stake | None, replies: list[Any]) -> Answer:
     if isinstance(reply, Refused):
         if reply.code is not NO_SUCH_LEASE:
             accepted(reply)
-        return NOT_YOURS
+        # If an earlier farewell was not answered, it may have been carried out all the same.
+        return DONE if stake.unheard else NOT_YOURS
     return DONE

@@ -4,13 +4,12 @@ One endpoint is talked to until it gives trouble; then the next one is. Every ca
 `hasleader`, so that a member without a leader says so instead of keeping us waiting.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
 
-from holdfast.core.ports import Clock
 from holdfast.engines.etcd import phrases
 from holdfast.engines.etcd.protocol import METHODS, Method
 from holdfast.engines.etcd.replies import Refused, Trouble, judge
@@ -31,9 +30,6 @@ HAS_LEADER = ("hasleader", "true")
 
 SHORTEST = 0.001
 """The least that a call is given, in seconds."""
-
-PAUSE = 0.1
-"""How long to wait before asking again where there was trouble, which takes gRPC as long to see."""
 
 FAREWELL = 1.0
 """How long to try to tell the servers that nobody waits any more."""
@@ -70,8 +66,7 @@ class Lines:
 
     def _begin(self) -> None:
         self._lines: dict[str, Line] = {}
-        self._order = list(self.cluster.endpoints)
-        self._electing = False
+        self.order = list(self.cluster.endpoints)
         self.logged_in("")
 
     def forget(self) -> None:
@@ -82,44 +77,29 @@ class Lines:
     @property
     def current(self) -> Line:
         """The line to talk on."""
-        return self._line(self._order[0])
+        return self[self.order[0]]
 
-    def tries(self, clock: Clock, until: float, *, once: bool) -> Iterator[tuple[Line, float]]:
-        """One line after the other, with the instant until which it may take: each of several has
-        half of what is left. The first is tried again at the end: its connection may have been lost
-        long ago, which is found out only by using it. While a leader is being elected, it is worth
-        going on."""
-        order = list(self._order)
-        tries = order[:1] if once else [*order, order[0]]
-        for number, name in enumerate(tries):
-            now = clock()
-            if number and now >= until:
-                return
-            alone = len(order) == 1 or number == len(tries) - 1
-            yield self._line(name), until if alone else now + (until - now) / 2
-        while self._electing and not once and clock() < until:
-            yield self.current, until
+    def __getitem__(self, name: str) -> Line:
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines.setdefault(name, Line(name, self._open(name)))
+        return line
 
-    def avoid(self, line: Line, trouble: Trouble) -> None:
+    def avoid(self, line: Line, why: str) -> None:
         """It gave trouble: next time, try the others first."""
-        why, self._electing = str(trouble), trouble.passing
-        if line.name == self._order[0]:
-            self._order = [*self._order[1:], line.name]
-        if not line.trouble and len(self._order) > 1:
+        if line.name == self.order[0]:
+            self.order = [*self.order[1:], line.name]
+        if not line.trouble and len(self.order) > 1:
             self._emit(NodeFailed(line.name, why))
         line.trouble = why
 
-    def pause_after(self, trouble: Trouble) -> float:
-        """How long to wait before the next try: not at all, if it goes to another endpoint."""
-        return PAUSE if trouble.passing or len(self._order) == 1 else 0.0
-
     def prefer(self, line: Line) -> None:
         """It answered."""
-        if line.name != self._order[0]:
-            self._order = [line.name, *(each for each in self._order if each != line.name)]
+        if line.name != self.order[0]:
+            self.order = [line.name, *(each for each in self.order if each != line.name)]
         if line.trouble:
             line.trouble = ""
-            if len(self._order) > 1:
+            if len(self.order) > 1:
                 self._emit(NodeBack(line.name))
 
     def logged_in(self, token: str) -> None:
@@ -139,12 +119,6 @@ class Lines:
         """The lines that there were, to be closed."""
         lines, self._lines = self._lines, {}
         return list(lines.values())
-
-    def _line(self, name: str) -> Line:
-        line = self._lines.get(name)
-        if line is None:
-            line = self._lines.setdefault(name, Line(name, self._open(name)))
-        return line
 
     def _open(self, name: str) -> Any:
         secure = self.cluster.security

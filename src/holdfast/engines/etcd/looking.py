@@ -31,14 +31,14 @@ TEXT, BYTES = b"t", b"b"
 """What the value of a cell begins with."""
 
 
-def look(request: Break | List | Inspect | Read | Write) -> "Talk[Answer]":
-    """Whatever needs no memory of earlier talks."""
+def look(request: Break | List | Inspect | Read | Write, known: dict[str, Any]) -> "Talk[Answer]":
+    """Whatever needs no books. `known` is what earlier talks about this request have found out."""
     if isinstance(request, Inspect):
         return (yield from _inspect(request))
     if isinstance(request, List):
         return (yield from _list(request))
     if isinstance(request, Break):
-        return (yield from _break(request))
+        return (yield from _break(request, known))
     if isinstance(request, Read):
         return (yield from _read(request))
     return (yield from _write(request))
@@ -102,17 +102,23 @@ def _seen(heads: list[tuple[str, Any, int]]) -> "Talk[tuple[Seen, ...]]":
     return tuple(found)
 
 
-def _break(request: Break) -> "Talk[Answer]":
+def _break(request: Break, known: dict[str, Any]) -> "Talk[Answer]":
+    """Take the first one's place away. If it is not known whether that was done, it is still the
+    same one's, and not that of whoever comes next."""
     while True:
-        reply = accepted((yield phrases.first_of(queue_of(request.key))))
-        if not reply.kvs:
-            return NOT_YOURS
-        first = reply.kvs[0]
+        again = request.key in known
+        if not again:
+            reply = accepted((yield phrases.first_of(queue_of(request.key))))
+            if not reply.kvs:
+                return NOT_YOURS
+            known[request.key] = reply.kvs[0]
+        first = known[request.key]
         removed = accepted((yield phrases.remove(first.key, first.create_revision)))
-        if removed.succeeded:
+        if removed.succeeded or again:
             if first.value == HOLDING:  # a waiter's lease is not its own
                 yield phrases.revoke(first.lease)
             return DONE
+        del known[request.key]  # it has left by itself
 
 
 def _read(request: Read) -> "Talk[Answer]":

@@ -89,8 +89,8 @@ def join(queue: Span, place: bytes, lease: int) -> Call:
     return _txn([absent], [_put(place, WAITING, lease), last_two], [_get(place)])
 
 
-def confirm(queue: Span, place: bytes, revision: int, lease: int) -> Call:
-    """If my place is still there, and is the first, hold the lock; else tell who is before me."""
+def confirm(queue: Span, place: bytes, revision: int, modified: int, lease: int) -> Call:
+    """If my place is as I know it, and is the first, hold the lock; else tell who is before me."""
     nobody_before = Compare(
         target=CREATION,
         result=GREATER,
@@ -99,7 +99,7 @@ def confirm(queue: Span, place: bytes, revision: int, lease: int) -> Call:
         create_revision=revision - 1,
     )
     return _txn(
-        [same(place, revision), nobody_before],
+        [_unchanged(place, modified), nobody_before],
         [_put(place, HOLDING, lease)],
         [_get(place), _before(queue, revision)],
     )
@@ -110,9 +110,9 @@ def look(queue: Span, place: bytes, revision: int) -> Call:
     return _txn([], [_get(place), _before(queue, revision)], [])
 
 
-def attach(place: bytes, value: bytes, revision: int, lease: int) -> Call:
-    """Hang my place on another lease, if it is still there. Its creation stays what it was."""
-    return _txn([same(place, revision)], [_put(place, value, lease)], [])
+def attach(place: bytes, value: bytes, modified: int, lease: int) -> Call:
+    """Hang my place on another lease, if it is as I know it. Its creation stays what it was."""
+    return _txn([_unchanged(place, modified)], [_put(place, value, lease)], [])
 
 
 def leave(place: bytes) -> Call:
@@ -144,8 +144,7 @@ def page(span: Span, limit: int) -> Call:
 
 def replace(key: bytes, value: bytes, version: int) -> Call:
     """Write, if nobody has written since."""
-    unchanged = Compare(target=MODIFICATION, result=EQUAL, key=key, mod_revision=version)
-    return _txn([unchanged], [_put(key, value, 0)], [])
+    return _txn([_unchanged(key, version)], [_put(key, value, 0)], [])
 
 
 def same(place: bytes, revision: int) -> Any:
@@ -165,6 +164,12 @@ def watch(number: int, place: bytes, since: int) -> Any:
 def unwatch(number: int) -> Any:
     """Watch it no more."""
     return WatchRequest(cancel_request=WatchCancelRequest(watch_id=number))
+
+
+def _unchanged(key: bytes, modified: int) -> Any:
+    """Holds until the key is written or deleted. So what comes late, when another try has come
+    through, does nothing: it would hang a key on a lease that nobody renews."""
+    return Compare(target=MODIFICATION, result=EQUAL, key=key, mod_revision=modified)
 
 
 def _txn(compare: list[Any], success: list[Any], failure: list[Any]) -> Call:

@@ -28,8 +28,9 @@ class Speech:
         self._books = books
         self._taking, self._keeping = Taking(books, vigil), Keeping(books, vigil)
 
-    def talk(self, requests: Sequence[Request]) -> Talk[Sequence[Answer]]:
-        """Talk over one request, or several of a kind."""
+    def talk(self, requests: Sequence[Request], known: dict[str, Any]) -> Talk[Sequence[Answer]]:
+        """Talk over one request, or several of a kind. `known` goes from one talk to the next about
+        the same requests."""
         first = requests[0]
         if isinstance(first, Acquire):
             return [(yield from self._taking.acquire(first))]
@@ -37,7 +38,7 @@ class Speech:
             return (yield from self._keeping.release(cast("Sequence[Release]", requests)))
         if isinstance(first, Extend):
             return (yield from self._keeping.extend(cast("Sequence[Extend]", requests)))
-        return [(yield from look(first))]
+        return [(yield from look(first, known))]
 
     def keep_session(self) -> Talk[None]:
         """Let the places of those who wait live on."""

@@ -8,7 +8,7 @@ What can happen between two calls, and what then:
 - Our place expires while we wait (we were stopped, or the servers were not to be reached): when we
   are woken, or at the latest after `BACKSTOP`, our key is not there, and we join the queue anew.
   That the one before us is gone is never taken for a grant: what makes us the holder is a
-  transaction which demands that our own key is still there, and is the first.
+  transaction which demands that our own key is still there as we know it, and is the first.
 - The session ends: our place is hung on the next one.
 """
 
@@ -104,7 +104,8 @@ class Taking:
         if not reply.succeeded:  # an earlier try has come through meanwhile
             _note(stake, reply.responses[0].response_range.kvs[0])
             return None
-        stake.revision, stake.doubtful = reply.header.revision, False
+        stake.revision = stake.modified = reply.header.revision
+        stake.doubtful = False
         [_, *before] = reply.responses[1].response_range.kvs
         stake.called = not before
         return Before(before[0].key, stake.revision) if before else None
@@ -120,12 +121,14 @@ class Taking:
             return None
         if mine.lease in stake.leases:
             return (yield from self._still_held(request, stake, mine))
+        stake.modified = mine.mod_revision
         session = yield from self._session()
         if mine.lease != session.lease:
             stake.session = session
-            moved = yield phrases.attach(place, WAITING, stake.revision, session.lease)
-            if self._has_ended(session, moved):
+            moved = yield phrases.attach(place, WAITING, stake.modified, session.lease)
+            if self._has_ended(session, moved) or not moved.succeeded:
                 return None
+            stake.modified = moved.header.revision
         stake.called = before is None
         return before
 
@@ -137,7 +140,8 @@ class Taking:
         ttl = ceil(request.ttl)
         lease = stake.new_lease()
         accepted((yield phrases.grant(lease, ttl)))
-        reply = accepted((yield phrases.confirm(queue, place, stake.revision, lease)))
+        confirm = phrases.confirm(queue, place, stake.revision, stake.modified, lease)
+        reply = accepted((yield confirm))
         if reply.succeeded:
             stake.session = None
             stake.hold(lease, ttl, reply.header.revision)
@@ -182,6 +186,7 @@ class Taking:
 def _note(stake: Stake, mine: Any) -> None:
     """Write down what was found of our place."""
     stake.revision = 0 if mine is None else mine.create_revision
+    stake.modified = 0 if mine is None else mine.mod_revision
     stake.doubtful = stake.called = False
 
 

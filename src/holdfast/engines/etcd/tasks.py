@@ -9,10 +9,13 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from holdfast.engines.etcd.lines import FAREWELL, Lines
+from holdfast.engines.etcd.lines import Lines
 from holdfast.engines.etcd.protocol import WATCH
 from holdfast.engines.etcd.replies import Trouble
 from holdfast.engines.etcd.vigil import REOPEN_AFTER, TICK, WATCH_FOR, Vigil
+
+ENDING = 3.0
+"""How long gRPC may take to tell that a stream has ended; a Ctrl-C can make it forget to."""
 
 
 class AsyncAttendant:
@@ -22,32 +25,46 @@ class AsyncAttendant:
         self, lines: Lines, vigil: Vigil, keep_places: Callable[[], Awaitable[bool]]
     ) -> None:
         self._lines, self._vigil, self._keep_places = lines, vigil, keep_places
+        self.over = False
+        self._dismissed = asyncio.Event()
         self._stream: Any = None
         self._listening = asyncio.create_task(self._listen(), name="holdfast-etcd-watch")
         self._keeping = asyncio.create_task(self._keep(), name="holdfast-etcd-session")
 
+    @property
+    def alive(self) -> bool:
+        """Whether it is there, if only to take its leave."""
+        return not self._keeping.done()
+
     async def stop(self) -> None:
-        """End, and wait until it is done."""
-        self._keeping.cancel()
+        """End, and wait until it is done. What is being said is not cut short: gRPC would take a
+        moment more to forget it, and its connection would stay open for as long."""
+        self._dismissed.set()
         await asyncio.wait([self._keeping])
-        await self._stop_listening()
 
     def abandon(self) -> None:
         """End, without waiting."""
         loop = self._keeping.get_loop()
-        if not loop.is_closed():
+        if self.alive and not loop.is_closed():
             loop.call_soon_threadsafe(self._keeping.cancel)
-            loop.call_soon_threadsafe(self._listening.cancel)
 
     async def _keep(self) -> None:
-        while True:
-            await asyncio.sleep(TICK)
-            line = self._lines.current
-            if not await self._keep_places():
-                await self._stop_listening()
-                return
-            if line is not self._lines.current and self._stream is not None:
-                self._stream.cancel()  # it would be as silent as that endpoint is
+        try:
+            while not await self._dismissed_within(TICK):
+                line = self._lines.current
+                if not await self._keep_places():
+                    break
+                if line is not self._lines.current and self._stream is not None:
+                    self._stream.cancel()  # it would be as silent as that endpoint is
+        finally:
+            self.over = True
+            await self._stop_listening()
+
+    async def _dismissed_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._dismissed.wait()
+        return self._dismissed.is_set()
 
     async def _stop_listening(self) -> None:
         self._listening.cancel()
@@ -64,7 +81,8 @@ class AsyncAttendant:
             self._vigil.opened(say)
             try:
                 async for response in stream:
-                    self._vigil.hear(response)
+                    if not self._vigil.hear(response):
+                        break
             except grpc.RpcError as error:
                 self._note(error)
             except asyncio.CancelledError:
@@ -86,8 +104,8 @@ class AsyncAttendant:
 
 async def _has_ended(stream: Any) -> None:
     """Wait until it is over: before that, its connection cannot be closed."""
-    with suppress(TimeoutError):  # a Ctrl-C can make gRPC forget to tell
-        async with asyncio.timeout(FAREWELL):
+    with suppress(TimeoutError):
+        async with asyncio.timeout(ENDING):
             await stream.code()
 
 

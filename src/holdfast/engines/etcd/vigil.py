@@ -78,20 +78,22 @@ class Vigil:
             for each in self._watches.values():
                 say(phrases.watch(each.number, each.place, each.since))
 
-    def hear(self, response: Any) -> None:
-        """Something came over the stream."""
+    def hear(self, response: Any) -> bool:
+        """Something came over the stream. False if it is of no use any more: a watch was refused,
+        and so would be the next, as on a stream whose login has expired."""
         deleted = any(event.type == DELETED for event in response.events)
         if not deleted and not response.canceled:
-            return
+            return True
         with self._mutex:
             watch = self._watches.get(response.watch_id)
             if watch is None:
-                return
+                return True
             self._end(watch.holder)
         if deleted:
             self._call(watch.holder)
         else:
             self._ring(watch.holder)
+        return deleted or response.compact_revision > 0
 
     def closed(self, say: Say) -> None:
         """That stream is gone. Everybody is woken, and asks how things are; unless there is another

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast.lab.servers.certificates import Certificates
+from holdfast.lab.servers.etcd_links import Links
 from holdfast.lab.servers.group import ServerGroup, within
 from holdfast.lab.servers.patience import wait_until
 from holdfast.lab.servers.ports import HOST, free_port
@@ -47,6 +48,7 @@ class EtcdServer(ServerProcess):
         self.client_certs = client_certs
         self.name = "alone"
         self.peer_port = 0
+        self.links: Links | None = None
         self.cluster: Sequence[EtcdServer] = (self,)
 
     @property
@@ -59,7 +61,7 @@ class EtcdServer(ServerProcess):
     @property
     def peer_url(self) -> str:
         """Where the other members find it."""
-        return f"http://{HOST}:{self.peer_port}"
+        return f"http://{HOST}:{self.links.port_of(self) if self.links else self.peer_port}"
 
     def choose_ports(self) -> None:
         """A port for clients, and one for the other members."""
@@ -71,8 +73,9 @@ class EtcdServer(ServerProcess):
         members = ",".join(f"{each.name}={each.peer_url}" for each in self.cluster)
         words = [self.program, "--name", self.name, "--data-dir", str(self.folder / "data")]
         words += ["--listen-client-urls", clients, "--advertise-client-urls", clients]
-        words += ["--listen-peer-urls", self.peer_url, "--initial-cluster", members]
-        words += ["--initial-advertise-peer-urls", self.peer_url, "--log-level", "error"]
+        words += ["--listen-peer-urls", f"http://{HOST}:{self.peer_port}"]
+        words += ["--initial-advertise-peer-urls", self.peer_url, "--initial-cluster", members]
+        words += ["--log-level", "error"]
         if self.tls:
             words += ["--cert-file", str(self.tls.certificate), "--key-file", str(self.tls.key)]
         if self.tls and self.client_certs:
@@ -84,7 +87,10 @@ class EtcdServer(ServerProcess):
         if self.client_certs:  # we have none to show: that it listens must do
             with socket.create_connection((HOST, self.port), ANSWER_WITHIN):
                 return True
-        return bool(self._get("/health")["health"] == "true")
+        try:
+            return bool(json.loads(self._fetch("/health"))["health"] == "true")
+        except ServerFailed:
+            return False  # it has no leader
 
     def restart(self) -> None:
         """End it in order and start it again: it keeps all it knew."""
@@ -118,12 +124,12 @@ class EtcdServer(ServerProcess):
 
     def calls(self, method: str = "") -> int:
         """How many calls (of a method) clients have made since it was started."""
-        lines = self._fetch("/metrics").decode().splitlines()
-        return sum(
-            int(float(line.rpartition(" ")[2]))
-            for line in lines
-            if line.startswith("grpc_server_started_total{") and f'grpc_method="{method}' in line
-        )
+        return self._counted("grpc_server_started_total", method)
+
+    def messages(self, method: str = "") -> int:
+        """How many messages (of a method) clients have sent since it was started: a stream is one
+        call, and has many of them."""
+        return self._counted("grpc_server_msg_received_total", method)
 
     def is_leader(self) -> bool:
         """Whether it leads its cluster, as far as it knows."""
@@ -135,8 +141,13 @@ class EtcdServer(ServerProcess):
         self.kill()
         super().close()
 
-    def _get(self, path: str) -> Any:
-        return json.loads(self._fetch(path))
+    def _counted(self, what: str, method: str) -> int:
+        start, within = f"{what}{{", f'grpc_method="{method}'
+        return sum(
+            int(float(line.rpartition(" ")[2]))
+            for line in self._fetch("/metrics").decode().splitlines()
+            if line.startswith(start) and within in line
+        )
 
     def _fetch(self, path: str, data: bytes | None = None) -> bytes:
         scheme, trust = ("https", self.tls.trust()) if self.tls else ("http", None)
@@ -152,7 +163,10 @@ class EtcdServer(ServerProcess):
 
 
 class EtcdCluster(ServerGroup):
-    """Members that elect a leader: three unless said otherwise."""
+    """Members that elect a leader: three unless said otherwise.
+
+    partable  whether there is a network between the members from which one can be cut off
+    """
 
     def __init__(
         self,
@@ -161,6 +175,7 @@ class EtcdCluster(ServerGroup):
         *,
         program: str | None = None,
         options: Sequence[str] = (),
+        partable: bool = False,
     ) -> None:
         self.servers = [
             EtcdServer(within(folder, f"member-{i}"), program=program, options=options)
@@ -169,6 +184,8 @@ class EtcdCluster(ServerGroup):
         for number, server in enumerate(self.servers):
             server.name = f"member-{number}"
             server.cluster = self.servers
+            server.patience = 2 * self.patience  # it answers when a leader has been elected
+        self._links = Links(self.servers) if partable else None
 
     def members(self) -> Sequence[EtcdServer]:
         """The servers."""
@@ -181,9 +198,7 @@ class EtcdCluster(ServerGroup):
 
     def start(self) -> Self:
         """Start all together, since none of them serves before a majority is there."""
-        for server in self.servers:
-            if not server.port:
-                server.choose_ports()
+        self._choose_ports()
         try:
             with ThreadPoolExecutor(len(self.servers)) as pool:
                 list(pool.map(EtcdServer.start, self.servers))
@@ -191,6 +206,20 @@ class EtcdCluster(ServerGroup):
             self.close()
             raise
         return self
+
+    def close(self) -> None:
+        """Stop all, and remove their temporary folders."""
+        super().close()
+        if self._links is not None:
+            self._links.close()
+
+    def cut_off(self, server: EtcdServer) -> None:
+        """Lose whatever this member and the others say to each other. Clients still reach it."""
+        self._network().cut_off(server)
+
+    def heal(self) -> None:
+        """Let all members hear one another again."""
+        self._network().heal()
 
     def leader(self) -> EtcdServer:
         """The member that leads, once those that answer agree on one."""
@@ -207,6 +236,21 @@ class EtcdCluster(ServerGroup):
         """The other members."""
         leader = self.leader()
         return [each for each in self.servers if each is not leader]
+
+    def _choose_ports(self) -> None:
+        """Before the first start: each member must know those of the others."""
+        for server in self.servers:
+            if not server.port:
+                server.choose_ports()
+        if self._links is not None and self.servers[0].links is None:
+            self._links.start()
+            for server in self.servers:
+                server.links = self._links
+
+    def _network(self) -> Links:
+        if self._links is None:
+            raise ServerFailed("nothing can be cut off from a cluster that is not `partable`")
+        return self._links
 
 
 def _says_it_leads(server: EtcdServer) -> bool:

@@ -23,6 +23,7 @@ _MODULES = {
     "redis+cluster": "holdfast.engines.redis",
     "redlock": "holdfast.engines.redis",
     "zookeeper": "holdfast.engines.zookeeper",
+    "zookeepers": "holdfast.engines.zookeeper",
     "etcd": "holdfast.engines.etcd",
     "etcds": "holdfast.engines.etcd",
 }

@@ -1,4 +1,4 @@
-"""Real servers, started once for a test process, and made whole for each test."""
+"""Real servers, started once for a process or a module, and made whole for each test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from holdfast.lab.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 HERE = Path(__file__).parent
-SERVERS = {"server", "ensemble", "parted"}
+SERVERS = {"server", "secure_server", "ensemble", "parted"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,7 +26,7 @@ def _server() -> Iterator[ZooKeeperServer]:
         yield server
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _ensemble() -> Iterator[ZooKeeperEnsemble]:
     with ZooKeeperEnsemble() as ensemble:
         yield ensemble
@@ -39,17 +39,31 @@ def server(_server: ZooKeeperServer) -> ZooKeeperServer:
     return _server
 
 
+@pytest.fixture(scope="module")
+def _parted() -> Iterator[ZooKeeperEnsemble]:
+    """Members that can be cut off, and that take their time to notice it."""
+    with ZooKeeperEnsemble(partable=True, settings={"syncLimit": "1000"}) as ensemble:
+        yield ensemble
+
+
 @pytest.fixture
 def ensemble(_ensemble: ZooKeeperEnsemble) -> ZooKeeperEnsemble:
     for member in _ensemble.servers:
         if member.alive:
             member.thaw()
     _ensemble.start()
+    make_whole(_ensemble)
     return _ensemble
 
 
 @pytest.fixture
-def parted() -> Iterator[ZooKeeperEnsemble]:
-    """Members that can be cut off, and that take their time to notice it."""
-    with ZooKeeperEnsemble(partable=True, settings={"syncLimit": "1000"}) as ensemble:
-        yield ensemble
+def parted(_parted: ZooKeeperEnsemble) -> Iterator[ZooKeeperEnsemble]:
+    make_whole(_parted)
+    yield _parted
+    _parted.heal()
+
+
+def make_whole(ensemble: ZooKeeperEnsemble) -> None:
+    """Wait until there is one leader, and everybody follows."""
+    ensemble.leader()
+    ensemble.wait_until(lambda: all(each.answers() for each in ensemble.servers), "whole")

@@ -17,7 +17,7 @@ TICK = 1.0
 def session() -> Iterator[Session]:
     """One that nobody answers: what it is told here is all that it knows."""
     servers = Servers((f"127.0.0.1:{free_port()}",))
-    session = Session(Terms(servers, TICK), 8.0, lambda: 100.0)
+    session = Session(Terms(servers, TICK), 8.0, lambda: 100.0, lambda session: None)
     yield session
     session.end()
 

@@ -1,4 +1,4 @@
-"""ZooKeeper: `zookeeper://h1:2181,h2:2181/chroot`.
+"""ZooKeeper: `zookeeper://h1:2181,h2:2181/chroot`, or `zookeepers://` for TLS.
 
 A URL says where the servers are, and on what terms; what is asked of them is in `speech`, and there
 are two ways of asking: `blocking` for threads, and `aio` for asyncio.
@@ -12,10 +12,11 @@ import kazoo  # noqa: F401 - so that its absence is told before anything else ha
 from holdfast.core.ports import AsyncStore, Engine, Store, Surroundings
 from holdfast.engines import refuse_options
 from holdfast.engines.zookeeper.guarantees import drift, guarantees
+from holdfast.engines.zookeeper.security import read_security
 from holdfast.engines.zookeeper.session import SHORTEST, Terms
 from holdfast.engines.zookeeper.wire import Servers
 
-PORT = 2181
+PORTS = {"zookeeper": 2181, "zookeepers": 2281}
 TICK = 2.0
 LONGEST = 20
 """Ticks of the longest session, unless a server is told otherwise."""
@@ -26,9 +27,10 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     options = dict(given)
     tick = _seconds(options, "tick", TICK, 0.001, 3600.0)
     longest = _seconds(options, "max_ttl", LONGEST * tick, SHORTEST * tick, 86400.0)
+    security = read_security(url.scheme, options)
     refuse_options(options)
     login, _, places = url.netloc.rpartition("@")
-    servers = Servers(_hosts(places), unquote(login))
+    servers = Servers(_hosts(places, PORTS[url.scheme]), unquote(login), security)
     terms = Terms(servers, tick)
     chroot = unquote(url.path).rstrip("/")
 
@@ -45,13 +47,13 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     return Engine(guarantees(tick, longest), partial(drift, tick=tick), connect, connect_async)
 
 
-def _hosts(places: str) -> tuple[str, ...]:
-    """`host:port` for each; the port is ZooKeeper's usual one unless given."""
+def _hosts(places: str, usual_port: int) -> tuple[str, ...]:
+    """`host:port` for each; the port is the usual one unless given."""
     hosts = []
     for place in places.split(","):
         host, colon, port = place.rpartition(":")
         if not colon or place.endswith("]"):
-            host, port = place, str(PORT)
+            host, port = place, str(usual_port)
         if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
             raise ValueError(f"url: must name servers as host:port, got {place!r}")
         hosts.append(f"{host}:{port}")

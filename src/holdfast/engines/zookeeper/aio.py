@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import Surroundings
-from holdfast.engines.zookeeper.blocking import TOO_LATE, Care
+from holdfast.engines.zookeeper.blocking import Care
 from holdfast.engines.zookeeper.conversation import Conversation, patience
 from holdfast.engines.zookeeper.session import Terms
 from holdfast.engines.zookeeper.speech import Speech, answers_of
@@ -48,6 +48,7 @@ class AsyncZooKeeperStore:
 
     def forget(self) -> None:
         """In a forked child: the sessions are the parent's."""
+        self._care.forget()
         self._speech.forget()
         self._care = Care(self._speech)
 
@@ -60,7 +61,7 @@ class AsyncZooKeeperStore:
                 if await self._is_kept(promises, conversation.rest, until):
                     conversation.go_on()
                 else:
-                    conversation.give_up(TOO_LATE)
+                    conversation.run_out()
         except asyncio.CancelledError:
             conversation.give_up("was cancelled")
             raise
@@ -99,7 +100,7 @@ def _awaitable(promise: Any) -> "asyncio.Future[None]":
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, future)
 
-    promise.rawlink(tell)
+    promise.tell(tell)
     return future
 
 

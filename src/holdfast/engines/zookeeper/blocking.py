@@ -1,5 +1,6 @@
 """The way to ZooKeeper for threads."""
 
+import atexit
 import sys
 import threading
 import time
@@ -12,8 +13,6 @@ from holdfast.engines.zookeeper.conversation import Conversation, patience
 from holdfast.engines.zookeeper.pulse import Pulse
 from holdfast.engines.zookeeper.session import Terms
 from holdfast.engines.zookeeper.speech import Speech, answers_of
-
-TOO_LATE = "did not answer in time"
 
 
 class ZooKeeperStore:
@@ -37,6 +36,7 @@ class ZooKeeperStore:
 
     def forget(self) -> None:
         """In a forked child: the sessions are the parent's."""
+        self._care.forget()
         self._speech.forget()
         self._care = Care(self._speech)
 
@@ -56,6 +56,7 @@ class Care:
             with self._mutex:
                 if self._pulse is None:
                     self._pulse = Pulse(self._tick / 2, self._beat, self._speech.emit)
+                    atexit.register(self._leave)
 
     def end(self) -> None:
         """End every session. When the interpreter itself ends, no thread runs that could do it:
@@ -65,6 +66,15 @@ class Care:
         if self._pulse is not None:
             self._pulse.stop()
         self._speech.sessions.end()
+        self.forget()  # not before: the process may end in the middle of this
+
+    def forget(self) -> None:
+        """Somebody else sees to it, or the parent does of whom we were forked."""
+        atexit.unregister(self._leave)
+
+    def _leave(self) -> None:
+        """The process ends, and nobody has closed the client: what it has need not outlive it."""
+        self._speech.sessions.leave()
 
     def _beat(self) -> None:
         for session in self._speech.sessions:
@@ -92,7 +102,7 @@ def _go_on(
         time.sleep(max(0.0, min(conversation.rest, until - clock())))
     kept = all(_is_kept(promise, until, clock) for promise in promises)
     if not kept or (conversation.rest and clock() >= until):
-        conversation.give_up(TOO_LATE)
+        conversation.run_out()
     else:
         conversation.go_on()
 

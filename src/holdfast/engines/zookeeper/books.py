@@ -99,6 +99,12 @@ class Books:
         """The stake of a holder, if there is one."""
         return self._stakes.get(holder)
 
+    def held_in(self, session: Session) -> set[str]:
+        """The holders whose leases hang on a session."""
+        with self._mutex:
+            stakes = list(self._stakes.values())
+        return {stake.holder for stake in stakes if stake.held and stake.session is session}
+
     def close(self, stake: Stake) -> None:
         """There is nothing of this holder's any more."""
         self._stakes.pop(stake.holder, None)

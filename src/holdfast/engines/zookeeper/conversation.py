@@ -28,10 +28,13 @@ from holdfast.engines.zookeeper.session import Refused, Session
 T = TypeVar("T")
 
 ANSWERS = (NoNodeError, NodeExistsError, BadVersionError)
-"""Errors that tell how things are. Whatever else is raised means that nobody knows."""
+"""Errors that tell how things are, whatever was said; a call may have more of them. Whatever else
+is raised means that nobody knows."""
 
 LOST = (ConnectionLoss, SessionExpiredError)
 """Errors after which there will be another connection."""
+
+TOO_LATE = "did not answer in time"
 
 STOOD_STILL = 0.5
 """Whoever looks at the clock so long after it was to be woken was stopped, or its machine slept."""
@@ -117,15 +120,20 @@ class Conversation(Generic[T]):
             self._go_on([])
         elif self._sent is not None and isinstance(step, Round):
             replies = []
-            for promise in self._sent:
+            for call, promise in zip(step.calls, self._sent, strict=True):
                 error = promise.exception
-                if error is not None and not isinstance(error, ANSWERS):
+                if error is not None and not isinstance(error, (*ANSWERS, *call.answers)):
                     self._broken(error)
                     return
                 replies.append(promise.value if error is None else error)
             if any(call.by_leader for call in step.calls):
                 step.session.answered(self._sent_at)
             self._go_on(replies)
+
+    def run_out(self) -> None:
+        """There is no time left for it."""
+        trouble = self._step.session.trouble if isinstance(self._step, Round) else ""
+        self.give_up(f"{TOO_LATE} ({trouble})" if trouble else TOO_LATE)
 
     def give_up(self, why: str) -> None:
         """Nobody knows what came of it."""

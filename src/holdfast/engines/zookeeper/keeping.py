@@ -69,7 +69,8 @@ class Keeping:
         return answers
 
     def release(self, stakes: Sequence[Stake]) -> Talk[list[Answer]]:
-        """Give back all that these holders have in one session."""
+        """Give back all that these holders have in one session; and a queue that is empty then, if
+        the servers do not see to that."""
         heard = False
         try:
             for stake in stakes:
@@ -77,8 +78,10 @@ class Keeping:
                 if stake.asked and not stake.place:
                     yield from find(stake, self._tree.queue(stake.key))
             known = [stake for stake in stakes if stake.place]
-            deletions = [phrases.delete(stake.place) for stake in known]
-            replies = yield Round(stakes[0].session, deletions)
+            calls = [phrases.delete(stake.place) for stake in known]
+            if self._sessions.has_containers is False:
+                calls += [phrases.sweep(self._tree.queue(stake.key)) for stake in known]
+            replies = yield Round(stakes[0].session, calls)
             heard = True
         finally:
             for stake in stakes:
@@ -88,7 +91,7 @@ class Keeping:
                     stake.over = True  # it is tried again until it is heard
         removed = {
             stake.holder
-            for stake, reply in zip(known, replies, strict=True)
+            for stake, reply in zip(known, replies, strict=False)  # then the sweepings
             if stake.held and not isinstance(reply, NoNodeError)
         }
         return [DONE if stake.holder in removed else NOT_YOURS for stake in stakes]
@@ -98,7 +101,8 @@ def _settle(stake: Stake) -> Talk[None]:
     """Find out whether a lease was moved, if nobody knows."""
     move = stake.move
     if move is not None:
-        [there] = yield Round(move.session, [phrases.exists(move.place)])
+        # Another server than was asked for the move may be behind.
+        _, there = yield Round(move.session, [phrases.sync(), phrases.exists(move.place)])
         if there is None:
             stake.move = None
         else:

@@ -118,7 +118,7 @@ class Looking:
         )
         [written] = yield Round(session, [writing])
         if isinstance(written, NoNodeError) and not request.expect:
-            above = [phrases.create(each, b"") for each in parents(self._tree.cells)]
+            above = [phrases.node(each) for each in parents(self._tree.cells)]
             written = (yield Round(session, [*above, writing]))[-1]
         return CHANGED if _has_failed(written) else DONE
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from kazoo.exceptions import NoAuthError, NotEmptyError, UnimplementedError
+
 from holdfast.engines.zookeeper.wire import Wire
 
 
@@ -14,6 +16,8 @@ class Call:
     say: Callable[[Wire], Any]
     by_leader: bool = False
     """Whether it is the leader who answers, and not the server that we are connected to."""
+    answers: tuple[type[Exception], ...] = ()
+    """Errors that are answers to this, and would be none to other calls."""
 
 
 class Entry(NamedTuple):
@@ -44,10 +48,9 @@ def join(queue: str, prefix: str, entry: bytes) -> Call:
     """Take a place at the end of a queue. Gives its path, and what is known of its node."""
     path = f"{queue}/{prefix}"
     return Call(
-        lambda wire: wire.create_async(
-            path, entry, ephemeral=True, sequence=True, include_data=True
-        ),
+        lambda wire: wire.join_async(path, entry),
         by_leader=True,
+        answers=(UnimplementedError,),
     )
 
 
@@ -94,14 +97,26 @@ def create(path: str, data: bytes) -> Call:
     return Call(lambda wire: wire.create_async(path, data), by_leader=True)
 
 
+def node(path: str) -> Call:
+    """Make a node to have others below. Who may not may find that it is there."""
+    return Call(lambda wire: wire.create_async(path), by_leader=True, answers=(NoAuthError,))
+
+
 def container(path: str) -> Call:
-    """Make a node that the server removes when it has been without children for a while."""
-    return Call(lambda wire: wire.create_container_async(path), by_leader=True)
+    """The same, and the server removes it when it has been without children for a while. A server
+    that does not know how hangs up when it has said so."""
+    answers = (NoAuthError, UnimplementedError)
+    return Call(lambda wire: wire.create_container_async(path), by_leader=True, answers=answers)
 
 
 def delete(path: str) -> Call:
     """Remove a node."""
     return Call(lambda wire: wire.delete_async(path), by_leader=True)
+
+
+def sweep(path: str) -> Call:
+    """Remove a node if there is nothing below."""
+    return Call(lambda wire: wire.delete_async(path), by_leader=True, answers=(NotEmptyError,))
 
 
 def sync() -> Call:

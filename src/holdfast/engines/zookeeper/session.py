@@ -19,7 +19,7 @@ How long a session surely lives, which is what our leases rest on:
 import random
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
@@ -61,15 +61,17 @@ class Refused(Exception):
 
 
 class Session:
-    """One session after the other, all of one timeout."""
+    """One session after the other, all of one timeout. `ended` is called when one has ended."""
 
-    def __init__(self, terms: Terms, ttl: float, clock: Clock) -> None:
+    def __init__(
+        self, terms: Terms, ttl: float, clock: Clock, ended: "Callable[[Session], None]"
+    ) -> None:
         self.ttl = ttl
         self.id = 0
         """That of the present session; 0 if there is none."""
         self.known_at = -inf
         """The leader has heard of this session at this instant, or later."""
-        self._terms, self._clock = terms, clock
+        self._terms, self._clock, self._ended = terms, clock, ended
         self._mutex = threading.Lock()
         self._sent: deque[float] = deque()
         self._beats: deque[float] = deque()
@@ -85,6 +87,11 @@ class Session:
     def ready(self) -> Any:
         """kazoo's promise that there is a connection."""
         return self._ready
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection, if that is known."""
+        return "" if self._ready.ready() else str(self._wire.trouble)
 
     def send(self, call: Call) -> Any:
         """Say something. Gives kazoo's promise of a result."""
@@ -119,6 +126,10 @@ class Session:
         """End the session, and the connection."""
         self._wire.end(FAREWELL)
 
+    def leave(self) -> Any:
+        """The same where no thread can be started any more. Gives kazoo's event of its end."""
+        return self._wire.leave()
+
     def forget(self) -> None:
         """In a forked child: it is the parent's."""
         self._wire.forget()
@@ -148,21 +159,24 @@ class Session:
     def _changed(self, state: str) -> None:
         if state == "CONNECTED":
             return  # kazoo says so before it has logged in
-        if state == "LOST":
-            self.id = 0
         if self._ready.ready():
             self._ready = self._wire.handler.async_result()
+        if state == "LOST":
+            self.id = 0
+            self._ended(self)
 
 
 class Sessions:
     """All sessions of a client."""
 
-    def __init__(self, terms: Terms, clock: Clock) -> None:
-        self.terms, self._clock = terms, clock
+    def __init__(self, terms: Terms, clock: Clock, ended: Callable[[Session], None]) -> None:
+        self.terms, self._clock, self._ended = terms, clock, ended
         self.begin()
 
     def begin(self) -> None:
         """There is no session yet."""
+        self.has_containers: bool | None = None
+        """Whether the servers remove empty queues by themselves; None: nobody knows yet."""
         self._by_ttl: dict[float, Session] = {}
         self._mutex = threading.Lock()
 
@@ -176,7 +190,8 @@ class Sessions:
             with self._mutex:
                 session = self._by_ttl.get(ttl)
                 if session is None:
-                    session = self._by_ttl[ttl] = Session(self.terms, ttl, self._clock)
+                    session = Session(self.terms, ttl, self._clock, self._ended)
+                    self._by_ttl[ttl] = session
         return session
 
     def any(self) -> Session:
@@ -192,6 +207,12 @@ class Sessions:
             farewell.start()
         for farewell in farewells:
             farewell.join()
+
+    def leave(self) -> None:
+        """The same where no thread can be started any more."""
+        give_up_at = self._clock() + FAREWELL
+        for ended in [session.leave() for session in self]:
+            ended.wait(max(0.0, give_up_at - self._clock()))
 
     def forget(self) -> None:
         """In a forked child: they are the parent's."""

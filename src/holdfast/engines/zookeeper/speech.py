@@ -21,7 +21,7 @@ from holdfast.engines.zookeeper.conversation import Conversation, Talk
 from holdfast.engines.zookeeper.keeping import Keeping, by_session
 from holdfast.engines.zookeeper.looking import Looking
 from holdfast.engines.zookeeper.names import Tree
-from holdfast.engines.zookeeper.session import Sessions, Terms
+from holdfast.engines.zookeeper.session import Session, Sessions, Terms
 from holdfast.engines.zookeeper.taking import Taking
 
 
@@ -45,8 +45,9 @@ class Speech:
 
     def __init__(self, terms: Terms, chroot: str, around: Surroundings) -> None:
         self.clock, self.emit = around.clock, around.emit
-        self.sessions = Sessions(terms, around.clock)
+        self.sessions = Sessions(terms, around.clock, self._lose)
         self.books = Books(around.ring)
+        self._around = around
         tree = Tree(chroot)
         self._taking = Taking(tree, self.sessions, self.books)
         self._keeping = Keeping(tree, self.sessions, self.books, around.clock)
@@ -74,6 +75,11 @@ class Speech:
         """In a forked child: everything is the parent's."""
         self.sessions.forget()
         self.books.begin()
+
+    def _lose(self, session: Session) -> None:
+        """A session has ended, and with it all that hung on it."""
+        if holders := self.books.held_in(session):
+            self._around.lose(holders)
 
     def _extensions(self, requests: Sequence[Extend]) -> list[Part]:
         now = self.clock()

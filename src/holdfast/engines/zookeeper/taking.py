@@ -3,19 +3,19 @@
 What can happen between two rounds, and what then:
 
 - The reply to a join is lost: asked again, we look for a place with our secret first. If it is not
-  there it will never be: what a session says is carried out in order, and a server that takes a
-  session over closes its earlier connection.
+  there it will never be: what a session says is carried out in order, a server that takes a session
+  over ends what was said elsewhere, and before we look it has caught up with the leader.
 - The session ends while we wait: our place is gone, and we join the queue anew.
 - It ends unheard of, because our server is cut off and shows an old state in which we are first:
   so whoever has waited writes to its own place, and holds the lock only when the leader, and with
   it a majority, has acknowledged that.
 - The one before us is gone before we could watch it: we look again.
-- The queue itself is gone, since it was empty for long: it is made again.
+- The queue itself is gone, since it was empty: it is made again.
 """
 
 from typing import Any
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import NoAuthError, NoNodeError, UnimplementedError
 
 from holdfast.core.messages import Acquire, Answer, Granted, Held
 from holdfast.engines.zookeeper import phrases
@@ -97,19 +97,37 @@ class Taking:
     def _join(self, stake: Stake, queue: str, *, waits: bool) -> Talk[Any]:
         """Go to the end of the queue, and look at it in the same breath."""
         session = stake.session
+        if self._sessions.has_containers is None:
+            yield from self._make_queue(session, queue)  # if need be, and if we may
         stake.owner, stake.asked = session.id, True
         name = prefix(session.id, stake.holder, waits=waits)
         joining = phrases.join(queue, name, stake.entry)
         made, names = yield Round(session, [joining, phrases.children(queue)])
         if isinstance(made, NoNodeError):
-            yield from make_queue(session, queue)
+            refused = yield from self._make_queue(session, queue)
+            if refused:
+                raise Rejected(f"NoAuth: does not let us make {queue}")
             return None
+        if _is_unknown(made):
+            raise Rejected("is too old: it must be ZooKeeper 3.5 or later")
         place, known = made
         stake.found(place, known.czxid)
         if known.ephemeralOwner != stake.owner:  # another session has begun meanwhile
             yield Round(session, [phrases.delete(place)])
             return None
         return names
+
+    def _make_queue(self, session: Session, queue: str) -> Talk[bool]:
+        """Make a queue, as a container if the servers have those, and what is missing above it.
+        Whoever was faster is welcome; what is removed again meanwhile is made again by whoever
+        needs it. Gives whether we may not."""
+        make = phrases.node if self._sessions.has_containers is False else phrases.container
+        replies = yield Round(session, [make(queue)])
+        self._sessions.has_containers = make is phrases.container and not _is_unknown(replies[0])
+        if isinstance(replies[0], NoNodeError):
+            replies = yield Round(session, [make(path) for path in parents(queue)])
+        missing = isinstance(replies[-1], (NoNodeError, NoAuthError))
+        return missing and any(isinstance(each, NoAuthError) for each in replies)
 
     def _hold(self, stake: Stake, ttl: float, asked_at: float) -> Talk[Answer]:
         """It is our turn."""
@@ -127,7 +145,8 @@ def be_known(session: Session, since: float, tick: float) -> Talk[None]:
 
 def find(stake: Stake, queue: str) -> Talk[None]:
     """Look for a place that we may have. One that is of an earlier session is removed."""
-    [names] = yield Round(stake.session, [phrases.children(queue)])
+    # Another server than we asked for it may be behind, or it may still be on its way to all.
+    _, names = yield Round(stake.session, [phrases.sync(), phrases.children(queue)])
     mine: list[Place] = []
     if not isinstance(names, NoNodeError):
         secret = secret_of(stake.holder)
@@ -142,10 +161,9 @@ def find(stake: Stake, queue: str) -> Talk[None]:
             yield Round(stake.session, [phrases.delete(path)])
 
 
-def make_queue(session: Session, queue: str) -> Talk[None]:
-    """Make a queue and what is missing above it. Whoever was faster is welcome; what is removed
-    again meanwhile is made again by whoever needs it."""
-    yield Round(session, [phrases.container(path) for path in parents(queue)])
+def _is_unknown(reply: Any) -> bool:
+    """Whether a server does not know what it was asked for."""
+    return isinstance(reply, UnimplementedError)
 
 
 def _before(places: list[Place], stake: Stake) -> Place | None:

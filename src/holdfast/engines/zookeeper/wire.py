@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import select
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,15 +15,19 @@ from kazoo.client import CLOSED_STATES, KazooClient
 from kazoo.exceptions import WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import Create
+from kazoo.protocol.serialization import CloseInstance, Create, Create2, Sync
+from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from holdfast.engines.inherited import detach
+from holdfast.engines.zookeeper.promise import Promise
+from holdfast.engines.zookeeper.security import Security
 
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
 """How kazoo tries to connect: again and again."""
 
-CONTAINER_FLAG = 4
+EPHEMERAL, SEQUENCE, CONTAINER = 1, 2, 4
+"""What a node is to be, in the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,8 @@ class Servers:
     hosts: tuple[str, ...]
     login: str = ""
     """`user:password`; empty for nobody."""
+    security: Security | None = None
+    """None for connections in the clear."""
 
     @property
     def name(self) -> str:
@@ -40,18 +47,45 @@ class Servers:
 
 
 class _Threads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
-    """kazoo's threads, which here wait without opening a file for each wait."""
+    """kazoo's threads, which here wait without opening a file for each wait, connect without
+    spending the time of all servers on one of them, and keep promises of our own."""
+
+    def __init__(self, servers: Servers) -> None:
+        super().__init__()
+        self.host = ""
+        """The server that is connected to next, as the URL names it."""
+        self._servers = servers
+
+    def async_result(self) -> Any:
+        """A `Promise`, which does all that kazoo asks of one."""
+        return Promise(self)
 
     def select(
         self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float
     ) -> tuple[list[Any], list[Any], list[Any]]:
         """Wait until one of these can be read, or written."""
+        decrypted = [line for line in rlist if isinstance(line, ssl.SSLSocket) and line.pending()]
         lines = {line.fileno(): line for line in (*rlist, *wlist)}
         poll = select.poll()
         for number, line in lines.items():
             poll.register(number, select.POLLIN if line in rlist else select.POLLOUT)
-        ready = [lines[number] for number, _ in poll.poll(ceil(timeout * 1000))]
-        return [x for x in ready if x in rlist], [x for x in ready if x in wlist], []
+        # What is decrypted already makes no socket readable.
+        found = poll.poll(0 if decrypted else ceil(timeout * 1000))
+        ready = {*decrypted, *(lines[number] for number, _ in found)}
+        return [x for x in rlist if x in ready], [x for x in wlist if x in ready], []
+
+    def create_connection(
+        self, address: tuple[str, int], *, timeout: float, **_: Any
+    ) -> socket.socket:
+        """Connect to one of the servers, within its share of the time."""
+        line = socket.create_connection(address, timeout / len(self._servers.hosts))
+        try:
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            security = self._servers.security
+            return line if security is None else security.secure(line, self.host)
+        except BaseException:
+            line.close()
+            raise
 
 
 class Wire(KazooClient):  # type: ignore[misc]  # kazoo has no types
@@ -72,20 +106,39 @@ class Wire(KazooClient):  # type: ignore[misc]  # kazoo has no types
         super().__init__(
             hosts=servers.name,
             timeout=timeout,
-            handler=_Threads(),
+            handler=_Threads(servers),
             auth_data=login,
             default_acl=CREATOR_ALL_ACL if login else None,
             randomize_hosts=False,
             connection_retry=RETRY,
         )
+        self.trouble = ""
+        """Why the last try to connect failed; empty if it did not."""
         retry: Any = self._connection.retry_sleeper
         self._connection: Any = _Connection(self, retry, opening, opened)
 
-    def create_container_async(self, path: str) -> Any:
+    def join_async(self, path: str, data: bytes) -> Promise:
+        """Make an ephemeral sequential node. Gives its path, and what is known of it.
+
+        This, and the two below, without the callbacks that kazoo puts around such requests, and
+        which another thread would have to call."""
+        return self._promise(Create2(path, data, self._acl, EPHEMERAL | SEQUENCE))
+
+    def create_container_async(self, path: str) -> Promise:
         """Make a node that the server removes when it has been without children for a while."""
-        promise = self.handler.async_result()
-        acl = self.default_acl or OPEN_ACL_UNSAFE
-        self._call(_CreateContainer(path, b"", acl, CONTAINER_FLAG), promise)
+        return self._promise(_CreateContainer(path, b"", self._acl, CONTAINER))
+
+    def sync_async(self, path: str) -> Promise:
+        """Have our server ask the leader how far it has come."""
+        return self._promise(Sync(path))
+
+    @property
+    def _acl(self) -> Any:
+        return self.default_acl or OPEN_ACL_UNSAFE
+
+    def _promise(self, request: Any) -> Promise:
+        promise = Promise(self.handler)
+        self._call(request, promise)
         return promise
 
     def _call(self, request: Any, async_object: Any) -> Any:
@@ -110,7 +163,8 @@ class Wire(KazooClient):  # type: ignore[misc]  # kazoo has no types
         line = self._connection._socket  # noqa: SLF001 - there is no other way to it
         if line is not None:
             with contextlib.suppress(OSError):  # it has just been closed
-                line.shutdown(socket.SHUT_RDWR)
+                # Not the way of TLS, which would say farewell, and take the keys from a reader.
+                socket.socket.shutdown(line, socket.SHUT_RDWR)
 
     def end(self, patience: float) -> None:
         """End the session, if the server answers in time, and the connection in any case."""
@@ -122,6 +176,13 @@ class Wire(KazooClient):  # type: ignore[misc]  # kazoo has no types
             ending.join(patience)
         if not ending.is_alive():
             self.close()
+
+    def leave(self) -> Any:
+        """Say that the session ends, and do not wait for it. Gives kazoo's event of its end."""
+        self._stopped.set()
+        self._queue.append((CloseInstance, None))
+        self.nudge()
+        return self._connection.connection_stopped
 
     def _stop(self) -> None:
         with contextlib.suppress(WriterNotClosedException):  # it has waited for longer than we do
@@ -146,9 +207,25 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         super().__init__(client, retry, logger=client.logger)
         self._opening, self._opened = opening, opened
 
+    def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
+        """One connection, from its beginning to its end. What kazoo does not understand would end
+        all connecting; here, another server is tried."""
+        try:
+            return super()._connect_attempt(host, hostip, port, retry)
+        except Exception as error:  # noqa: BLE001 - kazoo has logged it
+            self.client.trouble = f"{host}:{port}: {error}"
+            self.client._session_callback(KeeperState.CONNECTING)  # noqa: SLF001 - as kazoo does
+            return None
+
     def _connect(self, host: str, hostip: str, port: int) -> Any:
         self._opening()
-        times = super()._connect(host, hostip, port)
+        self.handler.host = host
+        try:
+            times = super()._connect(host, hostip, port)
+        except Exception as error:
+            self.client.trouble = f"{host}:{port}: {error}"
+            raise
+        self.client.trouble = ""
         self._opened(self.client.client_id[0], times[0] * 1.5 / 1000)  # kazoo waits for two thirds
         return times
 

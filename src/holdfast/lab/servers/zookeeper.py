@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.servers.certificates import Certificates
 from holdfast.lab.servers.group import ServerGroup, within
 from holdfast.lab.servers.patience import wait_until
 from holdfast.lab.servers.ports import HOST, free_port
@@ -31,6 +32,9 @@ JAVA = (
     "-Dznode.container.checkIntervalMs=500",
 )
 
+NETTY = ("/usr/share/java/netty-codec.jar", "/usr/share/java/netty-resolver.jar")
+"""What Debian's server needs for TLS, and its own archive does not name."""
+
 PeerPorts = tuple[int, int]
 """Where a member listens for the others: for what a leader says, and for elections."""
 
@@ -38,11 +42,14 @@ PeerPorts = tuple[int, int]
 class ZooKeeperServer(ServerProcess):
     """One server.
 
-    tick      its tick in seconds
-    settings  further lines of its `zoo.cfg`: {"syncLimit": "10"}
+    tick          its tick in seconds
+    settings      further lines of its `zoo.cfg`: {"syncLimit": "10"}
+    flags         further properties of its Java: {"zookeeper.extendedTypesEnabled": "false"}
+    tls           its certificate: it serves TLS then, at a port of its own
+    client_certs  whether it wants to see certificates of that authority from its clients
     """
 
-    patience = 30.0
+    patience = 60.0
 
     def __init__(
         self,
@@ -50,10 +57,14 @@ class ZooKeeperServer(ServerProcess):
         *,
         tick: float = TICK,
         settings: dict[str, str] | None = None,
+        flags: dict[str, str] | None = None,
+        tls: Certificates | None = None,
+        client_certs: bool = False,
     ) -> None:
         super().__init__(folder)
-        self.tick = tick
-        self.settings = dict(settings or {})
+        self.tick, self.tls, self.client_certs = tick, tls, client_certs
+        self.settings, self.flags = dict(settings or {}), dict(flags or {})
+        self.secure_port = 0
         self.peer_ports: PeerPorts = (0, 0)
         self.number = 1
         self.ensemble: Sequence[ZooKeeperServer] = ()
@@ -64,7 +75,10 @@ class ZooKeeperServer(ServerProcess):
     @property
     def url(self) -> str:
         """The URL of this one server."""
-        return f"zookeeper://{self.address}?{self.terms}"
+        if self.tls is None:
+            return f"zookeeper://{self.address}?{self.terms}"
+        trust = f"ca_cert={self.tls.authority}"
+        return f"zookeepers://{HOST}:{self.secure_port}?{trust}&{self.terms}"
 
     @property
     def terms(self) -> str:
@@ -72,8 +86,9 @@ class ZooKeeperServer(ServerProcess):
         return f"tick={self.tick:g}&max_ttl={LONGEST_SESSION:g}"
 
     def choose_ports(self) -> None:
-        """A port for clients, and two for the other members."""
-        self.port, self.peer_ports = free_port(), (free_port(), free_port())
+        """A port for clients, one for those who want TLS, and two for the other members."""
+        self.port, self.secure_port = free_port(), free_port()
+        self.peer_ports = (free_port(), free_port())
 
     def arguments(self) -> list[str]:
         """The command that runs it in the foreground."""
@@ -95,11 +110,27 @@ class ZooKeeperServer(ServerProcess):
         for member in self.ensemble:
             ports = self.finds(member) if member is not self else self.peer_ports
             lines[f"server.{member.number}"] = f"{HOST}:{ports[0]}:{ports[1]}"
+        lines |= self._tls_lines() | self.settings
         settings = self.folder / "zoo.cfg"
-        written = (f"{name}={value}\n" for name, value in (lines | self.settings).items())
-        settings.write_text("".join(written))
+        settings.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+        flags = [f"-D{name}={value}" for name, value in self.flags.items()]
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [self._java, *JAVA, "-cp", self._jars, main, str(settings)]
+        jars = ":".join([self._jars, *(NETTY if self.tls is not None else ())])
+        return [self._java, *JAVA, *flags, "-cp", jars, main, str(settings)]
+
+    def _tls_lines(self) -> dict[str, str]:
+        if self.tls is None:
+            return {}
+        shown = self.folder / "shown.pem"
+        shown.write_text(self.tls.key.read_text() + self.tls.certificate.read_text())
+        return {
+            "secureClientPort": str(self.secure_port),
+            "secureClientPortAddress": HOST,
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": str(shown),
+            "ssl.trustStore.location": str(self.tls.authority),
+            "ssl.clientAuth": "need" if self.client_certs else "none",
+        }
 
     def answers(self) -> bool:
         """Whether it serves, which takes a majority of its ensemble."""
@@ -139,6 +170,8 @@ class ZooKeeperEnsemble(ServerGroup):
 
     partable  whether there are proxies between the members, so that one can be cut off
     """
+
+    patience = 60.0
 
     def __init__(
         self,

@@ -1,0 +1,43 @@
+"""A program that takes a lock and is struck meanwhile, over and over: `python -m ... URL ROUNDS`.
+
+It ends with an error if anything but the strike comes out of it, or if the lock cannot be had then.
+"""
+
+import contextlib
+import sys
+
+import holdfast
+from tests.drivers.struck import Strike
+
+TTL = 3.0
+"""What was granted at the very instant of a strike is nobody's, and ends with its ttl."""
+
+
+def take(client: holdfast.Client) -> None:
+    lease = None
+    with contextlib.suppress(KeyboardInterrupt):
+        strike = Strike()
+        while not strike.over:
+            lease = client.lock("struck", ttl=TTL).acquire(timeout=30)
+            give_back(lease)
+    give_back(lease)  # it may be that nothing was done yet
+
+
+def give_back(lease: holdfast.Lease | None) -> None:
+    if lease is not None:
+        with contextlib.suppress(holdfast.LockError):  # a busy machine is none of our business
+            lease.release()
+
+
+def main(url: str, rounds: int) -> None:
+    with holdfast.Client(url) as client:
+        give_back(client.lock("struck", ttl=TTL).acquire(timeout=30))  # connected from here on
+        for _ in range(rounds):
+            take(client)
+            lease = client.lock("struck", ttl=TTL).acquire(timeout=30)
+            assert lease, "somebody still has it"
+            give_back(lease)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

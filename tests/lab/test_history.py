@@ -30,6 +30,7 @@ def test_events_survive_as_lines() -> None:
             event(0, ASKED, fence=None),
             event(0.5, GRANTED, fence=0, until=3.25),
             Event(1, "A", Kind.CUT, peer="n1", note="„hush“"),
+            Event(2, "", Kind.HEALED),
         ]
     )
     assert History.from_lines(history.as_lines()).events == history.events

@@ -1,7 +1,8 @@
-"""The scripts leave behind on a real server what the simulator's leave: every value, every life,
-every message. The same calls to both, on one clock."""
+"""The scripts leave behind on a virtual server what they leave on a real one: every value, every
+life, every message. The same calls to both, on one clock."""
 
 from collections.abc import Iterator
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -11,22 +12,17 @@ from holdfast.engines.redis.scripts import script
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Connection, read_reply
+from holdfast.lab.simulator.commands import perform
 from holdfast.lab.simulator.keyspace import Keyspace
-from holdfast.lab.simulator.scripts import SCRIPTS
+from holdfast.lab.simulator.lua import scripts
+from tests.lab.script_calls import HOUR, KEEP, LOCKS, OFFER, TTLS, quorum, single
 
-TTLS, KEEP, OFFER = (100_000, 200_000, 400_000), 3_000_000, 50_000
-"""In milliseconds, and so far apart that none is mistaken for another."""
 NEAR = 15_000
 """How far apart, in milliseconds, two times may be that are the same but for a busy machine."""
-HOUR = 3_600_000_000
-
-CHANNELS = {"a": "c1", "b": "c1", "c": "c2", "d": "c2", "e": "nobody listens"}
-LOCKS = [(f"{name}", f"{{{name}}}:fence", f"{{{name}}}:queue") for name in ("job", "work")]
-
 LOOK = """
 local found = {}
 for i, key in ipairs(KEYS) do
-  local queue = i % 3 == 0
+  local queue = i % 4 == 3
   local value = queue and redis.call('ZRANGE', key, 0, -1, 'WITHSCORES') or redis.call('GET', key)
   found[i] = {value, redis.call('PTTL', key)}
 end
@@ -51,7 +47,7 @@ class Twins:
             self._ear._socket.sendall(f"SUBSCRIBE {channel}\r\n".encode())
             read_reply(self._ear._file)
         self.now = 0
-        self.virtual = Keyspace(lambda: self.now / 1_000_000, self._publish)
+        self.virtual = Keyspace(lambda: self.now / 1_000_000, self)
         self._said: list[tuple[str, str]] = []
 
     def close(self) -> None:
@@ -62,18 +58,18 @@ class Twins:
         """Run a script on both, and see that nothing tells them apart."""
         seconds, micros = self._ask("TIME")
         self.now = int(seconds) * 1_000_000 + int(micros)
-        source = script(name).source.decode()
-        real = self._ask("EVAL", source, len(keys), *keys, *argv)
-        words = [str(word).encode() for word in argv]
-        virtual = SCRIPTS[script(name).sha](self.virtual, [k.encode() for k in keys], words)
+        source = script(name).source
+        real = self._ask("EVAL", source.decode(), len(keys), *keys, *argv)
+        words = [str(word).encode() for word in (*keys, *argv)]
+        virtual = scripts().run(source, len(keys), words, partial(perform, self.virtual))
         told = f"{name} {keys} {argv}"
         assert self._alike(real, virtual), (told, real, virtual)
         assert self._heard() == self._said, told
         self._said.clear()
         real, virtual = self._looks()
         assert self._alike(real, virtual), (told, real, virtual)
-        for at, (_, fence, _) in enumerate(LOCKS):  # two readings of a clock go on from one
-            if (counter := real[3 * at + 1][0]) is not None:
+        for at, (_, fence, *_) in enumerate(LOCKS):  # two readings of a clock go on from one
+            if (counter := real[4 * at + 1][0]) is not None:
                 self.virtual.set_keep_ttl(fence.encode(), counter.encode())
 
     def both(self, command: str, key: str, *words: int) -> None:
@@ -90,11 +86,13 @@ class Twins:
     def _ask(self, *words: str | int) -> Any:
         return self.real.command(*words)
 
-    def _publish(self, channel: bytes, message: bytes) -> int:
-        if channel not in {b"c1", b"c2"}:
-            return 0
-        self._said.append((channel.decode(), message.decode()))
-        return 1
+    def publish(self, channel: bytes, message: bytes) -> int:
+        if self.listeners(channel):
+            self._said.append((channel.decode(), message.decode()))
+        return self.listeners(channel)
+
+    def listeners(self, channel: bytes) -> int:
+        return int(channel in {b"c1", b"c2"})
 
     def _heard(self) -> list[tuple[str, str]]:
         self.real.command("PUBLISH", "end", "")
@@ -145,7 +143,7 @@ def twins(server: RedisServer) -> Iterator[Twins]:
 
 def upheaval(random: Random, twins: Twins) -> None:
     """A key has expired, or will soon, or later than anybody asked for; or a counter is ahead."""
-    lock, fence, _ = random.choice(LOCKS)
+    lock, fence, *_ = random.choice(LOCKS)
     match random.randrange(6):
         case 0 | 1:
             twins.both("DEL", lock)
@@ -156,62 +154,6 @@ def upheaval(random: Random, twins: Twins) -> None:
         case _:
             ahead = twins.now + HOUR * random.randrange(1, 5)
             twins.both("PSETEX", fence, KEEP, random.choice([9, ahead, ahead]))
-
-
-def counter_of(twins: Twins, fence: str) -> int:
-    return int(twins.virtual.get(fence.encode()) or twins.now)
-
-
-def single(random: Random, twins: Twins) -> tuple[str, list[str], list[str | int]]:
-    """Something to say to a single server."""
-    holder, ttl, lock = random.choice("abcde"), random.choice(TTLS), random.choice(LOCKS)
-    channel = CHANNELS[holder]
-    match random.randrange(8):
-        case 0 | 1 | 2 | 3:
-            channel = random.choice([channel, channel, ""])
-            return "acquire", [*lock], [ttl, KEEP, OFFER, channel, holder]
-        case 4 | 5 | 6:
-            who = random.choice([holder, *holders(twins, lock), ""])
-            return "release", [*lock], [KEEP, OFFER, CHANNELS.get(who, ""), who]
-        case _:
-            return extension(random, twins)
-
-
-def quorum(random: Random, twins: Twins) -> tuple[str, list[str], list[str | int]]:
-    """Something to say to a node of a quorum."""
-    holder, ttl, lock = random.choice("abcde"), random.choice(TTLS), random.choice(LOCKS)
-    channel = CHANNELS[holder]
-    fence = counter_of(twins, lock[1]) + random.choice([-1, 0, 0, 1])
-    owner = random.choice([holder, *holders(twins, lock) * 2])
-    match random.randrange(9):
-        case 0 | 1 | 2:
-            proposed = random.choice([0, fence, twins.now + HOUR, twins.now - HOUR])
-            channel = random.choice([channel, channel, ""])
-            return "vote", [*lock], [ttl, KEEP, channel, proposed, holder]
-        case 3 | 4:
-            who = random.choice([owner, owner, ""])
-            wakes, channel = random.choice("01"), CHANNELS.get(who, "")
-            return "unvote", [*lock], [wakes, OFFER, channel, who]
-        case 5:
-            return "raise", [*lock[:2]], [fence, KEEP, owner]
-        case 6 | 7:
-            return "repair", [*lock[:2]], [ttl, KEEP, fence, owner]
-        case _:
-            return extension(random, twins)
-
-
-def holders(twins: Twins, lock: tuple[str, str, str]) -> list[str]:
-    owner = twins.virtual.get(lock[0].encode())
-    return [owner.decode()] if owner else []
-
-
-def extension(random: Random, twins: Twins) -> tuple[str, list[str], list[str | int]]:
-    """Both locks at once, mostly by those who have them."""
-    argv: list[str | int] = [KEEP]
-    for lock in LOCKS:
-        owner = random.choice([random.choice("abcde"), *holders(twins, lock) * 3])
-        argv += [random.choice(TTLS), owner]
-    return "extend", [key for lock in LOCKS for key in lock[:2]], argv
 
 
 @pytest.mark.slow
@@ -227,11 +169,11 @@ def test_the_same_calls_leave_the_same_behind(seed: int, say: Any, twins: Twins)
 
 @pytest.mark.slow
 def test_waiters_are_woken_though_the_counter_is_gone(twins: Twins) -> None:
-    lock, fence, _ = LOCKS[0]
+    lock, fence, *_ = LOCKS[0]
     for holder, channel in (("a", ""), ("c", "c2")):
-        twins.call("vote", [*LOCKS[0]], [TTLS[0], KEEP, channel, 0, holder])
+        twins.call("vote", [*LOCKS[0][:3]], [TTLS[0], KEEP, channel, 0, holder])
     twins.both("DEL", fence)
-    twins.call("unvote", [*LOCKS[0]], ["1", OFFER, "c1", "a"])
+    twins.call("unvote", [*LOCKS[0][:3]], ["1", OFFER, "c1", "a"])
     assert twins.virtual.get(lock.encode()) is None
 
 

@@ -19,7 +19,8 @@ def test_leaving_things_out_ends_with_what_matters() -> None:
 
 
 def test_a_plan_is_what_is_left_of_it() -> None:
-    plan = next(plan for plan in map(draw, range(100)) if len(plan.faults) > 3)
+    plans = (plan for plan in map(draw, range(100)) if len(plan.faults) > 3)
+    plan = next(plan for plan in plans if len(plan.tasks[1].sections) > 2)
     one = plan.tasks[1]
     shrunk = replace(plan.without(0, 2), tasks=(replace(one, sections=one.sections[:2]),))
     assert left_out(plan, shrunk) == [0, 2]

@@ -102,7 +102,7 @@ class Event:
         """What `as_json` wrote."""
         fields: dict[str, Any] = json.loads(line)
         fields["kind"] = Kind(fields["kind"])
-        return cls(**fields)
+        return cls(**{"who": "", **fields})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from itertools import groupby
 
 import click
 
+from holdfast.cli.lab.missing import missing_programs_are_told
 from holdfast.lab.model.variants import VARIANTS, Group, Result, run
 
 _UNEXPECTED = 1
@@ -25,7 +26,8 @@ def model(ctx: click.Context, variant: str | None, show_list: bool) -> None:
     if show_list:
         _print_list()
         return
-    results = [_explore(name) for name in _chosen(variant)]
+    with missing_programs_are_told():
+        results = [_explore(name) for name in _chosen(variant)]
     if not all(result.as_expected for result in results):
         ctx.exit(_UNEXPECTED)
 

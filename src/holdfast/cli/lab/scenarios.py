@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TypeAlias
 
 import click
 
 from holdfast.cli import exits
+from holdfast.cli.lab.missing import missing_programs_are_told
 from holdfast.cli.options import json_option
 from holdfast.cli.say import Say
 from holdfast.lab.history import Event
@@ -23,13 +23,13 @@ from holdfast.lab.scenarios import report
 from holdfast.lab.scenarios.catalogue import SCENARIOS
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
 from holdfast.lab.scenarios.scenario import run as run_variant
-from holdfast.lab.servers.process import ServerFailed
-from holdfast.lab.servers.programs import ProgramMissing
+from holdfast.lab.servers.programs import ProgramMissing, need_library
 
 DIFFERS = 1
 """The exit code if something did not come out as expected."""
 
 ALL = "all"
+Chosen: TypeAlias = Sequence[tuple[Scenario, Variant]]
 NARROWEST, WIDEST = 60, 110
 
 
@@ -58,11 +58,12 @@ def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> 
     it: some variants are there to be seen to fail.
 
     Exit code 0: all came out as expected; 1: something did not; 69: a program that it needs is not
-    installed here.
+    installed here. `all` leaves such a failure out, and says so.
     """
     chosen = _choose(scenario, variant)
     signal.signal(signal.SIGTERM, _leave)
-    with _missing_programs_are_told():
+    with missing_programs_are_told():
+        need_library("redis", "pip install 'holdfast[lab]'")
         outcomes = _run_quietly(chosen) if as_json else _run_and_tell(chosen, _paper())
     if svg is not None:
         _draw(outcomes, svg)
@@ -86,24 +87,43 @@ def _choose(name: str, variant: str | None) -> list[tuple[Scenario, Variant]]:
     return chosen
 
 
-def _run_quietly(chosen: Iterable[tuple[Scenario, Variant]]) -> list[Outcome]:
-    return [run_variant(scenario, variant, lambda _: None) for scenario, variant in chosen]
+def _run_quietly(chosen: Chosen) -> list[Outcome]:
+    attempts = [_attempt(each, chosen, lambda _: None) for each in chosen]
+    return [outcome for outcome in attempts if outcome is not None]
 
 
-def _run_and_tell(chosen: Iterable[tuple[Scenario, Variant]], paper: report.Paper) -> list[Outcome]:
+def _run_and_tell(chosen: Chosen, paper: report.Paper) -> list[Outcome]:
     def tell(event: Event) -> None:
         click.echo(report.step(event, paper))
 
     outcomes: list[Outcome] = []
+    before: Scenario | None = None
     for scenario, variant in chosen:
-        if not outcomes or outcomes[-1].scenario is not scenario:
+        if scenario is not before:
             _show(report.introduction(scenario, paper))
+        before = scenario
         _show(report.heading(variant, paper))
-        outcomes.append(run_variant(scenario, variant, tell))
-        _show(report.conclusion(outcomes[-1], paper))
-    if len(outcomes) > 1:
-        _show(report.summary(outcomes, paper))
+        outcome = _attempt((scenario, variant), chosen, tell)
+        if outcome is not None:
+            outcomes.append(outcome)
+            _show(report.conclusion(outcome, paper))
+    if len(chosen) > 1:
+        _show(report.summary(outcomes, paper, len(chosen) - len(outcomes)))
     return outcomes
+
+
+def _attempt(
+    each: tuple[Scenario, Variant], chosen: Chosen, tell: Callable[[Event], None]
+) -> Outcome | None:
+    """What came of it; None if a program for it is missing, and others can do without."""
+    scenario, variant = each
+    try:
+        return run_variant(scenario, variant, tell)
+    except ProgramMissing as missing:
+        if all(other is scenario for other, _ in chosen):
+            raise
+        Say().error(f"{scenario.name} ({variant.name}) is left out: {missing}")
+        return None
 
 
 def _draw(outcomes: Sequence[Outcome], file: Path) -> None:
@@ -118,17 +138,6 @@ def _draw(outcomes: Sequence[Outcome], file: Path) -> None:
             outcome.history, title=title, findings=outcome.findings, caption=variant.why
         )
         target.write_text(picture)
-
-
-@contextmanager
-def _missing_programs_are_told() -> Iterator[None]:
-    try:
-        if importlib.util.find_spec("redis") is None:
-            raise ProgramMissing("there is no redis-py here; pip install 'holdfast[lab]'")
-        yield
-    except (ProgramMissing, ServerFailed) as error:
-        Say().error(str(error))
-        raise click.exceptions.Exit(exits.UNAVAILABLE) from error
 
 
 def _paper() -> report.Paper:

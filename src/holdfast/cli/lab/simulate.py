@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from holdfast.cli.lab.missing import missing_programs_are_told
 from holdfast.cli.options import bad_arguments_are_usage_errors
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def simulate(
     its run that still breaks it is shown. With --guard off, or --drift above 1, more goes wrong
     than the algorithm allows for, and promises are broken: that is how to see that it is noticed.
     """
-    with bad_arguments_are_usage_errors():
+    with bad_arguments_are_usage_errors(), missing_programs_are_told():
         from holdfast.lab.simulator import Setup, campaign, draw, play
 
         setup = Setup(nodes, clients, minutes * 60, guard == "on", drift)
@@ -65,8 +66,9 @@ def simulate(
 
 
 def _summarise(tally: Tally) -> None:
-    faults = ", ".join(f"{count} {kind.lower()}" for kind, count in sorted(tally.faults.items()))
-    click.echo(f"{tally.seeds} seeds, {tally.grants} grants; faults: {faults or 'none'}")
+    click.echo(f"{tally.seeds} seeds, {tally.grants} grants, {tally.faults.total()} faults")
+    for kind, count in tally.faults.most_common():
+        click.echo(f"  {count:7} {kind}")
     for rule, count in tally.broken.most_common():
         click.echo(f"broken in {count} seeds: {rule}")
     if not tally.broken:

@@ -6,7 +6,7 @@ What must hold, whatever is late, lost or restarted:
    suspends that for its holder, until it has renewed.)
 2. A lease that an operator has broken, while nothing was on its way, is not renewed again.
 
-Clients ask and count as `core` does (`decisions`), nodes answer as `lab.votes` does (`nodes`). What
+Clients ask and count as `core` does (`decisions`), nodes answer as the scripts do (`nodes`). What
 is said to a node is executed in that order, each at any later instant or never. Whoever holds or
 asks stops that at any instant, and begins again. There is no end to a run: all that a state keeps
 of time is relative, so there are not too many.

@@ -1,17 +1,27 @@
 """One lock on one node, as little of it as matters: whose it is, and for how long.
 
-What a node does with a request is what `lab.votes` does, which is what the scripts do on a server.
+What a node does with a request is what the Redis engine's own scripts do on a virtual server, whose
+clock stands: a mistake in a script is a mistake in the model.
 """
 
 from functools import cache
-from math import inf
 from typing import NamedTuple, TypeAlias
 
 from holdfast.core.messages import Acquire, Extend, Release, Repair, ToNode
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.phrases import Answers, Phrase, conclude
+from holdfast.engines.redis.speech import Speech
 from holdfast.lab.model.decisions import FENCE, KEY
-from holdfast.lab.votes import Row, Votes
+from holdfast.lab.simulator.server import Server
+from holdfast.lab.timeline import Timeline
 
 NOBODY = -1
+
+TICK = 1000
+"""In milliseconds: any number would do."""
+
+KEEP = 3600.0
+"""How long a counter outlives its lock; nothing here is late enough to see it go."""
 
 
 class Node(NamedTuple):
@@ -59,10 +69,18 @@ FREE = Node()
 
 
 def _answer(node: Node, request: ToNode) -> Outcome:
-    votes = Votes()
-    votes.rows[KEY] = row = Row()
+    """Have a server that is as the node carry out the request, and see how it is then."""
+    server = Server("node", Timeline(0), durable=False, defect=_fail)
+    lock = keys_of(KEY).lock
     if node != FREE:
-        row.holder, row.ends_at, row.keep_until = str(node.owner), node.left, inf
-    answer = votes.answer(request, 0)
-    after = Node(int(row.holder), int(row.ends_at)) if row.holder else FREE
-    return after, type(answer).__name__
+        server.data.set(lock, b"%d" % node.owner, node.left * TICK)
+    said: Answers | Phrase = Speech(quorum=True, keep=KEEP, channel="").phrase((request,))
+    while isinstance(said, Phrase):
+        said = conclude(said, [server.execute(command) for command in said.commands])
+    owner = server.data.get(lock)
+    after = FREE if owner is None else Node(int(owner), server.data.pttl(lock) // TICK)
+    return after, type(said[0]).__name__
+
+
+def _fail(why: str) -> None:
+    raise RuntimeError(why)

@@ -13,6 +13,8 @@ from holdfast.lab.pictures.sheet import Bar, Board, Flag, Sheet, Tag
 from holdfast.lab.pictures.story import names_in
 from holdfast.lab.pictures.words import clean, tell_findings
 
+_LEAST_NAME = 36.0
+"""How much room names have, so that there is some for what the axis counts, too."""
 _WIDEST_NAME = 0.2
 """Names take no more than this part of the width."""
 _MOST_LINKS = 24
@@ -37,7 +39,7 @@ def as_svg(
     if width < _LEAST_WIDTH:
         raise ValueError(f"width must be at least {_LEAST_WIDTH}, not {width}")
     names = max((pen.measure(name, pen.NAME_SIZE) for name in names_in(history)), default=0.0)
-    gutter = PAD + min(names, _WIDEST_NAME * width) + 16
+    gutter = PAD + max(_LEAST_NAME, min(names, _WIDEST_NAME * width)) + 16
     sheet = Sheet(
         width=width - gutter - PAD,
         grain=2,
@@ -112,7 +114,7 @@ class _Picture:
             yield pen.line(x, self._top, x, bottom, "grid")
             yield pen.text(number, x, bottom + 16, "soft", text_anchor="middle")
         yield pen.line(self._gutter, bottom, self._right, bottom, "axis")
-        yield pen.text(board.axis.unit, self._gutter - 12, bottom + 16, "soft", text_anchor="end")
+        yield pen.text(board.axis.unit, self._gutter - 24, bottom + 16, "soft", text_anchor="end")
 
     def _bands(self) -> Iterator[str]:
         for band in self._board.bands:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdfast.lab.history import Event, Kind
-from holdfast.lab.scenarios.worker import Role
+from holdfast.lab.scenarios.crowd import CrowdRole
 from holdfast.lab.servers.launch import bound_to_us
 
 PATIENCE = 20.0
@@ -37,16 +37,36 @@ class Recorder(Protocol):
         ...
 
 
+class Part(Protocol):
+    """Who a process is, told to it in a line."""
+
+    @property
+    def who(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def ttl(self) -> float:
+        """For how long it locks."""
+        ...
+
+    def as_json(self) -> str:
+        """The line."""
+        ...
+
+
 class Actor:
     """One client. Each method but `begins_to_acquire` waits for what comes of it, and gives it."""
 
-    def __init__(self, role: Role, stage: Recorder) -> None:
+    program = "holdfast.lab.scenarios.worker"
+
+    def __init__(self, role: Part, stage: Recorder) -> None:
         self.who = role.who
         self.ttl = role.ttl
         self._stage = stage
         self._heard: list[Event] = []
         self._process = subprocess.Popen(  # noqa: S603 - it is our own program
-            [*bound_to_us(), sys.executable, "-P", "-m", _WORKER, role.as_json()],
+            [*bound_to_us(), sys.executable, "-P", "-m", self.program, role.as_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for us
@@ -156,4 +176,29 @@ class Actor:
             self._stage.record(event)
 
 
-_WORKER = "holdfast.lab.scenarios.worker"
+class Crowd(Actor):
+    """Many clients, in one process."""
+
+    program = "holdfast.lab.scenarios.crowd"
+
+    def __init__(self, role: CrowdRole, stage: Recorder) -> None:
+        super().__init__(role, stage)
+        self._size = len(role.urls)
+
+    def connects(self) -> None:
+        """Let each of them make its connections."""
+        self._order("connect")
+        self.hears(Kind.NOTED)
+
+    def tries_in_step(self, rounds: int, pause: float) -> Event:
+        """All ask at once, so many times, each time after the same delay; gives the last word."""
+        self._order("in step", rounds=rounds, pause=pause)
+        last = self.hears(Kind.GRANTED, Kind.REFUSED)
+        for _ in range(self._size - 1 if last.kind is Kind.REFUSED else 0):
+            last = self.hears(Kind.REFUSED)  # when one has given up, all do
+        return last
+
+    def waits_at_random(self) -> Event:
+        """All ask at once, and again when they see fit, until one of them has the lock."""
+        self._order("at random")
+        return self.hears(Kind.GRANTED)

@@ -10,6 +10,7 @@ from holdfast.lab.scenarios import (
     partition,
     pause,
     split_vote,
+    standby,
     wrong_release,
 )
 from holdfast.lab.scenarios.scenario import Scenario
@@ -22,10 +23,12 @@ SCENARIOS: dict[str, Scenario] = {
         pause.SCENARIO,
         late_reply.SCENARIO,
         failover.SCENARIO,
+        standby.SCENARIO,
         amnesia.SCENARIO,
         clock_jump.SCENARIO,
         split_vote.SCENARIO,
-        nodes_down.SCENARIO,
+        nodes_down.MINORITY_DOWN,
+        nodes_down.MAJORITY_DOWN,
         partition.SCENARIO,
     )
 }

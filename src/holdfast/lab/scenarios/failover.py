@@ -13,7 +13,7 @@ TTL = 4.0
 def play(stage: Stage, *, counted_before: bool = False, replicas: int = 0) -> None:
     """A locks on the master, of which the replica hears nothing; then B locks on the replica."""
     master, replica = stage.node("master"), stage.node("replica")
-    link = stage.proxy(master)
+    link = stage.proxy(master.server)
     replica.follow(master, link)
     a = stage.client("A", f"{master.url}?replicas={replicas}", ttl=TTL, renew=False)
     b = stage.client("B", replica.url, ttl=TTL, renew=False)

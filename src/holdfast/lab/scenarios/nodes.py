@@ -120,7 +120,12 @@ class Links:
 
     def url(self, options: str) -> str:
         """The quorum, as this client reaches it."""
-        return quorum_of((proxy.address for proxy in self._proxies.values()), options)
+        return quorum_of(self.addresses, options)
+
+    @property
+    def addresses(self) -> list[str]:
+        """Where this client reaches each of the nodes."""
+        return [proxy.address for proxy in self._proxies.values()]
 
     def names(self) -> dict[str, str]:
         """By address, the node that is reached there."""

@@ -34,7 +34,7 @@ def of_a_quorum(stage: Stage) -> None:
 def of_a_pair(stage: Stage) -> None:
     """A keeps the master, B reaches its replica, which is promoted there."""
     master, replica = stage.node("master"), stage.node("replica")
-    link = stage.proxy(master)
+    link = stage.proxy(master.server)
     replica.follow(master, link)
     a = stage.client("A", master.url, ttl=TTL)
     b = stage.client("B", replica.url, ttl=TTL)

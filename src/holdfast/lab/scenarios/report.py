@@ -43,6 +43,8 @@ def listing(scenarios: Iterable[Scenario], paper: Paper) -> Iterator[str]:
         margin = 4 + max(len(variant.name) for variant in scenario.variants)
         for variant in scenario.variants:
             yield paper.filled(variant.what, f"  {variant.name:{margin - 2}}", " " * margin)
+            expected = f"expected: {in_words(variant.breaks)}"
+            yield paper.styled(paper.filled(expected, " " * margin, " " * margin), "dim")
         yield ""
 
 
@@ -88,10 +90,12 @@ def conclusion(outcome: Outcome, paper: Paper) -> Iterator[str]:
         yield "  " + paper.styled("NOT AS EXPECTED", "bad")
 
 
-def summary(outcomes: Sequence[Outcome], paper: Paper) -> Iterator[str]:
+def summary(outcomes: Sequence[Outcome], paper: Paper, left_out: int = 0) -> Iterator[str]:
     """How many came out as expected, and which did not."""
     bad = [outcome for outcome in outcomes if not outcome.as_expected]
     text = f"{len(outcomes) - len(bad)} of {len(outcomes)} as expected"
+    if left_out:
+        text += f", {left_out} left out for want of a program"
     yield ""
     yield paper.styled(text, "bad" if bad else "good")
     for outcome in bad:

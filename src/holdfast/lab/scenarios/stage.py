@@ -7,14 +7,19 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.scenarios.actors import PATIENCE, Actor, StageFailed
+from holdfast.lab.scenarios.actors import PATIENCE, Actor, Crowd, StageFailed
+from holdfast.lab.scenarios.crowd import CrowdRole
 from holdfast.lab.scenarios.locks import Recipe
 from holdfast.lab.scenarios.nodes import Links, Node, quorum_of
 from holdfast.lab.scenarios.worker import Role
+from holdfast.lab.servers.process import ServerProcess
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
+
+S = TypeVar("S", bound=ServerProcess)
 
 REGISTERS = "registers.db"
 
@@ -46,14 +51,18 @@ class Stage:
         with self._changed:
             return History(self._events)
 
+    def server(self, name: str, server: S) -> S:
+        """Start a server of any kind, which is called by this name."""
+        self._open.enter_context(server)
+        self._names = self._names | {server.address: name}
+        return server
+
     def node(
         self, name: str = "redis", *, append_only: AppendOnly = "no", own_clock: bool = False
     ) -> Node:
-        """Start a server."""
+        """Start a server of Redis."""
         server = RedisServer(append_only=append_only, own_clock=own_clock)
-        node = Node(name, self._open.enter_context(server), self)
-        self._names = self._names | {server.address: name}
-        return node
+        return Node(name, self.server(name, server), self)
 
     def nodes(
         self, count: int, *, append_only: AppendOnly = "no", own_clock: bool = False
@@ -79,15 +88,21 @@ class Stage:
         self._open.callback(actor.close)
         return actor
 
+    def crowd(self, urls: dict[str, str], *, ttl: float) -> Crowd:
+        """Start many clients in one process, each with nodes of its own."""
+        crowd = Crowd(CrowdRole(urls, ttl, self._began), self)
+        self._open.callback(crowd.close)
+        return crowd
+
     def links(self, who: str, nodes: Sequence[Node]) -> Links:
         """A network of this client's own, to each of these nodes."""
         links = self._open.enter_context(Links(who, nodes, self))
         self._names = self._names | links.names()
         return links
 
-    def proxy(self, node: Node) -> Proxy:
-        """A way to this node that can be held up."""
-        return self._open.enter_context(Proxy(node.server.port))
+    def proxy(self, server: ServerProcess) -> Proxy:
+        """A way to this server that can be held up."""
+        return self._open.enter_context(Proxy(server.port))
 
     def quorum(self, nodes: Iterable[Node], options: str = "restart_guard=off") -> str:
         """The URL of these nodes together."""

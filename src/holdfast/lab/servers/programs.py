@@ -9,6 +9,12 @@ class ProgramMissing(RuntimeError):
     """A server's program is not installed; the text says how to get it."""
 
 
+def need_library(module: str, remedy: str) -> None:
+    """Make sure that a library is installed."""
+    there = importlib.util.find_spec(module) is not None
+    _found(module if there else None, f"library {module}", remedy)
+
+
 def find_redis() -> str:
     """The path of a Redis server: `redis-server` on the PATH, else one that came in a wheel.
 

@@ -44,12 +44,12 @@ class Ear:
     def _connect(self) -> None:
         channel = self._fleet.channel.encode()
 
-        def knock() -> None:
-            if self._server.accept(made):
-                self._server.subscribe(made, channel, heard)
-                made.to_client(self._user.arrives(lambda: self._hears(made)))
+        def knock(connection: Connection) -> None:
+            if self._server.accept(connection):
+                self._server.subscribe(connection, channel, heard)
+                connection.to_client(self._user.arrives(lambda: self._hears(connection)))
             else:
-                made.break_off()
+                connection.break_off()
 
         def heard(message: bytes) -> None:
             self._user.arrives(lambda: self._fleet.heard(message, self._ring_later))()
@@ -58,7 +58,7 @@ class Ear:
             self._network, self._there, self._back, self._user.arrives(lambda: self._lose(made))
         )
         self._connection = made
-        made.to_node(knock)
+        made.dial(knock)
 
     def _hears(self, connection: Connection) -> None:
         if self._connection is connection:

@@ -76,6 +76,16 @@ class Reset:
 
 
 @dataclass(frozen=True, slots=True)
+class Double:
+    """Connections break, and the client's next attempt to connect arrives twice: for a while the
+    nodes have two connections from it, and it hears what is said on the one and on the other."""
+
+    when: When
+    client: int
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Cut:
     """Messages are held up: to the nodes, back from them, or both."""
 
@@ -162,10 +172,46 @@ class Cancel:
 
 
 Fault: TypeAlias = (
-    Slow | Lose | Reset | Cut | Freeze | Crash | Jump | Drift | Skew | Pause | Kill | Cancel
+    Slow
+    | Lose
+    | Reset
+    | Double
+    | Cut
+    | Freeze
+    | Crash
+    | Jump
+    | Drift
+    | Skew
+    | Pause
+    | Kill
+    | Cancel
 )
 
-KINDS: tuple[type[Fault], ...] = (
-    *(Slow, Lose, Reset, Cut, Freeze, Crash),
-    *(Jump, Drift, Skew, Pause, Kill, Cancel),
-)
+NAMES: dict[type[Fault], str] = {
+    Slow: "slow network",
+    Lose: "lost message",
+    Reset: "broken connection",
+    Double: "doubled connection",
+    Freeze: "frozen node",
+    Jump: "clock jump",
+    Drift: "clock drift",
+    Skew: "client clock skew",
+    Pause: "client pause",
+    Kill: "client crash",
+    Cancel: "cancellation",
+}
+PARTITION, ONE_WAY = "partition", "one-way partition"
+CRASH, AMNESIA = "node crash", "node crash without memory"
+
+ALL_NAMES = (*NAMES.values(), PARTITION, ONE_WAY, CRASH, AMNESIA)
+
+
+def name_of(fault: Fault) -> str:
+    """What people call it."""
+    match fault:
+        case Cut(to=to, back=back):
+            return PARTITION if to and back else ONE_WAY
+        case Crash(forgets=forgets):
+            return AMNESIA if forgets else CRASH
+        case _:
+            return NAMES[type(fault)]

@@ -15,6 +15,7 @@ from holdfast.lab.simulator.faults import (
     Cancel,
     Crash,
     Cut,
+    Double,
     Fault,
     Freeze,
     Kill,
@@ -233,6 +234,16 @@ def broken_connections(table: Table) -> list[Fault]:
     return faults
 
 
+def doubled_connections(table: Table) -> list[Fault]:
+    """A client connects again, twice at once, around a wait or with something on its way."""
+    random, client = table.random, table.client()
+    marks = (Mark.ASKED, Mark.SENT_ACQUIRE, Mark.SENT_RELEASE, Mark.RELEASED, Mark.DEADLINE)
+    faults: list[Fault] = [Double(table.moment(*marks), client, table.some())]
+    if random.random() < 0.4:
+        faults.append(Double(table.moment(), client, table.some()))
+    return faults
+
+
 def lost_messages(table: Table) -> list[Fault]:
     """Single messages are lost, there or back."""
     random, client = table.random, table.client()
@@ -264,6 +275,7 @@ GAMBITS: tuple[Gambit, ...] = (
     diverging_counters,
     silent_minority,
     broken_connections,
+    doubled_connections,
     lost_messages,
     slow_network,
 )

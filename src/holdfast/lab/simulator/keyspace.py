@@ -5,13 +5,31 @@ which it ends, so it lasts at least as long as it was told to.
 """
 
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
-Publish: TypeAlias = Callable[[bytes, bytes], int]
-"""Say a message on a channel; gives how many hear it."""
-
-Set: TypeAlias = dict[bytes, int]
+Set: TypeAlias = dict[bytes, float]
 Value: TypeAlias = bytes | Set
+
+
+class Status(NamedTuple):
+    """A reply that is no value, but says how it went."""
+
+    text: bytes
+
+
+OK = Status(b"OK")
+
+
+class Channels(Protocol):
+    """Who listens to what is said on a server."""
+
+    def publish(self, channel: bytes, message: bytes) -> int:
+        """Say a message on a channel; gives how many hear it."""
+        ...
+
+    def listeners(self, channel: bytes) -> int:
+        """How many would hear it."""
+        ...
 
 
 class WrongTypeError(Exception):
@@ -24,9 +42,9 @@ class WrongTypeError(Exception):
 class Keyspace:
     """All keys of one server. The methods are named after the commands of Redis."""
 
-    def __init__(self, clock: Callable[[], float], publish: Publish) -> None:
+    def __init__(self, clock: Callable[[], float], channels: Channels) -> None:
         self._clock = clock
-        self.publish = publish
+        self.publish, self.listeners = channels.publish, channels.listeners
         self._values: dict[bytes, Value] = {}
         self._ends: dict[bytes, int] = {}
 
@@ -49,37 +67,36 @@ class Keyspace:
             raise WrongTypeError
         return value
 
-    def set(self, key: bytes, value: bytes, px: int) -> None:
-        """Put a text there, for that long."""
-        if px <= 0:
+    def exists(self, key: bytes) -> bool:
+        """Whether a key is there."""
+        return self._find(key) is not None
+
+    def set(self, key: bytes, value: bytes, px: int | None = None) -> None:
+        """Put a text there, for that long, or for ever."""
+        if px is not None and px <= 0:
             raise ValueError("invalid expire time in 'set' command")
         self._values[key] = value
-        self.pexpire(key, px)
+        self._ends.pop(key, None)
+        if px is not None:
+            self._ends[key] = self._now() + px
 
     def set_nx(self, key: bytes, value: bytes, px: int | None = None) -> bool:
         """Put a text there unless something is; whether it was put."""
-        if self._find(key) is not None:
-            return False
-        self._values[key] = value
-        if px is not None:
-            self.pexpire(key, px)
-        return True
+        free = not self.exists(key)
+        if free:
+            self.set(key, value, px)
+        return free
 
     def set_keep_ttl(self, key: bytes, value: bytes) -> None:
         """Put a text there; it ends when what was there would have ended."""
         self._find(key)
         self._values[key] = value
 
-    def incr(self, key: bytes) -> int:
-        """One more than it was; a key that is not there was 0."""
-        number = int(self.get(key) or 0) + 1
-        self._values[key] = b"%d" % number
-        return number
-
-    def delete(self, key: bytes) -> None:
-        """Be rid of a key."""
-        self._values.pop(key, None)
-        self._ends.pop(key, None)
+    def delete(self, key: bytes) -> bool:
+        """Be rid of a key; whether it was there."""
+        there = self._find(key) is not None
+        self._drop(key)
+        return there
 
     def pttl(self, key: bytes) -> int:
         """How long a key will be there; -1: for ever; -2: it is not there."""
@@ -88,32 +105,39 @@ class Keyspace:
         ends = self._ends.get(key)
         return -1 if ends is None else ends - self._now()
 
-    def pexpire(self, key: bytes, px: int) -> None:
-        """Let a key that is there end then."""
+    def pexpire(self, key: bytes, px: int) -> int:
+        """Let a key end then; how many are there that do: 1 or 0."""
+        if self._find(key) is None:
+            return 0
         if px <= 0:
-            self.delete(key)
-        elif self._find(key) is not None:
+            self._drop(key)
+        else:
             self._ends[key] = self._now() + px
+        return 1
 
-    def zadd_nx(self, key: bytes, score: int, member: bytes) -> None:
-        """Add a member to a set, unless it is there."""
-        self._set(key, make=True).setdefault(member, score)
+    def zadd_nx(self, key: bytes, score: float, member: bytes) -> int:
+        """Add a member to a set, unless it is there; how many were added."""
+        members = self._set(key, make=True)
+        before = len(members)
+        members.setdefault(member, score)
+        return len(members) - before
 
-    def zrem(self, key: bytes, member: bytes) -> None:
-        """Remove a member."""
+    def zrem(self, key: bytes, *gone: bytes) -> int:
+        """Remove members; how many were there."""
         members = self._set(key)
-        members.pop(member, None)
+        removed = sum(members.pop(member, None) is not None for member in gone)
         self._drop_if_empty(key, members)
+        return removed
 
-    def zpopmin(self, key: bytes) -> bytes | None:
-        """Take the first member out."""
+    def zpopmin(self, key: bytes) -> tuple[bytes, float] | None:
+        """Take the first member out, with its score."""
         members = self._set(key)
         if not members:
             return None
         first = self.zrange(key)[0]
-        del members[first]
+        score = members.pop(first)
         self._drop_if_empty(key, members)
-        return first
+        return first, score
 
     def zrange(self, key: bytes) -> list[bytes]:
         """All members, in order."""
@@ -126,8 +150,12 @@ class Keyspace:
     def _find(self, key: bytes) -> Value | None:
         ends = self._ends.get(key)
         if ends is not None and self._clock() * 1000 >= ends + 1:
-            self.delete(key)
+            self._drop(key)
         return self._values.get(key)
+
+    def _drop(self, key: bytes) -> None:
+        self._values.pop(key, None)
+        self._ends.pop(key, None)
 
     def _set(self, key: bytes, *, make: bool = False) -> Set:
         value = self._find(key)
@@ -141,4 +169,4 @@ class Keyspace:
 
     def _drop_if_empty(self, key: bytes, members: Set) -> None:
         if not members:
-            self.delete(key)
+            self._drop(key)

@@ -113,9 +113,9 @@ class Line:
             if self._connection is made:
                 self._lose("the connection broke", has_others)
 
-        def knock() -> None:
-            answer = self._greet if self._server.accept(made) else refuse
-            made.to_client(self._user.arrives(lambda: answer(made)))
+        def knock(connection: Connection) -> None:
+            answer = self._greet if self._server.accept(connection) else refuse
+            connection.to_client(self._user.arrives(lambda: answer(connection)))
 
         def refuse(connection: Connection) -> None:
             if self._connection is connection:
@@ -128,7 +128,7 @@ class Line:
 
         made = Connection(self._network, self._there, self._back, self._user.arrives(gone))
         self._connection = made
-        made.to_node(knock)
+        made.dial(knock)
         self._user.at(self._user.clock() + CONNECT_TIMEOUT, give_up)
 
     def _greet(self, connection: Connection) -> None:

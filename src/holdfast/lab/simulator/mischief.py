@@ -11,6 +11,7 @@ from holdfast.lab.simulator.faults import (
     Cancel,
     Crash,
     Cut,
+    Double,
     Drift,
     Fault,
     Freeze,
@@ -21,6 +22,7 @@ from holdfast.lab.simulator.faults import (
     Reset,
     Skew,
     Slow,
+    name_of,
 )
 from holdfast.lab.simulator.network import Wire
 from holdfast.lab.simulator.record import Record
@@ -66,13 +68,13 @@ class Mischief:
             self._undo.pop(number)()
         for pair in (pair for wires in self._wires for pair in wires):
             for wire in pair:
-                wire.doomed = False
+                wire.doomed, wire.doubled = False, 0
         self._record.add("", Kind.HEALED)
 
     def _apply(self, fault: Fault) -> None:
         if self._healed:
             return
-        self.done[type(fault).__name__] += 1
+        self.done[name_of(fault)] += 1
         match fault:
             case Slow() | Cut() | Freeze() | Crash() | Pause():
                 self._last(fault)
@@ -81,12 +83,12 @@ class Mischief:
                 self._note(f"c{client}", "the next message is lost", f"n{node}")
                 self._felt(AFTERMATH * 4)
             case Reset(client=client, nodes=nodes, ghost=ghost):
-                store = self._clients[client].store
+                self._reset(client, nodes, ghost=ghost)
+            case Double(client=client, nodes=nodes):
                 for node in nodes:
-                    store.lines[node].break_off(ghost=ghost)
-                    store.ears[node].break_off(ghost=ghost)
-                    self._note(f"c{client}", "the connection breaks", f"n{node}")
-                self._felt(AFTERMATH)
+                    self._wires[client][node][0].doubled = 2  # one to ask on, one to listen on
+                self._reset(client, nodes, ghost=True)
+                self._felt(AFTERMATH * 2)
             case Jump(node=node, by=by):
                 self._servers[node].clock.jump(by)
                 self.set_back += max(0.0, -by)
@@ -104,6 +106,14 @@ class Mischief:
             case Cancel(client=client):
                 self._clients[client].cancel_one()
                 self._note(f"c{client}", "is cancelled")
+
+    def _reset(self, client: int, nodes: tuple[int, ...], *, ghost: bool) -> None:
+        store = self._clients[client].store
+        for node in nodes:
+            store.lines[node].break_off(ghost=ghost)
+            store.ears[node].break_off(ghost=ghost)
+            self._note(f"c{client}", "the connection breaks", f"n{node}")
+        self._felt(AFTERMATH)
 
     def _last(self, fault: Slow | Cut | Freeze | Crash | Pause) -> None:
         """Begin something that lasts."""

@@ -22,6 +22,9 @@ TAIL, TAIL_INDEX, LONGEST = 0.002, 0.9, 3.0
 SLOW_SHARE = 0.5
 """How many messages are in the tail while a wire is slow."""
 
+TWIN_LASTS = 0.4
+"""How long a node keeps a connection that its client does not know of."""
+
 
 @dataclass(slots=True)
 class Wire:
@@ -31,6 +34,8 @@ class Wire:
     slow: int = 0
     doomed: bool = False
     """The next message is lost, with its connection."""
+    doubled: int = 0
+    """So many of the next attempts to connect arrive twice."""
     held: list[Callable[[], None]] = field(default_factory=list)
 
     def deliver(self, action: Callable[[], None]) -> None:
@@ -94,6 +99,17 @@ class Connection:
         self.broken = False
         self.run = 0
         """Which run of the node it leads to."""
+
+    def dial(self, knock: Callable[["Connection"], None]) -> None:
+        """Let the node know of it; of a twin, too, if there is to be one, whose other end is deaf
+        to what it does not expect."""
+        self.to_node(lambda: knock(self))
+        if self._there.doubled:
+            self._there.doubled -= 1
+            twin = Connection(self._network, self._there, self._back, lambda: None)
+            twin.to_node(lambda: knock(twin))
+            timeline = self._network.timeline
+            timeline.at(timeline.now + TWIN_LASTS, twin.break_off)
 
     def to_node(self, action: Callable[[], None]) -> None:
         """Send something there."""

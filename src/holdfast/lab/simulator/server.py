@@ -1,13 +1,15 @@
 """A virtual Redis server: takes the very commands that the engine sends, and gives raw replies."""
 
 from collections.abc import Callable, Sequence
+from functools import cache, partial
+from hashlib import sha1
 from typing import Any
 
-from holdfast.engines.redis.scripts import scripts
 from holdfast.lab.simulator.clock import EPOCH, Clock
-from holdfast.lab.simulator.keyspace import Keyspace, WrongTypeError
+from holdfast.lab.simulator.commands import CommandError, perform
+from holdfast.lab.simulator.keyspace import Keyspace, Status, WrongTypeError
+from holdfast.lab.simulator.lua import ScriptError, scripts
 from holdfast.lab.simulator.network import Connection
-from holdfast.lab.simulator.scripts import SCRIPTS
 from holdfast.lab.timeline import Timeline
 
 LONG_AGO = -1000.0
@@ -36,8 +38,8 @@ class Server:
         self._forget()
 
     def _forget(self) -> None:
-        self.data = Keyspace(self.clock, self._publish)
-        self._loaded: set[bytes] = set()
+        self.data = Keyspace(self.clock, self)
+        self._loaded: dict[bytes, bytes] = {}
         self._subscribers: dict[bytes, dict[Connection, Hear]] = {}
 
     def accept(self, connection: Connection) -> bool:
@@ -113,20 +115,23 @@ class Server:
         """Carry out one command, in the words of the protocol; an error is given, not raised."""
         words = command.split(b"\r\n")[2::2]
         try:
-            return self._perform(words)
-        except (ValueError, WrongTypeError, LookupError) as error:
+            reply = self._perform(words)
+        except (CommandError, ScriptError, WrongTypeError) as error:
             self._defect(f"{self.name} was told nonsense: {words!r}: {error}")
             return Exception(f"ERR {error}")
+        return reply.text if isinstance(reply, Status) else reply
 
     def _perform(self, words: Sequence[bytes]) -> Any:
         match words:
             case [b"EVALSHA", sha, count, *rest]:
-                if sha not in self._loaded:
+                source = self._loaded.get(sha)
+                if source is None:
                     return Exception("NOSCRIPT No matching script. Please use EVAL.")
-                keys = int(count)
-                return SCRIPTS[sha](self.data, rest[:keys], rest[keys:])
+                return scripts().run(source, int(count), rest, partial(perform, self.data))
             case [b"SCRIPT", b"LOAD", source]:
-                return self._load(source)
+                sha = _sha(source)
+                self._loaded[sha] = source
+                return sha
             case [b"INFO", b"server"]:
                 uptime = int(self.timeline.now - self.started_at)
                 return b"run_id:%d\r\nuptime_in_seconds:%d" % (self.run, uptime)
@@ -134,26 +139,26 @@ class Server:
                 always, yes = (b"always", b"yes") if self.durable else (b"everysec", b"no")
                 settings = (b"appendonly", yes, b"appendfsync", always)
                 return [*settings, b"no-appendfsync-on-rewrite", b"no"]
-            case [b"SET", key, value, b"NX"]:
-                return b"OK" if self.data.set_nx(key, value) else None
-            case [b"GET", key]:
-                return self.data.get(key)
             case _:
-                raise ValueError("no such command here")
+                return perform(self.data, words)
 
-    def _load(self, source: bytes) -> bytes:
-        sha = _SHA.get(source)
-        if sha is None:
-            raise ValueError("no such script here")
-        self._loaded.add(sha)
-        return sha
-
-    def _publish(self, channel: bytes, message: bytes) -> int:
-        subscribers = self._subscribers.get(channel, {})
-        living = [connection for connection in subscribers if not connection.broken]
-        for connection in living:
-            connection.to_client(lambda hear=subscribers[connection]: hear(message))  # type: ignore[misc]
+    def publish(self, channel: bytes, message: bytes) -> int:
+        """Say something to all who listen to a channel; how many they are."""
+        living = self._living(channel)
+        for connection, hear in living:
+            connection.to_client(lambda hear=hear: hear(message))  # type: ignore[misc]
         return len(living)
 
+    def listeners(self, channel: bytes) -> int:
+        """How many listen to a channel."""
+        return len(self._living(channel))
 
-_SHA = {each.source: each.sha for each in scripts()}
+    def _living(self, channel: bytes) -> list[tuple[Connection, Hear]]:
+        subscribers = self._subscribers.get(channel, {})
+        return [(each, hear) for each, hear in subscribers.items() if not each.broken]
+
+
+@cache
+def _sha(source: bytes) -> bytes:
+    """The name under which a server keeps a script."""
+    return sha1(source, usedforsecurity=False).hexdigest().encode()

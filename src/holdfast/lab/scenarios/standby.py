@@ -1,0 +1,87 @@
+"""A PostgreSQL server dies before its standby has heard of a lock."""
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.lab.history import Kind
+from holdfast.lab.scenarios.judges import EXCLUSION, PLAIN_REGISTER
+from holdfast.lab.scenarios.scenario import Scenario, Variant
+from holdfast.lab.scenarios.stage import Stage
+from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.programs import need_library
+
+if TYPE_CHECKING:
+    from holdfast.lab.servers.postgres import PostgresServer
+
+TTL = 30.0
+"""Nobody waits for its end; but B must have the lock before, on however busy a machine."""
+
+A_WHILE = 1.0
+"""How long A waits for a lock that the standby has to hear of first."""
+
+UNHEARD = {"synchronous_standby_names": ""}
+ACKNOWLEDGED = {"synchronous_standby_names": "*"}
+
+
+def play(stage: Stage, *, settings: dict[str, str]) -> None:
+    """A locks on the primary, of which the standby hears nothing; then B locks on the standby."""
+    need_library("psycopg", "pip install 'holdfast[postgres]'")
+    from holdfast.lab.servers.postgres import USER, PostgresServer
+
+    primary = stage.server("primary", PostgresServer(settings=settings))
+    link = stage.proxy(primary)
+    origin = {"primary_conninfo": f"host={HOST} port={link.port} user={USER}"}
+    standby = stage.server("standby", PostgresServer(standby=primary, settings=origin))
+    a = stage.client("A", primary.url, ttl=TTL, renew=False)
+    b = stage.client("B", standby.url, ttl=TTL, renew=False)
+    a.acquires()
+    a.releases()
+    stage.wait_until(lambda: is_in_step(standby, primary), "replication")
+    link.hold()
+    stage.note("standby", Kind.NOTED, "hears nothing of the primary any more")
+    a.tries(timeout=A_WHILE)
+    primary.kill()
+    stage.note("primary", Kind.CRASHED)
+    standby.promote()
+    stage.note("standby", Kind.NOTED, "is the primary now")
+    b.acquires()
+    b.writes("by B")
+    a.writes("by A")
+
+
+def is_in_step(standby: "PostgresServer", primary: "PostgresServer") -> bool:
+    """Whether it knows of all that the primary did."""
+    [(said,)] = primary.query("SELECT pg_current_wal_lsn()::text")
+    [(heard,)] = standby.query("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (said,))
+    return bool(heard)
+
+
+SCENARIO = Scenario(
+    name="standby",
+    title="A PostgreSQL server dies before its standby has heard of the lock",
+    story=(
+        "A took the lock before, and the standby knows that. Now A takes it again, on a primary "
+        "whose replication lags. The primary dies, the standby is promoted, and B asks there. "
+        "Then both write."
+    ),
+    variants=[
+        Variant(
+            "asynchronous",
+            "a commit does not wait for the standby, as PostgreSQL is set up by default",
+            partial(play, settings=UNHEARD),
+            "The standby does not know of A's second lease, and gives the lock away again. The row "
+            "that it has is that of A's first lease, with an older fence. But a fence is never "
+            "less than the server's clock, so B's is greater than A's all the same, and the fenced "
+            "register turns A away. With lease.guard it is A's whole transaction that is lost, "
+            "since it was committed on the old primary.",
+            breaks=frozenset({EXCLUSION, PLAIN_REGISTER}),
+        ),
+        Variant(
+            "synchronous",
+            "a commit waits for the standby (synchronous_standby_names)",
+            partial(play, settings=ACKNOWLEDGED),
+            "A is not given a lock that the standby has not heard of: its first one it got, the "
+            "second one it waits for in vain. Only a standby that is waited for may be promoted.",
+        ),
+    ],
+)

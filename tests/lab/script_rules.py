@@ -1,0 +1,194 @@
+"""What each script must do to a lock, as rules that a call keeps or breaks.
+
+They were not made from the scripts: a mistake in a script breaks one of them. Lives are in
+milliseconds, instants in microseconds.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+MINUTE = 60_000_000
+
+
+@dataclass(frozen=True)
+class Lock:
+    """One lock on a server, with its counter and its queue."""
+
+    owner: str | None
+    left: int
+    counter: int | None
+    counter_left: int
+    waiting: tuple[str, ...]
+    """Channel and holder of each, in order."""
+    queue_left: int
+
+    def first_of(self, holders: frozenset[str]) -> str | None:
+        """The first in the queue that is one of these."""
+        return next((h for h in map(_holder, self.waiting) if h in holders), None)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a script about one lock, and what came of it."""
+
+    script: str
+    argv: list[str | int]
+    reply: Any
+    before: Lock
+    after: Lock
+    now: int
+    listening: frozenset[str]
+    """The holders whose wake-ups are heard."""
+
+
+def _holder(waiter: str) -> str:
+    return waiter.partition(" ")[2]
+
+
+def broken(call: Call) -> list[str]:
+    """The rules that it broke."""
+    return [rule for rule, kept in [*_always(call), *_RULES[call.script](call)] if not kept]
+
+
+Rules = Iterator[tuple[str, bool]]
+
+
+def _always(call: Call) -> Rules:
+    before, after = call.before, call.after
+    yield "a lock ends by itself", after.owner is None or after.left > 0
+    yield "a queue ends by itself", not after.waiting or after.queue_left > 0
+    if after.owner is not None and after.owner != before.owner:
+        yield "every grant has a counter", after.counter is not None
+        yield "that does not end before the lock", after.counter_left > after.left
+    counter, last = after.counter or 0, before.counter or 0
+    yield "no counter goes back", counter >= last
+    ahead = call.script not in ("raise", "repair") and counter > last + 1
+    yield "no counter runs ahead", not ahead or abs(counter - call.now) <= MINUTE + 1_000_000
+
+
+def _granting(call: Call, ttl: int, keep: int, channel: str, holder: str) -> Rules:
+    before, after = call.before, call.after
+    if before.owner not in (None, holder):
+        yield "what is held stays so", after.owner == before.owner and after.left == before.left
+        yield "it is told who has it", call.reply == [before.left, str(before.owner).encode()]
+        me = (f"{channel} {holder}",)
+        joined = before.waiting if me[0] in before.waiting or not channel else before.waiting + me
+        yield "who wants to wait, waits behind all others", after.waiting == joined
+        yield "and the queue lasts for it", not channel or after.queue_left >= before.left + keep
+    elif isinstance(call.reply, int):
+        again = before.owner == holder
+        yield "whoever is told so has it", after.owner == holder
+        yield "the reply is the counter", call.reply == after.counter
+        yield "it is granted for the ttl", after.left == max(ttl, before.left if again else 0)
+        yield "the counter is kept", after.counter_left == keep
+        yield "who has it waits no more", again or f"{channel} {holder}" not in after.waiting
+        if again and before.counter is not None:
+            yield "asking again gives the same", after.counter == before.counter
+        elif before.counter is not None:
+            yield "fences grow", (after.counter or 0) > before.counter
+
+
+def _acquire(call: Call) -> Rules:
+    ttl, keep, offer, channel, holder = call.argv
+    yield from _granting(call, int(ttl), int(keep), str(channel), str(holder))
+    if call.before.owner is None and isinstance(call.reply, list):
+        yield from _offered(call, int(offer), int(keep))
+    elif call.before.owner is None and channel:
+        first = call.before.first_of(call.listening)
+        yield "nobody is passed over", first in (None, holder)
+
+
+def _vote(call: Call) -> Rules:
+    ttl, keep, channel, proposed, holder = call.argv
+    yield from _granting(call, int(ttl), int(keep), str(channel), str(holder))
+    free = call.before.owner is None
+    yield "a free lock is granted", not free or isinstance(call.reply, int)
+    near = abs(int(proposed) - call.now) < MINUTE - 1_000_000
+    if free and near and int(proposed) > (call.before.counter or 0):
+        yield "what is proposed is granted", call.after.counter == proposed
+
+
+def _offered(call: Call, offer: int, keep: int) -> Rules:
+    before, after = call.before, call.after
+    yield "the first who listens is offered it", after.owner == before.first_of(call.listening)
+    yield "an offer is short", after.left == offer
+    yield "an offer takes a fence", (after.counter or 0) > (before.counter or 0)
+    yield "and keeps the counter", after.counter_left == keep
+
+
+def _letting_go(call: Call, channel: str, holder: str) -> Rules:
+    before, after = call.before, call.after
+    if before.owner != holder:
+        yield "who lets go waits no more", f"{channel} {holder}" not in after.waiting
+    code = -1 if before.owner is None else int(holder in ("", before.owner))
+    yield "it tells whether it was theirs", call.reply == code
+    if code == 0:
+        yield "only mine is released", after.owner == before.owner and after.left == before.left
+    elif code < 0:
+        yield "what is free stays free", after.owner is None
+
+
+def _release(call: Call) -> Rules:
+    keep, offer, channel, holder = call.argv
+    yield from _letting_go(call, str(channel), str(holder))
+    if call.reply == 1 and call.before.first_of(call.listening) is not None:
+        yield from _offered(call, int(offer), int(keep))
+    elif call.reply == 1:
+        yield "what is released is free", call.after.owner is None
+
+
+def _unvote(call: Call) -> Rules:
+    _, _, channel, holder = call.argv
+    yield from _letting_go(call, str(channel), str(holder))
+    yield "what is released is free", call.reply != 1 or call.after.owner is None
+
+
+def _extend(call: Call) -> Rules:
+    keep, ttl, holder = call.argv
+    before, after = call.before, call.after
+    mine = before.owner == holder
+    yield "it tells whether it is theirs", call.reply == (1 if mine else 0 if before.owner else -1)
+    yield "nothing comes back", after.owner == before.owner
+    left = max(before.left, int(ttl)) if mine else before.left
+    yield "it is prolonged, and never shortened", after.left == left
+    if mine and before.counter is not None:
+        yield "the counter is kept", after.counter_left == left + int(keep)
+    yield "it takes no fence", after.counter == before.counter
+
+
+def _raise(call: Call) -> Rules:
+    fence, _, holder = call.argv
+    before, after = call.before, call.after
+    may = before.owner == holder and (before.counter or 0) <= int(fence)
+    yield "only what is mine, and upwards", call.reply == int(may)
+    yield "the counter is the fence", after.counter == (int(fence) if may else before.counter)
+    yield "the lock is as it was", (after.owner, after.left) == (before.owner, before.left)
+    yield "the counter ends", after.counter is None or after.counter_left > 0
+
+
+def _repair(call: Call) -> Rules:
+    ttl, keep, fence, holder = call.argv
+    before, after = call.before, call.after
+    if before.owner is not None:
+        yield "nobody is ousted", (after.owner, after.left) == (before.owner, before.left)
+        yield "it tells whose it is", call.reply == int(before.owner == holder)
+        return
+    yield "it is put back", (after.owner, after.left, call.reply) == (holder, int(ttl), 1)
+    yield (
+        "the counter is the fence, at least",
+        after.counter == max(before.counter or 0, int(fence)),
+    )
+    if (before.counter or 0) < int(fence):
+        yield "and is kept", after.counter_left == int(keep)
+
+
+_RULES = {
+    "acquire": _acquire,
+    "release": _release,
+    "vote": _vote,
+    "unvote": _unvote,
+    "extend": _extend,
+    "raise": _raise,
+    "repair": _repair,
+}

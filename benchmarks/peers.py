@@ -1,13 +1,17 @@
 """What is measured: an acquire and a release, by holdfast and by its peers."""
 
+import importlib
 import threading
-from collections.abc import Callable
+import warnings
+from collections.abc import Awaitable, Callable
 from math import ceil
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from filelock import FileLock
 
+from benchmarks.measure import Target, Values, faster
 from holdfast.drivers.surroundings import clock, new_holder
 from holdfast.engines.sql.scripts import MICROSECONDS, Text
 from holdfast.engines.sql.sqlite import statements
@@ -16,7 +20,27 @@ from holdfast.engines.sql.sqlite.file import boot_id, connect, relax
 Pair = Callable[[], object]
 """Acquires and releases, once."""
 
+AsyncPair = Callable[[], Awaitable[object]]
+"""The same for a task."""
+
 TTL = 30
+
+
+def find(module: str) -> Any:
+    """A peer's module; None if it is not installed, or does not run on this Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what will go from Python: that is theirs to see to
+        try:
+            return importlib.import_module(module)
+        except ImportError:
+            return None
+
+
+def not_slower(values: Values, peer: str) -> Target:
+    """A promise: at least as fast as a peer, which may not be installed here."""
+    if peer in values:
+        return faster(values, "holdfast", peer, 1.0)
+    return Target(f"holdfast: at least 1 times as fast as {peer}", "it is not installed", None)
 
 
 def sqlite_url(folder: Path, name: str = "locks") -> str:

@@ -91,6 +91,15 @@ PACKAGES = (
     "pottery",
     "python-redis-lock",
     "aioredlock",
+    "psycopg",
+    "PyMySQL",
+    "asyncmy",
+    "SQLAlchemy",
+    "sqlalchemy-dlock",
+    "pals",
+    "grpcio",
+    "aetcd",
+    "kazoo",
 )
 
 

@@ -1,105 +1,158 @@
-"""Nobody else wants the lock: what does an acquire and a release cost on PostgreSQL?"""
+"""Nobody else wants the lock: what does an acquire and a release cost on an SQL database?"""
 
-import itertools
-import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 
-import psycopg
-
 import holdfast
-from benchmarks.measure import Case, Effort, Values, at_most, interleave, rows, seconds_each
-from benchmarks.peers import TTL, Pair
-from holdfast.engines.sql.postgres.statements import LEASES, Statements
-from holdfast.lab.servers.postgres import PostgresServer
+from benchmarks import servers
+from benchmarks.measure import Case, Effort, Target, Values, at_most, rows
+from benchmarks.pairs import async_holdfast_pair, compare, compare_async, holdfast_pair
+from benchmarks.peers import AsyncPair, Pair, not_slower
+from benchmarks.sql import floors, peers
+from benchmarks.sql.words import ADVISORY_LOCK, NAMED_LOCK, mariadb_lease, postgres_lease
 
-FLOOR = "bare statements"
+OURS, FLOOR, CROWDED = "holdfast", "bare statements", "holdfast, a million rows"
+ADVISORY, NAMED = "advisory lock", "GET_LOCK"
 MOST_OVER_STATEMENTS = 1.3
-MOST_OVER_FEW_ROWS = 1.3
+MOST_OVER_FEW_ROWS = 1.1
 
-CROWDED = "crowded"
-FILL = f"""
-INSERT INTO {CROWDED} (name, fence, ends)
-SELECT 'holdfast:idle ' || n, n, now() FROM generate_series(1, 1000000) AS n
+TABLE = "crowded"
+FILL_POSTGRES = f"""
+INSERT INTO {TABLE} (name, fence, ends)
+SELECT 'holdfast:idle ' || n, n, now() FROM generate_series(1, %s) AS n
 """
+FILL_MARIADB = f"""
+INSERT INTO {TABLE} (name, holder, fence, ends)
+SELECT CONCAT('holdfast:idle ', seq), '', seq, 0 FROM seq_%s_to_%s
+"""
+
+AT_ONCE = 20_000
+"""How many rows one statement makes: the server may be slow, and a statement has its time."""
+
+LESS = (
+    "knows neither ttl nor fence, and is lost with its connection; the peers' locks are made of it."
+)
 
 
 def measure_postgres(effort: Effort, folder: Path) -> Case:
+    server = servers.postgres()
     with ExitStack() as stack:
-        server = stack.enter_context(PostgresServer())
         pairs = {
-            "holdfast": _ours(server, LEASES, stack),
-            "holdfast, a million rows": _ours(server, CROWDED, stack),
-            FLOOR: _statements(server, stack),
-            "advisory lock": _advisory(server, stack),
+            FLOOR: floors.through_psycopg(server, postgres_lease(), stack),
+            OURS: _ours(server.url, stack),
+            CROWDED: _ours(f"{server.url}?table={TABLE}", stack),
+            ADVISORY: floors.through_psycopg(server, ADVISORY_LOCK, stack),
+            **peers.sqlalchemy_dlock(server.url, stack),
+            **peers.pals(server.url, stack),
         }
-        server.query(FILL)
-        server.query(f"ANALYZE {CROWDED}")
-        values = _compare(pairs, effort)
+        server.query(FILL_POSTGRES, (effort.idle_rows,))
+        server.query(f"VACUUM ANALYZE {TABLE}")
+        values = compare(pairs, effort.batch // 4 + 1, effort.rounds)
+    server.query(f"DROP TABLE {TABLE}")
     return Case(
         "postgres-sync",
         "Uncontended acquire and release, PostgreSQL",
         f"One pair, nobody else there, by a thread. *{FLOOR}* says the very same, prepared, by a "
-        "cursor of psycopg's. An advisory lock has neither ttl nor fence, and is lost with its "
-        "connection. *A million rows* has as many idle ones in its table.",
+        f"cursor of psycopg's. *a million rows* has as many idle ones in its table. An advisory "
+        f"lock {LESS}",
         FLOOR,
         rows(values, "µs", 1e6, FLOOR),
-        (
-            at_most(values, "holdfast", FLOOR, MOST_OVER_STATEMENTS),
-            at_most(values, "holdfast, a million rows", "holdfast", MOST_OVER_FEW_ROWS),
-        ),
+        (*_targets(values), not_slower(values, peers.PALS), _not_slowed_down(values)),
     )
 
 
-def _compare(pairs: dict[str, Pair], effort: Effort) -> Values:
-    def batch(pair: Pair) -> Callable[[], float]:
-        return lambda: seconds_each(pair, effort.batch // 4 + 1)
+def measure_mariadb(effort: Effort, folder: Path) -> Case:
+    server = servers.mariadb()
+    with ExitStack() as stack:
+        pairs = {
+            FLOOR: floors.through_pymysql(server, mariadb_lease(), stack),
+            OURS: _ours(server.url, stack),
+            CROWDED: _ours(f"{server.url}?table={TABLE}", stack),
+            NAMED: floors.through_pymysql(server, NAMED_LOCK, stack),
+            **peers.sqlalchemy_dlock(server.url, stack),
+        }
+        for first in range(1, effort.idle_rows, AT_ONCE):
+            server.query(FILL_MARIADB, (first, min(first + AT_ONCE - 1, effort.idle_rows)))
+        server.query(f"ANALYZE TABLE {TABLE}")
+        values = compare(pairs, effort.batch // 4 + 1, effort.rounds)
+    server.query(f"DROP TABLE {TABLE}")
+    return Case(
+        "mariadb-sync",
+        "Uncontended acquire and release, MariaDB",
+        f"One pair, nobody else there, by a thread. *{FLOOR}* says the very same by a cursor of "
+        "PyMySQL's. *a million rows* has as many idle ones in its table. GET_LOCK makes a lock "
+        f"that {LESS}",
+        FLOOR,
+        rows(values, "µs", 1e6, FLOOR),
+        (*_targets(values), _not_slowed_down(values)),
+    )
 
-    return interleave({label: batch(pair) for label, pair in pairs.items()}, effort.rounds)
+
+def measure_postgres_async(effort: Effort, folder: Path) -> Case:
+    server = servers.postgres()
+
+    async def open_pairs(stack: AsyncExitStack) -> dict[str, AsyncPair]:
+        ours = await _async_ours(server.url, stack)
+        return {
+            FLOOR: await floors.through_async_psycopg(server, postgres_lease(), stack),
+            OURS: ours,
+            ADVISORY: await floors.through_async_psycopg(server, ADVISORY_LOCK, stack),
+            **await peers.async_sqlalchemy_dlock(server.url, stack),
+        }
+
+    values = compare_async(open_pairs, effort.batch // 4 + 1, effort.rounds)
+    return Case(
+        "postgres-async",
+        "Uncontended acquire and release, PostgreSQL, asyncio",
+        f"The same by a task. *{FLOOR}* goes by an asynchronous cursor of psycopg's.",
+        FLOOR,
+        rows(values, "µs", 1e6, FLOOR),
+        _targets(values),
+    )
 
 
-def _ours(server: PostgresServer, table: str, stack: ExitStack) -> Pair:
-    client = stack.enter_context(holdfast.Client(server.url, table=table))
-    lock = client.lock("bench", ttl=TTL)
+def measure_mariadb_async(effort: Effort, folder: Path) -> Case:
+    server = servers.mariadb()
 
-    def pair() -> None:
-        lease = lock.acquire()
-        assert lease
-        lease.release()
+    async def open_pairs(stack: AsyncExitStack) -> dict[str, AsyncPair]:
+        ours = await _async_ours(server.url, stack)
+        return {
+            FLOOR: await floors.through_asyncmy(server, mariadb_lease(), stack),
+            OURS: ours,
+            NAMED: await floors.through_asyncmy(server, NAMED_LOCK, stack),
+            **await peers.async_sqlalchemy_dlock(server.url, stack),
+        }
 
+    values = compare_async(open_pairs, effort.batch // 4 + 1, effort.rounds)
+    return Case(
+        "mariadb-async",
+        "Uncontended acquire and release, MariaDB, asyncio",
+        f"The same by a task. *{FLOOR}* goes by asyncmy, which holdfast does not need.",
+        FLOOR,
+        rows(values, "µs", 1e6, FLOOR),
+        _targets(values),
+    )
+
+
+def _targets(values: Values) -> tuple[Target, Target]:
+    return (
+        at_most(values, OURS, FLOOR, MOST_OVER_STATEMENTS),
+        not_slower(values, peers.DLOCK),
+    )
+
+
+def _not_slowed_down(values: Values) -> Target:
+    return at_most(values, CROWDED, OURS, MOST_OVER_FEW_ROWS)
+
+
+def _ours(url: str, stack: ExitStack) -> Pair:
+    pair = holdfast_pair(stack.enter_context(holdfast.Client(url)))
     pair()  # the table is there now
     return pair
 
 
-def _statements(server: PostgresServer, stack: ExitStack) -> Pair:
-    connection = _connection(server, stack)
-    statements, numbers = Statements(LEASES), itertools.count()
-
-    def pair() -> None:
-        holder = f"host/1/bench/{next(numbers):032x}"
-        values = ("holdfast:bare", holder, TTL, time.time() + TTL, 0)
-        assert connection.execute(statements.acquire.sql, values).fetchall()[0][0]
-        assert connection.execute(statements.release.sql, values[:2]).fetchall()
-
+async def _async_ours(url: str, stack: AsyncExitStack) -> AsyncPair:
+    client = await stack.enter_async_context(holdfast.AsyncClient(url))
+    pair = async_holdfast_pair(client)
+    await pair()  # the table is there now
     return pair
-
-
-def _advisory(server: PostgresServer, stack: ExitStack) -> Pair:
-    connection = _connection(server, stack)
-
-    def pair() -> None:
-        assert connection.execute("SELECT pg_try_advisory_lock($1)", (1,)).fetchall()
-        assert connection.execute("SELECT pg_advisory_unlock($1)", (1,)).fetchall()
-
-    return pair
-
-
-def _connection(
-    server: PostgresServer, stack: ExitStack
-) -> "psycopg.Connection[tuple[object, ...]]":
-    connection = stack.enter_context(
-        psycopg.connect(server.url, autocommit=True, cursor_factory=psycopg.RawCursor)
-    )
-    connection.prepare_threshold = 0
-    return connection

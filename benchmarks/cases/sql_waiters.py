@@ -1,0 +1,75 @@
+"""A hundred wait for a lock in MariaDB, which wakes nobody: what do they say to the server?"""
+
+import threading
+import time
+from contextlib import ExitStack, suppress
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import holdfast
+from benchmarks import servers
+from benchmarks.measure import Case, Effort, Row, Spread, Target
+from benchmarks.peers import TTL
+from benchmarks.workers import Worker
+from holdfast.lab.servers.mariadb import MariaDbServer
+
+PROCESSES = 10
+MOST_STATEMENTS = 100.0
+NAME = "waited for"
+
+
+def measure_mariadb(effort: Effort, folder: Path) -> Case:
+    *_, waiters = effort.queues
+    server = servers.mariadb()
+    with ExitStack() as stack:
+        client = stack.enter_context(holdfast.Client(server.url))
+        stack.enter_context(client.lock(NAME, ttl=TTL))
+        processes = min(PROCESSES, waiters)
+        workers = [
+            stack.enter_context(Worker(wait_in_clients, server.url, waiters // processes))
+            for _ in range(processes)
+        ]
+        for worker in workers:
+            worker.answer()
+        time.sleep(effort.window)  # the longer they wait, the less often they ask
+        began, before = time.monotonic(), _statements(server)
+        time.sleep(effort.window)
+        rate = (_statements(server) - before) / (time.monotonic() - began)
+    return Case(
+        "mariadb-waiters",
+        f"{waiters} idle waiters, MariaDB",
+        f"Each with a client of its own, in {processes} processes; counted after "
+        f"{effort.window:g} s of waiting. Those of one client stand in line, and only the first "
+        "of them asks.",
+        "",
+        (Row("holdfast", "statements a second", Spread.of([rate]), ours=True),),
+        (
+            Target(
+                f"under {MOST_STATEMENTS:g} statements a second in all",
+                f"{rate:.0f}",
+                rate < MOST_STATEMENTS,
+            ),
+        ),
+    )
+
+
+def wait_in_clients(pipe: "Connection[Any, Any]", url: str, waiters: int) -> None:
+    """Wait in so many threads, each with a client of its own, until the pipe is closed."""
+    with ExitStack() as stack:
+        for _ in range(waiters):
+            client = stack.enter_context(holdfast.Client(url))
+            threading.Thread(target=_wait_for_ever, args=(client,), daemon=True).start()
+        pipe.send("waiting")
+        pipe.recv()
+
+
+def _wait_for_ever(client: holdfast.Client) -> None:
+    with suppress(holdfast.LockError):  # the client is closed at the end
+        client.lock(NAME, ttl=TTL).acquire()
+
+
+def _statements(server: MariaDbServer) -> int:
+    """How many statements it has carried out for others than us since it was started."""
+    [(_, count)] = server.query("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
+    return int(count)

@@ -1,5 +1,6 @@
 """What `make check` leaves out: the suites that live in real processes, on real files."""
 
+import gc
 from pathlib import Path
 
 import pytest
@@ -12,3 +13,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         suite = item.path.relative_to(HERE).parts[0]
         if suite == "cli" or (suite == "contract" and "memory-" not in item.name):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves stay to the end. To look through them for garbage takes longer than some
+    leases last, and meanwhile no thread runs."""
+    gc.collect()
+    gc.freeze()

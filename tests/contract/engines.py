@@ -47,6 +47,8 @@ class Engine:
     place: Callable[[Path], Place]
     unit: float = 0.5
     cannot: Mapping[str, str] = field(default_factory=dict)
+    splits: bool = False
+    """Whether a race may have no winner, since several nodes vote."""
     brief: bool = False
     """Whether `make test` plays only the parts of the contract in `BRIEFLY` on it, for want of
     time; `make contract` plays all of them."""
@@ -135,7 +137,13 @@ ENGINES = (
     Engine("mysql", mysql_place, brief=True),  # its words, said to MariaDB
     Engine("redis", single_place),
     Engine("valkey", valkey_place, brief=True),
-    Engine("redlock", redlock_place, unit=1.0, cannot={"cells": "its nodes are independent"}),
+    Engine(
+        "redlock",
+        redlock_place,
+        unit=1.0,
+        splits=True,
+        cannot={"cells": "its nodes are independent"},
+    ),
     Engine("cluster", cluster_place),
     Engine("getset", getset_place, cannot={"cells": "it is for the locks of old clients"}),
     Engine("etcd", wheel_place, unit=1.0, brief=True),

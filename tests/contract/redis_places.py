@@ -9,6 +9,10 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+import pytest
+
+from holdfast.engines import redis
+from holdfast.engines.redis import nodes
 from holdfast.lab.servers.cluster import RedisCluster
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.programs import find_valkey
@@ -60,6 +64,21 @@ class RedisPlace(Place):
         return sorted(found)
 
 
+class RedlockPlace(RedisPlace):
+    """Several masters. One that is slow is not waited for long, so that a silent one costs little;
+    but on a busy machine all of them are slow, and that is no outage."""
+
+    def __init__(self, url: str, servers: Sequence[RedisServer]) -> None:
+        super().__init__(url, servers)
+        self._patience = pytest.MonkeyPatch()
+        for name in ("LEAST_PATIENCE", "MOST_PATIENCE"):
+            self._patience.setattr(redis, name, 0.5)
+        self._patience.setattr(nodes, "FIRST_CONTACT", 5.0)
+
+    def close(self) -> None:
+        self._patience.undo()
+
+
 class ClusterPlace(RedisPlace):
     """A cluster whose nodes do not give each other up because a test has frozen them."""
 
@@ -88,10 +107,10 @@ def valkey_place(folder: Path) -> RedisPlace:
     return RedisPlace(server.url, [server])
 
 
-def redlock_place(folder: Path) -> RedisPlace:
+def redlock_place(folder: Path) -> RedlockPlace:
     # Young nodes would be in quarantine for a minute; the guard has tests of its own.
     masters = _masters()
-    return RedisPlace(f"{masters.url}?restart_guard=off", masters.servers)
+    return RedlockPlace(f"{masters.url}?restart_guard=off", masters.servers)
 
 
 def cluster_place(folder: Path) -> ClusterPlace:

@@ -15,19 +15,19 @@ from holdfast.lab.servers.postgres import PostgresServer
 
 from .place import Place
 
-TABLES = ("holdfast_leases", "holdfast_cells")
+TABLES = ["holdfast_leases", "holdfast_cells"]
 
 
 class PostgresPlace(Place):
-    """A server without the tables: whoever comes first makes them."""
+    """A server with nothing in the tables. The first test finds none at all."""
 
     def __init__(self, server: PostgresServer, url: str) -> None:
         self.server, self.url = server, url
-        for table in TABLES:
-            server.query(f"DROP TABLE IF EXISTS {table}")
+        for table in self._tables():
+            server.query(f"DELETE FROM {table}")
 
     def untouched(self) -> bool:
-        return not self._connections() and not self._rows()
+        return not self._connections() and not any(self._rows().values())
 
     @contextmanager
     def outage(self) -> Iterator[None]:
@@ -41,7 +41,8 @@ class PostgresPlace(Place):
         self.server.restart()
 
     def residue(self) -> list[str]:
-        return [f"{self._connections()} connections", *self._rows()]
+        rows = [f"{table}: {count} rows" for table, count in self._rows().items()]
+        return [f"{self._connections()} connections", *rows, f"queues: {self._queues()}"]
 
     def _connections(self) -> int:
         """How many sockets are connected to the port of the URL: our servers have it alone."""
@@ -49,13 +50,18 @@ class PostgresPlace(Place):
         lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
         return sum(remote.endswith(port) and state == "01" for _, _, remote, state, *_ in lines)
 
-    def _rows(self) -> list[str]:
-        found = "SELECT to_regclass(%s) IS NOT NULL"
-        there = [table for table in TABLES if self.server.query(found, (table,)) == [(True,)]]
-        rows = [f"{t}: {self.server.query(f'SELECT count(*) FROM {t}')}" for t in there]
-        if TABLES[0] in there:
-            rows += [f"queues: {self.server.query(f'SELECT DISTINCT queue FROM {TABLES[0]}')}"]
-        return rows
+    def _tables(self) -> list[str]:
+        found = self.server.query(
+            "SELECT tablename FROM pg_tables WHERE tablename = ANY(%s)", (TABLES,)
+        )
+        return [table for (table,) in found]
+
+    def _rows(self) -> dict[str, int]:
+        return {t: self.server.query(f"SELECT count(*) FROM {t}")[0][0] for t in self._tables()}
+
+    def _queues(self) -> list[tuple[object, ...]]:
+        there = TABLES[0] in self._tables()
+        return self.server.query(f"SELECT DISTINCT queue FROM {TABLES[0]}") if there else []
 
 
 def postgres_place(folder: Path) -> PostgresPlace:

@@ -92,7 +92,7 @@ async def test_a_cell_and_a_lock_of_the_same_name_do_not_meet(stage: Stage) -> N
     ann, ben = stage.cast("ann", "ben")
     await ann(ann.client.cell("door").set, "open", expect=0)
     assert await ben(ben.client.inspect, "door") is None
-    lease = await ben(ben.lock("door").acquire, blocking=False)
+    lease = await stage.tries(ben, ben.lock("door"))
     await ann(ann.client.cell("door").update, lambda value: "closed")
     await ben(lease.extend)
     assert [info.name for info in await ann(ann.client.leases)] == ["door"]
@@ -186,7 +186,7 @@ async def test_an_update_that_never_gets_through(stage: Stage, timeout: float) -
             await asyncio.wait_for(ann(cell.update, spoilt, timeout), AT_ONCE)
         assert isinstance(error.value, TimeoutError)
         assert error.value.tries == tries
-        assert (tries == 1) == (timeout == 0)
+        assert tries == 1 or timeout > 0
         assert other.get().value == str(tries)
 
 

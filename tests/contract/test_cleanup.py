@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from typing import Any
 
 import pytest
 
-from .stage import A_WHILE, Leftovers, Stage
+from .stage import A_WHILE, AT_ONCE, Leftovers, Stage
 
 
 async def test_nothing_is_left_after_close(stage: Stage) -> None:
@@ -21,7 +23,7 @@ async def test_nothing_is_left_after_close(stage: Stage) -> None:
     await ann(lease.release)
     held = await waiting
     assert not await stage.takes(ann, "door")
-    await ann(ann.lock("gate", ttl=stage.short).acquire, timeout=1)
+    await ann(ann.lock("gate", ttl=stage.short).acquire, timeout=AT_ONCE)
     assert [info.name for info in await ann(client.leases, prefix="d")] == ["door"]
     await stage.close(client)
 
@@ -71,7 +73,7 @@ async def test_use_leaves_no_rows_and_no_files(stage: Stage) -> None:
         ann, ben = stage.cast("ann", "ben")
         for _ in range(times):
             lease = await ann(ann.lock("door").acquire)
-            assert await ben(ben.lock("door").acquire, blocking=False) is None
+            assert await stage.tries(ben, ben.lock("door")) is None
             assert await ben(ben.lock("door").acquire, timeout=A_WHILE) is None
             await ann(lease.release)
             await ann(ann.lock("door").acquire)
@@ -99,8 +101,18 @@ async def test_a_thousand_leases_are_renewed_in_time(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     ttl = 4 * stage.ttl
     leases = [await ann(ann.lock(f"door {number}", ttl=ttl).acquire) for number in range(1000)]
-    await stage.passes(1.5 * ttl)
+    first = [end_of(lease) for lease in leases]
+    await stage.until(
+        lambda: all(
+            end_of(lease) > end + 0.1 * ttl for lease, end in zip(leases, first, strict=True)
+        ),
+        ttl + AT_ONCE,
+    )
     assert not [lease.name for lease in leases if lease.lost]
+
+
+def end_of(lease: Any) -> float:
+    return time.monotonic() + float(lease.remaining())
 
 
 async def test_what_fails_leaves_nothing(stage: Stage) -> None:
@@ -108,7 +120,7 @@ async def test_what_fails_leaves_nothing(stage: Stage) -> None:
     lease = await ann(ann.lock("door").acquire)
 
     async def fails() -> Leftovers:
-        assert await ben(ben.lock("door").acquire, blocking=False) is None
+        assert await stage.tries(ben, ben.lock("door")) is None
         assert await ben(ben.lock("door").acquire, timeout=A_WHILE) is None
         return Leftovers()
 

@@ -15,16 +15,17 @@ from .steps import watched
 
 async def test_extending_gives_more_time(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
-    lease = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
+    ttl = 2 * stage.short
+    lease = await ann(stage.fleeting(ann, "door", ttl=ttl).acquire)
     await ann(lease.extend, ttl=stage.long)
 
-    assert stage.short < lease.remaining() < stage.long
+    assert ttl < lease.remaining() < stage.long
     info = await ben(ben.client.inspect, "door")
-    assert info.remaining > stage.short
+    assert info.remaining > ttl
     assert lease.remaining() <= info.remaining, "the holder never believes in more time than it has"
     assert info.fence == lease.fence
     assert info.holder == lease.holder
-    await stage.passes(1.5 * stage.short)
+    await stage.passes(1.2 * ttl)
     assert lease.held
     assert not await stage.takes(ben, "door")
 
@@ -55,7 +56,7 @@ async def test_extending_never_shortens(stage: Stage) -> None:
 
 async def test_extending_never_resurrects(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
-    lease = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
+    lease = await ann(stage.fleeting(ann, "door").acquire)
     await stage.until(lambda: lease.lost)
 
     with pytest.raises(LockLost, match="door"):
@@ -78,7 +79,7 @@ async def test_a_lease_is_renewed_while_its_holder_lives(stage: Stage) -> None:
     leases = [
         await ann(ann.lock(name, ttl=stage.ttl).acquire) for name in ("door", "gate", "hatch")
     ]
-    lasting_until = time.monotonic() + 3 * stage.ttl
+    lasting_until = time.monotonic() + 1.5 * stage.ttl
     while time.monotonic() < lasting_until:
         for lease in leases:
             assert not await stage.takes(ben, lease.name)
@@ -91,9 +92,9 @@ async def test_a_lease_is_renewed_while_its_holder_lives(stage: Stage) -> None:
 
 async def test_a_released_lease_is_not_renewed(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
-    lease = await ann(ann.lock("door", ttl=stage.short).acquire)
+    lease = await ann(ann.lock("door", ttl=2 * stage.short).acquire)
     await ann(lease.release)
-    others = await ben(ben.lock("door", ttl=stage.short, renew=False).acquire)
+    others = await ben(stage.fleeting(ben, "door").acquire)
     await stage.until(lambda: others.lost)
     await stage.until(lambda: stage.takes(ben, "door"))
 
@@ -103,7 +104,7 @@ async def test_max_hold_ends_the_renewal(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     told: list[float] = []
     began = time.monotonic()
-    lease = await ann(ann.lock("door", ttl=stage.ttl, max_hold=2 * stage.ttl).acquire)
+    lease = await ann(ann.lock("door", ttl=stage.ttl, max_hold=1.5 * stage.ttl).acquire)
     lease.on_lost(lambda _: told.append(time.monotonic()))
 
     others = await ben(ben.lock("door").acquire, timeout=3 * stage.ttl + 10)
@@ -151,7 +152,7 @@ async def test_an_extension_that_is_answered_too_late_is_a_loss(stage: Stage) ->
     ann, ben = stage.cast("ann", "ben")
     paused = False
     await stage.takes(ann, "door")
-    lease = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
+    lease = await ann(stage.fleeting(ann, "door").acquire)
 
     def stand_still(number: int, awaits: Any) -> None:
         nonlocal paused
@@ -162,11 +163,10 @@ async def test_an_extension_that_is_answered_too_late_is_a_loss(stage: Stage) ->
     try:
         await ann(lambda: watched(lease.extend(ttl=stage.long), stand_still))
     except LockLost:
-        assert paused
-    else:
+        assert lease.lost
+    else:  # an engine may ask and have its answer in one go
         assert not paused, "what has passed is lost, whatever a late answer says"
-    assert lease.lost == paused
-    if paused:
-        with pytest.raises(LockLost):
-            await ann(lease.release)
-        await stage.until(lambda: stage.takes(ben, "door"))
+        return
+    with pytest.raises(LockLost):
+        await ann(lease.release)
+    await stage.until(lambda: stage.takes(ben, "door"))

@@ -29,7 +29,7 @@ async def test_fences_rise_however_a_lease_ends(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     broken = await ann(ann.lock("door").acquire)
     assert await ben(ben.client.break_lock, "door")
-    expired = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
+    expired = await ann(stage.fleeting(ann, "door").acquire)
     released = await ben(ben.lock("door").acquire)
     await ben(released.release)
     closed = await ann(ann.lock("door").acquire)

@@ -41,7 +41,7 @@ async def test_a_held_lock_from_outside(stage: Stage) -> None:
 
 async def test_looking_does_not_disturb(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
-    lease = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
+    lease = await ann(stage.fleeting(ann, "door").acquire)
     while not lease.lost:
         await ben(ben.client.inspect, "door")
         await ben(ben.client.leases)
@@ -50,7 +50,7 @@ async def test_looking_does_not_disturb(stage: Stage) -> None:
 
 async def test_an_expired_lease_is_not_shown(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
-    lease = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
+    lease = await ann(stage.fleeting(ann, "door").acquire)
     await stage.until(lambda: lease.lost)
 
     async def gone() -> bool:
@@ -108,7 +108,7 @@ async def test_breaking_a_lock(stage: Stage) -> None:
     lease = await ann(ann.lock("door").acquire)
     assert await ben(ben.client.break_lock, "door")
     assert not await ben(ben.client.break_lock, "door")
-    given = await cleo(cleo.lock("door").acquire, blocking=False)
+    given = await stage.tries(cleo, cleo.lock("door"))
     assert given.fence > lease.fence
 
 

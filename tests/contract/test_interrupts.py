@@ -29,7 +29,7 @@ async def interrupted(stage: Stage, worker: Worker, *, twice: bool = False) -> N
 @pytest.mark.parametrize("pause", [None, 0, 0.001, 0.005], ids=["once", "twice", "1 ms", "5 ms"])
 async def test_interrupting_a_waiter(stage: Stage, pause: float | None) -> None:
     ann, ben = stage.cast("ann", "ben")
-    for _ in range(3):
+    for _ in range(2):
         worker = await stage.worker()
         lease = await ann(ann.lock("door").acquire)
         worker.begins("acquire", name="door", ttl=stage.long)

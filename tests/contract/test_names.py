@@ -23,11 +23,11 @@ async def test_distinct_names_never_collide(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     leases = {}
     for name in NAMES:
-        leases[name] = await ann(ann.lock(name).acquire, blocking=False)
+        leases[name] = await stage.tries(ann, ann.lock(name))
         assert leases[name], f"{name!r} met another name"
     for name, lease in leases.items():
         assert lease.name == name
-        assert await ben(ben.lock(name).acquire, blocking=False) is None
+        assert await stage.tries(ben, ben.lock(name)) is None
         info = await ben(ben.client.inspect, name)
         assert (info.name, info.holder, info.fence) == (name, lease.holder, lease.fence)
     listed = await ben(ben.client.leases)
@@ -69,7 +69,7 @@ async def test_a_list_by_prefix_takes_it_literally(stage: Stage) -> None:
 async def test_names_in_all_orders(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     for one, other in itertools.permutations(("a", "A", "a:", "a:b", "{a}"), 2):
-        lease = await ann(ann.lock(one).acquire, blocking=False)
+        lease = await stage.tries(ann, ann.lock(one))
         assert await stage.takes(ben, other)
         await ann(lease.release)
 

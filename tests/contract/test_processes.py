@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from .stage import Stage
+from .stage import A_WHILE, AT_ONCE, Stage
 
 SHARED = pytest.mark.needs("processes")
 
@@ -21,9 +21,9 @@ async def test_another_process_excludes_and_is_excluded(stage: Stage) -> None:
     assert not await stage.takes(ann, "door")
     await worker("release")
 
-    lease = await ann(ann.lock("door").acquire, blocking=False)
+    lease = await stage.tries(ann, ann.lock("door"))
     assert lease.fence > theirs["fence"]
-    assert (await worker("acquire", name="door", ask={"blocking": False}))["fence"] is None
+    assert (await worker("acquire", name="door", ask={"timeout": A_WHILE}))["fence"] is None
 
 
 @SHARED
@@ -55,12 +55,12 @@ async def test_processes_that_come_and_go_leave_the_others_whole(stage: Stage) -
         await passer_by("fences", name="gate", times=1)
         await passer_by("close")
         await passer_by.ends()
-    second = await ann(ann.lock("gate").acquire, blocking=False)
+    second = await stage.tries(ann, ann.lock("gate"))
     await ann(first.release)
 
     worker = await stage.worker()
-    assert (await worker("acquire", name="gate", ask={"blocking": False}))["fence"] is None
-    theirs = await worker("acquire", name="door", ask={"blocking": False})
+    assert (await worker("acquire", name="gate", ask={"timeout": A_WHILE}))["fence"] is None
+    theirs = await worker("acquire", name="door", ask={"timeout": AT_ONCE})
     assert theirs["fence"] > first.fence
     assert second.held
     assert not await stage.takes(ben, "door")

@@ -66,7 +66,7 @@ async def test_another_actor_does_not_take_it_again(stage: Stage) -> None:
     lock = ann.lock("door", reentrant=True)
     lease = await ann(lock.acquire)
 
-    assert await ben(lock.acquire, blocking=False) is None
+    assert await stage.tries(ben, lock) is None
     waiting = ben.begins(lock.acquire)
     await ann(lock.acquire)
     await ann(lock.release)
@@ -81,21 +81,21 @@ async def test_another_actor_does_not_take_it_again(stage: Stage) -> None:
 async def test_another_lock_of_the_same_name_is_another_lock(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     await ann(ann.lock("door", reentrant=True).acquire)
-    assert await ann(ann.lock("door", reentrant=True).acquire, blocking=False) is None
+    assert await stage.tries(ann, ann.lock("door", reentrant=True)) is None
 
 
 async def test_a_lock_is_not_reentrant_unless_asked(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lock = ann.lock("door")
     lease = await ann(lock.acquire)
-    assert await ann(lock.acquire, blocking=False) is None
+    assert await stage.tries(ann, lock) is None
     assert await ann(lock.acquire, timeout=A_WHILE) is None
     assert lease.held
 
 
 async def test_a_lost_lease_is_not_taken_again(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
-    lock = ann.lock("door", ttl=stage.short, renew=False, reentrant=True)
+    lock = stage.fleeting(ann, "door", reentrant=True)
     lease = await ann(lock.acquire)
     await stage.until(lambda: lease.lost)
     try:
@@ -132,7 +132,7 @@ async def test_two_actors_share_one_lock(stage: Stage) -> None:
 
 async def test_each_releases_their_own_through_a_shared_lock(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben", client=stage.client())
-    lock = ann.lock("door", ttl=stage.short, renew=False)
+    lock = stage.fleeting(ann, "door")
     first = await ann(lock.acquire)
     second = await ben(lock.acquire)  # when the first has run out
     await ben(second.extend, ttl=stage.long)

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import AcquireTimeout, LockError
 
-from .stage import Stage
+from .stage import A_WHILE, Stage
 
 
 @pytest.mark.parametrize(
@@ -28,23 +28,25 @@ async def test_trying_once_does_not_wait(stage: Stage, once: dict[str, Any]) -> 
 async def test_none_after_the_timeout(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     await ann(ann.lock("door").acquire)
+    assert await stage.takes(ben, "gate")  # connected, from here on
 
     began = time.monotonic()
-    assert await ben(ben.lock("door").acquire, timeout=0.2) is None
-    assert await ben(ben.lock("door", timeout=0.2).acquire) is None
-    assert time.monotonic() - began >= 0.4
+    assert await ben(ben.lock("door").acquire, timeout=A_WHILE) is None
+    assert await ben(ben.lock("door", timeout=A_WHILE).acquire) is None
+    assert time.monotonic() - began >= 2 * A_WHILE
 
 
 async def test_with_raises_after_the_timeout(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     await ann(ann.lock("door").acquire)
+    assert await stage.takes(ben, "gate")  # connected, from here on
     entered = False
 
     async def body(lease: Any) -> None:
         nonlocal entered
         entered = True
 
-    for timeout in (0, 0.1):
+    for timeout in (0, A_WHILE):
         with pytest.raises(AcquireTimeout, match="door") as error:
             await ben.inside(ben.lock("door", timeout=timeout), body)
         assert isinstance(error.value, TimeoutError)
@@ -87,7 +89,7 @@ async def test_a_release_wakes_the_waiter(stage: Stage) -> None:
 
 async def test_an_expiry_wakes_the_waiter(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
-    lease = await ann(ann.lock("door", ttl=stage.short, renew=False).acquire)
+    lease = await ann(stage.fleeting(ann, "door").acquire)
     given = await asyncio.wait_for(ben(ben.lock("door").acquire), stage.short + 10)
     assert lease.lost, "no two hold it: the first has given up before the second gets it"
     assert given.fence > lease.fence

@@ -194,7 +194,13 @@ def to_its_end(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 def main_sync(url: str) -> None:
     worker = Worker(holdfast.Client(url))
-    interrupted = False
+    try:
+        serve(worker)
+    except KeyboardInterrupt:  # a second Ctrl-C, which struck before the first was dealt with
+        serve(worker, interrupted=True)
+
+
+def serve(worker: Worker, *, interrupted: bool = False) -> None:
     while True:  # it lives on after a Ctrl-C, to betray what it still holds
         try:
             if interrupted:
@@ -218,6 +224,8 @@ async def main_async(url: str) -> None:
 
 
 if __name__ == "__main__":
+    # Whoever started the tests in the background of a shell has it ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if sys.argv[1] == "sync":
         main_sync(sys.argv[2])
     else:

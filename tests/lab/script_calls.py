@@ -12,7 +12,7 @@ HOUR = 3_600_000_000
 
 CHANNELS = {"a": "c1", "b": "c1", "c": "c2", "d": "c2", "e": "nobody listens"}
 LOCKS = [tuple(key.decode() for key in keys_of(name)) for name in ("job", "work")]
-"""The keys of each: the lock, its counter, its queue, its watch."""
+"""The keys of each: the lock, its counter, its queue."""
 
 
 class Ground(Protocol):
@@ -58,11 +58,11 @@ def quorum(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
         case 0 | 1 | 2:
             proposed = random.choice([0, fence, ground.now + HOUR, ground.now - HOUR])
             channel = random.choice([channel, channel, ""])
-            return "vote", [*lock[:3]], [ttl, KEEP, channel, proposed, holder]
+            return "vote", [*lock], [ttl, KEEP, channel, proposed, holder]
         case 3 | 4:
             who = random.choice([owner, owner, ""])
             wakes, channel = random.choice("01"), CHANNELS.get(who, "")
-            return "unvote", [*lock[:3]], [wakes, OFFER, channel, who]
+            return "unvote", [*lock], [wakes, OFFER, channel, who]
         case 5:
             return "raise", [*lock[:2]], [fence, KEEP, owner]
         case 6 | 7:

@@ -77,7 +77,7 @@ class TestDetails:
         assert first.note == "round 1: nobody has a majority"
         assert re.fullmatch(r"[A-H] won in round ([2-9]|\d\d+)", last.note)
         *_, last = outcome_of("split-vote", "in-step").history.of(Kind.NOTED)
-        assert last.note == "5 rounds, and no winner"
+        assert last.note == "7 rounds, and no winner"
 
     def test_many_ask_where_the_vote_is_split(self) -> None:
         for variant in ("in-step", "at-random"):

@@ -14,12 +14,12 @@ TOLERANCE = 1.0
 """How late a busy machine may tell of a loss, in seconds."""
 
 BOUND = 1.0
-"""How long a lock may be free and wanted, in seconds, once a stage is calm."""
+"""How long a lock may be free and wanted, in seconds, where nothing is left to chance."""
 
 
-def judge(history: History) -> list[Finding]:
+def judge(history: History, bound: float) -> list[Finding]:
     """Every promise that was not kept, and every write that spoilt the plain register."""
-    kept = checkers.judge(history, tolerance=TOLERANCE, bound=BOUND, unfenced=[PLAIN])
+    kept = checkers.judge(history, tolerance=TOLERANCE, bound=bound, unfenced=[PLAIN])
     return sorted([*kept, *checkers.corruption(history, [PLAIN])], key=lambda found: found.at)
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from holdfast.lab.history import Event, Finding, History
 from holdfast.lab.scenarios.actors import StageFailed
-from holdfast.lab.scenarios.judges import judge
+from holdfast.lab.scenarios.judges import BOUND, judge
 from holdfast.lab.scenarios.stage import Stage
 
 
@@ -32,6 +32,8 @@ class Scenario:
     story: str
     """What is tried, in a few sentences."""
     variants: Sequence[Variant]
+    bound: float = BOUND
+    """How long the lock may be free and wanted, in seconds, once the stage is calm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,4 +67,4 @@ def run(scenario: Scenario, variant: Variant, tell: Callable[[Event], None]) -> 
         except StageFailed as error:
             broken_off = str(error)
         history = stage.history()
-    return Outcome(scenario, variant, history, judge(history), broken_off)
+    return Outcome(scenario, variant, history, judge(history, scenario.bound), broken_off)

@@ -14,8 +14,12 @@ EAST, WEST = "ACEG", "BDFH"
 FAR = 0.015
 """How long a message takes to the nodes that are not near; there and back within 50 ms."""
 
-ROUNDS, PAUSE = 5, 0.3
-"""How often those who are in step try, and after how long they try again."""
+BOUND = 6.0
+"""By when, in seconds, one of those who draw their delays must have won. It takes them half a second
+on average, and rarely more than two."""
+
+ROUNDS, PAUSE = 7, 0.95
+"""How often those who are in step try, and after how long they try again: for longer than that."""
 
 
 def set_up(stage: Stage) -> tuple[list[Node], Crowd]:
@@ -63,6 +67,7 @@ SCENARIO = Scenario(
         "all ask at the same instant, each node votes for the first that it hears, and nobody gets "
         "the three votes that are needed. All give their votes back and try again."
     ),
+    bound=BOUND,
     variants=[
         Variant(
             "in-step",

@@ -15,8 +15,8 @@ FAR = 0.015
 """How long a message takes to the nodes that are not near; there and back within 50 ms."""
 
 BOUND = 6.0
-"""By when, in seconds, one of those who draw their delays must have won. It takes them half a second
-on average, and rarely more than two."""
+"""By when, in seconds, one of those who draw their delays must have won. It takes them half a
+second on average, and rarely more than two."""
 
 ROUNDS, PAUSE = 7, 0.95
 """How often those who are in step try, and after how long they try again: for longer than that."""

@@ -174,13 +174,17 @@ class AsyncEtcdStore:
             return await self._call(step, line, until)
         if isinstance(step, KeepAlives):
             return await self._keep_alive(step, line, until)
+        if len(step) == 1:
+            return [await self._call(step[0], line, until)]
         replies = await asyncio.gather(
             *(self._call(each, line, until) for each in step), return_exceptions=True
         )
         for reply in replies:
-            if isinstance(reply, Trouble | Rejected):
-                # Another one: this frame, which keeps the first, would be kept by it.
-                raise type(reply)(str(reply))
+            # Another one: this frame, which keeps the first, would be kept by it.
+            if isinstance(reply, Trouble):
+                raise Trouble(str(reply), passing=reply.passing)
+            if isinstance(reply, Rejected):
+                raise Rejected(str(reply))
         return replies
 
     async def _call(self, call: Call, line: Line, until: float) -> Any:

@@ -118,11 +118,20 @@ def damaged(random: Random, operations: list[Operation]) -> list[Operation]:
 class Run:
     """Clients that call a lock which keeps the rules, on a network that may lose an answer.
 
-    Whoever hears nothing goes on as somebody else, as after a crash.
+    Whoever hears nothing goes on as somebody else, as after a crash; or, if it `keeps_name`, as
+    itself, with anything.
     """
 
     def __init__(
-        self, random: Random, model: Model, clients: int, *, ttl: int, lost: float, whole: bool
+        self,
+        random: Random,
+        model: Model,
+        clients: int,
+        *,
+        ttl: int,
+        lost: float,
+        whole: bool,
+        keeps_name: bool = False,
     ) -> None:
         self._random = random
         self._lock = Lock(model)
@@ -130,6 +139,7 @@ class Run:
         self._lost = lost
         self._whole = whole
         """Whether instants are whole numbers, so that many are equal."""
+        self._keeps_name = keeps_name
         self._heap: list[tuple[float, int, float, str, Action]] = []
         self._calls = self._lives = 0
         for _ in range(clients):
@@ -155,7 +165,10 @@ class Run:
         self._lock = lock
         responded = at + self._span()
         if random.random() < self._lost:
-            self._call(responded, self._somebody(), ACQUIRE)
+            if self._keeps_name:
+                self._call(responded, who, random.choice([ACQUIRE, RELEASE]))
+            else:
+                self._call(responded, self._somebody(), ACQUIRE)
             return Operation(who, action, UNKNOWN, invoked, expires=expires)
         self._go_on(responded, who, action, outcome)
         return Operation(who, action, outcome, invoked, responded, fence=fence, expires=expires)

@@ -6,6 +6,7 @@ import pytest
 
 from holdfast.lab.history import Event, History, Kind
 from holdfast.lab.linear import Action, Model, Operation, Outcome, check, operations
+from holdfast.lab.linear.search import Search
 from tests.lab.orders import (
     ACQUIRE,
     NO,
@@ -133,6 +134,14 @@ def test_what_was_not_heard_may_have_an_effect_late_or_never() -> None:
     assert explained(LOCK, unknown, gone, acquire("B", 8, 9, NO), acquire("C", 10, 11))
 
 
+def test_a_release_that_was_not_heard_makes_its_owner_unlike_others() -> None:
+    stays = unheard("A", ACQUIRE, 0, expires=100)
+    goes = [unheard("C", RELEASE, 0), unheard("C", ACQUIRE, 0)]
+    later = [acquire("D", 8, 9, NO), acquire("B", 10, 11)]
+    assert explained(LOCK, stays, *goes, *later)
+    assert not explained(LOCK, stays, *later)
+
+
 def test_one_owner_may_have_several_calls_under_way() -> None:
     at_once = [acquire("A", 0, 10), release("A", 0, 10)]
     assert explained(LOCK, *at_once, acquire("B", 3, 4))
@@ -169,7 +178,8 @@ def small_histories(seed: int, model: Model) -> list[list[Operation]]:
     """One of no sense, one of a lock that keeps the rules, and the same with something wrong."""
     random = Random(seed)
     ttl, lost = random.choice([3, 6, 50]), random.choice([0, 0.2, 0.4])
-    run = Run(random, model, 3, ttl=ttl, lost=lost, whole=True)
+    keeps_name = random.choice([True, False])
+    run = Run(random, model, 3, ttl=ttl, lost=lost, whole=True, keeps_name=keeps_name)
     true = run.operations(random.randint(2, 6))
     return [at_random(random, model), true, damaged(random, true)]
 
@@ -186,14 +196,29 @@ def test_it_agrees_with_trying_every_order(model: Model) -> None:
     assert min(verdicts.values()) > 1000
 
 
-def long_history(model: Model) -> list[Operation]:
-    return Run(Random(5), model, 12, ttl=4, lost=0.01, whole=False).operations(40_000)
+@pytest.mark.slow
+def test_it_agrees_also_if_it_goes_back_step_by_step() -> None:
+    for seed in range(1500):
+        for calls in small_histories(seed, REENTRANT):
+            verdict = explained_by_some_order(calls, REENTRANT)
+            assert (Search(calls, REENTRANT, stride=1).failure() is None) is verdict, (seed, calls)
+
+
+def long_history(model: Model, *, lost: float = 0.01, keeps_name: bool = False) -> list[Operation]:
+    run = Run(Random(5), model, 12, ttl=4, lost=lost, whole=False, keeps_name=keeps_name)
+    return run.operations(40_000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("model", Model)
 def test_a_long_history_of_a_true_lock(model: Model) -> None:
     assert check(long_history(model), model) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", Model)
+def test_a_long_history_of_clients_that_keep_their_names(model: Model) -> None:
+    assert check(long_history(model, lost=0.05, keeps_name=True), model) == []
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 
 from holdfast.lab.history import Finding, History
 from holdfast.lab.linear.operation import Action, Model, Operation, Outcome
-from holdfast.lab.linear.views import Views
+from holdfast.lab.linear.search import Search
 
 __all__ = ["Action", "Model", "Operation", "Outcome", "check", "operations"]
 
@@ -29,7 +29,7 @@ def check(operations: Iterable[Operation], model: Model) -> list[Finding]:
     by_name: dict[str, list[Operation]] = {}
     for operation in operations:
         by_name.setdefault(operation.name, []).append(operation)
-    failures = (Views(each, model).failure() for each in by_name.values())
+    failures = (Search(each, model).failure() for each in by_name.values())
     return [finding for finding in failures if finding is not None]
 
 

@@ -36,7 +36,8 @@ class Operation:
     who: str
     """The owner, as the lock knows it: a client, or one acquisition of a client.
 
-    Whoever hears nothing should go on as another: else there is much to try, and it takes long.
+    Whoever hears nothing should go on as another: else what it did not hear of can explain much of
+    what comes later, and it can take long to find out that it does not.
     """
     action: Action
     outcome: Outcome

@@ -28,7 +28,7 @@ from holdfast.core.messages import (
     Request,
 )
 from holdfast.engines.sql.sqlite import store as store_module
-from holdfast.engines.sql.sqlite.file import default_path, file_system
+from holdfast.engines.sql.sqlite.file import PAGE, default_path, file_system
 from holdfast.engines.sql.sqlite.store import IDLE, SqliteStore
 from tests.patience import wait_for
 
@@ -322,6 +322,20 @@ class TestQueue:
         assert isinstance(say(store, Acquire("job", "newcomer", 30.0)), Held)
         assert fence(say(store, Acquire("job", "b", 30.0, queue=True))) == 2
         assert say(store, Extend("job", "a", 30.0)) == NOT_YOURS
+
+
+def test_a_new_file_has_small_pages_and_an_old_one_keeps_its_own(tmp_path: Path) -> None:
+    def pages(name: str) -> int:
+        with Client(f"sqlite://{tmp_path}/{name}") as client, client.lock("job"):
+            pass
+        with sqlite3.connect(tmp_path / name) as file:
+            return int(file.execute("PRAGMA page_size").fetchone()[0])
+
+    with sqlite3.connect(tmp_path / "old.db") as file:
+        file.execute("PRAGMA page_size = 8192")
+        file.execute("CREATE TABLE mine (id)")
+    assert pages("old.db") == 8192
+    assert pages("new.db") == PAGE
 
 
 class TestOpening:

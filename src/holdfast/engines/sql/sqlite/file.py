@@ -14,8 +14,8 @@ NETWORK_FILE_SYSTEMS = frozenset([
 # fmt: on
 
 PAGE = 2048
-"""Bytes. A grant or a release writes two pages, so smaller ones than SQLite's usual 4096 make a pair
-about 9 % faster (1024: 17 %), and rows of more than half a page, which cells may have, slower."""
+"""Bytes. Every commit writes whole pages to the log, so ones that are smaller than SQLite's usual
+4096 make a pair about 9 % faster (1024: about 17 %, but then the larger values of cells spill)."""
 
 NEEDED = (3, 35, 0)
 """The SQLite version that brought RETURNING."""
@@ -50,7 +50,7 @@ def connect(path: Path) -> sqlite3.Connection:
     new = not path.exists()
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
-        connection.execute(f"PRAGMA page_size = {PAGE}")  # of a new file; nothing changes an old one
+        connection.execute(f"PRAGMA page_size = {PAGE}")  # of a new file; an old one keeps its own
         (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
         if new:
             path.chmod(0o600)

@@ -69,3 +69,8 @@ def test_nothing_is_left_behind() -> None:
 def test_a_setting_that_there_is_not() -> None:
     with pytest.raises(ServerFailed, match="unknown variable"):
         MariaDbServer(settings={"no-such-thing": "1"}).__enter__()
+
+
+def test_its_temporary_tables_lie_in_its_own_folder(server: MariaDbServer) -> None:
+    """Or another one that starts meanwhile would remove them."""
+    assert say(server, "SELECT @@tmpdir") == ((str(server.folder),),)

@@ -27,6 +27,9 @@ SETTINGS = {
     "debug-no-sync": "ON",
 }
 
+MAKING = 120.0
+"""How long a busy machine may take to make its data, in seconds."""
+
 FIRST_WORDS = f"""
 CREATE DATABASE IF NOT EXISTS {DATABASE};
 CREATE USER IF NOT EXISTS {USER}@'{HOST}';
@@ -50,6 +53,8 @@ class MariaDbServer(ServerProcess):
         super().__init__()
         self.settings = SETTINGS | (settings or {})
         self.data = self.folder / "data"
+        # A server that starts removes the temporary tables of all who share a folder for them.
+        self._tmpdir = f"--tmpdir={self.folder}"
         self._program, self._maker = find_mariadb(), find_mariadb_maker()
         give_to_user(self.folder)
 
@@ -103,7 +108,7 @@ class MariaDbServer(ServerProcess):
         """The command that runs it in the foreground."""
         words = [self._program, "--no-defaults", f"--datadir={self.data}", f"--port={self.port}"]
         words += [f"--socket={self.folder}/socket", f"--pid-file={self.folder}/pid"]
-        words += [f"--init-file={self._first_words()}"]
+        words += [self._tmpdir, f"--init-file={self._first_words()}"]
         words += [f"--{name}={value}" for name, value in self.settings.items()]
         return [*as_user(), *words]
 
@@ -129,15 +134,17 @@ class MariaDbServer(ServerProcess):
         return str(path)
 
     def _make_data(self) -> None:
-        words = [f"--datadir={self.data}", "--auth-root-authentication-method=normal"]
+        words = [f"--datadir={self.data}", self._tmpdir]
+        words += ["--auth-root-authentication-method=normal", "--skip-test-db"]
         made = subprocess.run(  # noqa: S603 - it is to run programs
-            [*as_user(), self._maker, "--no-defaults", *words, "--skip-test-db"],
+            [*as_user(), self._maker, "--no-defaults", *words],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
+            timeout=MAKING,
         )
         if made.returncode:
             shutil.rmtree(self.data, ignore_errors=True)

@@ -5,6 +5,7 @@ slows all of them down. Ratios are taken within a round; then the median of the 
 the quartiles around it.
 """
 
+import gc
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -125,10 +126,15 @@ def interleave(batches: Mapping[str, Callable[[], float]], rounds: int) -> Value
     shuffle = random.Random(1).shuffle
     for batch in batches.values():
         batch()  # the first one of each warms up
-    for _ in range(rounds):
-        shuffle(order)
-        for label in order:
-            values[label].append(batches[label]())
+    gc.collect()
+    gc.freeze()  # all contenders' libraries are loaded here, and nobody's program has them all
+    try:
+        for _ in range(rounds):
+            shuffle(order)
+            for label in order:
+                values[label].append(batches[label]())
+    finally:
+        gc.unfreeze()
     return values
 
 

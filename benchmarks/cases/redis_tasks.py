@@ -20,6 +20,10 @@ LEAST_OVER_REDIS_PY = (0.0, 5.0, 7.0)
 """For few, for many and for very many tasks; nothing is promised for one."""
 LEAST_OVER_AIOREDLOCK = 12.0
 
+MIN_PAIRS = 3
+"""Of each task: the first pairs of a batch go out all at once, and meet a server that has nothing
+to do yet."""
+
 
 def measure_single(effort: Effort, folder: Path, size: int) -> Case:
     tasks = effort.tasks[size]
@@ -91,13 +95,13 @@ def measure_quorum(effort: Effort, folder: Path) -> Case:
 def _compare(
     runner: asyncio.Runner, contenders: Mapping[str, Tasks], tasks: int, effort: Effort
 ) -> Values:
-    pairs = max(1, effort.batch // (2 * tasks))
+    pairs = max(MIN_PAIRS, 10 * effort.batch // tasks)
     values = interleave(
         {
             label: partial(_batch, runner, contender, tasks, pairs)
             for label, contender in contenders.items()
         },
-        max(3, effort.rounds // 4),
+        max(3, effort.rounds // 5),
     )
     for contender in contenders.values():
         runner.run(contender.close())

@@ -64,8 +64,8 @@ class BaseClient(Generic[D]):
 
     @classmethod
     def from_sqlalchemy(cls, engine: object, **options: Any) -> Self:
-        """A client of the database that an `Engine` of SQLAlchemy leads to (for asyncio: an
-        `AsyncEngine`). Connections like the engine's are made; it is neither used nor closed.
+        """A client over connections of an `Engine` of SQLAlchemy (for asyncio: an `AsyncEngine`).
+        It borrows one, and another while somebody waits; docs/sql.md says for which libraries.
 
         >>> import holdfast, sqlalchemy
         >>> engine = sqlalchemy.create_engine("postgresql+psycopg://app:secret@db.example/shop")
@@ -152,8 +152,8 @@ class Client(BaseClient[ThreadDriver]):
     URL parameters too. So can the options of the engine, which are arguments as well:
     `Client("redlock://h1,h2,h3", max_ttl=120)`. An argument goes before a parameter.
 
-    Instead of a URL, `url` can be a client of redis-py, or a list of several for a quorum; or an
-    `Engine` of SQLAlchemy, or a pool of psycopg. Connections like theirs are made.
+    Instead of a URL, `url` can be a client of redis-py, or several for a quorum, and connections
+    like theirs are made; or an `Engine` of SQLAlchemy or a pool of psycopg, and theirs are used.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://client-example", ttl=10) as client:

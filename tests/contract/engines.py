@@ -21,12 +21,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from .etcd_places import debian_place, wheel_place
+from .lent_places import lent_mariadb_place, lent_postgres_place
 from .mysql_places import mariadb_place, mysql_place
 from .place import Place
 from .redis_places import (
     cluster_place,
     getset_place,
     redlock_place,
+    sentinel_place,
     single_place,
     valkey_place,
 )
@@ -35,7 +37,8 @@ from .zookeeper_places import zookeeper_place
 
 NEEDS = ("processes", "outage", "restart", "cells")
 
-BRIEFLY = {"basic", "fences", "names", "outage", "waiting"}
+BRIEFLY = frozenset({"basic", "fences", "names", "outage", "waiting"})
+IN_PASSING = frozenset({"basic", "fences", "waiting"})
 IN_FULL = os.environ.get("HOLDFAST_CONTRACT") == "full"
 
 
@@ -49,13 +52,13 @@ class Engine:
     cannot: Mapping[str, str] = field(default_factory=dict)
     splits: bool = False
     """Whether a race may have no winner, since several nodes vote."""
-    brief: bool = False
-    """Whether `make test` plays only the parts of the contract in `BRIEFLY` on it, for want of
-    time; `make contract` plays all of them."""
+    brief: frozenset[str] = frozenset()
+    """The parts of the contract that `make test` plays on it, for want of time, where it does not
+    play all; `make contract` does."""
 
     def plays(self, part: str) -> bool:
         """Whether it plays this part of the contract: a module without `test_`."""
-        return IN_FULL or not self.brief or part in BRIEFLY
+        return IN_FULL or not self.brief or part in self.brief
 
     def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
         """Why this engine does not run a scenario, or None: it does."""
@@ -131,12 +134,24 @@ ENGINES = (
         },
     ),
     Engine("sqlite", SqlitePlace),
-    Engine("postgres", postgres_place, brief=True),
-    Engine("pgbouncer", pgbouncer_place, brief=True),
-    Engine("mariadb", mariadb_place, brief=True),
-    Engine("mysql", mysql_place, brief=True),  # its words, said to MariaDB
+    Engine("postgres", postgres_place, brief=BRIEFLY),
+    Engine("pgbouncer", pgbouncer_place, brief=BRIEFLY),
+    Engine("mariadb", mariadb_place, brief=BRIEFLY),
+    Engine("mysql", mysql_place, brief=BRIEFLY),  # its words, said to MariaDB
+    Engine(
+        "lent postgres",  # by a user's own pool
+        lent_postgres_place,
+        brief=IN_PASSING,
+        cannot={"cancelled_anywhere": "a connection that listens is given back after a while"},
+    ),
+    Engine(
+        "lent mariadb",
+        lent_mariadb_place,
+        brief=IN_PASSING,
+        cannot={"cancelled_anywhere": "a statement goes on to its end, in a task of its own"},
+    ),
     Engine("redis", single_place),
-    Engine("valkey", valkey_place, brief=True),
+    Engine("valkey", valkey_place, brief=BRIEFLY),
     Engine(
         "redlock",
         redlock_place,
@@ -144,15 +159,16 @@ ENGINES = (
         splits=True,
         cannot={"cells": "its nodes are independent"},
     ),
+    Engine("sentinel", sentinel_place, brief=IN_PASSING),
     Engine("cluster", cluster_place),
     Engine("getset", getset_place, cannot={"cells": "it is for the locks of old clients"}),
-    Engine("etcd", wheel_place, unit=1.0, brief=True),
-    Engine("etcd 3.4", debian_place, unit=1.0, brief=True),
+    Engine("etcd", wheel_place, unit=1.0, brief=BRIEFLY),
+    Engine("etcd 3.4", debian_place, unit=1.0, brief=BRIEFLY),
     Engine(
         "zookeeper",
         zookeeper_place,
         unit=1.0,
-        brief=True,
+        brief=BRIEFLY,
         cannot={
             "a_killed_waiter_blocks_nobody": "a dead waiter has its place until its session ends"
         },

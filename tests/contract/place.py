@@ -1,12 +1,17 @@
 """Where a test's locks are kept."""
 
 from contextlib import AbstractContextManager
+from typing import Any
 
 
 class Place:
     """A fresh store for one test."""
 
     url: str
+
+    def given(self, colour: str) -> Any:
+        """What a client of this colour is made with: the URL, unless users have something else."""
+        return self.url
 
     def untouched(self) -> bool:
         """Whether nobody has asked the store for anything yet, as far as can be told."""

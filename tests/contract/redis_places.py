@@ -17,6 +17,7 @@ from holdfast.lab.servers.cluster import RedisCluster
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.programs import find_valkey
 from holdfast.lab.servers.redis import RedisServer
+from holdfast.lab.servers.sentinel import SentinelSet
 
 from .place import Place
 
@@ -92,6 +93,26 @@ class ClusterPlace(RedisPlace):
         self.cluster.settle()
 
 
+class SentinelPlace(RedisPlace):
+    """A master behind sentinels, which do not give it up because a test has frozen it."""
+
+    def __init__(self, watched: SentinelSet) -> None:
+        super().__init__(watched.url, [watched.master])
+        self.watched = watched
+
+    def restart(self) -> None:
+        super().restart()
+        self.watched.settle()
+
+    def residue(self) -> list[str]:
+        [master] = self.servers
+        clients = str(master.command("CLIENT", "LIST", "TYPE", "NORMAL")).splitlines()
+        ours = [client for client in clients if " name=sentinel-" not in client]
+        keys = master.command("KEYS", "*")
+        assert isinstance(keys, list)
+        return [f"{len(ours)} clients", *sorted(map(str, keys))]
+
+
 def single_place(folder: Path) -> RedisPlace:
     server = _single()
     return RedisPlace(server.url, [server])
@@ -115,6 +136,10 @@ def redlock_place(folder: Path) -> RedlockPlace:
 
 def cluster_place(folder: Path) -> ClusterPlace:
     return ClusterPlace(_cluster())
+
+
+def sentinel_place(folder: Path) -> SentinelPlace:
+    return SentinelPlace(_watched())
 
 
 def patient(cluster: RedisCluster) -> RedisCluster:
@@ -149,3 +174,10 @@ def _cluster() -> RedisCluster:
     cluster = patient(RedisCluster().start())
     atexit.register(cluster.close)
     return cluster
+
+
+@cache
+def _watched() -> SentinelSet:
+    watched = SentinelSet(down_after=60.0).start()
+    atexit.register(watched.close)
+    return watched

@@ -41,7 +41,7 @@ class Stage:
     def client(self, url: str | None = None, **options: Any) -> Any:
         """A `Client` or an `AsyncClient` of this engine."""
         make = holdfast.Client if self.colour == "sync" else holdfast.AsyncClient
-        client = make(url or self.place.url, **options)
+        client = make(url or self.place.given(self.colour), **options)
         self._clients.append(client)
         return client
 

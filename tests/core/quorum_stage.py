@@ -5,6 +5,7 @@ time. What a client sends to one node arrives in order; a restart takes with it 
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 from holdfast.core.acquire import acquire
+from holdfast.core.ballot import holder_of
 from holdfast.core.effects import Ask
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode
@@ -107,7 +108,7 @@ class QuorumNode:
         for request in requests:
             self.asked.append(request)
             if isinstance(request, Acquire) and request.queue:
-                self.bells[request.holder] = client.ring
+                self.bells[holder_of(request.holder)] = client.ring
             answers.append(self.votes.answer(request, self.now))
             said, answered = type(request).__name__, type(answers[-1]).__name__
             self.stage.timeline.note(f"{client.name} to {self.name}: {said} -> {answered}")

@@ -52,7 +52,7 @@ def test_a_majority_of_grants_is_enough_and_ends_the_round(count: int) -> None:
         talk.poll.take(node, [Granted(NOW)])
     assert talk.poll.over
     talk.hears({})
-    assert talk.answer == Granted(NOW)
+    assert talk.answer == Granted(NOW, "me")
     assert len(talk.polls) == 1
 
 
@@ -60,7 +60,7 @@ def test_a_majority_of_grants_is_enough_and_ends_the_round(count: int) -> None:
 def test_one_grant_too_few_is_no_lock_and_is_given_back_by_all(count: int) -> None:
     few = count // 2
     talk = Talk(quorum_of(count), ME).hears(granted([NOW] * few))
-    assert talk.poll.requests == (Release("job", "me", False),)
+    assert talk.poll.requests == (Release("job", "me#0", False),)
     assert list(talk.poll.nodes) == list(range(count))  # the silent ones too
     talk.hears(dict.fromkeys(range(few), DONE))
     assert isinstance(talk.answer, Failed)
@@ -78,7 +78,7 @@ def test_the_round_ends_when_no_majority_is_possible(count: int) -> None:
 
 def test_an_error_of_a_minority_does_not_matter() -> None:
     talk = Talk(quorum_of(3), ME).hears({0: BROKEN, 1: Granted(NOW), 2: Granted(NOW)})
-    assert talk.answer == Granted(NOW)
+    assert talk.answer == Granted(NOW, "me")
 
 
 def test_grants_that_come_while_they_are_given_back_are_no_other_holder() -> None:
@@ -139,7 +139,7 @@ def test_time_left_is_judged_after_the_last_answer() -> None:
     clock = Clock()
     talk = Talk(quorum_of(3, clock), ME)
     clock.now = ME.ttl - drift(ME.ttl) - 0.001
-    assert talk.hears(granted([NOW] * 3)).answer == Granted(NOW)
+    assert talk.hears(granted([NOW] * 3)).answer == Granted(NOW, "me")
 
     clock.now = 0.0
     talk = Talk(quorum_of(3, clock), ME)
@@ -147,7 +147,7 @@ def test_time_left_is_judged_after_the_last_answer() -> None:
     talk.hears(granted([NOW] * 3))
     # The third may have granted, too, though nobody waited for it. Somebody may have been told to
     # wait for us, so they are to be woken.
-    assert talk.poll.requests == (Release("job", "me", True),)
+    assert talk.poll.requests == (Release("job", "me#0", True),)
     assert list(talk.poll.nodes) == [0, 1, 2]
     talk.hears(dict.fromkeys(range(3), DONE))
     assert isinstance(talk.answer, Failed)
@@ -159,7 +159,7 @@ def test_time_left_is_judged_after_the_second_round_too() -> None:
     talk = Talk(quorum_of(3, clock), ME).hears(granted([NOW, NOW + 5]))
     clock.now = ME.ttl
     talk.hears({0: Granted(NOW + 5)})
-    assert talk.poll.requests == (Release("job", "me", True),)
+    assert talk.poll.requests == (Release("job", "me#0", True),)
     assert isinstance(talk.hears({}).answer, Failed)
 
 
@@ -167,11 +167,11 @@ class TestFences:
     def test_a_node_that_was_raised_to_something_else_does_not_count(self) -> None:
         talk = Talk(quorum_of(3), ME).hears({0: Granted(7), 1: Granted(9)})
         talk.hears({0: Granted(10)})
-        assert talk.poll.requests == (Release("job", "me", True),)
+        assert talk.poll.requests == (Release("job", "me#0", True),)
 
     def test_equal_grants_cost_one_round(self) -> None:
         talk = Talk(quorum_of(5), ME).hears({4: Granted(9), 0: Granted(9), 2: Granted(9)})
-        assert talk.answer == Granted(9)
+        assert talk.answer == Granted(9, "me")
         assert len(talk.polls) == 1
 
     def test_those_who_lag_behind_are_raised_in_a_second_round(self) -> None:
@@ -182,7 +182,7 @@ class TestFences:
         assert not talk.poll.over
         talk.poll.take(2, [Granted(9)])
         assert talk.poll.over
-        assert talk.hears({}).answer == Granted(9)
+        assert talk.hears({}).answer == Granted(9, "me")
         assert len(talk.polls) == 2
 
     def test_as_many_as_are_missing_must_follow(self) -> None:
@@ -193,7 +193,7 @@ class TestFences:
         assert sorted(talk.poll.nodes) == [2, 3]
         talk.poll.take(3, [NOT_YOURS])
         assert not talk.poll.over
-        assert talk.hears({2: Granted(9)}).answer == Granted(9)
+        assert talk.hears({2: Granted(9)}).answer == Granted(9, "me")
 
     @pytest.mark.parametrize("answers", [{}, {0: NOT_YOURS}, {0: BROKEN}, {0: MISSING}])
     def test_without_a_majority_in_the_second_round_there_is_no_lock(
@@ -201,7 +201,7 @@ class TestFences:
     ) -> None:
         talk = Talk(quorum_of(3), ME).hears({0: Granted(7), 1: Granted(9)})
         talk.hears(dict(answers))
-        assert talk.poll.requests == (Release("job", "me", True),)
+        assert talk.poll.requests == (Release("job", "me#0", True),)
         assert list(talk.poll.nodes) == [0, 1, 2]
         assert not isinstance(talk.hears({0: DONE, 1: DONE, 2: DONE}).answer, Granted)
 
@@ -225,7 +225,7 @@ class TestRefusals:
         talk.poll.take(0, [Granted(NOW)])
         talk.poll.take(1, [BY_A])
         talk.hears({2: BY_B})
-        assert talk.poll.requests == (Release("job", "me", False),)
+        assert talk.poll.requests == (Release("job", "me#0", False),)
         assert list(talk.poll.nodes) == [0]
         assert talk.hears({0: DONE}).answer == Held(2 * 3 * 0.01, False, "")
 
@@ -240,7 +240,7 @@ class TestRefusals:
         for node in range(count):
             talk.poll.take(node, [Granted(NOW) if node < half else BY_A])
         talk.hears({})
-        assert talk.poll.requests == (Release("job", "me", False),)
+        assert talk.poll.requests == (Release("job", "me#0", False),)
         answer = talk.hears(dict.fromkeys(range(half), DONE)).answer
         assert isinstance(answer, Held)
         assert not answer.wakes
@@ -282,7 +282,7 @@ class TestQuarantine:
     def test_it_is_not_asked_for_its_vote(self) -> None:
         talk = Talk(self.quorum(), ME)
         assert list(talk.poll.nodes) == [1, 2]
-        assert talk.hears({1: Granted(9), 2: Granted(9)}).answer == Granted(9)
+        assert talk.hears({1: Granted(9), 2: Granted(9)}).answer == Granted(9, "me")
 
     def test_without_it_there_may_be_no_majority(self) -> None:
         talk = Talk(self.quorum(), ME).hears({1: Granted(9), 2: BY_A})
@@ -306,7 +306,7 @@ class TestQuarantine:
         talk = Talk(quorum, ME)
         quorum.guards[0].quarantined_until = 10.0
         talk.hears({0: Granted(9), 1: Granted(9), 2: Granted(9)})
-        assert talk.answer == Granted(9)
+        assert talk.answer == Granted(9, "me")
 
     def test_nor_does_that_of_one_that_restarted_after_it(self) -> None:
         quorum = quorum_of(3)
@@ -314,7 +314,7 @@ class TestQuarantine:
         talk.poll.take(0, [Granted(9)])
         quorum.guards[0].quarantined_until = 10.0
         talk.hears({1: Granted(9)})
-        assert talk.poll.requests == (Release("job", "me", False),)
+        assert talk.poll.requests == (Release("job", "me#0", False),)
         assert not isinstance(talk.hears({}).answer, Granted)
 
     def test_it_is_given_back_if_that_leaves_too_few(self) -> None:
@@ -322,7 +322,7 @@ class TestQuarantine:
         talk = Talk(quorum, ME)
         quorum.guards[0].quarantined_until = 10.0
         talk.hears({0: Granted(9), 1: Granted(9), 2: BROKEN})
-        assert talk.poll.requests[0] == Release("job", "me", False)
+        assert talk.poll.requests[0] == Release("job", "me#0", False)
         assert list(talk.poll.nodes) == [0, 1, 2]
 
     def test_a_majority_found_to_be_in_quarantine_is_a_failure_that_says_so(self) -> None:

@@ -246,11 +246,11 @@ class TestForgetting:
         trying = me.start(acquire(me.world, claim(), 0))
         stage.run(0.2)
         assert isinstance(trying.error, EngineUnavailable)
-        assert "no vote for another 3.0 s" in trying.error.nodes["n0"]
+        assert "no vote for another 2.0 s" in trying.error.nodes["n0"]
         assert trying.error.nodes["n2"] == "granted"
         assert not stage.leftovers()
         waiting = me.start(acquire(me.world, claim(), 10.0))
-        stage.run(LONGEST + 0.7)
+        stage.run(LONGEST - 0.3)
         assert not waiting.done
         stage.run(2.0)
         assert waiting.result is not None

@@ -100,13 +100,15 @@ class Votes:
         return row.holder if row is not None and now < row.ends_at else ""
 
     def _acquire(self, row: Row, request: Acquire, now: float) -> Answer:
-        if row.holder and row.holder != request.holder:
-            if request.queue and request.holder not in row.room:
-                row.room.append(request.holder)
+        me, number = _ballot(request.holder)
+        whose, last = _ballot(row.holder)
+        if row.holder and (whose != me or last > number):
+            if request.queue and me not in row.room:
+                row.room.append(me)
             return Held(row.ends_at - now, request.queue, row.holder)
-        if not row.holder:
-            if request.queue and request.holder in row.room:
-                row.room.remove(request.holder)
+        if row.holder != request.holder:
+            if request.queue and me in row.room:
+                row.room.remove(me)
             clock = int((EPOCH + now) * 1_000_000)
             proposed = max(clock - CLAMP, min(request.proposed or clock, clock + CLAMP))
             row.counter = max(row.counter + 1, proposed)
@@ -130,9 +132,11 @@ class Votes:
         return DONE
 
     def _release(self, row: Row, request: Release, now: float) -> Answer:
-        if request.holder in row.room:
-            row.room.remove(request.holder)
-        if row.holder not in ("", request.holder):
+        me, number = _ballot(request.holder)
+        if me in row.room:
+            row.room.remove(me)
+        whose, last = _ballot(row.holder)
+        if row.holder and (whose != me or (request.holder != me and last > number)):
             return NOT_YOURS
         return self._free(row, now, wake=request.wake)
 
@@ -162,3 +166,9 @@ class Votes:
                 if row.holder
             )
         )
+
+
+def _ballot(name: str) -> tuple[str, int]:
+    """Whose it is, and how many of the same holder came before it."""
+    holder, _, number = name.partition("#")
+    return holder, int(number or 0)

@@ -54,14 +54,15 @@ def quorum(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
     channel = CHANNELS[holder]
     fence = counter_of(ground, lock[1]) + random.choice([-1, 0, 0, 1])
     owner = random.choice([holder, *holders(ground, lock) * 2])
+    tries = random.choice(["", "", "", "#1", "#2"])
     match random.randrange(9):
         case 0 | 1 | 2:
             proposed = random.choice([0, fence, ground.now + HOUR, ground.now - HOUR])
             channel = random.choice([channel, channel, ""])
-            return "vote", [*lock], [ttl, KEEP, channel, proposed, holder]
+            return "vote", [*lock], [ttl, KEEP, channel, proposed, holder + tries]
         case 3 | 4:
-            who = random.choice([owner, owner, ""])
-            wakes, channel = random.choice("01"), CHANNELS.get(who, "")
+            who = random.choice([owner, owner, owner[:1] + (tries or "#0"), ""])
+            wakes, channel = random.choice("01"), CHANNELS.get(who[:1], "")
             return "unvote", [*lock], [wakes, OFFER, channel, who]
         case 5:
             return "raise", [*lock[:2]], [fence, KEEP, owner]

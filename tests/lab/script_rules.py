@@ -46,6 +46,20 @@ def _holder(waiter: str) -> str:
     return waiter.partition(" ")[2]
 
 
+def _ballot(name: str) -> tuple[str, int]:
+    """Whose it is, and which of the same holder's."""
+    holder, _, number = name.partition("#")
+    return holder, int(number or 0)
+
+
+def _gives_way(owner: str | None, name: str) -> bool:
+    """Whether a lock is free for a ballot: it is nobody's, or that of one not after it."""
+    if owner is None:
+        return True
+    (whose, last), (holder, number) = _ballot(owner), _ballot(name)
+    return whose == holder and last <= number
+
+
 def broken(call: Call) -> list[str]:
     """The rules that it broke."""
     return [rule for rule, kept in [*_always(call), *_RULES[call.script](call)] if not kept]
@@ -69,10 +83,10 @@ def _always(call: Call) -> Rules:
 
 def _granting(call: Call, ttl: int, keep: int, channel: str, holder: str) -> Rules:
     before, after = call.before, call.after
-    if before.owner not in (None, holder):
+    me = (f"{channel} {_ballot(holder)[0]}",)
+    if not _gives_way(before.owner, holder):
         yield "what is held stays so", after.owner == before.owner and after.left == before.left
         yield "it is told who has it", call.reply == [before.left, str(before.owner).encode()]
-        me = (f"{channel} {holder}",)
         joined = before.waiting if me[0] in before.waiting or not channel else before.waiting + me
         yield "who wants to wait, waits behind all others", after.waiting == joined
         yield "and the queue lasts for it", not channel or after.queue_left >= before.left + keep
@@ -82,7 +96,7 @@ def _granting(call: Call, ttl: int, keep: int, channel: str, holder: str) -> Rul
         yield "the reply is the counter", call.reply == after.counter
         yield "it is granted for the ttl", after.left == max(ttl, before.left if again else 0)
         yield "the counter is kept", after.counter_left == keep
-        yield "who has it waits no more", again or f"{channel} {holder}" not in after.waiting
+        yield "who has it waits no more", again or not channel or me[0] not in after.waiting
         if again and before.counter is not None:
             yield "asking again gives the same", after.counter == before.counter
         elif before.counter is not None:
@@ -103,7 +117,8 @@ def _vote(call: Call) -> Rules:
     ttl, keep, channel, proposed, holder = call.argv
     yield from _granting(call, int(ttl), int(keep), str(channel), str(holder))
     free = call.before.owner is None
-    yield "a free lock is granted", not free or isinstance(call.reply, int)
+    granted = isinstance(call.reply, int)
+    yield "a free lock is granted", granted or not _gives_way(call.before.owner, str(holder))
     near = abs(int(proposed) - call.now) < MINUTE - 1_000_000
     if free and near and int(proposed) > (call.before.counter or 0):
         yield "what is proposed is granted", call.after.counter == proposed
@@ -119,9 +134,13 @@ def _offered(call: Call, offer: int, keep: int) -> Rules:
 
 def _letting_go(call: Call, channel: str, holder: str) -> Rules:
     before, after = call.before, call.after
+    me = _ballot(holder)[0]
     if before.owner != holder:
-        yield "who lets go waits no more", f"{channel} {holder}" not in after.waiting
-    code = -1 if before.owner is None else int(holder in ("", before.owner))
+        yield "who lets go waits no more", f"{channel} {me}" not in after.waiting
+    mine = holder == "" or _gives_way(before.owner, holder)
+    if holder == me and before.owner is not None:
+        mine = mine or _ballot(before.owner)[0] == me  # in its own name: all of them
+    code = -1 if before.owner is None else int(mine)
     yield "it tells whether it was theirs", call.reply == code
     if code == 0:
         yield "only mine is released", after.owner == before.owner and after.left == before.left

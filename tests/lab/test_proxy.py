@@ -148,6 +148,23 @@ def test_a_late_request_arrives_though_its_sender_is_dead(
     wait_for(lambda: proxy.connections == 0)
 
 
+def test_a_stranded_request_arrives_behind_what_was_said_after_it(
+    proxy: Proxy, client: Speaker, server: RedisServer
+) -> None:
+    proxy.hold("requests")
+    client.say("SET", "key", "early")
+    wait_for(lambda: proxy.waiting("requests") > 0)
+    proxy.strand()
+    with pytest.raises(ConnectionResetError):
+        client.hear()
+    with Speaker(proxy) as another:
+        assert another.command("SET", "key", "late") == "OK"
+        assert server.command("GET", "key") == "late"
+        proxy.let_go()
+        wait_for(lambda: server.command("GET", "key") == "early")
+        assert another.command("PING") == "PONG"
+
+
 def test_a_lost_reply(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
     proxy.lose_replies()
     with pytest.raises(ConnectionResetError):

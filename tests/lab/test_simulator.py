@@ -10,7 +10,17 @@ import pytest
 
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, campaign, draw, play
-from holdfast.lab.simulator.faults import ALL_NAMES, Double, Drift, Jump, Mark, Skew, When
+from holdfast.lab.simulator.faults import (
+    ALL_NAMES,
+    Cut,
+    Double,
+    Drift,
+    Jump,
+    Mark,
+    Reset,
+    Skew,
+    When,
+)
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.stage import Stage
 
@@ -78,6 +88,25 @@ def test_a_doubled_connection_is_there_twice_and_goes_away(nodes: int) -> None:
     assert run.grants >= 2
     assert max(listening) == 2
     assert listening[-1] == 1
+
+
+@pytest.mark.parametrize("late", [0.0, 0.2, 0.3, 0.7])
+def test_a_vote_that_failed_is_given_back_late_and_the_next_one_stands(late: float) -> None:
+    """A majority hears nothing of the second vote, nor of its release, until its connections have
+    broken and the third was granted on others. Then somebody else asks."""
+    asked, majority = When(Mark.ASKED, 2, 0.0, who=0), (1, 2)
+    cut = Cut(asked, 0, majority, to=True, back=False, lasting=0.016)
+    reset = Reset(replace(asked, delay=0.012), 0, majority, ghost=True, late=late)
+    first, then, other = (
+        Section(rest, "job", None, 2.0, True, None, work)
+        for rest, work in ((0.05, 0.01), (0.1, 3.0), (0.6, 0.1))
+    )
+    tasks = (Task(0, (first, then)), Task(1, (other,)))
+    plan = replace(draw(0, Setup(3, 2)), tasks=tasks, faults=(cut, reset), tail=0.0)
+    run = play(plan)
+    assert run.findings == ()
+    assert sum(run.faults.values()) == 2
+    assert run.grants >= 3
 
 
 def living(stage: Stage) -> int:

@@ -3,7 +3,8 @@
 What can happen at any yield below, and what then:
 
 - The reply is lost or late (`Failed`): nobody knows whether the lock was granted, so the next try
-  asks with the same holder id, which finds its own grant again; the last one gives it back.
+  asks with the same holder id, which finds its own grant again; the last one gives it back. (Over
+  a quorum each try gives back its own; so they are told from each other: see `ballot`.)
 - The grant took so long to arrive that it is not worth anything: the same.
 - We are cancelled, interrupted or closed: whatever was asked for is given back before that goes on.
 - A wake-up is lost: the wait ends when the present holder's time does, so it costs time, not life.
@@ -40,7 +41,7 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
     began = world.clock()
     give_up_at = inf if timeout is None else began + timeout
     until = min(began + claim.patience, give_up_at) if timeout else began + claim.patience
-    failing_since = inf
+    failing_since, tries = inf, 0
     pauses: Iterator[float] | None = None
     untidy = waited = False
     listening = timeout != 0 and key in world.contended
@@ -52,10 +53,11 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
             yield Listen(holder)
         while True:
             untidy = True  # from here on the engine may have something of ours
-            [answer] = yield Ask((Acquire(key, holder, claim.ttl, listening),), until)
+            [answer] = yield Ask((Acquire(key, holder, claim.ttl, listening, 0, tries),), until)
+            tries += 1
             now = world.clock()
             if type(answer) is Granted:
-                tenure = _begin(claim, holder, answer.fence, began)
+                tenure = _begin(claim, answer.holder or holder, answer.fence, began)
                 if now < tenure.valid_until:
                     _hand_to_renewer(world, tenure)
                     untidy = False

@@ -3,7 +3,8 @@
 1. A restart always breaks the connection. So whoever connects asks who the node is and since when.
 2. A node that is another one than before is in quarantine for as long as any lease may last that it
    could have forgotten, counted on our own clock from the moment when we noticed.
-3. One that we have not met before must have been up for as long already.
+3. One that we have not met before must have been up for as long already, as it says; or for as
+   long from now on, whatever it says: its clock may have been set back.
 4. One that writes every change to its disk before it answers forgets nothing, and is exempt.
 
 In quarantine a node gets our releases and repairs, but its votes do not count.
@@ -30,7 +31,7 @@ class RestartGuard:
         remembers = durable and (self._durable or not self._run)
         if self._on and not remembers:
             if not self._run:
-                left = self._longest + UPTIME_STEP - uptime
+                left = min(self._longest + UPTIME_STEP - uptime, self._longest)
                 self.quarantined_until = now + left if left > 0 else -inf
             elif run != self._run:
                 self.quarantined_until = now + self._longest

@@ -17,7 +17,7 @@ What every engine must keep, whatever it is made of:
    once it has asked again, and has `OFFER` seconds to do so.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from holdfast.core.records import Versioned
@@ -36,6 +36,8 @@ class Acquire:
     queue: bool = False
     proposed: int = 0
     """A fence that all nodes of a quorum might agree on; 0: the engine finds one by itself."""
+    tries: int = field(default=0, compare=False)
+    """How often the holder has asked for the same before, which a quorum must know."""
 
 
 @dataclass(slots=True)
@@ -124,6 +126,8 @@ class Granted:
     """It is yours."""
 
     fence: int
+    holder: str = ""
+    """In whose name, if it is another than asked: a ballot of a quorum."""
 
 
 @dataclass(slots=True)

@@ -68,7 +68,7 @@ class Vote(Poll):
         guards: Sequence[RestartGuard],
         began: float,
     ) -> None:
-        super().__init__((request,), nodes, until)
+        Poll.__init__(self, (request,), nodes, until)
         self._enough = enough
         self._guards, self._began = guards, began
         self._granted = 0
@@ -98,7 +98,7 @@ class Farewell(Poll):
     __slots__ = ("_enough", "done")
 
     def __init__(self, request: ToNode, nodes: Sequence[int], until: float, enough: int) -> None:
-        super().__init__((request,), nodes, until)
+        Poll.__init__(self, (request,), nodes, until)
         self._enough = enough
         self.done = 0
         """How many have let go."""
@@ -110,6 +110,7 @@ class Farewell(Poll):
             self.done += 1
             if self.done >= self._enough:
                 self.over = self.settled = True
+                return
         if len(self.answers) == len(self.nodes):
             self.over = True
 

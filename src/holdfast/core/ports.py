@@ -6,9 +6,9 @@ any thread) with the holder id of a waiter that should ask again, whom to tell o
 to tell (from any thread, too) whose leases have ended before their time.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from holdfast.core.messages import Answer, Request
 from holdfast.core.records import Guarantees
@@ -52,7 +52,9 @@ class Store(Protocol):
 class AsyncStore(Protocol):
     """The same for asyncio. A cancelled `ask` must not overtake what it had sent already."""
 
-    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+    def ask(
+        self, requests: Sequence[Request], until: float
+    ) -> Coroutine[Any, Any, Sequence[Answer]]:
         """Answer each request, in order; `Failed` for what could not be answered by `until`."""
         ...
 

@@ -2,7 +2,7 @@
 
 1. The same request goes to all nodes at once; a node that has not answered in time said nothing.
 2. Acquired: a quorum of grants, a fence that a quorum agrees on, and time left. Otherwise whatever
-   was, or may have been, granted is given back at once, also by those that said nothing.
+   this try (its `ballot`) was or may have been granted is given back at once, by silent nodes, too.
 3. The fence is the greatest counter among the grants that were heard. It is *committed* when a
    quorum of nodes have said, while they were held by this holder, that their counter equals it. As
    a rule they say so in their grants, since all were proposed the same number; otherwise one more
@@ -20,6 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from holdfast.core.ballot import ballot, undoing
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import (
     DONE,
@@ -102,9 +103,10 @@ class Quorum:
             yield Pause(began + self.uniform(0, min(SCATTER, patience)))
             asked = self.clock()
         proposed = int(self.wall_clock() * 1_000_000)
-        request = Acquire(request.key, request.holder, request.ttl, request.queue, proposed)
+        name = ballot(request.holder, request.tries)
         voters = self._voters(began)
-        vote = Vote(request, voters, asked + patience, self.size, self.guards, began)
+        asking = Acquire(request.key, name, request.ttl, request.queue, proposed)
+        vote = Vote(asking, voters, asked + patience, self.size, self.guards, began)
         if len(voters) < self.size:
             return (self._failed(vote, began),)
         yield vote
@@ -113,9 +115,9 @@ class Quorum:
             token = token_of(grants.values())
             agreed = is_committed(grants.values(), token, self.size)
             if not agreed:
-                agreed = yield from self._raise(request, grants, token, began, patience)
+                agreed = yield from self._raise(asking, grants, token, began, patience)
             if agreed and self.clock() - began < request.ttl - self.drift(request.ttl):
-                return (Granted(token),)
+                return (Granted(token, name),)
         now = self.clock()
         yield from self._let_go(request, vote, now + patience, wake=len(grants) >= self.size)
         if now - began >= request.ttl - self.drift(request.ttl):
@@ -139,7 +141,7 @@ class Quorum:
         """Give back what was granted, or may have been. Those that refused keep our place."""
         doubtful = [node for node in vote.nodes if type(vote.said(node)) is not Held]
         if doubtful:
-            release = Release(request.key, request.holder, wake)
+            release = Release(request.key, undoing(request.holder, request.tries), wake)
             yield Farewell(release, doubtful, until, len(doubtful))
 
     def _refusal(self, vote: Vote, took: float) -> Answer:

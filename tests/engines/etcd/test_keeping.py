@@ -18,7 +18,7 @@ FENCE = 7
 @pytest.fixture
 def books() -> Books:
     """Of a client in which ann holds the door."""
-    books = Books(lambda holder: None)
+    books = Books(lambda holder: None, lambda: 0.0)
     ann = books.stake("ann")
     ann.hold(ann.new_lease(), 60, FENCE)
     return books

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,10 +15,12 @@ import holdfast
 from holdfast import EngineUnavailable
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.steps import cut_everywhere, cut_short
+from tests.engines.redis.conftest import Invite
 from tests.patience import wait_for
 
 KEY = "{holdfast:stock}:cell"
 GREETING = {"CLIENT", "PING", "HELLO", "AUTH", "SELECT"}
+Pair = tuple[RedisServer, RedisServer]
 WHOLE = ["WATCH", "HGET", "TIME", "MULTI", "HSET", "EXEC"]
 
 
@@ -144,6 +147,46 @@ def test_where_it_is_kept(server: RedisServer) -> None:
     fields = server.command("HGETALL", KEY)
     assert fields == ["value", "1", "version", str(version), "text", "1"]
     assert server.command("KEYS", "*") == [KEY]
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Pair]:
+    """A master and its replica."""
+    with RedisServer() as master, RedisServer() as replica:
+        replica.follow(master)
+        yield master, replica
+
+
+@pytest.fixture
+def master(pair: Pair) -> RedisServer:
+    pair[0].command("FLUSHALL")
+    return pair[0]
+
+
+@pytest.mark.slow
+class TestReplicas:
+    def test_a_write_is_done_when_enough_have_acknowledged_it(
+        self, master: RedisServer, pair: Pair, invite: Invite
+    ) -> None:
+        ann = invite(master.url, replicas=1)
+        cell = ann.client.cell("stock")
+        for number in range(3):
+            ann.insists(cell.update, lambda value, number=number: str(number))
+            assert pair[1].command("HGET", KEY, "value") == str(number)
+        assert not ann(cell.set, "another", expect=7), "it is not waited for what was not written"
+
+    def test_if_too_few_have_nobody_knows_and_it_is_not_done_twice(
+        self, master: RedisServer, invite: Invite
+    ) -> None:
+        one = One()
+        ann = invite(f"{master.url}?replicas=2")
+        cell = ann.client.cell("stock")
+        with pytest.raises(EngineUnavailable, match="nobody knows") as told:
+            ann(cell.update, one)
+        [why] = told.value.nodes.values()
+        assert why.endswith(" of 2 replicas acknowledged it")
+        assert one.calls == [None]
+        assert ann(cell.get).value == "1"
 
 
 BROKEN = [

@@ -16,9 +16,13 @@ from tests.patience import wait_for
 GUARDED = "?max_ttl=0.9&ttl=0.9"
 
 
+def uptime(server: RedisServer) -> int:
+    return int(server.info("server")["uptime_in_seconds"])
+
+
 def age(servers: list[RedisServer], seconds: int = 2) -> None:
     """Wait until these nodes are old enough to be trusted by whoever meets them."""
-    wait_for(lambda: all(int(s.info("server")["uptime_in_seconds"]) >= seconds for s in servers))
+    wait_for(lambda: all(uptime(server) >= seconds for server in servers))
 
 
 @pytest.fixture
@@ -57,6 +61,18 @@ def test_fresh_nodes_have_no_vote_until_the_instant_that_is_told(
     assert holders(old) == [None] * 3
     lease = party.takes(timeout=10.0)  # it goes on trying, and the quarantine ends
     party.drops(lease)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("colour", ["sync"], indirect=True)
+def test_nodes_whose_clocks_were_set_back_are_not_kept_out_for_longer(invite: Invite) -> None:
+    """They say that they will be started in an hour."""
+    with RedisMasters(count=3, own_clock=True) as masters:
+        for server in masters.servers:
+            server.clock.jump(-3600)
+        wait_for(lambda: all(uptime(server) < -3000 for server in masters.servers))
+        party = invite(masters.url + GUARDED)
+        party.drops(party.takes(timeout=20))
 
 
 def test_a_fresh_minority_is_not_missed(old: RedisMasters, invite: Invite) -> None:

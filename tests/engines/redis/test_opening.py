@@ -7,8 +7,10 @@ import pytest
 
 from holdfast.engines.redis.addresses import Address, Place, sentinel
 from holdfast.engines.redis.addresses import server as address_of
+from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.steps import Cut, cut_everywhere, cut_short
+from tests.engines.redis.conftest import Invite
 
 
 @pytest.mark.parametrize("settings", [{}, {"db": 2}, {"client_name": "me"}], ids=str)
@@ -37,3 +39,15 @@ async def given_up_everywhere(address: Address) -> int:
         return await cut_short(opened(), cut)
 
     return await cut_everywhere(attempt)
+
+
+@pytest.mark.parametrize("colour", ["async"], indirect=True)
+def test_a_server_far_away_is_reached_if_there_is_no_other(
+    server: RedisServer, invite: Invite
+) -> None:
+    """To introduce oneself takes several round trips; TLS and sentinels, still more."""
+    with Proxy(server.port) as proxy:
+        proxy.delay(0.3)
+        far = invite(f"redis://{proxy.address}", ttl=30)
+        far(far.takes(timeout=20).release)
+        proxy.heal()

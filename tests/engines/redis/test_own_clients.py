@@ -141,16 +141,21 @@ def test_tls_behind_sentinels_without_it(
         ben(ben.takes().release)
 
 
-@pytest.mark.slow
-def test_a_client_of_a_cluster(invite: Invite, colour: Colour) -> None:
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[RedisCluster]:
     with RedisCluster() as cluster:
-        own = of(colour).RedisCluster(host=HOST, port=cluster.nodes[0].port)
-        ann = invite(own)
-        assert ann.client.url.startswith("redis+cluster://")
-        for number in range(10):
-            ann(ann.takes(f"job {number}").release)
-        if colour == "sync":
-            own.close()
+        yield cluster
+
+
+@pytest.mark.slow
+def test_a_client_of_a_cluster(cluster: RedisCluster, invite: Invite, colour: Colour) -> None:
+    own = of(colour).RedisCluster(host=HOST, port=cluster.nodes[0].port)
+    ann = invite(own)
+    assert ann.client.url.startswith("redis+cluster://")
+    for number in range(10):
+        ann(ann.takes(f"job {number}").release)
+    if colour == "sync":
+        own.close()
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -2,13 +2,15 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from time import monotonic
 
 from holdfast import AsyncClient
 from holdfast.core.messages import Acquire, Failed, Granted, Inspect, Listing, Release
 from holdfast.engines.redis.aio import AsyncRedisStore
-from holdfast.engines.redis.channel import Channel, Question
+from holdfast.engines.redis.channel import FEW, Channel, Question
 from holdfast.engines.redis.deadlines import Deadlines
+from holdfast.engines.redis.phrases import command
 from holdfast.lab.servers.redis import RedisServer
 
 A_WHILE = 3600.0
@@ -83,20 +85,57 @@ def test_a_cancelled_question_does_not_shift_the_answers(server: RedisServer) ->
     on_a_channel(server, act)
 
 
+def test_the_server_has_something_to_do_before_all_is_said(server: RedisServer) -> None:
+    async def act(store: AsyncRedisStore, channel: Channel) -> None:
+        bells: list[asyncio.Future[object]] = [channel.loop.create_future() for _ in range(FEW + 1)]
+        for bell in bells:
+            channel.say(Question(command(b"PING"), (Inspect("job"),), bell, inf))
+            assert len(channel._unsent) < FEW
+        assert channel._unsent == [command(b"PING")]  # it goes out with this turn of the loop
+        assert await asyncio.gather(*bells) == [b"PONG"] * len(bells)
+
+    on_a_channel(server, act)
+
+
 def test_a_loop_that_is_always_late_has_one_more_look_and_no_more() -> None:
     async def main() -> None:
         now = 10.0
-        deadlines = Deadlines(lambda: now)
         bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        question = Question(bell, (Release("job", "me"),), until=9.0)
-        deadlines.add(bell, question)
+        owed = [Question(b"", (Release("job", "me"),), bell, until=9.0)]
+        deadlines = Deadlines(lambda: now, lambda: owed)
         deadlines._ring()
         assert not bell.done()
-        assert question.until > now
+        assert deadlines.next > now
+        now = 10.001
+        deadlines._ring()  # for something else
+        assert not bell.done()
         now = 20.0
         deadlines._ring()
         assert bell.done()
-        deadlines.remove(bell)
+        assert deadlines.next == inf
+        deadlines.stop()
+
+    asyncio.run(main())
+
+
+def test_one_timer_serves_all_questions_and_none_is_forgotten() -> None:
+    async def main() -> None:
+        now = 1.0
+        loop = asyncio.get_running_loop()
+        bells: list[asyncio.Future[None]] = [loop.create_future() for _ in range(3)]
+        owed = [
+            Question(b"", (Release("job", "me"),), bell, until)
+            for bell, until in zip(bells, (7.0, 5.0, 9.0), strict=True)
+        ]
+        deadlines = Deadlines(lambda: now, lambda: owed)
+        for each in owed:
+            deadlines.expect(each.until)
+        assert deadlines.next == 5.0
+        for at, rung, following in ((5.0, 1, 7.0), (7.0, 0, 9.0), (9.0, 2, inf)):
+            now = at
+            deadlines._ring()
+            assert bells[rung].done()
+            assert deadlines.next == following
         deadlines.stop()
 
     asyncio.run(main())

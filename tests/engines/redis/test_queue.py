@@ -106,3 +106,24 @@ def test_the_next_one_moves_on_what_a_stopped_process_was_offered(
     assert stopped.heard == [ann]
     client(lease.release)
     stopped.close()
+
+
+def test_several_stopped_processes_in_a_row_hold_it_up_until_the_holders_time_is_over(
+    server: RedisServer, client: Party
+) -> None:
+    """The one who is told when the first offer lapses is stopped, too; so it is moved on by whoever
+    looks when the former holder could have had it no longer."""
+    me = "host/1/program/me"
+    stopped = [Process(server, f"channel-{name}", b"500") for name in "ab"]
+    stopped[0].ask(Acquire("job", me, 1.0))
+    for number, process in enumerate(stopped):
+        process.waits(f"host/1/program/{number}")
+    waiting = client.begin(client.client.lock("job").acquire, timeout=30)
+    look = client.client.inspect
+    wait_for(lambda: waiting.done() or ((info := client(look, "job")) and info.waiters == 3))
+    stopped[0].ask(Release("job", me))
+    lease = waiting.result(40)
+    assert lease
+    client(lease.release)
+    for process in stopped:
+        process.close()

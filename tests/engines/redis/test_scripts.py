@@ -8,6 +8,7 @@ from random import Random
 
 import pytest
 
+from holdfast.core.ballot import ballot, undoing
 from holdfast.core.messages import (
     DONE,
     MISSING,
@@ -73,17 +74,20 @@ def any_request(random: Random, fences: list[int], now: float) -> ToNode:
     key, holder, ttl = random.choice(KEYS[:2]), random.choice(HOLDERS), random.choice(TTLS)
     near = int((now + random.uniform(-50, 50)) * 1e6)
     fence = random.choice([near, *fences[-3:]]) + random.choice([-1, 0, 0, 1])
+    tries = random.choice([0, 0, 0, 1, 2])
+    name = ballot(holder, tries)
     match random.randrange(11):
         case 0 | 1 | 2 | 3:
-            return Acquire(key, holder, ttl, random.random() < 0.5, fence)
+            return Acquire(key, name, ttl, random.random() < 0.5, fence)
         case 4 | 5:
-            return Release(key, holder, random.random() < 0.5)
+            name = random.choice([name, undoing(holder, tries)])
+            return Release(key, name, random.random() < 0.5)
         case 6:
-            return Extend(key, holder, ttl, fence)
+            return Extend(key, name, ttl, fence)
         case 7:
-            return Raise(key, holder, fence)
+            return Raise(key, name, fence)
         case 8:
-            return Repair(key, holder, ttl, fence)
+            return Repair(key, name, ttl, fence)
         case 9:
             return Inspect(key) if random.random() < 0.5 else List("", "", random.choice([1, 10]))
         case _:

@@ -1,11 +1,17 @@
 """The databases in which a lock and a user's own tables can be side by side, and how to look at
 what goes on there."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import psycopg
 import pymysql
+import sqlalchemy
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.pool import NullPool
+
+from tests.engines.sql.users import sqlalchemy_url
 
 CONFLICTS = (psycopg.errors.SerializationFailure, pymysql.MySQLError, DBAPIError)
 """What libraries raise if a transaction has to be begun again."""
@@ -32,6 +38,10 @@ class Database:
     """Gives a row if a statement waits for a lock."""
     elsewhere: str
     """Another database on the same server."""
+    sessions: str
+    """Gives the numbers of all other sessions of clients."""
+    kill: str
+    """Ends a session."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -62,6 +72,20 @@ class Database:
         """Whether somebody waits for a lock."""
         return bool(self.query(self.waiting))
 
+    def other_sessions(self) -> set[int]:
+        return {number for (number,) in self.query(self.sessions)}
+
+    @contextmanager
+    def locker(self, table: str) -> Iterator[Callable[[], object]]:
+        """Locks all rows of a table when it is called, in a transaction of somebody's."""
+        engine = sqlalchemy.create_engine(sqlalchemy_url(self.url, "sync"), poolclass=NullPool)
+        with engine.connect() as connection:
+            statement = sqlalchemy.text(f"SELECT * FROM {table} FOR UPDATE")
+            yield lambda: connection.execute(statement)
+
+    def kill_session(self, number: int) -> None:
+        self.query(self.kill.format(number))
+
     def units(self) -> int:
         [(found,)] = self.query("SELECT units FROM stock")
         return int(found)
@@ -73,6 +97,11 @@ class Postgres(Database):
     ends = "SELECT extract(epoch FROM ends)::float8 FROM holdfast_leases"
     waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
     elsewhere = "template1"
+    sessions = """
+        SELECT pid FROM pg_stat_activity
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()
+    """
+    kill = "SELECT pg_terminate_backend({})"
 
 
 class MariaDb(Database):
@@ -88,6 +117,11 @@ class MariaDb(Database):
         WHERE variable_name = 'INNODB_ROW_LOCK_CURRENT_WAITS' AND variable_value > 0
     """
     elsewhere = "elsewhere"
+    sessions = """
+        SELECT id FROM information_schema.processlist
+        WHERE user = 'holdfast' AND id <> CONNECTION_ID()
+    """
+    kill = "KILL {}"
 
     def __init__(self, server: Server) -> None:
         super().__init__(server)

@@ -18,18 +18,26 @@ from holdfast.core.messages import DONE, Acquire, Answer, Failed, Granted, Inspe
 from holdfast.core.ports import Store, Surroundings
 from holdfast.engines import open_engine
 from holdfast.engines.sql import blocking, wired
+from holdfast.engines.sql.mysql import lent as mysql_lent
 from holdfast.engines.sql.mysql import packets
 from holdfast.engines.sql.mysql import wire as mysql_wire
+from holdfast.engines.sql.pools import desk, errand
+from holdfast.engines.sql.pools import store as lent_store
+from holdfast.engines.sql.postgres import lent as postgres_lent
 from holdfast.engines.sql.postgres import wire as postgres_wire
 from holdfast.options import read_options
 from tests.contract.mysql_places import mariadb_place
 from tests.contract.place import Place
 from tests.contract.sql_places import postgres_place
+from tests.engines.sql.lenders import Lend
 
 pytestmark = pytest.mark.slow
 
 AROUND = Surroundings(time.monotonic, lambda holder: None, lambda event: None)
-OURS = (blocking, wired, packets, mysql_wire, postgres_wire)
+OURS = (
+    blocking, desk, errand, lent_store, wired, packets, mysql_lent, mysql_wire, postgres_lent,
+    postgres_wire,
+)  # fmt: skip
 STRUCK = {module.__file__ for module in (*OURS, queue, threading)}
 PLACES: dict[str, Callable[[Path], Place]] = {"postgres": postgres_place, "mariadb": mariadb_place}
 
@@ -96,3 +104,31 @@ def test_at_every_line(store: Store, is_new: bool, step: int) -> None:
         assert (lease.holder, granted) == ("cleo", Granted(lease.fence)), f"line {line}"
         assert ask(store, Release("job", "cleo")) == DONE
     assert line > 10, "it was struck at all"
+
+
+@pytest.mark.parametrize("lender", ["psycopg", "SQLAlchemy psycopg", "SQLAlchemy pymysql"])
+@pytest.mark.parametrize("is_new", [True, False], ids=["a first statement", "a later one"])
+def test_over_the_only_connection_of_a_pool(lend: Lend, is_new: bool) -> None:
+    """One that got lost on its way would be missed at once."""
+    user = lend(1)
+    before = user.session()
+    store = user.store()
+    try:
+        assert isinstance(ask(store, Acquire("warm", "ann", 60.0)), Granted)
+        for line in itertools.count():
+            if is_new:
+                store.close()
+                store = user.store()
+            try:
+                with struck_at(line):
+                    ask(store, Acquire("job", "ben", 60.0))
+            except KeyboardInterrupt:
+                ask(store, Release("job", "ben"))
+            else:
+                break
+            assert ask(store, Inspect("job")) == Listing(()), f"line {line}"
+        assert line > 5, "it was struck at all"
+    finally:
+        store.close()
+    user.settles_at(0)
+    assert user.session() == before

@@ -1,6 +1,5 @@
-"""A user's own pool of connections instead of a URL."""
+"""A user's own pool of connections instead of a URL: what is taken for one, and shown of it."""
 
-from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -9,12 +8,11 @@ import pytest
 import sqlalchemy
 from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import StaticPool
 
 import holdfast
 from holdfast.lab.servers.postgres import PostgresServer
-from tests.contract.mysql_places import mariadb_place
-from tests.engines.redis.party import Colour
-from tests.engines.sql.conftest import Invite
+from tests.engines.redis.party import Colour, Party
 from tests.engines.sql.users import sqlalchemy_url
 
 SECRET = "hush:h@sh"
@@ -31,38 +29,19 @@ def pool_of(colour: Colour, conninfo: str, **kwargs: Any) -> Any:
 
 
 @pytest.mark.slow
-def test_an_engine_to_postgres(postgres: PostgresServer, invite: Invite, colour: Colour) -> None:
+def test_an_engine_with_a_schema_of_its_own(postgres: PostgresServer) -> None:
     postgres.query("CREATE SCHEMA IF NOT EXISTS apart")
-    own = engine_of(colour, postgres.url, connect_args={"options": "-csearch_path=apart"})
-    ann, ben = invite(own, ttl=7), invite(postgres.url)
+    own = engine_of("sync", postgres.url, connect_args={"options": "-csearch_path=apart"})
+    ann, ben = Party("sync", own, ttl=7), Party("sync", postgres.url)
     assert ann.client.url == postgres.url
     lease = ann.takes()
     assert lease.ttl == 7
     assert postgres.query("SELECT fence FROM apart.holdfast_leases") == [(lease.fence,)]
     assert ben.tries(), "which is in another schema"
-    assert own.pool.checkedin() == own.pool.checkedout() == 0
+    ann.close()
+    ben.close()
+    own.dispose()
     postgres.query("DROP SCHEMA apart CASCADE")
-
-
-@pytest.mark.slow
-def test_a_pool_of_psycopg(postgres: PostgresServer, invite: Invite, colour: Colour) -> None:
-    own = pool_of(colour, f"host=127.0.0.1 port={postgres.port} user=holdfast", dbname="postgres")
-    ann, ben = invite(own), invite(postgres.url)
-    assert ann.client.url == postgres.url
-    lease = ann.takes()
-    assert ben.tries() is None
-    ann(lease.release)
-    assert own.closed
-
-
-@pytest.mark.slow
-def test_an_engine_to_mariadb(tmp_path: Path, invite: Invite, colour: Colour) -> None:
-    place = mariadb_place(tmp_path)
-    ann, ben = invite(engine_of(colour, place.url)), invite(place.url)
-    assert ann.client.url == place.url
-    lease = ann.takes()
-    assert ben.tries() is None
-    ann(lease.release)
 
 
 def client_of(colour: Colour) -> Any:
@@ -93,8 +72,17 @@ def test_a_password_is_taken_over_and_not_shown(colour: Colour) -> None:
     assert SECRET not in repr(client)
 
 
+def test_where_a_pool_of_psycopg_leads(colour: Colour) -> None:
+    own = pool_of(colour, f"host=db.example password={SECRET}", dbname="shop", user="ann")
+    client = client_of(colour)(own)
+    assert client.url == "postgresql://ann@db.example/shop"
+    assert SECRET not in repr(client)
+    late = psycopg_pool.ConnectionPool(lambda: "host=h", open=False)
+    assert holdfast.Client(late).url == "postgresql:///", "it is not asked before it is needed"
+
+
 def test_what_a_listener_of_the_user_s_adds(colour: Colour) -> None:
-    own = engine_of(colour, "postgresql://ann@db.example/shop")
+    own = engine_of(colour, "postgresql://ann@db.example/shop", poolclass=StaticPool)
     sync = own if colour == "sync" else own.sync_engine
 
     @event.listens_for(sync, "do_connect")
@@ -108,6 +96,8 @@ def test_options_of_the_engine_can_be_given_too(colour: Colour) -> None:
     own = engine_of(colour, "postgresql://h/db")
     with pytest.raises(ValueError, match=r"^table: "):
         client_of(colour)(own, table="no name")
+    with pytest.raises(ValueError, match=r"^connections: "):
+        client_of(colour)(own, connections=3)
 
 
 def test_one_of_the_other_colour(colour: Colour) -> None:
@@ -123,17 +113,21 @@ def test_an_engine_to_what_we_keep_no_locks_in(colour: Colour) -> None:
 
 
 def test_what_cannot_be_taken_over() -> None:
+    tls = {"ssl": {"ca": "x"}}
+    assert holdfast.Client(engine_of("sync", "mariadb://h/db", connect_args=tls))
     with pytest.raises(ValueError, match=r"^url: ssl cannot be taken over"):
-        holdfast.Client(engine_of("sync", "mariadb://h/db", connect_args={"ssl": {"ca": "x"}}))
+        holdfast.Client(engine_of("sync", "mariadb://h/db", connect_args=tls, poolclass=StaticPool))
     own = engine_of("sync", "postgresql://h/db")
     with pytest.raises(TypeError, match=r"^url: .* one database, got 2 pools"):
         holdfast.Client([own, own])
 
 
 @pytest.mark.slow
-def test_a_creator_of_the_user_s(postgres: PostgresServer) -> None:
+def test_a_creator_of_connections_that_are_for_all(postgres: PostgresServer) -> None:
     own = sqlalchemy.create_engine(
-        "postgresql+psycopg://", creator=lambda: psycopg.connect(postgres.url)
+        "postgresql+psycopg://",
+        creator=lambda: psycopg.connect(postgres.url),
+        poolclass=StaticPool,
     )
     with pytest.raises(ValueError, match=r"^url: .*creator"):
         holdfast.Client(own)

@@ -15,14 +15,16 @@ from holdfast.engines import refuse_options
 from holdfast.engines.etcd.guarantees import ETCD
 from holdfast.engines.etcd.guard import guard
 from holdfast.engines.etcd.lines import Cluster
+from holdfast.engines.etcd.spares import oldest
 
 DEFAULT_PORT = 2379
 FILES = ("ca_cert", "cert", "key")
 
 
 def drift(ttl: float) -> float:
-    """How far apart the clocks of a holder and of the servers may come within a ttl."""
-    return ttl * 0.01 + 0.002
+    """How far apart the clocks of a holder and of the servers may come within a ttl, and how old
+    its lease may be when it begins to count."""
+    return ttl * 0.01 + 0.002 + oldest(ttl)
 
 
 def engine(url: SplitResult, given: dict[str, str]) -> Engine:

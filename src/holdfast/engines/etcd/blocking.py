@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from holdfast.core.messages import Acquire, Answer, Failed, Held, Request, Write
+from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
 from holdfast.core.ports import Surroundings
 from holdfast.engines.etcd.attendant import Attendant
 from holdfast.engines.etcd.books import Books
@@ -26,6 +26,7 @@ from holdfast.engines.etcd.phrases import Call, KeepAlives
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, LeaseKeepAliveRequest
 from holdfast.engines.etcd.replies import Refused, Rejected, Trouble, accepted, judge
 from holdfast.engines.etcd.speech import Speech, Talk
+from holdfast.engines.etcd.sweeper import Sweeper
 from holdfast.engines.etcd.vigil import TICK, Vigil
 
 T = TypeVar("T")
@@ -36,7 +37,7 @@ class EtcdStore:
 
     def __init__(self, cluster: Cluster, around: Surroundings) -> None:
         self._clock = around.clock
-        self._books = Books(around.ring)
+        self._books = Books(around.ring, around.clock)
         self._vigil = Vigil(self._books.call, around.ring)
         self._speech = Speech(self._books, self._vigil)
         self._lines = Lines(cluster, grpc, around.emit)
@@ -46,6 +47,7 @@ class EtcdStore:
         self._attendants: list[Attendant] = []
         """The last one attends; those before it are taking their leave."""
         self._deputy: Deputy | None = None
+        self._sweeper = Sweeper(self._books.spares, self._revoke)
         self._mutex = threading.Lock()
 
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
@@ -65,6 +67,8 @@ class EtcdStore:
             return [answers] * len(requests)
         if type(answers[0]) is Held and isinstance(first, Acquire) and first.queue:
             self._attend()
+        if isinstance(first, Release):
+            self._sweeper.rouse()
         return answers
 
     def close(self) -> None:
@@ -73,13 +77,14 @@ class EtcdStore:
             attendant.stop()
         if self._deputy is not None:
             self._deputy.close()
-        self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
+        self._sweeper.stop()
+        self._revoke(self._books.take_all())
         for line in self._lines.hang_up():
             line.channel.close()
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's."""
-        keep_for_ever(*self._attendants, self._deputy)
+        keep_for_ever(*self._attendants, self._deputy, self._sweeper)
         self._lines.forget()
         self._books.begin()
         self._vigil.begin()
@@ -102,6 +107,11 @@ class EtcdStore:
         with self._mutex:
             if not self._books.anybody_waits():
                 self._attendants[-1].dismiss()
+
+    def _revoke(self, leases: list[int]) -> None:
+        """Revoke leases that nobody needs any more, as far as that can be told."""
+        if leases:
+            self._talk_over(partial(self._speech.revoke, leases), self._clock() + FAREWELL)
 
     def _talk_over(
         self, begin: Callable[[], Talk[T]], until: float, *, once: bool = False

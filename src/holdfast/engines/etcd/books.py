@@ -7,6 +7,8 @@
 3. If nobody knows whether a place was taken or given up, its session is *retired*: it is kept alive
    no more, and so the place is gone soon. The other waiters hang their places on the next session,
    and do not lose them.
+4. Who gives something back takes it out of the books, and puts it in again if there is no answer.
+   So nobody else can act in that holder's name meanwhile.
 """
 
 import secrets
@@ -14,6 +16,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+
+from holdfast.core.ports import Clock
+from holdfast.engines.etcd.spares import NEVER, Spares
 
 SESSION = 5
 """Seconds after which a client that waits and dies is out of every queue."""
@@ -52,6 +57,9 @@ class Stake:
     """At which its key was created; 0 if it has none, or nobody knows."""
     modified: int = 0
     """At which its key was written last, as far as we know."""
+    granted_at: float = NEVER
+    """The instant before its one lease was asked for; `NEVER` if it has several, or if something
+    that was said about it may still come: then it cannot become a spare."""
     session: Session | None = None
     """The one that its place in the queue hangs on, or may hang on."""
     doubtful: bool = False
@@ -63,6 +71,7 @@ class Stake:
 
     def new_lease(self) -> int:
         """Write a lease down before it is asked for."""
+        self.granted_at = NEVER
         lease = new_lease()
         self.leases += (lease,)
         return lease
@@ -74,15 +83,17 @@ class Stake:
 
 
 class Books:
-    """The stakes of all holders of one client, and the session of those who wait."""
+    """The stakes of all holders of one client, its spares, and the session of those who wait."""
 
-    def __init__(self, ring: Callable[[str], None]) -> None:
+    def __init__(self, ring: Callable[[str], None], clock: Clock) -> None:
         self._ring = ring
+        self.spares = Spares(clock)
         self.begin()
 
     def begin(self) -> None:
         """With nothing; as a forked child must: whatever there was is the parent's."""
         self.stakes: dict[str, Stake] = {}
+        self.spares.begin()
         self._session: Session | None = None
         self._retired: list[int] = []
         self._unheard: deque[str] = deque()
@@ -95,6 +106,8 @@ class Books:
     def farewell_unheard(self, holder: str, stake: Stake) -> None:
         """It wanted to give back all it has, and nobody knows whether it did. What is left ends by
         itself: it is kept in mind in case of another try, but not for ever."""
+        self.stakes[holder] = stake
+        stake.granted_at = NEVER
         if stake.session is not None:
             self.retire(stake.session)  # its place, if it is still there, must not stay
         if not stake.unheard:
@@ -103,9 +116,9 @@ class Books:
             if len(self._unheard) > MOST_UNHEARD:
                 self.close_account(self._unheard.popleft())
 
-    def close_account(self, holder: str) -> None:
-        """This holder has nothing any more."""
-        self.stakes.pop(holder, None)
+    def close_account(self, holder: str) -> Stake | None:
+        """This holder has nothing any more, or is about to give it back; what it had."""
+        return self.stakes.pop(holder, None)
 
     @property
     def session(self) -> Session | None:
@@ -144,6 +157,10 @@ class Books:
             session, self._session = self._session, None
             retired, self._retired = self._retired, []
         return [*retired, session.lease] if session is not None else retired
+
+    def take_all(self) -> list[int]:
+        """The client is closed: the leases that are to be revoked."""
+        return [*self.end_sessions(), *self.spares.take_all()]
 
     def call(self, holder: str) -> None:
         """The one before this holder is gone."""

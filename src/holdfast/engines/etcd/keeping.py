@@ -81,7 +81,34 @@ class Keeping:
 
     def release(self, requests: Sequence[Release]) -> "Talk[Sequence[Answer]]":
         """Give back all that these holders have, all together."""
-        stakes = [self._books.stakes.get(each.holder) for each in requests]
+        stakes = [self._books.close_account(each.holder) for each in requests]
+        answers: Sequence[Answer] = ()
+        try:
+            if len(requests) == 1 and (yield from self._keep_lease(requests[0], stakes[0])):
+                answers = (DONE,)
+            else:
+                answers = yield from self._end_leases(requests, stakes)
+        finally:
+            if not answers:
+                for request, stake in zip(requests, stakes, strict=True):
+                    if stake is not None:
+                        self._books.farewell_unheard(request.holder, stake)
+        return answers
+
+    def _keep_lease(self, request: Release, stake: Stake | None) -> "Talk[bool]":
+        """Give back the key alone, and have its lease as a spare; False if that cannot be."""
+        spares = self._books.spares
+        if stake is None or not stake.lease or not spares.wants(stake.ttl, stake.granted_at):
+            return False
+        place = place_of(request.key, request.holder)
+        reply = accepted((yield phrases.part(place, stake.attached)))
+        if reply.succeeded:
+            spares.keep(stake.lease, stake.ttl, stake.granted_at)
+        return bool(reply.succeeded)
+
+    def _end_leases(
+        self, requests: Sequence[Release], stakes: Sequence[Stake | None]
+    ) -> "Talk[Sequence[Answer]]":
         calls: list[Call] = []
         ours: list[tuple[int, int]] = []
         for request, stake in zip(requests, stakes, strict=True):
@@ -89,21 +116,12 @@ class Keeping:
             if stake is not None:
                 calls += self._farewell(request, stake)
             ours.append((began, len(calls)))
-        heard: list[Any] = []
-        answered = False
-        try:
-            heard, answered = (yield calls), True
-        finally:
-            if not answered:
-                for request, stake in zip(requests, stakes, strict=True):
-                    if stake is not None:
-                        self._books.farewell_unheard(request.holder, stake)
+        heard = yield calls
         answers: list[Answer] = []
-        for request, stake, (began, end) in zip(requests, stakes, ours, strict=True):
+        for stake, (began, end) in zip(stakes, ours, strict=True):
             answers.append(_released(stake, heard[began:end]))
             if stake is not None and stake.doubtful and stake.session is not None:
                 self._books.retire(stake.session)  # a place that it asked for may still come
-            self._books.close_account(request.holder)
         return answers
 
     def _farewell(self, request: Release, stake: Stake) -> list[Call]:

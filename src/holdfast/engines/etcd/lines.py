@@ -56,11 +56,22 @@ class Line:
         return self._calls[method]
 
 
-class Lines:
-    """The lines of one client; `grpc` or `grpc.aio` makes the channels."""
+def _pairs(*pairs: tuple[str, str]) -> Any:
+    return pairs
 
-    def __init__(self, cluster: Cluster, library: Any, emit: Callable[[Event], None]) -> None:
-        self.cluster, self._library, self._emit = cluster, library, emit
+
+class Lines:
+    """The lines of one client; `grpc` or `grpc.aio` makes the channels, and `pack` makes of pairs
+    of words what that library sends along with every call."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        library: Any,
+        emit: Callable[[Event], None],
+        pack: Callable[..., Any] = _pairs,
+    ) -> None:
+        self.cluster, self._library, self._emit, self._pack = cluster, library, emit, pack
         self.introduction = phrases.log_in(cluster.user, cluster.password)
         self._begin()
 
@@ -105,7 +116,8 @@ class Lines:
     def logged_in(self, token: str) -> None:
         """What shows from now on who we are; nothing, if that is to be found out anew."""
         self.needs_login = bool(self.cluster.user) and not token
-        self.metadata = (HAS_LEADER, ("token", token)) if token else (HAS_LEADER,)
+        words = (HAS_LEADER, ("token", token)) if token else (HAS_LEADER,)
+        self.metadata = self._pack(*words)
 
     def judge(self, error: grpc.RpcError) -> Refused:
         """What an error of a call means; a login that has expired is trouble that passes."""

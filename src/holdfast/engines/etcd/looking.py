@@ -112,13 +112,23 @@ def _break(request: Break, known: dict[str, Any]) -> "Talk[Answer]":
             if not reply.kvs:
                 return NOT_YOURS
             known[request.key] = reply.kvs[0]
-        first = known[request.key]
-        removed = accepted((yield phrases.remove(first.key, first.create_revision)))
-        if removed.succeeded or again:
-            if first.value == HOLDING:  # a waiter's lease is not its own
-                yield phrases.revoke(first.lease)
+        taken_away = yield from _take_away(known[request.key])
+        if taken_away or again:
             return DONE
         del known[request.key]  # it has left by itself
+
+
+def _take_away(first: Any) -> "Talk[bool]":
+    """Take a place away, and the lease, so that its holder learns of it; False if it is gone. The
+    place is written to before: from then on the lease is nobody else's."""
+    touched = accepted((yield phrases.touch(first.key, first.create_revision)))
+    if not touched.succeeded:
+        return False
+    [found] = touched.responses[1].response_range.kvs
+    if found.value == HOLDING:  # a waiter's lease is not its own
+        yield phrases.revoke(found.lease)
+    yield phrases.remove(first.key, first.create_revision)
+    return True
 
 
 def _read(request: Read) -> "Talk[Answer]":

@@ -115,6 +115,11 @@ def attach(place: bytes, value: bytes, modified: int, lease: int) -> Call:
     return _txn([_unchanged(place, modified)], [_put(place, value, lease)], [])
 
 
+def part(place: bytes, modified: int) -> Call:
+    """Give up a place that is as I know it."""
+    return _txn([_unchanged(place, modified)], [_delete(place)], [])
+
+
 def leave(place: bytes) -> Call:
     """Give up a place."""
     return _txn([], [_delete(place)], [])
@@ -123,6 +128,13 @@ def leave(place: bytes) -> Call:
 def remove(place: bytes, revision: int) -> Call:
     """Take a place away, if it is still the same one."""
     return _txn([same(place, revision)], [_delete(place)], [])
+
+
+def touch(place: bytes, revision: int) -> Call:
+    """Write to a place, if it is still the same one, and leave it as it is; tell how it is. Then
+    nobody keeps its lease: see `spares`."""
+    written = RequestOp(request_put=PutRequest(key=place, ignore_value=True, ignore_lease=True))
+    return _txn([same(place, revision)], [written, _get(place)], [])
 
 
 def find(place: bytes) -> Call:

@@ -48,6 +48,10 @@ class Speech:
             if ttl <= 0:
                 self._books.retire(session)
 
+    def revoke(self, leases: Sequence[int]) -> Talk[None]:
+        """End leases that nobody needs any more."""
+        yield [phrases.revoke(lease) for lease in leases]
+
     def end_sessions(self) -> Talk[None]:
         """Nobody waits any more."""
         leases = self._books.end_sessions()

@@ -10,6 +10,8 @@ What can happen between two calls, and what then:
   That the one before us is gone is never taken for a grant: what makes us the holder is a
   transaction which demands that our own key is still there as we know it, and is the first.
 - The session ends: our place is hung on the next one.
+
+A lock that is free is taken with a spare, if there is one; but only at the first try: see `spares`.
 """
 
 from math import ceil
@@ -21,6 +23,7 @@ from holdfast.engines.etcd.books import SESSION, Books, Session, Stake
 from holdfast.engines.etcd.keys import Span, place_of, queue_of, read_place
 from holdfast.engines.etcd.phrases import WAITING, KeepAlives
 from holdfast.engines.etcd.replies import LEASE_EXISTS, NO_SUCH_LEASE, Refused, Rejected, accepted
+from holdfast.engines.etcd.spares import NEVER
 from holdfast.engines.etcd.vigil import Vigil
 
 if TYPE_CHECKING:
@@ -50,6 +53,8 @@ class Taking:
         """Take the lock if it is free, or wait for it if that is wanted."""
         stake = self._books.stake(request.holder)
         queue, place = queue_of(request.key), place_of(request.key, request.holder)
+        if stake.leases:
+            stake.granted_at = NEVER  # something of an earlier try may still come
         if not stake.revision and (stake.leases or stake.doubtful):  # a try was not answered
             reply = accepted((yield phrases.find(place)))
             if not reply.kvs and stake.doubtful and stake.session is not None:
@@ -62,12 +67,10 @@ class Taking:
     def _take(self, request: Acquire, stake: Stake, queue: Span, place: bytes) -> "Talk[Answer]":
         """Take the lock if nobody has it, or waits for it."""
         ttl = ceil(request.ttl)
-        lease = stake.new_lease()
-        accepted((yield phrases.grant(lease, ttl)))
-        reply = accepted((yield phrases.take(queue, place, lease)))
+        reply = yield from self._put(stake, queue, place, ttl)
         if reply.succeeded:
             stake.revision = reply.header.revision
-            stake.hold(lease, ttl, stake.revision)
+            stake.hold(stake.leases[-1], ttl, stake.revision)
             return Granted(stake.revision)
         [first] = reply.responses[0].response_range.kvs
         if first.key == place:  # an earlier try has come through meanwhile
@@ -75,6 +78,22 @@ class Taking:
         yield [phrases.revoke(each) for each in stake.leases]
         self._books.close_account(request.holder)
         return _held(first.key)
+
+    def _put(self, stake: Stake, queue: Span, place: bytes, ttl: int) -> "Talk[Any]":
+        """Be the first, on a spare if there is one, or else on a new lease; or see who is."""
+        spare = None if stake.leases else self._books.spares.take(ttl)
+        if spare is not None:
+            stake.leases, stake.granted_at = (spare.lease,), spare.granted_at
+            reply = yield phrases.take(queue, place, spare.lease)
+            if not _has_no_lease(reply):
+                return accepted(reply)
+            stake.leases = ()
+        again = bool(stake.leases)
+        lease = stake.new_lease()
+        if not again:
+            stake.granted_at = self._books.spares.clock()
+        accepted((yield phrases.grant(lease, ttl)))
+        return accepted((yield phrases.take(queue, place, lease)))
 
     def _wait(self, request: Acquire, stake: Stake, queue: Span, place: bytes) -> "Talk[Answer]":
         """Wait in the queue, or hold the lock if it is our turn."""
@@ -176,11 +195,16 @@ class Taking:
 
     def _has_ended(self, session: Session, reply: Any) -> bool:
         """Whether the session is not there any more: then there will be another."""
-        if isinstance(reply, Refused) and reply.code is NO_SUCH_LEASE:
+        if _has_no_lease(reply):
             self._books.retire(session)
             return True
         accepted(reply)
         return False
+
+
+def _has_no_lease(reply: Any) -> bool:
+    """Whether nothing was done, because the lease is not there any more."""
+    return isinstance(reply, Refused) and reply.code is NO_SUCH_LEASE
 
 
 def _note(stake: Stake, mine: Any) -> None:

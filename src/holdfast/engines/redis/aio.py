@@ -8,7 +8,9 @@
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Iterator, Sequence
+from itertools import chain
+from typing import Any
 
 from holdfast.core.messages import (
     Acquire,
@@ -23,9 +25,10 @@ from holdfast.core.messages import (
 )
 from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
-from holdfast.engines.redis.channel import Channel, Connection, Question, Subscription
+from holdfast.engines.redis.channel import Channel, Connection, Question
 from holdfast.engines.redis.conversation import Conversations
 from holdfast.engines.redis.deadlines import Bell, Deadlines
+from holdfast.engines.redis.ears import Ears
 from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import (
     AT_WORK,
@@ -50,7 +53,7 @@ class AsyncRedisStore:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._nodes, self._clock = fleet.nodes, fleet.around.clock
-        self._quorum = len(fleet.nodes) // 2 + 1
+        self._quorum, self._enough = fleet.quorum, len(fleet.nodes) // 2 + 1
         self._direct = fleet.direct
         self._begin()
 
@@ -58,80 +61,83 @@ class AsyncRedisStore:
         self._channels: list[Channel | None] = [None] * len(self._nodes)
         self._dials: dict[int, asyncio.Task[None]] = {}
         self._redial_at = [0.0] * len(self._nodes)
-        self._ears: list[asyncio.Task[None]] = []
-        self._subscriptions: dict[int, Subscription] = {}
+        self._ears = Ears(self._fleet)
         self._conversations = Conversations(self._fleet)
-        self._ready = asyncio.Event()
-        self._deadlines = Deadlines(self._clock)
+        self._deadlines = Deadlines(self._clock, self._owed)
         self._look_after = 0.0
         self._skipped = _NOBODY
         self._fresh = True
         self._closed = False
 
-    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+    def ask(
+        self, requests: Sequence[Request], until: float
+    ) -> "Coroutine[Any, Any, Sequence[Answer]]":
         """Answer each request; `Failed` for what could not be answered by `until`."""
+        request = requests[0]
+        if type(request) is Release or (
+            type(request) is Acquire and (not request.queue or self._fleet.speech.listening)
+        ):
+            if self._quorum is not None:
+                return self._ask_all(self._quorum, requests, until)
+            speech, channel = self._direct, self._channels[0]
+            if speech is not None and channel is not None and len(requests) == 1:
+                return self._ask_directly(speech, channel, request, until)
+        return self._ask_in_full(requests, until)
+
+    async def _ask_in_full(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         request = requests[0]
         if type(request) is Acquire and request.queue and not self._fleet.speech.listening:
             if self._fleet.wakes:
-                await self._listen(until)
+                await self._ears.open(until)
             else:
                 until = self._fleet.time_to_answer(until)
-        if self._direct is not None and len(requests) == 1:
-            channel = self._channels[0]
-            if channel is not None and (type(request) is Acquire or type(request) is Release):
-                answer = await self._ask_directly(self._direct, channel, request, until)
-                if answer is not None:
-                    return (answer,)
         if type(request) is Write:
             return await self._conversations.ask(requests, until)
-        quorum = self._fleet.quorum
-        if quorum is None:
-            poll = Poll(requests, (0,), until)
-            await self._perform(poll)
-            answers = self._fleet.answers(poll)
-        else:
-            answers = await self._ask_all(quorum, requests, until)
+        if self._quorum is not None:
+            return await self._ask_all(self._quorum, requests, until)
+        poll = Poll(requests, (0,), until)
+        await self._perform(poll)
+        answers = self._fleet.answers(poll)
         self._fleet.note(request, answers[0])
         return answers
 
     async def _ask_directly(
         self, speech: Speech, channel: Channel, request: Acquire | Release, until: float
-    ) -> Answer | None:
-        """Ask a single server, in the usual case; None if it is not that."""
+    ) -> Sequence[Answer]:
+        """Ask a single server, in the usual case: N = 1 must not pay for the rest."""
         if channel.is_full(self._clock):
-            return None
-        bell: Bell = asyncio.get_running_loop().create_future()
-        question = Question(bell, (request,), until)
-        channel.ask(speech.command(request), question)
-        self._deadlines.add(bell, question)
-        try:
-            reply = await bell
-        finally:
-            self._deadlines.remove(bell)
+            return await self._ask_in_full((request,), until)
+        bell: Bell = channel.loop.create_future()
+        channel.say(Question(speech.command(request), (request,), bell, until))
+        if until < self._deadlines.next:
+            self._deadlines.expect(until)
+        reply = await bell
         answer = speech.read(request, reply)
         if answer is None:
-            return self._unread(channel, reply)
+            return await self._unread(channel, request, until, reply)
         if channel.node.trouble:
             channel.node.is_well()
         if self._fleet.waiting or type(answer) is Held:
             self._fleet.note(request, answer)
-        return answer
+        return (answer,)
 
-    def _unread(self, channel: Channel, reply: Reply) -> Answer | None:
-        """What it means that there is no answer in a reply; None: it is to be asked in full."""
+    async def _unread(
+        self, channel: Channel, request: Acquire | Release, until: float, reply: Reply
+    ) -> Sequence[Answer]:
+        """There is no answer in the reply."""
         if reply is None:
             channel.note_silence()
             channel.node.is_in_trouble(SILENT)
-            return Failed.at(channel.node.name, SILENT)
+            return (Failed.at(channel.node.name, SILENT),)
         if isinstance(reply, ConnectionError):
-            return Failed.at(channel.node.name, str(reply))
-        return None
+            return (Failed.at(channel.node.name, str(reply)),)
+        return await self._ask_in_full((request,), until)
 
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
         self._deadlines.stop()
-        tasks = [*self._dials.values(), *self._ears]
+        tasks = [*self._dials.values(), *self._ears.tasks]
         for task in tasks:
             task.cancel()
         if tasks:
@@ -141,7 +147,7 @@ class AsyncRedisStore:
 
     def abandon(self) -> None:
         """Close every connection without waiting: nobody is there to wait."""
-        for task in [*self._dials.values(), *self._ears]:
+        for task in [*self._dials.values(), *self._ears.tasks]:
             loop = task.get_loop()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(task.cancel)
@@ -158,7 +164,7 @@ class AsyncRedisStore:
     def _connections(self) -> list[Connection]:
         return [
             *filter(None, self._channels),
-            *self._subscriptions.values(),
+            *self._ears.subscriptions.values(),
             *self._conversations.channels,
         ]
 
@@ -175,7 +181,8 @@ class AsyncRedisStore:
                     await self._perform(effect)
         except StopIteration as stop:
             answers: Sequence[Answer] = stop.value
-            return answers
+        self._fleet.note(requests[0], answers[0])
+        return answers
 
     async def _perform(self, poll: Poll) -> None:
         """Say it to all, then listen until it is over or its time is."""
@@ -186,22 +193,25 @@ class AsyncRedisStore:
         now = self._clock()
         if now > self._look_after or self._skipped:
             self._look(now)
-        skipped = self._skipped
+        channels, skipped = self._channels, self._skipped
         for index in poll.nodes:
-            channel = self._channels[index]
+            channel = channels[index]
             if channel is None or index in skipped:
                 self._hesitate(channel, index, owed)
             else:
                 channel.say(owed)
         try:
             if not poll.over:
-                self._deadlines.add(bell, poll)
+                if poll.until < self._deadlines.next:
+                    self._deadlines.expect(poll.until)
                 await bell
                 if not poll.over:
                     self._note_silence(poll)
         finally:
             poll.over = True  # nobody listens any more
-            self._deadlines.remove(bell)
+
+    def _owed(self) -> Iterator[Owed | Question]:
+        return chain.from_iterable(channel.owed for channel in self._channels if channel)
 
     def _voters(self) -> int:
         """How many nodes there is a connection to that have a vote."""
@@ -222,7 +232,7 @@ class AsyncRedisStore:
         self._look_after = now + AT_WORK
         channels = [channel for channel in self._channels if channel is not None]
         stuck = [channel for channel in channels if channel.is_stuck(now)]
-        enough = len(channels) - len(stuck) >= self._quorum
+        enough = len(channels) - len(stuck) >= self._enough
         self._skipped = {
             channel.node.index
             for channel in channels
@@ -240,12 +250,13 @@ class AsyncRedisStore:
         """Connect to the nodes that there is no connection to."""
         began = self._clock()
         alone = len(self._nodes) == 1
+        patience = max(poll.until - began, CONNECT_TIMEOUT) if alone else CONNECT_TIMEOUT
         for node in self._nodes:
             missing = self._channels[node.index] is None and node.index not in self._dials
             if missing and began >= self._redial_at[node.index]:
-                self._dials[node.index] = asyncio.ensure_future(self._dial(node))
+                self._dials[node.index] = asyncio.ensure_future(self._dial(node, patience))
         while self._dials:
-            if self._voters() < self._quorum:
+            if self._voters() < self._enough:
                 give_up_at = poll.until if alone else first_contact_until(poll, began)
             else:
                 give_up_at = poll.until if self._fresh else began
@@ -259,17 +270,17 @@ class AsyncRedisStore:
         if not alone and type(poll.requests[0]) is not Extend:
             poll.until += self._clock() - began  # connecting has a time of its own
 
-    async def _dial(self, node: Node) -> None:
+    async def _dial(self, node: Node, patience: float) -> None:
         channel = None
         try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                channel = Channel(node, await node.address.open_async(CONNECT_TIMEOUT))
+            async with asyncio.timeout(patience):
+                channel = Channel(node, await node.address.open_async(patience))
                 await self._greet(channel)
             self._channels[node.index] = channel
             channel.lost.add_done_callback(lambda lost: self._gone(node, lost.result()))
         except BROKEN as error:
             node.is_in_trouble(explain(error))
-            if self._voters() >= self._quorum:
+            if self._voters() >= self._enough:
                 self._redial_at[node.index] = self._clock() + REDIAL_AFTER
         finally:
             self._dials.pop(node.index, None)
@@ -290,29 +301,3 @@ class AsyncRedisStore:
         self._channels[node.index] = None
         if not self._closed:
             node.is_in_trouble(why)
-
-    async def _listen(self, until: float) -> None:
-        """See to it that we can be woken."""
-        if not self._ears:
-            self._ears = [asyncio.ensure_future(self._hear(node)) for node in self._nodes]
-        try:
-            async with asyncio.timeout((until - self._clock()) / 2):
-                await self._ready.wait()
-        except TimeoutError:
-            return  # then we ask again from time to time
-
-    async def _hear(self, node: Node) -> None:
-        """Listen to one server, for as long as there is this client."""
-        while True:
-            try:
-                async with asyncio.timeout(CONNECT_TIMEOUT):
-                    writer = await node.address.open_async(CONNECT_TIMEOUT)
-                subscription = Subscription(node, self._fleet, self._ready, writer)
-                self._subscriptions[node.index] = subscription
-                await asyncio.wait((subscription.lost,))
-            except BROKEN as error:
-                node.is_in_trouble(explain(error))
-            self._fleet.deaf(node)
-            if not self._fleet.speech.listening:
-                self._ready.clear()
-            await asyncio.sleep(REDIAL_AFTER)

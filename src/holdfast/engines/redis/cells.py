@@ -5,20 +5,23 @@ A cell is a hash beside where a lock of its name would be, `{key}:cell`, with th
 following ones count on from there, so that a cell which was deleted and made anew does not repeat
 its versions.
 
+With `replicas`, a write is done when so many of them have acknowledged it. One that too few have is
+there all the same, unless a failover undoes it: so nobody knows, and the caller is told so.
+
 redis-py's own transactions are not used, because they report a connection that broke during EXEC as
 a `WatchError`: as if nothing had been done, when nobody knows.
 """
 
-from holdfast.core.messages import CHANGED, DONE, Read, Write
+from holdfast.core.messages import CHANGED, DONE, OFFER, Read, Write
 from holdfast.core.records import Versioned
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.phrases import Answers, Phrase, Reply, command, failed
 
 
-def cell_phrase(request: Read | Write) -> Phrase:
+def cell_phrase(request: Read | Write, replicas: int) -> Phrase:
     """Put it into words."""
     key = b"{%b}:cell" % keys_of(request.key).lock
-    return _read(key) if isinstance(request, Read) else _write(key, request)
+    return _read(key) if isinstance(request, Read) else _write(key, request, replicas)
 
 
 def _read(key: bytes) -> Phrase:
@@ -37,7 +40,7 @@ def _read(key: bytes) -> Phrase:
     return Phrase((command(b"HMGET", key, b"value", b"version", b"text"),), read)
 
 
-def _write(key: bytes, request: Write) -> Phrase:
+def _write(key: bytes, request: Write, replicas: int) -> Phrase:
     def compare(replies: list[Reply]) -> Answers | Phrase:
         for reply in replies:
             if isinstance(reply, Exception):
@@ -50,20 +53,27 @@ def _write(key: bytes, request: Write) -> Phrase:
         if version != request.expect:
             return [CHANGED]
         first = int(seconds) * 1_000_000 + int(micros)
-        return _set(key, request.value, version + 1 if version else first)
+        return _set(key, request.value, version + 1 if version else first, replicas)
 
     looks = (command(b"WATCH", key), command(b"HGET", key, b"version"), command(b"TIME"))
     return Phrase(looks, compare)
 
 
-def _set(key: bytes, value: bytes | str, version: int) -> Phrase:
+def _set(key: bytes, value: bytes | str, version: int, replicas: int) -> Phrase:
     def read(replies: list[Reply]) -> Answers:
         for reply in replies:
             if isinstance(reply, Exception):
                 return [failed(reply)]
-        return [CHANGED if replies[-1] is None else DONE]
+        executed, acknowledged = replies[2], replies[-1]
+        if executed is None:
+            return [CHANGED]
+        if replicas and acknowledged < replicas:
+            return [failed(f"{acknowledged} of {replicas} replicas acknowledged it")]
+        return [DONE]
 
     is_text = isinstance(value, str)
     raw = value.encode() if isinstance(value, str) else value
     fields = (b"value", raw, b"version", b"%d" % version, b"text", b"%d" % is_text)
-    return Phrase((command(b"MULTI"), command(b"HSET", key, *fields), command(b"EXEC")), read)
+    commands = (command(b"MULTI"), command(b"HSET", key, *fields), command(b"EXEC"))
+    waiting = command(b"WAIT", b"%d" % replicas, b"%d" % (OFFER * 1000))
+    return Phrase((*commands, waiting) if replicas else commands, read)

@@ -1,7 +1,7 @@
 """One asyncio connection to one node, shared by all tasks: commands are sent without waiting for
 the replies to earlier ones.
 
-What is said within one turn of the event loop goes out in one write, which doubles what a thousand
+What is said within one turn of the event loop goes out in few writes, which doubles what a thousand
 tasks get through.
 """
 
@@ -23,16 +23,20 @@ from holdfast.engines.redis.phrases import Reply, command, failed
 
 CLOSE_PATIENCE = 1.0
 
+FEW = 32
+"""So many commands go out together, without waiting for the end of this turn of the loop: while the
+next ones are made, the server has something to do."""
+
 
 class Connection(asyncio.Protocol):
     """A connection that redis-py has made, taken over."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer  # a stream writer that nobody refers to would close its transport
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._reader = hiredis.Reader()
         self.transport: asyncio.Transport = writer.transport
-        self.lost: asyncio.Future[str] = self._loop.create_future()
+        self.lost: asyncio.Future[str] = self.loop.create_future()
         """Done when the connection is gone, with the reason."""
         self.transport.set_protocol(self)
 
@@ -70,8 +74,8 @@ class Connection(asyncio.Protocol):
 
     def abandon(self) -> None:
         """Close it without waiting, from any thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.transport.abort)
+        if not self.loop.is_closed():
+            self.loop.call_soon_threadsafe(self.transport.abort)
 
     def forget(self) -> None:
         """In a forked child: let go of the socket without a word to the server."""
@@ -85,11 +89,12 @@ class Question:
     """One command to a single server. What is awaited is its reply, not what that means; None if
     it does not come in time, an exception if it will not come at all."""
 
-    __slots__ = ("bell", "requests", "until")
+    __slots__ = ("bell", "requests", "text", "until")
 
-    def __init__(self, bell: Bell, requests: Sequence[ToNode], until: float) -> None:
-        self.bell = bell
+    def __init__(self, text: bytes, requests: Sequence[ToNode], bell: Bell, until: float) -> None:
+        self.text = text
         self.requests = requests
+        self.bell = bell
         self.until = until
 
 
@@ -105,19 +110,15 @@ class Channel(Connection):
         self._suspect: Owed | Question | None = None
         self._stuck = False
 
-    def say(self, owed: Owed) -> None:
-        """Send a phrase, at the end of this turn of the loop."""
+    def say(self, owed: "Owed | Question") -> None:
+        """Send something, within this turn of the loop."""
         self.owed.append(owed)
-        if not self._unsent:
-            self._loop.call_soon(self._send)
-        self._unsent.append(owed.text)
-
-    def ask(self, text: bytes, question: Question) -> None:
-        """Send one command, at the end of this turn of the loop."""
-        self.owed.append(question)
-        if not self._unsent:
-            self._loop.call_soon(self._send)
-        self._unsent.append(text)
+        unsent = self._unsent
+        if not unsent:
+            self.loop.call_soon(self._send)
+        unsent.append(owed.text)
+        if len(unsent) == FEW:
+            self._send()
 
     def hear_all(self, gets: Callable[[], Reply]) -> None:
         """Hand each reply to whoever asked first. This runs for every reply of every node, so what
@@ -131,6 +132,8 @@ class Channel(Connection):
                     first.bell.set_result(reply)
             elif type(reply) is int and first.number is not None:
                 owed.popleft()
+                if first.poll.settled and not node.trouble:
+                    continue  # what the slower half of a quorum says
                 if first.hear_number(node, reply):
                     first.ring()
             else:
@@ -167,7 +170,7 @@ class Channel(Connection):
             return False
         if self._suspect is not self.owed[0]:
             self._suspect, self._stuck = self.owed[0], False
-            self._loop.call_later(LATE, self.note_silence, self._suspect)
+            self.loop.call_later(LATE, self.note_silence, self._suspect)
         return self._stuck
 
     def note_silence(self, suspect: Owed | Question | None = None) -> None:
@@ -177,6 +180,8 @@ class Channel(Connection):
 
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
+        if not unsent:
+            return
         if self.lost.done():
             self._lose(self.lost.result())  # for those who did not know yet
         else:
@@ -215,7 +220,7 @@ class Subscription(Connection):
             self._ready.set()
 
     def _ring_later(self, delay: float, holder: str) -> None:
-        self._loop.call_later(delay, self._ring, holder)
+        self.loop.call_later(delay, self._ring, holder)
 
     def _ring(self, holder: str) -> None:
         if holder in self._fleet.waiting:

@@ -81,7 +81,7 @@ class Circuit:
             self._busy = False
             return failed(explain(error))
         except BaseException:
-            if link.waiting:
+            if link.has_heard_nothing:
                 self._stop_listening(self._owe(link, request, speech, until))
             raise
         self._listen(poll)

@@ -8,7 +8,7 @@ from holdfast.core.messages import Answer, Request
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.channel import Channel
 from holdfast.engines.redis.link import BROKEN, explain
-from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, SILENT, Fleet, Node
+from holdfast.engines.redis.nodes import SILENT, Fleet, Node
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import failed
 
@@ -29,7 +29,7 @@ class Conversations:
         channel: Channel | None = None
         try:
             async with asyncio.timeout(until - self._fleet.around.clock()):
-                channel = Channel(node, await _connect(node))
+                channel = Channel(node, await _connect(node, until - self._fleet.around.clock()))
                 self.channels.add(channel)
                 channel.say(Owed(self._fleet.speech.phrase(requests), poll, bell))
                 await bell
@@ -43,10 +43,10 @@ class Conversations:
         return self._fleet.answers(poll)
 
 
-async def _connect(node: Node) -> Any:
+async def _connect(node: Node, patience: float) -> Any:
     """Connect in a task of its own, which is waited for also if we are cancelled: redis-py may miss
     a cancellation (before Python 3.12, whatever is within `asyncio.wait_for` may)."""
-    connecting = asyncio.ensure_future(node.address.open_async(CONNECT_TIMEOUT))
+    connecting = asyncio.ensure_future(node.address.open_async(patience))
     cancelled: asyncio.CancelledError | None = None
     while not connecting.done():
         try:

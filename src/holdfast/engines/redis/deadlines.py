@@ -1,6 +1,7 @@
 """When answers have been waited for long enough, under asyncio."""
 
 import asyncio
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Any, Protocol
 
@@ -18,38 +19,41 @@ SHORTEST = 0.001
 """Looking through all that is awaited is not done more often than this."""
 
 
-class Timed(Protocol):
+class Awaited(Protocol):
     """What is awaited until some instant."""
 
-    until: float
+    @property
+    def bell(self) -> Bell:
+        """Rings with the answer; or with None, when its time is over."""
+        ...
+
+    @property
+    def until(self) -> float:
+        """When its time is over."""
+        ...
 
 
 class Deadlines:
     """Rings when the time of a question is over: one timer for all, since one for each costs a
-    tenth, and none is set anew while an earlier one is still to come.
+    tenth, and none is set anew while an earlier one is still to come. Nothing is noted of any
+    question: when the timer rings, all that is owed is looked through.
 
     A loop that was too busy to listen must not take its nodes for silent: if it comes late, it has
     one more look.
     """
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._awaited: dict[Bell, Timed] = {}
-        self._looked: set[Bell] = set()
-        """Those for which one more look was had: a loop that is always late must end, too."""
+    def __init__(self, clock: Clock, owed: Callable[[], Iterable[Awaited]]) -> None:
+        self._clock, self._owed = clock, owed
+        self._looks: dict[Bell, float] = {}
+        """When the one more look is over: a loop that is always late must end, too."""
         self._timer: asyncio.TimerHandle | None = None
-        self._next = inf
+        self.next = inf
+        """When the timer rings."""
 
-    def add(self, bell: Bell, timed: Timed) -> None:
-        """Ring this bell, by giving it None, when the time is over."""
-        self._awaited[bell] = timed
-        if timed.until < self._next:
-            self._set(timed.until)
-
-    def remove(self, bell: Bell) -> None:
-        """It has rung, or nobody would hear it."""
-        self._awaited.pop(bell, None)
-        self._looked.discard(bell)
+    def expect(self, until: float) -> None:
+        """Something that is owed is awaited until then. Only needed if that is before `next`."""
+        if until < self.next:
+            self._set(until)
 
     def stop(self) -> None:
         """Ring no more."""
@@ -59,20 +63,26 @@ class Deadlines:
     def _set(self, instant: float) -> None:
         self.stop()
         delay = max(instant - self._clock(), SHORTEST)
-        self._next = instant
+        self.next = instant
         self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
 
     def _ring(self) -> None:
         now = self._clock()
-        for bell, timed in self._awaited.items():
-            if bell.done() or timed.until > now:
+        looks, self._looks = self._looks, {}
+        self.next = inf
+        left = inf
+        for owed in self._owed():
+            bell = owed.bell
+            if bell.done():
                 continue
-            if now - timed.until > LATE + SHORTEST and bell not in self._looked:
-                self._looked.add(bell)
-                timed.until = now + ONE_MORE_LOOK
-            else:
+            until = looks.get(bell, owed.until)
+            if until <= now and bell not in looks and now - until > LATE + SHORTEST:
+                until = self._looks[bell] = now + ONE_MORE_LOOK
+            elif until <= now:
                 bell.set_result(None)
-        self._next = inf
-        left = [timed.until for bell, timed in self._awaited.items() if not bell.done()]
-        if left:
-            self._set(min(left))
+                continue
+            elif bell in looks:
+                self._looks[bell] = until
+            left = min(left, until)
+        if left < inf:
+            self._set(left)

@@ -77,7 +77,7 @@ REDLOCK = replace(
     broken_by=(
         "FLUSHALL, eviction of keys, or a promoted replica on a node: it forgets unnoticed",
         "a proxy that hides that a node was restarted, or a node's clock that was set forward then",
-        "a node with `appendfsync always` whose disk was lost or replaced",
+        "a node with `appendfsync always` that lost its disk, or that was restarted to be set so",
         "clocks of a quorum that run faster than the holder's by more than 1 % of the ttl",
     ),
     fence="the greatest of the nodes' counters, agreed on by a quorum",

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from holdfast.core.ballot import holder_of
 from holdfast.core.messages import Acquire, Failed, Release, ToNode
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.nodes import Node, RefusedError
@@ -27,7 +28,7 @@ class Owed:
     """A phrase on its way, and the poll that wants to know what comes of it. It keeps nothing of
     any node, so that one will do for all."""
 
-    __slots__ = ("_bell", "count", "number", "phrase", "poll", "requests", "text")
+    __slots__ = ("bell", "count", "number", "phrase", "poll", "requests", "text")
 
     def __init__(self, phrase: Phrase, poll: Poll, bell: Any = None) -> None:
         self.phrase = phrase
@@ -37,7 +38,7 @@ class Owed:
         self.count = len(phrase.commands)
         """How many replies there will be."""
         self.text = phrase.commands[0] if self.count == 1 else b"".join(phrase.commands)
-        self._bell = bell  # under asyncio: the future that whoever asked awaits
+        self.bell = bell  # under asyncio: the future that whoever asked awaits
 
     @property
     def until(self) -> float:
@@ -65,7 +66,7 @@ class Owed:
         outcome = conclude(self.phrase, replies)
         if isinstance(outcome, Phrase):
             if not self._is_released(behind):
-                return Owed(outcome, poll, self._bell)
+                return Owed(outcome, poll, self.bell)
             outcome = (failed("given back before its scripts were loaded"),)
         if node.trouble:
             node.is_well()
@@ -78,12 +79,12 @@ class Owed:
         """Whether this is an acquire whose release has gone out already: it must not come after."""
         request = self.requests[0]
         return isinstance(request, Acquire) and any(
-            isinstance(later, Release) and later.holder == request.holder
+            isinstance(later, Release) and holder_of(later.holder) == holder_of(request.holder)
             for asked in behind
             for later in asked.requests
         )
 
     def ring(self) -> None:
         """Wake whoever asked."""
-        if not self._bell.done():
-            self._bell.set_result(None)
+        if not self.bell.done():
+            self.bell.set_result(None)

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from holdfast.core.ballot import holder_of
 from holdfast.core.messages import Acquire, Release, Repair
 from holdfast.core.poll import Poll
 
@@ -12,10 +13,12 @@ ORDERED = (Acquire, Release, Repair)
 
 
 def holders_of(poll: Poll) -> Sequence[str]:
-    """The holders whose locks a poll may make, or end."""
+    """The holders whose locks a poll may make, or end; and the ballots, by which a lease that came
+    of one is known later."""
     if not isinstance(poll.requests[0], ORDERED):  # all are of one kind
         return ()
-    return [request.holder for request in poll.requests if isinstance(request, ORDERED)]
+    names = [request.holder for request in poll.requests if isinstance(request, ORDERED)]
+    return [*names, *(holder for name in names if (holder := holder_of(name)) != name)]
 
 
 class Owing:

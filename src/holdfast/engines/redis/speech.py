@@ -67,9 +67,9 @@ class Speech:
         if type(first) is Acquire:
             return self._acquire(first)
         if type(first) is Release:
-            number = self._codes.__getitem__ if len(requests) == 1 else None
-            commands = tuple(map(self._release, cast(Sequence[Release], requests)))
-            return Phrase(commands, self._read, number=number)
+            if len(requests) == 1:
+                return Phrase((self._release(first),), self._read, False, self._codes.__getitem__)
+            return Phrase(tuple(map(self._release, cast(Sequence[Release], requests))), self._read)
         if type(first) is Extend:
             return self._extend(cast(Sequence[Extend], requests))
         if type(first) is Repair:
@@ -79,7 +79,7 @@ class Speech:
         if type(first) is Break:
             return Phrase((self._release_head(first.key, True) + word(b""),), self._read)
         if type(first) is Read or type(first) is Write:
-            return cell_phrase(first)
+            return cell_phrase(first, self.replicas)
         return look(cast(Inspect | List, first), scattered=self._scattered)
 
     def command(self, request: Acquire | Release) -> bytes:
@@ -106,7 +106,7 @@ class Speech:
             head += word(b"%d" % request.proposed)
         commands = (head + word(request.holder.encode()),)
         read = _read_queued if queue else _read_unqueued
-        phrase = Phrase(commands, read, number=Granted)
+        phrase = Phrase(commands, read, False, Granted)
         return self._replicated(phrase) if self.replicas else phrase
 
     def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> bytes:

@@ -18,6 +18,7 @@ from holdfast.engines.sql.conversation import (
     Pause,
     Speech,
     Steps,
+    all_busy,
     check_time,
     connecting_until,
     converse,
@@ -43,9 +44,17 @@ class AsyncHome(Protocol):
         """Begin to hear wake-ups, in a thread."""
         ...
 
+    async def leave_async(self) -> None:
+        """All links are closed: wait until nothing is left of them."""
+        ...
+
+    def forget(self) -> None:
+        """In a forked child: all links are the parent's."""
+        ...
+
 
 class AsyncServerStore:
-    """One server, for asyncio."""
+    """One server, for asyncio, by so many connections at the most."""
 
     def __init__(self, home: AsyncHome, connections: int) -> None:
         self._home, self._connections = home, connections
@@ -58,6 +67,8 @@ class AsyncServerStore:
         self._owing: dict[str, asyncio.Event] = {}
         self._left_alone: set[asyncio.Event] = set()
         self._dials: set[asyncio.Task[AsyncLink]] = set()
+        self._unclaimed: set[asyncio.Task[AsyncLink]] = set()
+        """Dials whose caller was cancelled."""
         self._permits = asyncio.Semaphore(self._connections)
         self._listener: Listener | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -67,7 +78,7 @@ class AsyncServerStore:
         request, holder = requests[0], holder_of(requests)
         self._loop = asyncio.get_running_loop()
         if isinstance(request, Acquire) and request.queue:
-            await self._listen(until)
+            await self._listen(request.holder, until)
             until = time_to_answer(until, self._clock())
         try:
             async with asyncio.timeout(until - self._clock()):
@@ -75,8 +86,7 @@ class AsyncServerStore:
                     await self._owing[holder].wait()
                 await self._permits.acquire()
         except TimeoutError:
-            why = f"all {self._connections} connections of this client are busy"
-            failed = Failed.at(self._home.speech.node, why)
+            failed = Failed.at(self._home.speech.node, all_busy(self._connections))
             self._home.waiting.note(request, failed)
             return [failed] * len(requests)
         steps = converse(self._home.speech, requests, until, self._clock)
@@ -91,11 +101,12 @@ class AsyncServerStore:
         if self._dials:
             await asyncio.wait(self._dials)  # each has its time
         self._close_links()
+        await self._home.leave_async()
 
     def abandon(self) -> None:
         """The same where nobody can await it."""
         if self._listener is not None:
-            self._listener.close()
+            self._listener.stop()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._close_links)
         else:
@@ -107,6 +118,7 @@ class AsyncServerStore:
             self._listener.forget()
         for link in self._all:
             link.forget()
+        self._home.forget()
         self._home.waiting.forget()
         self._begin()
 
@@ -163,13 +175,17 @@ class AsyncServerStore:
 
     async def _open(self, until: float) -> AsyncLink:
         """Connect. If we are cancelled meanwhile, the connection is for whoever comes next."""
-        opening = connecting_until(until, self._clock())
-        dial = asyncio.ensure_future(self._home.open_async(opening))
-        self._dials.add(dial)
-        dial.add_done_callback(self._dialled)
+        if self._unclaimed:
+            dial = self._unclaimed.pop()
+        else:
+            opening = connecting_until(until, self._clock())
+            dial = asyncio.ensure_future(self._home.open_async(opening))
+            self._dials.add(dial)
+            dial.add_done_callback(self._dialled)
         try:
             return await asyncio.shield(dial)
         except asyncio.CancelledError:
+            self._unclaimed.add(dial)
             dial.add_done_callback(self._keep)
             raise
 
@@ -179,6 +195,9 @@ class AsyncServerStore:
             self._all.append(dial.result())
 
     def _keep(self, dial: "asyncio.Task[AsyncLink]") -> None:
+        if dial not in self._unclaimed:
+            return
+        self._unclaimed.discard(dial)
         if not dial.cancelled() and dial.exception() is None:
             self._free.append(dial.result())
 
@@ -209,9 +228,10 @@ class AsyncServerStore:
         self._all.remove(link)
         link.close()
 
-    async def _listen(self, until: float) -> None:
+    async def _listen(self, holder: str, until: float) -> None:
         """See to it that we can be woken; the first time, that is worth waiting for."""
-        if self._listener is None:
+        self._home.waiting.expect(holder)
+        if self._listener is None or self._listener.has_left:
             self._listener = self._home.listen()
         settled: Future[None] = self._listener.settled
         if not settled.done():

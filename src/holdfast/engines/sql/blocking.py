@@ -18,6 +18,7 @@ from holdfast.engines.sql.conversation import (
     Pause,
     Speech,
     Steps,
+    all_busy,
     check_time,
     connecting_until,
     converse,
@@ -43,9 +44,17 @@ class Home(Protocol):
         """Begin to hear wake-ups."""
         ...
 
+    def leave(self) -> None:
+        """All links are closed: wait until nothing is left of them."""
+        ...
+
+    def forget(self) -> None:
+        """In a forked child: all links are the parent's."""
+        ...
+
 
 class ServerStore:
-    """One server, for threads."""
+    """One server, for threads, by so many connections at the most."""
 
     def __init__(self, home: Home, connections: int) -> None:
         self._home, self._connections = home, connections
@@ -67,13 +76,12 @@ class ServerStore:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
         if isinstance(request, Acquire) and request.queue:
-            self._listen(until)
+            self._listen(request.holder, until)
             until = time_to_answer(until, self._clock())
         try:
             self._permits.get(timeout=max(0.0, until - self._clock()))
         except Empty:
-            why = f"all {self._connections} connections of this client are busy"
-            failed = Failed.at(self._home.speech.node, why)
+            failed = Failed.at(self._home.speech.node, all_busy(self._connections))
             self._home.waiting.note(request, failed)
             return [failed] * len(requests)
         try:
@@ -92,6 +100,7 @@ class ServerStore:
             link.close()
         self._all.clear()
         self._free.clear()
+        self._home.leave()
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's."""
@@ -99,6 +108,7 @@ class ServerStore:
             self._listener.forget()
         for link in self._all:
             link.forget()
+        self._home.forget()
         self._home.waiting.forget()
         self._begin()
 
@@ -165,10 +175,13 @@ class ServerStore:
         self._all.remove(link)
         link.close()
 
-    def _listen(self, until: float) -> None:
+    def _listen(self, holder: str, until: float) -> None:
         """See to it that we can be woken; the first time, that is worth waiting for."""
-        if self._listener is None:
+        self._home.waiting.expect(holder)
+        listener = self._listener
+        if listener is None or listener.has_left:
             with self._mutex:
-                if self._listener is None:
-                    self._listener = self._home.listen()
-        self._listener.settles(max(0.0, until - self._clock()) / 2)
+                listener = self._listener
+                if listener is None or listener.has_left:
+                    listener = self._listener = self._home.listen()
+        listener.settles(max(0.0, until - self._clock()) / 2)

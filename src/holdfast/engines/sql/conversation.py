@@ -122,6 +122,13 @@ def connecting_until(until: float, now: float) -> float:
     return max(until, now + CONNECTING)
 
 
+def all_busy(connections: int) -> str:
+    """Why nothing could be said."""
+    if connections == 1:
+        return "the one connection of this client was busy all the time"
+    return f"all {connections} connections of this client are busy"
+
+
 def check_time(until: float, now: float) -> None:
     """Nothing is said any more if nobody would wait for the answer."""
     if now >= until:

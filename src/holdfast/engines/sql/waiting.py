@@ -8,11 +8,20 @@ from holdfast.core.ports import Ring
 
 
 class Waiting:
-    """The holder ids of those of this client who wait to be woken."""
+    """The holder ids of those of this client who wait to be woken, or are about to."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring
         self._who: set[str] = set()
+
+    @property
+    def anybody(self) -> bool:
+        """Whether anybody waits, or is about to."""
+        return bool(self._who)
+
+    def expect(self, holder: str) -> None:
+        """This one will wait if the lock is held."""
+        self._who.add(holder)
 
     def note(self, request: Request, answer: Answer) -> None:
         """Keep in mind who waits."""
@@ -41,8 +50,15 @@ class Listener(Protocol):
     settled: "Future[None]"
     """Done when it hears for the first time, or knows that it cannot."""
 
+    has_left: bool
+    """Whether it has ended, since nobody waited; whoever waits now needs another."""
+
     def settles(self, seconds: float) -> None:
         """Wait for that, but not for longer."""
+        ...
+
+    def stop(self) -> None:
+        """Stop, soon."""
         ...
 
     def close(self) -> None:

@@ -61,6 +61,24 @@ class Wire(Protocol):
         ...
 
 
+def exchange(wire: Wire, statement: Any, until: float, clock: Clock) -> list[Row]:
+    """Say a statement, and wait for its rows."""
+    wire.say(statement)
+    while True:
+        wait(wire.fd, select.POLLIN | (select.POLLOUT if wire.unsent else 0), until, clock)
+        rows = wire.hear()
+        if rows is not None:
+            return rows
+
+
+def wait(fd: int, events: int, until: float, clock: Clock) -> None:
+    """Wait until a socket is ready."""
+    poller = select.poll()
+    poller.register(fd, events)
+    if not poller.poll(max(0, ceil((until - clock()) * 1000))):
+        raise BrokenError(SILENT)
+
+
 class WiredLink:
     """For threads; used by one at a time."""
 

@@ -106,6 +106,15 @@ class Proxy:
         """Reset the connections there are. New ones work."""
         self._within_loop(lambda: self._each(Connection.reset))
 
+    def strand(self) -> None:
+        """Reset the connections there are on the clients' side alone. New ones work. What was said
+        on the old ones, and has not arrived yet, does so with `let_go`.
+
+        What the network does to a message that is sent again and again, when its sender has long
+        since given up.
+        """
+        self._within_loop(self._strand)
+
     def heal(self) -> None:
         """End all faults: deliver what is late, and reset what can never be used again."""
         self._within_loop(self._heal)
@@ -115,8 +124,13 @@ class Proxy:
 
     def _let_go(self) -> None:
         self._weather.held.clear()
+        self._each(Connection.float_off)
         for lane in self._lanes(*BOTH):
             lane.deliver()
+
+    def _strand(self) -> None:
+        self._each(Connection.strand)
+        self._weather.held.clear()
 
     def _heal(self) -> None:
         self._set_delay(0.0, 0.0)
@@ -126,6 +140,7 @@ class Proxy:
             if connection.damaged:
                 connection.reset()
         self._weather.held.clear()
+        self._each(Connection.float_off)
         for lane in self._lanes(*BOTH):
             lane.hurry()
 

@@ -84,13 +84,17 @@ class Lane:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        while self._queue and self._exit is not None and self._way not in self._weather.held:
+        while self._queue and self._exit is not None and not self._is_held:
             due, item = self._queue[0]
             if due > self._loop.time():
                 self._timer = self._loop.call_at(due, self.deliver)
                 return
             self._queue.popleft()
             self._pass_on(item, self._exit)
+
+    @property
+    def _is_held(self) -> bool:
+        return self._way in self._weather.held or self._connection.stranded
 
     def _pass_on(self, item: bytes | End, to: asyncio.Transport) -> None:
         if to.is_closing():
@@ -142,11 +146,13 @@ class Connection:
 
     damaged    bytes of it were lost: it can never be used again, and is reset when all is healed
     half_open  the server has forgotten it, and the client does not know
+    stranded   the client has given it up, and what it said is still under way
     """
 
     def __init__(self, weather: Weather, target_port: int) -> None:
         self.damaged = False
         self.half_open = False
+        self.stranded = False
         self._requests = Lane("requests", weather, self)
         self._replies = Lane("replies", weather, self)
         self._weather = weather
@@ -184,6 +190,16 @@ class Connection:
         self.half_open = self.damaged = True
         if self._server is not None:
             abort(self._server)
+
+    def strand(self) -> None:
+        """End it on the client's side, and let what is under way to the server stay so."""
+        self.stranded = True
+        if self._client is not None:
+            abort(self._client)
+
+    def float_off(self) -> None:
+        """Let go of what was stranded."""
+        self.stranded = False
 
     def lane_closed(self, end: asyncio.Transport) -> None:
         """The last byte has left one lane; when it has left both, the connection is over."""

@@ -4,6 +4,7 @@ import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.programs import find_openssl
@@ -20,7 +21,7 @@ subjectKeyIdentifier = hash
 [server]
 basicConstraints = critical, CA:FALSE
 keyUsage = critical, digitalSignature
-extendedKeyUsage = serverAuth
+extendedKeyUsage = serverAuth, clientAuth
 subjectAltName = IP:{HOST}, DNS:localhost
 subjectKeyIdentifier = hash
 authorityKeyIdentifier = keyid
@@ -34,6 +35,10 @@ class Certificates:
     authority: Path
     certificate: Path
     key: Path
+
+    def as_option(self) -> str:
+        """What a client's URL needs to trust the server, as the engine of Redis has it."""
+        return f"ssl_ca_certs={quote(str(self.authority))}"
 
     def trust(self) -> ssl.SSLContext:
         """What a client needs to trust the server."""

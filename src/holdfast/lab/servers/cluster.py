@@ -4,9 +4,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from holdfast.lab.servers.certificates import Certificates
 from holdfast.lab.servers.group import ServerGroup, within
 from holdfast.lab.servers.ports import HOST, free_port
-from holdfast.lab.servers.redis import RedisServer
+from holdfast.lab.servers.redis import RedisServer, Users
 
 SLOTS = 16_384
 
@@ -24,6 +25,8 @@ class ClusterNode(RedisServer):
     def settings(self) -> list[str]:
         """The lines of its configuration."""
         lines = [*super().settings(), "cluster-enabled yes", f"cluster-port {self.bus_port}"]
+        if self.tls:
+            lines += ["tls-cluster yes"]
         return [*lines, "cluster-config-file nodes.conf", "cluster-node-timeout 2000"]
 
     @property
@@ -48,13 +51,30 @@ class ClusterNode(RedisServer):
 
 
 class RedisCluster(ServerGroup):
-    """Three masters without replicas, each with a third of the slots, unless said otherwise."""
+    """Three masters without replicas, each with a third of the slots, unless said otherwise.
+
+    password, users, tls  of each, as of a `RedisServer`
+    """
 
     def __init__(
-        self, folder: Path | None = None, count: int = 3, *, program: str | None = None
+        self,
+        folder: Path | None = None,
+        count: int = 3,
+        *,
+        program: str | None = None,
+        password: str | None = None,
+        users: Users | None = None,
+        tls: Certificates | None = None,
     ) -> None:
         self.nodes = [
-            ClusterNode(within(folder, f"node-{i}"), program=program) for i in range(count)
+            ClusterNode(
+                within(folder, f"node-{i}"),
+                program=program,
+                password=password,
+                users=users,
+                tls=tls,
+            )
+            for i in range(count)
         ]
 
     def members(self) -> Sequence[ClusterNode]:
@@ -64,7 +84,12 @@ class RedisCluster(ServerGroup):
     @property
     def url(self) -> str:
         """All of them: `redis+cluster://host:port,host:port,...`."""
-        return "redis+cluster://" + ",".join(node.address for node in self.nodes)
+        return self.url_with(self.nodes[0].login)
+
+    def url_with(self, login: str) -> str:
+        """The same, with the login of a user: `name:password@`."""
+        option = f"?{tls.as_option()}" if (tls := self.nodes[0].tls) else ""
+        return f"redis+cluster://{login}{','.join(node.address for node in self.nodes)}{option}"
 
     def unite(self) -> None:
         """Introduce the nodes to each other, and share the slots out."""

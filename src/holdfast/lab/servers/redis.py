@@ -16,6 +16,9 @@ from holdfast.lab.servers.resp import Connection, Refused, Reply
 
 AppendOnly = Literal["no", "everysec", "always"]
 
+Users = Mapping[str, Sequence[str]]
+"""The ACL rules of each user."""
+
 
 class RedisServer(ServerProcess):
     """One server. Nothing is kept on disk unless `append_only` says so.
@@ -39,7 +42,7 @@ class RedisServer(ServerProcess):
         options: Sequence[str] = (),
         unix_socket: bool = False,
         password: str | None = None,
-        users: Mapping[str, Sequence[str]] | None = None,
+        users: Users | None = None,
         tls: Certificates | None = None,
         own_clock: bool = False,
     ) -> None:
@@ -153,13 +156,7 @@ class RedisServer(ServerProcess):
             lines += ["appendonly no", "rdb-del-sync-files yes"]
         else:
             lines += ["appendonly yes", f"appendfsync {self.append_only}"]
-        if self.tls:
-            lines += ["port 0", f"tls-port {self.port}", "tls-auth-clients no"]
-            lines += [f"tls-ca-cert-file {quoted(self.tls.authority)}"]
-            lines += [f"tls-cert-file {quoted(self.tls.certificate)}"]
-            lines += [f"tls-key-file {quoted(self.tls.key)}"]
-        else:
-            lines += [f"port {self.port}"]
+        lines += self.listening()
         if self.socket:
             lines += [f"unixsocket {quoted(self.socket)}", "unixsocketperm 700"]
         if self.password:
@@ -168,6 +165,17 @@ class RedisServer(ServerProcess):
         for name, rules in self.users.items():
             lines += [" ".join(["user", name, *map(quoted, rules)])]
         return lines
+
+    def listening(self) -> list[str]:
+        """Those about its port. With TLS, it speaks so to other servers, too."""
+        if self.tls is None:
+            return [f"port {self.port}"]
+        return [
+            *("port 0", f"tls-port {self.port}", "tls-auth-clients no", "tls-replication yes"),
+            f"tls-ca-cert-file {quoted(self.tls.authority)}",
+            f"tls-cert-file {quoted(self.tls.certificate)}",
+            f"tls-key-file {quoted(self.tls.key)}",
+        ]
 
     def answers(self) -> bool:
         """Whether this very process answers, with its data loaded."""
@@ -194,8 +202,7 @@ class RedisServer(ServerProcess):
 
     def _url(self, login: str) -> str:
         if self.tls:
-            authority = quote(str(self.tls.authority))
-            return f"rediss://{login}{self.address}/0?ssl_ca_certs={authority}"
+            return f"rediss://{login}{self.address}/0?{self.tls.as_option()}"
         return f"redis://{login}{self.address}/0"
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from holdfast.lab.servers.certificates import Certificates
 from holdfast.lab.servers.group import ServerGroup, within
 from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.redis import RedisServer, quoted
+from holdfast.lab.servers.redis import RedisServer, Users, quoted
 
 # How often, in milliseconds, a sentinel looks at the servers and talks to the others: by default it
 # takes its time. While a master is down, it asks a replica for news but once a second, and
@@ -21,14 +22,14 @@ class Sentinel(RedisServer):
 
     def settings(self) -> list[str]:
         """The lines of its configuration, before it has learnt anything."""
-        return [f"bind {HOST}", f"port {self.port}", f"dir {quoted(self.folder)}"]
+        return [f"bind {HOST}", f"dir {quoted(self.folder)}", *self.listening()]
 
     def arguments(self) -> list[str]:
         """The command that runs it, with what it wrote down the last time, if there is any."""
         file = self.folder / "redis.conf"
         known = file.read_text() if file.exists() else ""
         command = super().arguments()
-        if f"port {self.port}\n" in known:
+        if all(f"{line}\n" in known for line in self.listening()[:2]):
             file.write_text(known)
         return [*command, "--sentinel"]
 
@@ -69,6 +70,8 @@ class SentinelSet(ServerGroup):
 
     service     the name under which the sentinels know the master
     password    of the servers; the sentinels themselves have none
+    users       of the servers, as of a `RedisServer`
+    tls         the certificate of all of them
     down_after  seconds without an answer after which a sentinel takes the master for dead
     """
 
@@ -80,16 +83,24 @@ class SentinelSet(ServerGroup):
         program: str | None = None,
         service: str = "holdfast",
         password: str | None = None,
+        users: Users | None = None,
+        tls: Certificates | None = None,
         down_after: float = 1.0,
     ) -> None:
         self.service = service
         self.down_after = down_after
         self.servers = [
-            RedisServer(within(folder, f"server-{i}"), program=program, password=password)
+            RedisServer(
+                within(folder, f"server-{i}"),
+                program=program,
+                password=password,
+                users=users,
+                tls=tls,
+            )
             for i in range(1 + replicas)
         ]
         self.sentinels = [
-            Sentinel(within(folder, f"sentinel-{i}"), program=program) for i in range(3)
+            Sentinel(within(folder, f"sentinel-{i}"), program=program, tls=tls) for i in range(3)
         ]
 
     def members(self) -> Sequence[RedisServer]:
@@ -99,8 +110,13 @@ class SentinelSet(ServerGroup):
     @property
     def url(self) -> str:
         """The sentinels and the service: `redis+sentinel://host:port,.../service`."""
+        return self.url_with(self.servers[0].login)
+
+    def url_with(self, login: str) -> str:
+        """The same, with the login of a user of the servers: `name:password@`."""
         nodes = ",".join(sentinel.address for sentinel in self.sentinels)
-        return f"redis+sentinel://{self.servers[0].login}{nodes}/{self.service}"
+        option = f"?{tls.as_option()}" if (tls := self.servers[0].tls) else ""
+        return f"redis+sentinel://{login}{nodes}/{self.service}{option}"
 
     @property
     def master(self) -> RedisServer:

@@ -73,6 +73,8 @@ class Reset:
     client: int
     nodes: tuple[int, ...]
     ghost: bool
+    late: float = 0.0
+    """How long that is still on its way."""
 
 
 @dataclass(frozen=True, slots=True)

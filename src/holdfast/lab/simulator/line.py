@@ -97,10 +97,10 @@ class Line:
             self._connect(has_others)
         self._settled.append(settled)
 
-    def break_off(self, *, ghost: bool) -> None:
+    def break_off(self, *, ghost: bool, late: float = 0.0) -> None:
         """The connection breaks."""
         if self._connection is not None:
-            self._connection.break_off(ghost=ghost)
+            self._connection.break_off(ghost=ghost, late=late)
 
     def crash(self) -> None:
         """The client is no more: the node is told at once that nobody listens."""

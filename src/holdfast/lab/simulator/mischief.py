@@ -82,8 +82,8 @@ class Mischief:
                 self._wires[client][node][back].doomed = True
                 self._note(f"c{client}", "the next message is lost", f"n{node}")
                 self._felt(AFTERMATH * 4)
-            case Reset(client=client, nodes=nodes, ghost=ghost):
-                self._reset(client, nodes, ghost=ghost)
+            case Reset(client=client, nodes=nodes, ghost=ghost, late=late):
+                self._reset(client, nodes, ghost=ghost, late=late)
             case Double(client=client, nodes=nodes):
                 for node in nodes:
                     self._wires[client][node][0].doubled = 2  # one to ask on, one to listen on
@@ -107,13 +107,15 @@ class Mischief:
                 self._clients[client].cancel_one()
                 self._note(f"c{client}", "is cancelled")
 
-    def _reset(self, client: int, nodes: tuple[int, ...], *, ghost: bool) -> None:
+    def _reset(
+        self, client: int, nodes: tuple[int, ...], *, ghost: bool, late: float = 0.0
+    ) -> None:
         store = self._clients[client].store
         for node in nodes:
-            store.lines[node].break_off(ghost=ghost)
+            store.lines[node].break_off(ghost=ghost, late=late)
             store.ears[node].break_off(ghost=ghost)
             self._note(f"c{client}", "the connection breaks", f"n{node}")
-        self._felt(AFTERMATH)
+        self._felt(AFTERMATH + late)
 
     def _last(self, fault: Slow | Cut | Freeze | Crash | Pause) -> None:
         """Begin something that lasts."""

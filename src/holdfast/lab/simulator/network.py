@@ -2,8 +2,8 @@
 
 As with TCP, what is sent on one connection arrives in order or not at all; on two, in any order. A
 wire that is cut holds messages back until it is mended. A connection that breaks takes with it what
-its other end has not got yet, except where a *ghost* is left: then requests that are under way have
-just been taken in by the node's kernel, and are carried out when the node comes to it.
+its other end has not got yet, except where a *ghost* is left: then requests that are under way get
+to the node all the same, now or late, and are carried out when it comes to it.
 """
 
 from collections import deque
@@ -128,15 +128,18 @@ class Connection:
         self._back_at = max(self._back_at, network.timeline.now + network.delay(self._back))
         network.timeline.at(self._back_at, lambda: self._back.deliver(lambda: self._return(action)))
 
-    def break_off(self, *, ghost: bool = False) -> None:
+    def break_off(self, *, ghost: bool = False, late: float = 0.0) -> None:
         """It is no more, and the client hears of it in a while."""
         if self.broken:
             return
         self.broken = True
         under_way, self._under_way = self._under_way, deque()
-        for action in under_way if ghost else ():
-            action()
         network = self._network
+        for action in under_way if ghost else ():
+            if late:
+                network.timeline.at(network.timeline.now + late, action)
+            else:
+                action()
         later = network.timeline.now + network.delay(self._back)
         network.timeline.at(later, lambda: self._back.deliver(self.heard_of))
 

@@ -4,6 +4,7 @@ the data of every node. It finds what is wrong before anybody suffers from it.
 
 from typing import TYPE_CHECKING
 
+from holdfast.core.ballot import holder_of
 from holdfast.core.messages import OFFER, Acquire, Extend, Repair
 from holdfast.core.records import LeaseInfo
 from holdfast.core.tenure import Tenure
@@ -245,7 +246,7 @@ class Watch:
     def _clean(self, turn: Turn, server: Server) -> None:
         keys = keys_of(turn.claim.key)
         mine = turn.holder.encode()
-        if server.data.get(keys.lock) == mine:
+        if holder_of((server.data.get(keys.lock) or b"").decode()) == turn.holder:
             self._find("nothing is left behind", f"{server.name}: {turn.holder}", server.name)
         if any(member.endswith(b" " + mine) for member in server.data.zrange(keys.queue)):
             self._find(

@@ -7,7 +7,7 @@ import pytest
 import holdfast
 from holdfast.engines.sql.links import BrokenError, ConflictError, MissingError, RefusedError
 from holdfast.engines.sql.mysql.errors import LockedError, read_error
-from holdfast.engines.sql.mysql.wire import _insist_on_mariadb
+from holdfast.engines.sql.mysql.wire import insist_on_mariadb
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_what_an_error_means(number: int, kind: type[Exception]) -> None:
 
 @pytest.mark.parametrize("version", ["8.0.36", "10.4.32-MariaDB", "5.5.5-10.3.39-MariaDB-log"])
 def test_mariadb_is_not_said_to_what_does_not_understand_it(version: str) -> None:
-    with pytest.raises(BrokenError, match="mysql://"):
-        _insist_on_mariadb(version)
+    with pytest.raises(RefusedError, match="mysql://"):
+        insist_on_mariadb(version)
 
 
 @pytest.mark.parametrize("version", ["10.5.1-MariaDB", "5.5.5-10.11.19-MariaDB-0+deb12u1"])
 def test_mariadb_is_known_by_its_version(version: str) -> None:
-    _insist_on_mariadb(version)
+    insist_on_mariadb(version)
 
 
 def test_nobody_there_is_unavailable() -> None:

@@ -24,7 +24,7 @@ async def borrow_async(connection: object) -> "AsyncMySql | None":
 
 def autocommits(connection: Any) -> bool:
     """Whether a statement would be a transaction of its own. After a BEGIN it is not."""
-    return bool(connection.get_autocommit()) and not _in_transaction(connection)
+    return bool(connection.get_autocommit()) and not in_transaction(connection)
 
 
 class PyMySql:
@@ -73,7 +73,8 @@ def _is_connection(connection: object, *libraries: str) -> bool:
     )
 
 
-def _in_transaction(connection: Any) -> bool:
+def in_transaction(connection: Any) -> bool:
+    """Whether a transaction is open."""
     if hasattr(connection, "get_transaction_status"):
         return bool(connection.get_transaction_status())
     return bool(connection.server_status & _IN_TRANSACTION)

@@ -5,7 +5,6 @@ statement, by `RETURNING`. `mysql://` is for servers that do not know that: they
 they were told.
 """
 
-from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, unquote
@@ -15,16 +14,12 @@ from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.aio import AsyncServerStore
 from holdfast.engines.sql.blocking import ServerStore
-from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.conversation import Speech as AnySpeech
 from holdfast.engines.sql.mysql.guard import guard
-from holdfast.engines.sql.mysql.line import Line
-from holdfast.engines.sql.mysql.speech import Speech
+from holdfast.engines.sql.mysql.server import AsyncLentServer, LentServer, Server
 from holdfast.engines.sql.mysql.statements import LEASES, Statements
 from holdfast.engines.sql.mysql.tls import read_tls
-from holdfast.engines.sql.mysql.wire import Wire, dial
-from holdfast.engines.sql.waiting import Waiting
-from holdfast.engines.sql.wired import AsyncWiredLink, WiredLink, dial_in_thread
+from holdfast.engines.sql.pools.lenders import AsyncSqlAlchemyPool, SqlAlchemyPool
+from holdfast.engines.sql.pools.store import LentStore
 
 MARIADB = Guarantees(
     engine="a table in a MariaDB database",
@@ -64,52 +59,6 @@ def drift(ttl: float) -> float:
     return ttl * 0.01 + 0.002
 
 
-class Silence:
-    """What hears wake-ups where there are none."""
-
-    def __init__(self) -> None:
-        self.settled: Future[None] = Future()
-        self.settled.set_result(None)
-
-    def settles(self, seconds: float) -> None:
-        """It is settled."""
-
-    def close(self) -> None:
-        """There is nothing to stop."""
-
-    def forget(self) -> None:
-        """There is nothing of the parent's."""
-
-
-class Server:
-    """One server, and what one client knows of it."""
-
-    def __init__(
-        self, address: dict[str, Any], node: str, statements: Statements, around: Surroundings
-    ) -> None:
-        self._address, self._returns = address, statements.returns
-        self.clock = around.clock
-        self._server_clock = ServerClock(around.clock)
-        line = Line(around.ring)
-        self.waiting: Waiting = line
-        self.speech: AnySpeech = Speech(node, statements, self._server_clock, line)
-
-    def open(self, until: float) -> WiredLink:
-        """Connect, for threads."""
-        return WiredLink(self._dial(until), self.clock)
-
-    async def open_async(self, until: float) -> AsyncWiredLink:
-        """Connect, for asyncio."""
-        return AsyncWiredLink(await dial_in_thread(self._dial, until, self.clock), self.clock)
-
-    def listen(self) -> Silence:
-        """Nobody is woken by the server."""
-        return Silence()
-
-    def _dial(self, until: float) -> Wire:
-        return dial(self._address, self._server_clock, until, returns=self._returns)
-
-
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind `mariadb://` or `mysql://`."""
     is_mariadb = url.scheme == "mariadb"
@@ -117,7 +66,7 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     statements = Statements(table, returns=is_mariadb)
     connections = _count(options.pop("connections", str(CONNECTIONS)))
     address = _address(url, options)
-    node = f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
+    node = _node(url)
 
     def server(around: Surroundings) -> Server:
         return Server(address, node, statements, around)
@@ -130,6 +79,38 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         guard=guard(table),
         ddl=statements.ddl,
     )
+
+
+def lent_engine(
+    lender: SqlAlchemyPool | AsyncSqlAlchemyPool, url: SplitResult, options: dict[str, str]
+) -> Engine:
+    """The engine behind a user's own pool, whose connections lead to `url`. There is nothing to
+    choose but the table: how to connect is the pool's business."""
+    is_mariadb = url.scheme == "mariadb"
+    table = options.pop("table", LEASES)
+    statements = Statements(table, returns=is_mariadb)
+    refuse_options(options)
+    node = _node(url)
+
+    def store(around: Surroundings) -> LentStore:
+        return LentStore(LentServer(lender, node, statements, around))
+
+    def async_store(around: Surroundings) -> AsyncServerStore:
+        assert isinstance(lender, AsyncSqlAlchemyPool)  # noqa: S101 - of the client's colour
+        return AsyncServerStore(AsyncLentServer(lender, node, statements, around), 1)
+
+    return Engine(
+        MARIADB if is_mariadb else MYSQL,
+        drift,
+        store,
+        async_store,
+        guard=guard(table),
+        ddl=statements.ddl,
+    )
+
+
+def _node(url: SplitResult) -> str:
+    return f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
 
 
 def _address(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:

@@ -31,6 +31,9 @@ class Line(Waiting):
         """The holder ids for each key, and how often each has asked as the first."""
         self._mutex = threading.Lock()
 
+    def expect(self, holder: str) -> None:
+        """Nobody listens for those who wait, so it makes no difference."""
+
     def pause(self, request: Acquire, remaining: float) -> float:
         """How long to wait before asking again for a lock whose holder has so much time left."""
         with self._mutex:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from holdfast.engines.sql.links import Row
 from holdfast.engines.sql.mysql.errors import read_error
 
-QUERY, PREPARE, EXECUTE = 0x03, 0x16, 0x17
+QUERY, PREPARE, EXECUTE, CLOSE = 0x03, 0x16, 0x17, 0x19
 
 OK, END, ERROR = 0x00, 0xFE, 0xFF
 
@@ -87,6 +87,11 @@ def execution(statement: int, values: Sequence[Any]) -> bytes:
     no_nulls = bytes((len(values) + 7) // 8)
     head = struct.pack("<IBI", statement, 0, 1)
     return head + (no_nulls + b"\x01" + types + data if values else b"")
+
+
+def closing(statement: int) -> bytes:
+    """What makes the server forget a prepared statement. It says nothing to that."""
+    return framed(CLOSE, struct.pack("<I", statement))
 
 
 def preparing() -> Reply:

@@ -144,6 +144,32 @@ SETTLE = (
 
 GREETING = f"SELECT {NOW}"
 
+_SET = ("autocommit", "sql_mode", "innodb_lock_wait_timeout", "lock_wait_timeout")
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """What is said on a session that is a user's, and lent to us."""
+
+    greeting: Text
+    """Gives the clock, whether a transaction is open, and how the session is set. (With a value,
+    1, since only so is it prepared.)"""
+    resettle: Text
+    """Sets it back to that."""
+
+
+def _lent(isolation: str, in_transaction: str) -> Lent:
+    names = (*_SET, isolation)
+    settings = ", ".join(f"@@SESSION.{name}" for name in names)
+    greeting = f"SELECT {NOW}, {in_transaction}, {settings} FROM DUAL WHERE ? = 1"  # noqa: S608 - ours
+    resettle = f"SET {', '.join(f'SESSION {name} = ?' for name in names)}"
+    return Lent(Text(greeting.encode(), (0,)), Text(resettle.encode(), tuple(range(len(names)))))
+
+
+LENT_MARIADB = _lent("tx_isolation", "@@SESSION.in_transaction")
+LENT_MYSQL = _lent("transaction_isolation", "0")
+"""MySQL tells nobody whether a transaction is open; only its client library may know."""
+
 AT_ONCE_OR_NOT_AT_ALL = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR"
 """MariaDB's way not to wait for a row. MySQL has none, for this: there it takes a second."""
 

@@ -21,7 +21,7 @@ from pymysql.constants import CLIENT
 
 from holdfast.engines.inherited import detach
 from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.links import BrokenError, Row, SqlError
+from holdfast.engines.sql.links import BrokenError, RefusedError, Row, SqlError
 from holdfast.engines.sql.mysql.errors import LockedError, read_error
 from holdfast.engines.sql.mysql.packets import (
     EXECUTE,
@@ -54,6 +54,8 @@ class Wire:
         self._connection = connection
         # There is no other way to it than its private name.
         self._socket: socket.socket = connection._sock  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
+        self._patience = self._socket.gettimeout()
+        """PyMySQL's own."""
         self._socket.setblocking(False)
         self.fd = self._socket.fileno()
         self._prepared: dict[Text, int] = {}
@@ -216,7 +218,7 @@ def dial(address: Mapping[str, Any], clock: ServerClock, until: float, *, return
 
 def _settle(connection: pymysql.Connection, clock: ServerClock, *, returns: bool) -> None:
     if returns:
-        _insist_on_mariadb(connection.get_server_info())
+        insist_on_mariadb(connection.get_server_info())
     with connection.cursor() as cursor:
         for sql in SETTLE:
             cursor.execute(sql)
@@ -226,11 +228,11 @@ def _settle(connection: pymysql.Connection, clock: ServerClock, *, returns: bool
         clock.learn(asked_at, now / 1_000_000)
 
 
-def _insist_on_mariadb(version: str) -> None:
+def insist_on_mariadb(version: str) -> None:
     """Raise unless the server knows what we say to MariaDB."""
     found = re.search(r"(\d+)\.(\d+)\.\d+-MariaDB", version)
     if found is None or (int(found[1]), int(found[2])) < (10, 5):
-        raise BrokenError(
+        raise RefusedError(
             f"mariadb:// needs MariaDB 10.5 or later, and this server says that it is {version}; "
             "for MySQL, and for an older MariaDB, the URL begins with mysql://"
         )

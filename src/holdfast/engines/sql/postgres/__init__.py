@@ -5,6 +5,7 @@ that is reached through a pooler is known by its process number, which is not th
 told when we connected: there nothing is prepared, and nobody listens.
 """
 
+from dataclasses import replace
 from urllib.parse import SplitResult
 
 from psycopg import ProgrammingError, pq
@@ -12,17 +13,14 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.core.ports import Engine, Surroundings
 from holdfast.core.records import Guarantees
+from holdfast.engines import refuse_options
 from holdfast.engines.sql.aio import AsyncServerStore
 from holdfast.engines.sql.blocking import ServerStore
-from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.conversation import Speech as AnySpeech
-from holdfast.engines.sql.postgres.ear import Ear
+from holdfast.engines.sql.pools.lenders import Lender
+from holdfast.engines.sql.pools.store import LentStore
 from holdfast.engines.sql.postgres.guard import guard
-from holdfast.engines.sql.postgres.speech import Speech
+from holdfast.engines.sql.postgres.server import LentServer, Server
 from holdfast.engines.sql.postgres.statements import LEASES, Statements
-from holdfast.engines.sql.postgres.wire import Wire, dial
-from holdfast.engines.sql.waiting import Waiting
-from holdfast.engines.sql.wired import AsyncWiredLink, WiredLink, dial_in_thread
 
 GUARANTEES = Guarantees(
     engine="a table in a PostgreSQL database",
@@ -46,6 +44,14 @@ GUARANTEES = Guarantees(
     ttl_step=0.0,
 )
 
+LENT_GUARANTEES = replace(
+    GUARANTEES,
+    wake_up=(
+        f"{GUARANTEES.wake_up}; so it is while the user's own pool has no connection to spare that "
+        "could listen"
+    ),
+)
+
 CONNECTIONS = 8
 """How many connections a client makes at the most, besides the one that listens."""
 
@@ -65,44 +71,13 @@ def drift(ttl: float) -> float:
     return ttl * 0.01 + 0.002
 
 
-class Server:
-    """One server, and what one client knows of it."""
-
-    def __init__(
-        self, conninfo: str, node: str, statements: Statements, around: Surroundings
-    ) -> None:
-        self._conninfo = conninfo
-        self.clock = around.clock
-        self._server_clock = ServerClock(around.clock)
-        self._speech = Speech(node, statements, self._server_clock)
-        self.speech: AnySpeech = self._speech
-        self.waiting = Waiting(around.ring)
-
-    def open(self, until: float) -> WiredLink:
-        """Connect, for threads."""
-        return WiredLink(self._dial(until), self.clock)
-
-    async def open_async(self, until: float) -> AsyncWiredLink:
-        """Connect, for asyncio."""
-        return AsyncWiredLink(await dial_in_thread(self._dial, until, self.clock), self.clock)
-
-    def listen(self) -> Ear:
-        """Begin to hear wake-ups."""
-        return Ear(self._dial, self.clock, self._speech, self.waiting)
-
-    def _dial(self, until: float) -> Wire:
-        wire = dial(self._conninfo, self._server_clock, until)
-        self._speech.pooled = not wire.direct
-        return wire
-
-
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind a URL of PostgreSQL. What libpq knows may be a parameter of it, too."""
     table = options.pop("table", LEASES)
     statements = Statements(table)
     connections = _count(options.pop("connections", str(CONNECTIONS)))
     conninfo = _conninfo(url, options)
-    node = f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
+    node = _node(url)
 
     def server(around: Surroundings) -> Server:
         return Server(conninfo, node, statements, around)
@@ -115,6 +90,31 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         guard=guard(table),
         ddl=statements.ddl,
     )
+
+
+def lent_engine(lender: Lender, url: SplitResult, options: dict[str, str]) -> Engine:
+    """The engine behind a user's own pool, whose connections lead to `url`. There is nothing to
+    choose but the table: how to connect is the pool's business."""
+    table = options.pop("table", LEASES)
+    statements = Statements(table)
+    refuse_options(options)
+    node = _node(url)
+
+    def server(around: Surroundings) -> LentServer:
+        return LentServer(lender, node, statements, around)
+
+    return Engine(
+        LENT_GUARANTEES,
+        drift,
+        lambda around: LentStore(server(around)),
+        lambda around: AsyncServerStore(server(around), 1),
+        guard=guard(table),
+        ddl=statements.ddl,
+    )
+
+
+def _node(url: SplitResult) -> str:
+    return f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
 
 
 def _conninfo(url: SplitResult, options: dict[str, str]) -> str:

@@ -128,6 +128,36 @@ SETTLE = Text(
 )
 """Only where nobody else will be given the session: not behind a pooler."""
 
+_OURS = {
+    "default_transaction_isolation": "read committed",
+    "statement_timeout": "10000",
+    "client_encoding": "UTF8",
+    "bytea_output": "hex",
+}
+"""What a session has to be set to that is a user's, and lent to us."""
+
+LENT_GREETING = Text(
+    b"SELECT pg_backend_pid(), extract(epoch FROM clock_timestamp())::float8, "
+    + ", ".join(f"current_setting('{name}')" for name in _OURS).encode()
+)
+"""Gives what `GREETING` gives, and how the session is set."""
+
+SETTLE_LENT = Text(
+    b"SELECT "
+    + ", ".join(f"set_config('{name}', ${n}, false)" for n, name in enumerate(_OURS, 1)).encode()
+)
+"""Sets it: so, as `OURS` says, or as it was."""
+
+OURS = tuple(_OURS.values())
+
+LEFTOVERS = Text(
+    b"SELECT format('DEALLOCATE %I', name) FROM pg_prepared_statements "
+    b"WHERE starts_with(name, 'holdfast_') UNION ALL "
+    b"SELECT format('UNLISTEN %I', channel) FROM pg_listening_channels() AS channel "
+    b"WHERE starts_with(channel, 'holdfast_')"
+)
+"""Gives what undoes whatever else is ours in a session."""
+
 CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 ACQUIRE = """

@@ -7,18 +7,16 @@ and one of asyncio that is cancelled first waits for the server to hear of it.
 import select
 from collections.abc import Callable
 from itertools import count
-from math import ceil
 
 import psycopg
 from psycopg import pq
 
-from holdfast.core.ports import Clock
 from holdfast.engines.inherited import detach
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.links import BrokenError, RefusedError, Row, SqlError
 from holdfast.engines.sql.postgres.errors import plain, read_error
 from holdfast.engines.sql.postgres.statements import GREETING, SETTLE, Statement, Text
-from holdfast.engines.sql.wired import SILENT
+from holdfast.engines.sql.wired import exchange, wait
 
 _GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
 
@@ -176,11 +174,11 @@ def dial(conninfo: str, clock: ServerClock, until: float) -> Wire:
                 wait(connection.socket, select.POLLOUT, until, clock.ours)
         wire = Wire(connection)
         asked_at = clock.ours()
-        [(pid, now)] = converse(wire, GREETING(), until, clock.ours)
+        [(pid, now)] = exchange(wire, GREETING(), until, clock.ours)
         clock.learn(asked_at, now)
         wire.direct = pid == wire.pid
         if wire.direct:
-            converse(wire, SETTLE(), until, clock.ours)
+            exchange(wire, SETTLE(), until, clock.ours)
     except psycopg.Error as error:
         connection.finish()
         raise BrokenError(plain(str(error))) from error
@@ -191,24 +189,6 @@ def dial(conninfo: str, clock: ServerClock, until: float) -> Wire:
         connection.finish()
         raise
     return wire
-
-
-def converse(wire: Wire, statement: Statement, until: float, clock: Clock) -> list[Row]:
-    """Say a statement, and wait for its rows."""
-    wire.say(statement)
-    while True:
-        wait(wire.fd, select.POLLIN | (select.POLLOUT if wire.unsent else 0), until, clock)
-        rows = wire.hear()
-        if rows is not None:
-            return rows
-
-
-def wait(fd: int, events: int, until: float, clock: Clock) -> None:
-    """Wait until a socket is ready."""
-    poller = select.poll()
-    poller.register(fd, events)
-    if not poller.poll(max(0, ceil((until - clock()) * 1000))):
-        raise BrokenError(SILENT)
 
 
 def _dumped(value: object) -> bytes | None:

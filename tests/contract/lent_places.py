@@ -1,0 +1,58 @@
+"""Places on real SQL servers to which a user's own pool leads.
+
+The pools keep nothing: what is given back to them is closed, so that a connection that is left is
+one that was not given back.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from sqlalchemy.ext.asyncio import create_async_engine
+from sqlalchemy.pool import NullPool
+
+from .mysql_places import MariaDbPlace, mariadb_place
+from .sql_places import PostgresPlace, postgres_place
+
+_DRIVERS = {
+    ("postgresql", "sync"): "psycopg",
+    ("postgresql", "async"): "psycopg",
+    ("mariadb", "sync"): "pymysql",
+    ("mariadb", "async"): "asyncmy",
+}
+
+
+class LentPostgresPlace(PostgresPlace):
+    """Clients share an engine, which does not mind in which loop it is used."""
+
+    def given(self, colour: str) -> Any:
+        return _engine(self.url, colour)
+
+
+class LentMariaDbPlace(MariaDbPlace):
+    """The same on MariaDB."""
+
+    def given(self, colour: str) -> Any:
+        return _engine(self.url, colour)
+
+
+def lent_postgres_place(folder: Path) -> LentPostgresPlace:
+    place = postgres_place(folder)
+    return LentPostgresPlace(place.server, place.url)
+
+
+def lent_mariadb_place(folder: Path) -> LentMariaDbPlace:
+    return LentMariaDbPlace(mariadb_place(folder).server, "mariadb")
+
+
+@cache  # the first connection that an engine makes is a slow one
+def _engine(url: str, colour: str) -> Any:
+    scheme, where = url.split("://")
+    driver = _DRIVERS[scheme, colour]
+    make = sqlalchemy.create_engine if colour == "sync" else create_async_engine
+    # Left to itself, PyMySQL reads all authorities of the system for each connection.
+    arguments = {"ssl_disabled": True} if driver == "pymysql" else {}
+    return make(f"{scheme}+{driver}://{where}", connect_args=arguments, poolclass=NullPool)

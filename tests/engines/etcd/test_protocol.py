@@ -1,0 +1,40 @@
+"""Our reading of `etcd.proto` is that of protoc."""
+
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2
+from grpc_tools import protoc
+
+import holdfast.engines.etcd
+from holdfast.engines.etcd.protocol import METHODS, read_proto
+
+FOLDER = Path(holdfast.engines.etcd.__file__).parent
+
+
+def test_it_declares_what_protoc_reads(tmp_path: Path) -> None:
+    compiled = tmp_path / "etcd.pb"
+    code = protoc.main(
+        ["protoc", f"-I{FOLDER}", f"--descriptor_set_out={compiled}", str(FOLDER / "etcd.proto")]
+    )
+    assert code == 0
+    [theirs] = descriptor_pb2.FileDescriptorSet.FromString(compiled.read_bytes()).file
+    ours = read_proto()
+    theirs.name = ours.name
+    for message in theirs.message_type:
+        for field in message.field:
+            field.ClearField("json_name")  # nobody speaks JSON here
+    assert ours == theirs
+
+
+def test_every_message_is_used() -> None:
+    """What is declared is what some method says, or hears."""
+    file = read_proto()
+    fields = {
+        message.name: {field.type_name.rpartition(".")[2] for field in message.field}
+        for message in file.message_type
+    }
+    names = [method.path.rpartition("/")[2] for method in METHODS]
+    reached = {name + end for name in names for end in ("Request", "Response")}
+    while more := set().union(*(fields[name] for name in reached)) - reached - {""}:
+        reached |= more
+    assert reached == set(fields)

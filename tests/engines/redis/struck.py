@@ -1,0 +1,82 @@
+"""A program that is struck while it takes and gives back a lock: `python -m ... URL [ROUNDS]`.
+
+After each strike what the server says is still understood: the next fence is the one on the
+server's counter. Without rounds it is struck once, while the server is silent.
+"""
+
+import contextlib
+import random
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+import redis
+
+import holdfast
+
+SOON, LATER = 5e-6, 250e-6
+"""Seconds until it is struck: within about two exchanges with the server."""
+
+TTL = 0.5
+
+
+def strike(number: int, frame: FrameType | None) -> None:
+    """What a Ctrl-C does, at an instant that nobody foresees."""
+    print("struck", flush=True)
+    raise KeyboardInterrupt
+
+
+def is_struck(lock: holdfast.Lock) -> bool:
+    """Take it and give it back, unless struck."""
+    lease = None
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(SOON, LATER))
+        lease = lock.acquire()
+        assert lease is not None
+        lease.release()
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        if lease is not None and lease.held:
+            lease.release()  # struck between the two
+        return True
+    return False
+
+
+def again_and_again(url: str, rounds: int) -> int:
+    """How often it was struck in the middle."""
+    counter = redis.Redis.from_url(url)
+    strikes = 0
+    with holdfast.Client(url) as client:
+        lock = client.lock("job", ttl=TTL, timeout=20)
+        with lock:
+            pass
+        for _ in range(rounds):
+            strikes += is_struck(lock)
+            with lock as lease:  # perhaps not before its ttl is over: struck as it was handed out
+                fence = counter.get("{holdfast:job}:fence")
+                assert fence == str(lease.fence).encode(), "out of step"
+    return strikes
+
+
+def while_it_waits(url: str) -> bool:
+    """Whether what follows goes out on the same connection, behind what was not answered yet."""
+    with holdfast.Client(url) as client:
+        lock = client.lock("job")
+        with lock:
+            pass
+        store: Any = client._driver._store
+        [circuit] = store._all
+        [link] = circuit._links
+        print("ready", flush=True)
+        sys.stdin.readline()
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        with contextlib.suppress(KeyboardInterrupt):
+            lock.acquire()
+        return circuit._links == [link] and not lock.locked()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGALRM, strike)
+    url, *rounds = sys.argv[1:]
+    print(again_and_again(url, int(rounds[0])) if rounds else while_it_waits(url))

@@ -17,6 +17,7 @@ from holdfast.core.messages import (
     Extend,
     Granted,
     Held,
+    NotYours,
     Release,
     Request,
 )
@@ -222,6 +223,39 @@ def test_a_lock_that_is_given_back_while_somebody_breaks_it(
     assert finish(store, again, next(again)) == [Done()]
     loss.arrive()
     assert server.keys() == [place_of("gate", "ben")]
+
+
+@ONE_LINE
+def test_a_lock_that_is_broken_while_its_key_is_moved(
+    server: EtcdServer, store: UnreliableStore
+) -> None:
+    """Its holder is told, although its key did not hang on the lease that was seen first."""
+    granted = ask(store, Acquire("door", "ann", 30))
+    assert isinstance(granted, Granted)
+    extend = Extend("door", "ann", 60, granted.fence)
+    breaking = store._speech.talk((Break("door"),), {})
+    revoking = follow(store, breaking, follow(store, breaking, next(breaking)))
+    assert ask(store, extend) == Done()
+    assert finish(store, breaking, revoking) == [Done()]
+    assert server.keys() == []
+    assert ask(store, extend) == NotYours()
+
+
+@ONE_LINE
+def test_a_lock_that_is_broken_while_a_waiter_comes_to_hold_it(
+    server: EtcdServer, store: UnreliableStore
+) -> None:
+    """Who waited when its place was looked at holds the lock now, and is told, too."""
+    ask(store, Acquire("door", "ann", 30))
+    assert isinstance(ask(store, Acquire("door", "ben", 30, queue=True)), Held)
+    ask(store, Release("door", "ann"))
+    breaking = store._speech.talk((Break("door"),), {})
+    removing = follow(store, breaking, follow(store, breaking, next(breaking)))
+    granted = ask(store, Acquire("door", "ben", 30, queue=True))
+    assert isinstance(granted, Granted)
+    assert finish(store, breaking, removing) == [Done()]
+    assert server.keys() == []
+    assert ask(store, Extend("door", "ben", 30, granted.fence)) == NotYours()
 
 
 @ONE_LINE

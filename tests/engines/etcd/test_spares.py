@@ -1,12 +1,16 @@
 """Leases that are used again, on a clock that stands still unless it is told to move on."""
 
+import threading
+
 import pytest
 
 from holdfast.core.messages import DONE, NOT_YOURS, Granted
 from holdfast.engines.etcd import drift, spares
 from holdfast.engines.etcd.protocol import LEASE_GRANT, LEASE_REVOKE, TXN, _messages
 from holdfast.engines.etcd.replies import NO_SUCH_LEASE, Refused
-from holdfast.engines.etcd.spares import LINGER, MOST, OLDEST, Spares, oldest
+from holdfast.engines.etcd.spares import LINGER, LONGEST, MOST, NEVER, OLDEST, Spares, oldest
+from holdfast.engines.etcd.sweeper import Sweeper
+from tests.patience import wait_for
 
 from .obliging import PAIR, TTL, Client
 
@@ -50,7 +54,7 @@ def test_a_lock_that_is_taken_now_and_then_costs_what_it_cost(client: Client) ->
 def test_no_holder_believes_in_more_than_the_servers_give() -> None:
     """However long the ttl, and whenever the spare is asked for: a lease that counts from its grant
     outlasts a validity that counts from before the asking."""
-    for ttl in (2, 5, 30, 60, 86400):
+    for ttl in (2, 5, 30, LONGEST):
         for age in (0.0, oldest(ttl) / 2, oldest(ttl) * 0.999):
             client = Client()
             client.pairs(1)
@@ -64,6 +68,57 @@ def test_no_holder_believes_in_more_than_the_servers_give() -> None:
                 assert believed <= granted_at + ttl * 0.99 - 0.002, f"{age} of {ttl}"
             else:
                 assert age >= LINGER
+
+
+def test_one_that_would_last_for_long_is_not_kept(client: Client) -> None:
+    """Whoever ends without closing would leave it behind."""
+    client.pairs(2)
+    client.acquire("ann", LONGEST + 1)
+    client.release("ann")
+    assert client.said == [LEASE_REVOKE]
+
+
+def test_a_lease_whose_key_somebody_has_written_to(quick: Client) -> None:
+    """Who breaks the lock writes to it first: the lease is about to be revoked, whatever its holder
+    finds out about it meanwhile."""
+    stake = quick.books.stakes["ann"]
+    written = {
+        "key": b"door\0lock\0ann",
+        "create_revision": stake.revision,
+        "mod_revision": stake.revision + 9,
+        "lease": stake.lease,
+    }
+    answer = quick.converse(
+        quick.extending("ann", TTL - 1, stake.revision),
+        step_0=_messages["RangeResponse"](kvs=[written]),
+        step_1=_messages["LeaseTimeToLiveResponse"](TTL=1),
+    )
+    assert answer is DONE
+    assert quick.release("ann") is DONE
+    assert quick.said == [LEASE_REVOKE]
+    assert not quick.has_spare
+
+
+def test_a_sweeper_that_fails_can_be_roused_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    failing = [RuntimeError("no thread to be had")]
+    failed: list[object] = []
+    revoked: list[int] = []
+
+    def revoke(leases: list[int]) -> None:
+        if failing:
+            raise failing.pop()
+        revoked.extend(leases)
+
+    monkeypatch.setattr(threading, "excepthook", failed.append)
+    spares = Spares(lambda: 0.0)
+    sweeper = Sweeper(spares, revoke)
+    spares.keep(1, TTL, granted_at=NEVER)
+    sweeper.rouse()
+    wait_for(lambda: failed)
+    spares.keep(2, TTL, granted_at=NEVER)
+    sweeper.rouse()
+    wait_for(lambda: revoked == [2])
+    sweeper.stop()
 
 
 def test_a_spare_that_is_too_old_is_not_used(client: Client) -> None:
@@ -190,10 +245,7 @@ def test_a_lock_that_was_asked_for_twice(client: Client, answered: bool) -> None
         client.acquire("ann", step_0=None)
     mine = {"key": b"door\0lock\0ann", "create_revision": 9, "mod_revision": 9, "lease": lease}
     found = _messages["RangeResponse"](kvs=[mine])
-    looked = _messages["TxnResponse"](
-        responses=[{"response_range": {"kvs": [mine]}}, {"response_range": {}}]
-    )
-    replies = {"step_0": looked} if answered else {"step_0": found, "step_1": looked}
+    replies = {"step_0": found} if answered else {"step_0": found, "step_1": found}
     assert isinstance(client.acquire("ann", **replies), Granted)
     assert client.books.stakes["ann"].leases == (lease,)
     assert client.release("ann") is DONE

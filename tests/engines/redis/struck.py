@@ -1,13 +1,17 @@
-"""A program that is struck while it takes and gives back a lock: `python -m ... URL [ROUNDS]`.
+"""A program that is struck while it takes and gives back a lock: `python -m ... URL WHAT`.
 
-After each strike what the server says is still understood: the next fence is the one on the
-server's counter. Without rounds it is struck once, while the server is silent.
+ROUNDS  again and again; what the server says is still understood: the next fence is the one on
+        its counter
+wait    once, while the server is silent
+alarm   the same, by an error that a connection might raise, too
+storm   by signals that mean nothing, while the server is silent
 """
 
 import contextlib
 import random
 import signal
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -25,6 +29,15 @@ def strike(number: int, frame: FrameType | None) -> None:
     """What a Ctrl-C does, at an instant that nobody foresees."""
     print("struck", flush=True)
     raise KeyboardInterrupt
+
+
+def alarm(number: int, frame: FrameType | None) -> None:
+    """What a program may do that gives itself a time for something. It is an `OSError`."""
+    raise TimeoutError("too late")
+
+
+def ignore(number: int, frame: FrameType | None) -> None:
+    """What a program may do that looks after something now and then."""
 
 
 def is_struck(lock: holdfast.Lock) -> bool:
@@ -76,7 +89,40 @@ def while_it_waits(url: str) -> bool:
         return circuit._links == [link] and not lock.locked()
 
 
+def meanwhile(url: str, act: Callable[[holdfast.Lock], object]) -> None:
+    """What becomes of it while the server is silent."""
+    with holdfast.Client(url) as client:
+        lock = client.lock("job", ttl=3)
+        with lock:
+            pass
+        print("ready", flush=True)
+        sys.stdin.readline()
+        try:
+            act(lock)
+        except Exception as error:
+            print(type(error).__name__, flush=True)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        sys.stdin.readline()
+
+
+def with_an_alarm(lock: holdfast.Lock) -> None:
+    signal.signal(signal.SIGALRM, alarm)
+    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    lock.acquire()
+
+
+def under_a_storm(lock: holdfast.Lock) -> None:
+    signal.signal(signal.SIGALRM, ignore)
+    signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
+    lock.acquire(timeout=0.5)
+
+
 if __name__ == "__main__":
     signal.signal(signal.SIGALRM, strike)
-    url, *rounds = sys.argv[1:]
-    print(again_and_again(url, int(rounds[0])) if rounds else while_it_waits(url))
+    url, what = sys.argv[1:]
+    if what == "wait":
+        print(while_it_waits(url))
+    elif what in ("alarm", "storm"):
+        meanwhile(url, with_an_alarm if what == "alarm" else under_a_storm)
+    else:
+        print(again_and_again(url, int(what)))

@@ -3,7 +3,11 @@
 import subprocess
 import sys
 import threading
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO, Any
+
+import pytest
 
 import holdfast
 from holdfast.lab.servers.redis import RedisServer
@@ -21,21 +25,43 @@ def test_what_the_server_says_is_understood_after_any_strike(server: RedisServer
     assert int(done.stdout.splitlines()[-1]) > 0
 
 
-def test_what_undoes_an_acquire_goes_out_behind_it(server: RedisServer) -> None:
-    program = subprocess.Popen(
-        [*PROGRAM, server.url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    with program:
-        assert program.stdin
-        assert program.stdout
-        assert program.stdout.readline() == "ready\n"
+@contextmanager
+def program(server: RedisServer, what: str) -> Iterator[tuple[IO[str], IO[str]]]:
+    """Its ends, once the server is silent."""
+    command = [*PROGRAM, server.url, what]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdin
+        assert running.stdout
+        assert running.stdout.readline() == "ready\n"
         server.freeze()
-        program.stdin.write("go\n")
-        program.stdin.flush()
-        assert program.stdout.readline() == "struck\n"
+        running.stdin.write("go\n")
+        running.stdin.flush()
+        try:
+            yield running.stdin, running.stdout
+            assert running.wait(HANGS_AFTER) == 0
+        finally:
+            running.kill()
+
+
+def test_what_undoes_an_acquire_goes_out_behind_it(server: RedisServer) -> None:
+    with program(server, "wait") as (_, stdout):
+        assert stdout.readline() == "struck\n"
         server.thaw()
-        assert program.stdout.readline() == "True\n"
-        assert program.wait(HANGS_AFTER) == 0
+        assert stdout.readline() == "True\n"
+
+
+@pytest.mark.parametrize(
+    ("what", "outcome"), [("alarm", "TimeoutError"), ("storm", "EngineUnavailable")]
+)
+def test_signals_of_the_program_itself(server: RedisServer, what: str, outcome: str) -> None:
+    """Its own error is not taken for the connection's; and no signal moves a deadline."""
+    with program(server, what) as (stdin, stdout):
+        assert stdout.readline() == f"{outcome}\n"  # while the server is still silent
+        server.thaw()
+        stdin.write("done\n")
+        stdin.flush()
 
 
 def test_a_reply_that_takes_longer_than_a_moment(server: RedisServer) -> None:

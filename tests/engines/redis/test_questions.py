@@ -7,10 +7,12 @@ from time import monotonic
 
 from holdfast import AsyncClient
 from holdfast.core.messages import Acquire, Failed, Granted, Inspect, Listing, Release
+from holdfast.core.poll import Poll
 from holdfast.engines.redis.aio import AsyncRedisStore
 from holdfast.engines.redis.channel import FEW, Channel, Question
 from holdfast.engines.redis.deadlines import Deadlines
-from holdfast.engines.redis.phrases import command
+from holdfast.engines.redis.owed import Owed
+from holdfast.engines.redis.phrases import Answers, Phrase, Reply, command
 from holdfast.lab.servers.redis import RedisServer
 
 A_WHILE = 3600.0
@@ -83,6 +85,49 @@ def test_a_cancelled_question_does_not_shift_the_answers(server: RedisServer) ->
         assert isinstance(answer, Granted)
 
     on_a_channel(server, act)
+
+
+def test_a_reply_that_makes_no_sense_keeps_nobody_waiting(server: RedisServer) -> None:
+    async def act(store: AsyncRedisStore, channel: Channel) -> None:
+        server.command("SET", "job", "me")
+        server.command("SET", "{job}:fence", "not a number")
+        [answer] = await store.ask((Inspect("job"),), monotonic() + A_WHILE)
+        assert isinstance(answer, Failed)
+        assert "makes no sense" in str(answer)
+
+    on_a_channel(server, act)
+
+
+def test_a_defect_in_the_middle_of_a_reply_keeps_nobody_waiting(server: RedisServer) -> None:
+    async def act(store: AsyncRedisStore, channel: Channel) -> None:
+        def fail(replies: list[Reply]) -> Answers:
+            raise LookupError("a defect")
+
+        bell: asyncio.Future[None] = channel.loop.create_future()
+        poll = Poll((Inspect("job"),), (0,), inf)
+        channel.say(Owed(Phrase((command(b"PING"),), fail), poll, bell))
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
+        await bell
+        assert "a defect" in str(poll.said(0))
+
+    on_a_channel(server, act)
+
+
+def test_a_cancelled_first_try_does_not_wait_for_its_connection(server: RedisServer) -> None:
+    async def main() -> None:
+        server.freeze()
+        async with AsyncClient(server.url) as client:
+            taking = asyncio.ensure_future(client.lock("job", ttl=3600).acquire())
+            store = client._driver._store
+            assert isinstance(store, AsyncRedisStore)
+            for _ in range(9):
+                await asyncio.sleep(0)  # it has begun to connect
+            taking.cancel()
+            await asyncio.wait((taking,))
+            assert store._dials  # which is still under way
+            server.thaw()
+
+    asyncio.run(main())
 
 
 def test_the_server_has_something_to_do_before_all_is_said(server: RedisServer) -> None:

@@ -10,6 +10,7 @@ from holdfast.engines.etcd.books import Books, Stake
 from holdfast.engines.etcd.keys import place_of
 from holdfast.engines.etcd.phrases import HOLDING, Call, KeepAlives
 from holdfast.engines.etcd.replies import NO_SUCH_LEASE, Refused, accepted
+from holdfast.engines.etcd.spares import NEVER
 from holdfast.engines.etcd.vigil import Vigil
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Keeping:
         if alive <= 0:
             return NOT_YOURS
         if ttl <= alive:  # never on a shorter one: another thread may just have counted on this one
+            stake.granted_at = NEVER  # who has written to the key may be about to revoke its lease
             stake.hold(old, alive, found[0].mod_revision)
             return DONE
         lease = stake.new_lease()

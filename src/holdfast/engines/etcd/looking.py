@@ -120,15 +120,18 @@ def _break(request: Break, known: dict[str, Any]) -> "Talk[Answer]":
 
 def _take_away(first: Any) -> "Talk[bool]":
     """Take a place away, and the lease, so that its holder learns of it; False if it is gone. The
-    place is written to before: from then on the lease is nobody else's."""
-    touched = accepted((yield phrases.touch(first.key, first.create_revision)))
-    if not touched.succeeded:
-        return False
-    [found] = touched.responses[1].response_range.kvs
-    if found.value == HOLDING:  # a waiter's lease is not its own
-        yield phrases.revoke(found.lease)
-    yield phrases.remove(first.key, first.create_revision)
-    return True
+    place is written to before: from then on the lease is nobody else's. It is taken away only as it
+    was then: a waiter may hold it meanwhile, or a holder have hung it on another lease."""
+    taken = False
+    while True:
+        touched = accepted((yield phrases.touch(first.key, first.create_revision)))
+        if not touched.succeeded:
+            return taken
+        taken = True
+        [found] = touched.responses[1].response_range.kvs
+        if found.value == HOLDING:  # a waiter's lease is not its own
+            yield phrases.revoke(found.lease)
+        accepted((yield phrases.part(first.key, found.mod_revision)))
 
 
 def _read(request: Read) -> "Talk[Answer]":

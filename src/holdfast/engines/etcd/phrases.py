@@ -105,9 +105,11 @@ def confirm(queue: Span, place: bytes, revision: int, modified: int, lease: int)
     )
 
 
-def look(queue: Span, place: bytes, revision: int) -> Call:
-    """My place, and who is before me."""
-    return _txn([], [_get(place), _before(queue, revision)], [])
+def look(queue: Span, revision: int) -> Call:
+    """My place, and who is before me. Not a transaction: one that only reads, and whose caller goes
+    away meanwhile, ends the process of some servers (3.5.1; etcd's issue 14110)."""
+    places = _range(queue, DESCENDING, limit=2, max_create_revision=revision)
+    return Call(RANGE, places.request_range)
 
 
 def attach(place: bytes, value: bytes, modified: int, lease: int) -> Call:
@@ -123,11 +125,6 @@ def part(place: bytes, modified: int) -> Call:
 def leave(place: bytes) -> Call:
     """Give up a place."""
     return _txn([], [_delete(place)], [])
-
-
-def remove(place: bytes, revision: int) -> Call:
-    """Take a place away, if it is still the same one."""
-    return _txn([same(place, revision)], [_delete(place)], [])
 
 
 def touch(place: bytes, revision: int) -> Call:

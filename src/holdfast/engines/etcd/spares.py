@@ -18,8 +18,8 @@ the other all of that would be for nothing. What can happen, and what then:
    after the look: it has begun to count, and what it says too late finds no lease.
 5. The servers have ended it: whoever wants to use it is told so, and has a new one granted.
 6. Nobody wants it: it is revoked, after `LINGER` at the latest, and when the client is closed. What
-   a process that is killed leaves behind ends by itself, as every lease does. A forked child has no
-   spares: they are its parent's.
+   a process leaves behind that is killed, or ends without closing, ends by itself, as every lease
+   does; so none of a long ttl is kept. A forked child has no spares: they are its parent's.
 
 Nothing is kept unless locks are given back in quick succession: a spare that nobody uses costs one
 call more than none.
@@ -42,6 +42,9 @@ A loop that is quick enough to gain by it comes round a hundred times in that.""
 MOST = 100
 """Spares of one client: more than its threads are likely to need, and few enough for the servers
 if it is killed."""
+
+LONGEST = 60
+"""Seconds: the ttl of a lease that is worth keeping."""
 
 NEVER = -inf
 """The instant of what has not happened."""
@@ -93,7 +96,8 @@ class Spares:
             now = self.clock()
             soon = now < self._given_back_at + LINGER
             self._given_back_at = now
-            return soon and now < granted_at + oldest(ttl) and len(self._spares) < MOST
+            young = now < granted_at + oldest(ttl)
+            return soon and young and ttl <= LONGEST and len(self._spares) < MOST
 
     def keep(self, lease: int, ttl: int, granted_at: float) -> None:
         """Its key was given back, and nothing is to come for it any more."""

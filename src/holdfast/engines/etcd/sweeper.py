@@ -36,8 +36,13 @@ class Sweeper:
             thread.join()
 
     def _sweep(self) -> None:
-        while (seconds := self._due_in()) is not None and not self._over.wait(seconds):
-            self._revoke(self._spares.take_useless())
+        try:
+            while (seconds := self._due_in()) is not None and not self._over.wait(seconds):
+                self._revoke(self._spares.take_useless())
+        except BaseException:
+            with self._mutex:
+                self._thread = None  # so that another one can be roused
+            raise
 
     def _due_in(self) -> float | None:
         """Until the next look; None if there is nothing to look after, and so the thread ends."""

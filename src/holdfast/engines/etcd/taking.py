@@ -133,9 +133,9 @@ class Taking:
         self, request: Acquire, stake: Stake, queue: Span, place: bytes
     ) -> "Talk[Answer | Before | None]":
         """See how things are: nobody has called us, or nobody could have."""
-        reply = accepted((yield phrases.look(queue, place, stake.revision)))
-        mine, before = _mine_and_before(reply)
-        if mine is None:
+        reply = accepted((yield phrases.look(queue, stake.revision)))
+        mine, *others = reply.kvs or [None]
+        if mine is None or mine.key != place:
             _note(stake, None)
             return None
         if mine.lease in stake.leases:
@@ -148,8 +148,8 @@ class Taking:
             if self._has_ended(session, moved) or not moved.succeeded:
                 return None
             stake.modified = moved.header.revision
-        stake.called = before is None
-        return before
+        stake.called = not others
+        return Before(others[0].key, reply.header.revision) if others else None
 
     def _confirm(
         self, request: Acquire, stake: Stake, queue: Span, place: bytes

@@ -67,6 +67,7 @@ class AsyncRedisStore:
         self._look_after = 0.0
         self._skipped = _NOBODY
         self._fresh = True
+        self._met = False
         self._closed = False
 
     def ask(
@@ -125,6 +126,7 @@ class AsyncRedisStore:
         self, channel: Channel, request: Acquire | Release, until: float, reply: Reply
     ) -> Sequence[Answer]:
         """There is no answer in the reply."""
+        self._fleet.waiting.discard(request.holder)
         if reply is None:
             channel.note_silence()
             channel.node.is_in_trouble(SILENT)
@@ -248,6 +250,8 @@ class AsyncRedisStore:
 
     async def _connect(self, poll: Poll) -> None:
         """Connect to the nodes that there is no connection to."""
+        if self._direct is not None and not self._met and type(poll.requests[0]) is Release:
+            return  # nothing was ever said to anybody
         began = self._clock()
         alone = len(self._nodes) == 1
         patience = max(poll.until - began, CONNECT_TIMEOUT) if alone else CONNECT_TIMEOUT
@@ -277,6 +281,7 @@ class AsyncRedisStore:
                 channel = Channel(node, await node.address.open_async(patience))
                 await self._greet(channel)
             self._channels[node.index] = channel
+            self._met = True
             channel.lost.add_done_callback(lambda lost: self._gone(node, lost.result()))
         except BROKEN as error:
             node.is_in_trouble(explain(error))

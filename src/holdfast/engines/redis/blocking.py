@@ -64,6 +64,7 @@ class RedisStore:
         finally:
             self._free.append(circuit)
         if type(answer) is Failed:
+            fleet.waiting.discard(request.holder)
             answer = Failed.at(fleet.nodes[0].name, answer.nodes[0][1])
         elif answer is not None and (fleet.waiting or type(answer) is Held):
             fleet.note(request, answer)

@@ -131,11 +131,10 @@ class Channel(Connection):
                 if not first.bell.done():
                     first.bell.set_result(reply)
             elif type(reply) is int and first.number is not None:
-                owed.popleft()
-                if first.poll.settled and not node.trouble:
-                    continue  # what the slower half of a quorum says
-                if first.hear_number(node, reply):
+                # What the slower half of a quorum says is of no interest.
+                if (not first.poll.settled or node.trouble) and first.hear_number(node, reply):
                     first.ring()
+                owed.popleft()  # not before: should it make no sense, it is still to be failed
             else:
                 self.hear(reply)
 
@@ -151,9 +150,13 @@ class Channel(Connection):
         self.owed.popleft()
         try:
             more = first.hear(self.node, replies, self.owed)
-        except BROKEN as error:
+        except Exception as error:  # a defect of ours, too: nobody else knows of what was taken
             self._lose(explain(error))  # before whoever asked goes on, to ask elsewhere
-            first.ring()
+            if self.node.index not in first.poll.answers:
+                why = failed(explain(error))
+                first.poll.take(self.node.index, [why] * len(first.requests))
+            if first.poll.over:
+                first.ring()
             raise
         if more is not None:
             self.say(more)

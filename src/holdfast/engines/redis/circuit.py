@@ -76,11 +76,13 @@ class Circuit:
                 self._busy = False
                 return speech.read(request, reply)
             poll = self._owe(link, request, speech, until)
-        except BROKEN as error:
-            self._drop(link, explain(error))
-            self._busy = False
-            return failed(explain(error))
-        except BaseException:
+        except BaseException as error:
+            # An OSError without a number is not the socket's, but some signal handler's.
+            foreign = isinstance(error, OSError) and error.errno is None
+            if isinstance(error, BROKEN) and not foreign:
+                self._drop(link, explain(error))
+                self._busy = False
+                return failed(explain(error))
             if link.has_heard_nothing:
                 self._stop_listening(self._owe(link, request, speech, until))
             raise

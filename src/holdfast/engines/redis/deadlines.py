@@ -59,12 +59,13 @@ class Deadlines:
         """Ring no more."""
         if self._timer is not None:
             self._timer.cancel()
+        self.next = inf
 
     def _set(self, instant: float) -> None:
         self.stop()
         delay = max(instant - self._clock(), SHORTEST)
-        self.next = instant
         self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
+        self.next = instant
 
     def _ring(self) -> None:
         now = self._clock()

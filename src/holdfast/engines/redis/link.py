@@ -24,9 +24,10 @@ READ_SIZE = 65536
 SHORT = 4096
 """The reply to an exchange is no longer; the rest would be read as other replies are."""
 
-PROMPT = 50
+PROMPT = 2
 """Milliseconds that the reply to an exchange is waited for by reading it, which saves the call that
-asks whether there is anything to read: 2 us of 25."""
+asks whether there is anything to read: 2 us of 25. Few, since after a signal Python reads anew, for
+as long again: signals that come more often than that would keep it there."""
 
 _PROMPT_TIMEVAL = struct.pack("@ll", 0, PROMPT * 1000)
 
@@ -54,17 +55,17 @@ class Link:
         """What could not be sent yet."""
         self.sock, self._connection = node.address.open(timeout)
         self._encrypted = isinstance(self.sock, ssl.SSLSocket)
-        self._at_once = 0 if self._encrypted else socket.MSG_DONTWAIT
         self._reader = hiredis.Reader()
         self._heard = bytearray(SHORT)
         """What an exchange has read last. Begins with a zero, unless it is not parsed yet."""
         self._replies: list[Reply] = []
         self._mutex = threading.Lock()
         self._saying = self._hearing = self._waiting = False
+        self._at_once = 0
         try:
             self._greet()
-            self.sock.setblocking(not self._encrypted)
-            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PROMPT_TIMEVAL)
+            self._is_prompt = self._bound_reads()
+            self._at_once = socket.MSG_DONTWAIT if self._is_prompt else 0
         except BaseException:
             self.close()
             raise
@@ -99,7 +100,7 @@ class Link:
         if self.unsent:
             return NOT_YET
         self._waiting = True
-        if self._encrypted or patience < PROMPT:
+        if not self._is_prompt or patience < PROMPT:
             ready = poller.poll(patience)
             self._waiting = False
             if not ready:
@@ -194,6 +195,19 @@ class Link:
                 while (reply := self._reader.gets()) is not False:
                     replies.append(reply)
             accept(greeting.conclude(replies))
+
+    def _bound_reads(self) -> bool:
+        """Never wait for the socket; or, if it can, let it wait for what is to be read, but not for
+        longer than `PROMPT`. TLS cannot, nor can the sockets of gevent and the like."""
+        self.sock.setblocking(False)
+        if type(self.sock).__module__ != "socket":
+            return False
+        try:
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _PROMPT_TIMEVAL)
+        except OSError:
+            return False  # where the time has another size
+        self.sock.setblocking(True)
+        return True
 
     def _send(self, text: bytes) -> int:
         try:

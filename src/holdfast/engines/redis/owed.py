@@ -63,7 +63,10 @@ class Owed:
             self.hear_number(node, replies[0])
             return None
         poll = self.poll
-        outcome = conclude(self.phrase, replies)
+        try:
+            outcome = conclude(self.phrase, replies)
+        except ValueError as error:  # somebody else has written to our keys
+            outcome = [failed(f"what it has makes no sense: {error}")] * len(self.requests)
         if isinstance(outcome, Phrase):
             if not self._is_released(behind):
                 return Owed(outcome, poll, self.bell)

@@ -107,7 +107,7 @@ def meanwhile(url: str, act: Callable[[holdfast.Lock], object]) -> None:
 
 def with_an_alarm(lock: holdfast.Lock) -> None:
     signal.signal(signal.SIGALRM, alarm)
-    signal.setitimer(signal.ITIMER_REAL, 0.05)
+    signal.setitimer(signal.ITIMER_REAL, 0.0005)
     lock.acquire()
 
 

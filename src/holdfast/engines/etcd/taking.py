@@ -134,10 +134,10 @@ class Taking:
     ) -> "Talk[Answer | Before | None]":
         """See how things are: nobody has called us, or nobody could have."""
         reply = accepted((yield phrases.look(queue, stake.revision)))
-        mine, *others = reply.kvs or [None]
-        if mine is None or mine.key != place:
+        if not reply.kvs or reply.kvs[0].key != place:
             _note(stake, None)
             return None
+        mine, *others = reply.kvs
         if mine.lease in stake.leases:
             return (yield from self._still_held(request, stake, mine))
         stake.modified = mine.mod_revision

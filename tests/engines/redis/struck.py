@@ -22,8 +22,6 @@ import holdfast
 SOON, LATER = 5e-6, 250e-6
 """Seconds until it is struck: within about two exchanges with the server."""
 
-TTL = 0.5
-
 
 def strike(number: int, frame: FrameType | None) -> None:
     """What a Ctrl-C does, at an instant that nobody foresees."""
@@ -41,7 +39,8 @@ def ignore(number: int, frame: FrameType | None) -> None:
 
 
 def is_struck(lock: holdfast.Lock) -> bool:
-    """Take it and give it back, unless struck."""
+    """Take it and give it back, unless struck. Struck just as it is handed out, it is left behind,
+    until its ttl is over."""
     lease = None
     try:
         signal.setitimer(signal.ITIMER_REAL, random.uniform(SOON, LATER))
@@ -61,13 +60,10 @@ def again_and_again(url: str, rounds: int) -> int:
     counter = redis.Redis.from_url(url)
     strikes = 0
     with holdfast.Client(url) as client:
-        lock = client.lock("job", ttl=TTL, timeout=20)
-        with lock:
-            pass
-        for _ in range(rounds):
-            strikes += is_struck(lock)
-            with lock as lease:  # perhaps not before its ttl is over: struck as it was handed out
-                fence = counter.get("{holdfast:job}:fence")
+        for number in range(rounds):
+            strikes += is_struck(client.lock(f"job {number}"))  # which may be left, see `is_struck`
+            with client.lock(f"other {number}") as lease:
+                fence = counter.get(f"{{holdfast:other {number}}}:fence")
                 assert fence == str(lease.fence).encode(), "out of step"
     return strikes
 

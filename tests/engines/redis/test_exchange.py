@@ -14,7 +14,7 @@ from holdfast.lab.servers.redis import RedisServer
 from tests.patience import wait_for
 
 PROGRAM = [sys.executable, "-m", "tests.engines.redis.struck"]
-ROUNDS = 150
+ROUNDS = 300
 HANGS_AFTER = 100.0
 
 

@@ -79,7 +79,7 @@ def while_it_waits(url: str) -> bool:
         [link] = circuit._links
         print("ready", flush=True)
         sys.stdin.readline()
-        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        signal.setitimer(signal.ITIMER_REAL, 0.2)  # it has given up reading, and waits
         with contextlib.suppress(KeyboardInterrupt):
             lock.acquire()
         return circuit._links == [link] and not lock.locked()

@@ -1,5 +1,6 @@
 """One exchange of a thread with a single server: a late reply, and a Ctrl-C in the middle."""
 
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,8 @@ from typing import IO, Any
 import pytest
 
 import holdfast
+from holdfast.core.messages import DONE, Acquire, Release
+from holdfast.drivers.surroundings import clock
 from holdfast.lab.servers.redis import RedisServer
 from tests.patience import wait_for
 
@@ -43,6 +46,41 @@ def program(server: RedisServer, what: str) -> Iterator[tuple[IO[str], IO[str]]]
             assert running.wait(HANGS_AFTER) == 0
         finally:
             running.kill()
+
+
+class Struck:
+    """A socket on which a Ctrl-C strikes as something is read: just before that, or just after."""
+
+    def __init__(self, sock: socket.socket, *, has_read: bool) -> None:
+        self._sock, self._has_read = sock, has_read
+
+    def recv_into(self, buffer: bytearray) -> int:
+        if self._has_read:
+            self._sock.recv_into(buffer)
+        raise KeyboardInterrupt
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+@pytest.mark.parametrize("has_read", [False, True])
+def test_a_strike_as_something_is_read(server: RedisServer, has_read: bool) -> None:
+    """If it was not read, the reply is still to come, and what follows goes out behind it. If it
+    was, it is lost, and its connection with it."""
+    with holdfast.Client(server.url) as client:
+        with client.lock("first"):
+            pass
+        store: Any = client._driver._store
+        [circuit] = store._all
+        [link] = circuit._links
+        real, link.sock = link.sock, Struck(link.sock, has_read=has_read)
+        with pytest.raises(KeyboardInterrupt):
+            store.ask((Acquire("job", "me", 30),), clock() + HANGS_AFTER)
+        link.sock = real
+        assert len(link.owed) == (not has_read)
+        [answer] = store.ask((Release("job", "me"),), clock() + HANGS_AFTER)
+        assert answer is DONE
+        assert (circuit._links == [link]) is not has_read
 
 
 def test_what_undoes_an_acquire_goes_out_behind_it(server: RedisServer) -> None:

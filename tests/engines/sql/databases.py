@@ -25,6 +25,10 @@ class Server(Protocol):
 
     def query(self, sql: str, values: Any = ()) -> list[tuple[Any, ...]]: ...
 
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
 
 class Database:
     """A server without leases, and with a table `stock` of a user's, in which there is one row."""
@@ -82,6 +86,15 @@ class Database:
         with engine.connect() as connection:
             statement = sqlalchemy.text(f"SELECT * FROM {table} FOR UPDATE")
             yield lambda: connection.execute(statement)
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Meanwhile it answers nothing."""
+        self._server.freeze()
+        try:
+            yield
+        finally:
+            self._server.thaw()
 
     def kill_session(self, number: int) -> None:
         self.query(self.kill.format(number))

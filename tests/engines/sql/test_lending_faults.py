@@ -67,11 +67,9 @@ def test_a_session_is_ended_in_the_midst_of_a_statement(
 def test_a_statement_that_is_not_answered_in_time(lend: Lend, home: Database) -> None:
     user = lend(1)
     before, number = user.session(), user.session_id()
-    with home.locker("holdfast_leases") as lock_rows:
-        lease = user.party.takes(ttl=3.0, renew=False)
-        lock_rows()
-        with pytest.raises(holdfast.EngineUnavailable, match="not extended"):
-            user.party(lease.extend)
+    lease = user.party.takes(ttl=3.0, renew=False)
+    with home.silence(), pytest.raises(holdfast.EngineUnavailable, match="not extended"):
+        user.party(lease.extend)
     user.leave()
     assert user.session_id() != number, "its connection was not for others"
     assert user.session() == before

@@ -306,3 +306,14 @@ def test_it_does_not_outlive_a_killed_parent(state: str, tmp_path: Path) -> None
         assert listens(port)
         parent.send_signal(signal.SIGKILL)
     wait_for(lambda: not listens(port))
+
+
+@pytest.mark.slow
+def test_a_server_that_is_just_saved_for_somebody_else_is_saved_after_that() -> None:
+    with RedisServer(options=("--rdb-key-save-delay", "10000")) as server:
+        for number in range(20):
+            server.command("SET", f"key {number}", "value")
+        server.command("BGSAVE")
+        with pytest.raises(Refused, match="already in progress"):
+            server.command("SAVE")
+        server.save()

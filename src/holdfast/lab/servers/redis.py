@@ -107,7 +107,17 @@ class RedisServer(ServerProcess):
     def save(self) -> None:
         """Write its data to the disk, for the next start, if it does not do so by itself."""
         if self.append_only == "no":
+            wait_until(self._is_saved, f"save of {self.address}", self.patience)
+
+    def _is_saved(self) -> bool:
+        """Save it, unless it is just being saved, as it is for a replica that begins to follow."""
+        try:
             self.command("SAVE")
+        except Refused as refusal:
+            if "already in progress" not in str(refusal):
+                raise
+            return False
+        return True
 
     def forget(self) -> None:
         """Remove its data from the disk; it must not be running."""

@@ -52,7 +52,7 @@ def measure_threads(effort: Effort, folder: Path) -> Case:
             LESS: _raw_pair(line, partial(_two_calls, lease)),
             OURS: holdfast_pair(client),
         }
-        values = compare(pairs, effort.batch // 5 + 1, effort.rounds)
+        values = compare(pairs, effort.batch // 2, effort.rounds // 2)
     return Case(
         "etcd-sync",
         "Uncontended acquire and release, etcd",
@@ -80,7 +80,7 @@ def measure_tasks(effort: Effort, folder: Path) -> Case:
             **await _aetcd(server, stack),
         }
 
-    values = compare_async(open_pairs, effort.batch // 5 + 1, effort.rounds)
+    values = compare_async(open_pairs, effort.batch // 2, effort.rounds // 2)
     return Case(
         "etcd-async",
         "Uncontended acquire and release, etcd, asyncio",

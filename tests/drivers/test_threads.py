@@ -5,7 +5,6 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,27 +12,8 @@ import pytest
 from holdfast import Client, LockError, LockLost, NotHeld
 from holdfast.core import renewal
 from holdfast.events import Defect
+from tests.children import in_child
 from tests.patience import wait_for
-
-
-def in_child(work: Callable[[], object]) -> None:
-    """Run something in a forked child; what it raises is a failure here."""
-    read, write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that we have threads: so we must
-        child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os.write(write, b"fine")
-        except BaseException as error:
-            os.write(write, repr(error).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with open(read) as pipe:
-        assert pipe.read() == "fine"
-    os.waitpid(child, 0)
 
 
 class Waiting:

@@ -13,7 +13,7 @@ from holdfast.drivers.surroundings import clock
 from holdfast.engines.redis.blocking import RedisStore
 from holdfast.engines.redis.phrases import command
 from holdfast.lab.servers.redis import RedisServer
-from tests.drivers.test_threads import in_child
+from tests.children import in_child
 from tests.engines.redis.party import HANGS_AFTER, Bare
 from tests.patience import wait_for
 

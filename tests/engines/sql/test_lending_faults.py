@@ -1,14 +1,13 @@
 """What can happen to a connection that a user's pool has lent, and to the pool itself."""
 
 import asyncio
-import os
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 
 import holdfast
+from tests.children import in_child
 from tests.contract.steps import Cut, cut_everywhere, cut_short
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database
@@ -133,26 +132,6 @@ def test_cancelled_at_every_await(
     user.settles_at(0)
     assert rival.tries()
     assert user.session() == before
-
-
-def in_child(work: Callable[[], None]) -> None:
-    """Run something in a forked child; what it raises is a failure here."""
-    read, write = os.pipe()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that we have threads: so we must
-        child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os.write(write, b"fine")
-        except BaseException as error:
-            os.write(write, repr(error).encode())
-        finally:
-            os._exit(0)
-    os.close(write)
-    with open(read) as pipe:
-        assert pipe.read() == "fine"
-    os.waitpid(child, 0)
 
 
 @OF_THREADS

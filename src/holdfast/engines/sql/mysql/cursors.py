@@ -15,11 +15,11 @@ from holdfast.core.ports import Clock
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.links import BrokenError, RefusedError, Row, SqlError
 from holdfast.engines.sql.mysql.errors import LockedError, read_error
-from holdfast.engines.sql.mysql.lent import IN_TRANSACTION, check, words_for
+from holdfast.engines.sql.mysql.lent import check, words_for
 from holdfast.engines.sql.mysql.statements import SETTLE, Statement, Text
 from holdfast.engines.sql.mysql.wire import CLIENT_ERRORS
 from holdfast.engines.sql.pools.desk import LEAVING, MOST_DEAD, keep_for_parent
-from holdfast.engines.sql.pools.lenders import AsyncSqlAlchemyPool, Loan
+from holdfast.engines.sql.pools.lenders import IN_TRANSACTION, AsyncSqlAlchemyPool, Loan
 from holdfast.engines.sql.wired import SILENT
 
 

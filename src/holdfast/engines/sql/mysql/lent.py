@@ -22,12 +22,8 @@ from holdfast.engines.sql.mysql.statements import (
     Text,
 )
 from holdfast.engines.sql.mysql.wire import Wire, insist_on_mariadb
+from holdfast.engines.sql.pools.lenders import IN_TRANSACTION
 from holdfast.engines.sql.wired import exchange
-
-IN_TRANSACTION = (
-    "the pool gave a connection in the midst of a transaction; what prepares its connections, such "
-    "as a listener, must commit"
-)
 
 NO_FOUND_ROWS = (
     "the pool's connections do not count the rows that an UPDATE finds, but those that it changes; "

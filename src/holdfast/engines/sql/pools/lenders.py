@@ -19,6 +19,11 @@ INHERITED = (
     "client of the child's own, or let the child call dispose(close=False) on its Engine first"
 )
 
+IN_TRANSACTION = (
+    "the pool gave a connection in the midst of a transaction; what prepares its connections, such "
+    "as a listener, must commit"
+)
+
 GRACE = 5.0
 """How much longer than it should take to wait for the loop, which may be busy or gone."""
 

@@ -8,6 +8,7 @@ Somebody who is interrupted leaves the request to its end, and nobody hears the 
 
 import threading
 from collections.abc import Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import NamedTuple
 
@@ -18,6 +19,9 @@ from holdfast.engines.sql.pools.errand import send
 
 PATIENCE = 2 * CONNECTING
 """How much later than its time an answer may come: making a connection has a time of its own."""
+
+CLOSING = 10.0
+"""How long closing waits for the thread that has the connection."""
 
 
 class _Job(NamedTuple):
@@ -63,7 +67,8 @@ class LentStore(ServerStore):
         """Give the connection back."""
         self._jobs.put(None)
         if self._begun.locked() and self._worker != threading.get_ident():
-            self._end.put(self._end.get())  # for others who close
+            with suppress(Empty):  # whatever is under way has its time
+                self._end.put(self._end.get(timeout=CLOSING))  # for others who close
         super().close()
 
     def _work(self) -> None:

@@ -9,6 +9,7 @@ from psycopg import pq
 
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.links import BrokenError, RefusedError, Row
+from holdfast.engines.sql.pools.lenders import IN_TRANSACTION
 from holdfast.engines.sql.postgres.statements import (
     LEFTOVERS,
     LENT_GREETING,
@@ -24,11 +25,6 @@ _IN_TRANSACTION = (
     pq.TransactionStatus.ACTIVE,
     pq.TransactionStatus.INTRANS,
     pq.TransactionStatus.INERROR,
-)
-
-IN_TRANSACTION = (
-    "the pool gave a connection in the midst of a transaction; what prepares its connections, such "
-    "as a listener, must commit"
 )
 
 

@@ -1,17 +1,18 @@
-"""Pairs of an acquire and a release, side by side: those of threads, and those of tasks."""
+"""holdfast as a contender: a pair by a thread, in a `with` block, or by tasks."""
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
-from functools import partial
-from time import perf_counter
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 
 import holdfast
-from benchmarks.measure import Values, interleave, seconds_each
-from benchmarks.peers import TTL, AsyncPair, Pair
+from benchmarks.contenders import TTL, AsyncPair, Pair
 
 
-def holdfast_pair(client: holdfast.Client) -> Pair:
+def by_thread(url: str, stack: ExitStack) -> Pair:
+    client = stack.enter_context(holdfast.Client(url))
+    return pair_of(client)
+
+
+def pair_of(client: holdfast.Client) -> Pair:
     lock = client.lock("bench", ttl=TTL)
 
     def acquire_and_release() -> None:
@@ -22,49 +23,26 @@ def holdfast_pair(client: holdfast.Client) -> Pair:
     return acquire_and_release
 
 
-def async_holdfast_pair(client: holdfast.AsyncClient) -> AsyncPair:
-    lock = client.lock("bench", ttl=TTL)
+def in_block(url: str, stack: ExitStack) -> Pair:
+    lock = stack.enter_context(holdfast.Client(url)).lock("bench", ttl=TTL)
 
+    def block() -> None:
+        with lock:
+            pass
+
+    return block
+
+
+async def by_tasks(url: str, tasks: int, stack: AsyncExitStack) -> Sequence[AsyncPair]:
+    """Each has a lock of its own, and all have one client."""
+    client = await stack.enter_async_context(holdfast.AsyncClient(url))
+    return [_of_task(client.lock(f"bench:{task}", ttl=TTL)) for task in range(tasks)]
+
+
+def _of_task(lock: holdfast.AsyncLock) -> AsyncPair:
     async def acquire_and_release() -> None:
         lease = await lock.acquire()
         assert lease
         await lease.release()
 
     return acquire_and_release
-
-
-def compare(pairs: Mapping[str, Pair], times: int, rounds: int) -> Values:
-    """Seconds that each takes, in batches of so many."""
-    batches = {label: partial(seconds_each, pair, times) for label, pair in pairs.items()}
-    return interleave(batches, rounds)
-
-
-def compare_async(
-    open_pairs: Callable[[AsyncExitStack], Awaitable[Mapping[str, AsyncPair]]],
-    times: int,
-    rounds: int,
-) -> Values:
-    """The same for one task at a time. What they need is opened within the loop, on a stack."""
-
-    async def open_all() -> Mapping[str, AsyncPair]:
-        return await open_pairs(stack)
-
-    def batch(pair: AsyncPair) -> float:
-        return runner.run(_seconds_awaited(pair, times))
-
-    with asyncio.Runner() as runner:
-        stack = AsyncExitStack()
-        try:
-            pairs = runner.run(open_all())
-            return interleave(
-                {label: partial(batch, pair) for label, pair in pairs.items()}, rounds
-            )
-        finally:
-            runner.run(stack.aclose())
-
-
-async def _seconds_awaited(pair: AsyncPair, times: int) -> float:
-    began = perf_counter()
-    for _ in range(times):
-        await pair()
-    return (perf_counter() - began) / times

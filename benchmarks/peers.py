@@ -1,46 +1,18 @@
-"""What is measured: an acquire and a release, by holdfast and by its peers."""
+"""What is measured on SQLite and in memory: the bare SQL, and locks of files, threads and tasks."""
 
-import importlib
+import asyncio
 import threading
-import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 from math import ceil
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
-from filelock import FileLock
-
-from benchmarks.measure import Target, Values, faster
+from benchmarks.contenders import TTL, AsyncPair, Pair
 from holdfast.drivers.surroundings import clock, new_holder
 from holdfast.engines.sql.scripts import MICROSECONDS, Text
 from holdfast.engines.sql.sqlite import statements
 from holdfast.engines.sql.sqlite.file import boot_id, connect, relax
-
-Pair = Callable[[], object]
-"""Acquires and releases, once."""
-
-AsyncPair = Callable[[], Awaitable[object]]
-"""The same for a task."""
-
-TTL = 30
-
-
-def find(module: str) -> Any:
-    """A peer's module; None if it is not installed, or does not run on this Python."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what will go from Python: that is theirs to see to
-        try:
-            return importlib.import_module(module)
-        except ImportError:
-            return None
-
-
-def not_slower(values: Values, peer: str) -> Target:
-    """A promise: at least as fast as a peer, which may not be installed here."""
-    if peer in values:
-        return faster(values, "holdfast", peer, 1.0)
-    return Target(f"holdfast: at least 1 times as fast as {peer}", "it is not installed", None)
 
 
 def sqlite_url(folder: Path, name: str = "locks") -> str:
@@ -98,7 +70,15 @@ class BareSql:
         return acquire_and_release
 
 
-def file_lock_pair(folder: Path) -> Pair:
+def bare_sql(folder: Path, stack: ExitStack) -> Pair:
+    bare = BareSql(folder)
+    stack.callback(bare.close)
+    return bare.pair()
+
+
+def file_lock(folder: Path, stack: ExitStack) -> Pair:
+    from filelock import FileLock
+
     lock = FileLock(folder / "filelock.lock")
 
     def acquire_and_release() -> None:
@@ -108,7 +88,7 @@ def file_lock_pair(folder: Path) -> Pair:
     return acquire_and_release
 
 
-def thread_lock_pair() -> Pair:
+def thread_lock(stack: ExitStack) -> Pair:
     lock = threading.Lock()
 
     def acquire_and_release() -> None:
@@ -116,3 +96,13 @@ def thread_lock_pair() -> Pair:
         lock.release()
 
     return acquire_and_release
+
+
+async def task_lock(stack: AsyncExitStack) -> Sequence[AsyncPair]:
+    lock = asyncio.Lock()
+
+    async def acquire_and_release() -> None:
+        await lock.acquire()
+        lock.release()
+
+    return [acquire_and_release]

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any, NamedTuple, Protocol
 
 import holdfast
-from benchmarks.peers import TTL
+from benchmarks.contenders import TTL
 from benchmarks.workers import Worker
 from holdfast.drivers.surroundings import clock
 

@@ -7,25 +7,33 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
-
-from filelock import FileLock
 
 import holdfast
 from holdfast.drivers.surroundings import clock
 
 PATIENCE = 60.0
-# A server that has imported everything forks each worker: a hundred start within a second or two.
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["benchmarks.cases"])
+
+QUICK_TO_START = multiprocessing.get_context("forkserver")
+"""A server that has imported everything forks each worker: a hundred start within seconds."""
+QUICK_TO_START.set_forkserver_preload(["benchmarks.cases"])
+
+CLEAN = multiprocessing.get_context("spawn")
+"""A worker imports what its job needs, and nothing else."""
 
 
 class Worker:
     """A process that runs `job(pipe, *args)`."""
 
-    def __init__(self, job: Callable[..., None], *args: object) -> None:
-        self.pipe, theirs = _CONTEXT.Pipe()
-        self._process = _CONTEXT.Process(target=_run, args=(job, theirs, *args), daemon=True)
+    def __init__(
+        self,
+        job: Callable[..., None],
+        *args: object,
+        context: ForkServerContext | SpawnContext = QUICK_TO_START,
+    ) -> None:
+        self.pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_run, args=(job, theirs, *args), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -82,6 +90,8 @@ class _FileLock:
     """filelock with the signature of a holdfast `Lock`. It keeps apart what each thread has."""
 
     def __init__(self, path: str, poll: float) -> None:
+        from filelock import FileLock
+
         self._lock = FileLock(path, poll_interval=poll)
 
     def acquire(self) -> bool:

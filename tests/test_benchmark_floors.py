@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.peers import TTL, not_slower
+from benchmarks.contenders import TTL
 from benchmarks.relay import Hold, Result
 from benchmarks.sql.words import KEY, Words, mariadb_lease, postgres_lease
 from holdfast.core.messages import Acquire, Release
@@ -49,9 +49,3 @@ def test_the_floor_says_what_holdfast_says(speech: Speech, words: Words) -> None
 def test_a_gap_is_from_a_release_until_the_next_one_has_the_lock() -> None:
     holds = [Hold(10.0, 11.0), Hold(11.5, 12.0), Hold(12.25, 13.0), Hold(15.0, 16.0)]
     assert Result(holds, 0).gap == 0.5
-
-
-def test_a_peer_that_is_not_installed_is_neither_beaten_nor_ahead() -> None:
-    assert not_slower({"holdfast": [1.0]}, "peer").met is None
-    assert not_slower({"holdfast": [1.0], "peer": [1.0]}, "peer").met is True
-    assert not_slower({"holdfast": [1.1], "peer": [1.0]}, "peer").met is False

@@ -86,6 +86,12 @@ def test_promises_are_kept_at_the_bound_and_broken_beyond_it() -> None:
     assert [at_least(values, "peer", "floor", least).met for least in (3, 3.1)] == [True, False]
 
 
+def test_a_peer_that_is_not_installed_is_neither_beaten_nor_ahead() -> None:
+    values = {"holdfast": [1.0]}
+    assert faster(values, "holdfast", "peer").met is None
+    assert at_least(values, "holdfast", "peer", 2.0).met is None
+
+
 def test_what_could_not_be_measured_is_neither_kept_nor_broken() -> None:
     row = Row("holdfast", "µs", Spread(1, 2, 3))
     case = Case("name", "Title", "What.", "", (row,), (Target("quick", "no peer", None),))

@@ -1,19 +1,18 @@
 """One of five servers is stopped, or killed: what does that cost whoever takes locks?"""
 
-import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
-from multiprocessing.connection import Connection
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import holdfast
-from benchmarks.cases.redis_pairs import UNGUARDED, holdfast_pair
+from benchmarks.cases.redis_pairs import UNGUARDED
+from benchmarks.contenders import TTL, Openings, start
 from benchmarks.measure import Case, Effort, Row, Spread, Target, Values, ratio, rows
-from benchmarks.peers import TTL
+from benchmarks.pairs import pair_of
 from benchmarks.redis import peers
 from benchmarks.workers import Worker
 from holdfast.engines.redis import quorum_patience
@@ -45,7 +44,7 @@ def _measure(effort: Effort) -> Case:
     first: Values = {_first(fault): [] for fault in FAULTS}
     with RedisMasters() as masters:
         with holdfast.Client(masters.url + UNGUARDED) as client:
-            pair = holdfast_pair(client)
+            pair = pair_of(client)
             pair()
             for _ in range(rounds):
                 after[HEALTHY].append(median(_times(pair, effort.batch)))
@@ -131,22 +130,23 @@ def _wait_until_well(client: holdfast.Client, pair: Callable[[], object]) -> Non
 def _ask_peers(masters: RedisMasters, effort: Effort) -> tuple[list[Row], list[str]]:
     """How long each peer took for its first pair without one server, and what it said."""
     ports = [server.port for server in masters.servers]
-    jobs = {"redlock-py": _redlock_py, "pottery": _pottery}
-    if peers.find_aioredlock():
-        jobs["aioredlock"] = _aioredlock
+    openings: Openings = {
+        "redlock-py": partial(peers.redlock_py, ports),
+        "pottery": partial(peers.pottery, ports),
+        "aioredlock": partial(peers.aioredlock_tasks, ports, 1),
+    }
     found: list[Row] = []
     remarks: list[str] = []
+    workers: dict[str, Worker] = {}
     for fault, strike in FAULTS.items():
         with ExitStack() as stack:
-            workers = {name: stack.enter_context(Worker(job, ports)) for name, job in jobs.items()}
+            workers = start(openings, 1, stack)
             for worker in workers.values():
+                worker.tell("in health")
                 worker.answer()
             strike(masters.servers[0])
             for name, worker in workers.items():
-                worker.tell("pair")
-                took, remark = effort.cap, "did not come back"
-                if worker.pipe.poll(effort.cap):
-                    took, remark = worker.answer()
+                took, remark = _first_pair(worker, effort.cap)
                 worker.kill()
                 found.append(Row(f"{name}, just {fault}", "ms, the first", Spread.of([took * 1e3])))
                 if remark:
@@ -154,43 +154,17 @@ def _ask_peers(masters: RedisMasters, effort: Effort) -> tuple[list[Row], list[s
         _heal(masters.servers[0])
         for server in masters.servers:
             server.command("FLUSHALL")  # what those who were ended have left behind
-    if "aioredlock" not in jobs:
-        remarks.append(peers.WITHOUT_AIOREDLOCK)
+    remarks += [f"{name} is not installed here." for name in openings if name not in workers]
     return found, remarks
 
 
-def _redlock_py(pipe: "Connection[Any, Any]", ports: Sequence[int]) -> None:
-    _pair_and_tell(pipe, peers.redlock_py(ports))
-
-
-def _pottery(pipe: "Connection[Any, Any]", ports: Sequence[int]) -> None:
-    _pair_and_tell(pipe, peers.pottery_pair(ports))
-
-
-def _aioredlock(pipe: "Connection[Any, Any]", ports: Sequence[int]) -> None:
-    with asyncio.Runner() as runner:
-
-        async def prepare() -> peers.Pairs:
-            return peers.AioredlockTasks(peers.find_aioredlock(), ports).pairs(0)
-
-        pairs = runner.run(prepare())
-
-        async def one() -> None:
-            await pairs(1)
-
-        _pair_and_tell(pipe, lambda: runner.run(one()))
-
-
-def _pair_and_tell(pipe: "Connection[Any, Any]", pair: Callable[[], object]) -> None:
-    """One pair in health; then one more when told to, and how long it took."""
-    logging.disable(logging.CRITICAL)
-    pair()
-    pipe.send("ready")
-    pipe.recv()
+def _first_pair(worker: Worker, cap: float) -> tuple[float, str]:
+    """How long it took, and what there is to say about it."""
     began = time.perf_counter()
-    remark = ""
-    try:
-        pair()
-    except Exception as error:
-        remark = f"raised {type(error).__name__}"
-    pipe.send((time.perf_counter() - began, remark))
+    worker.tell("without one")
+    if not worker.pipe.poll(cap):
+        return cap, "did not come back"
+    answer = worker.answer()
+    if isinstance(answer, str):
+        return time.perf_counter() - began, answer
+    return answer, ""

@@ -1,15 +1,15 @@
 """Nobody else wants the lock: what does an acquire and a release cost on an SQL database?"""
 
-from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from pathlib import Path
 
 import holdfast
-from benchmarks import servers
-from benchmarks.measure import Case, Effort, Target, Values, at_most, rows
-from benchmarks.pairs import async_holdfast_pair, compare, compare_async, holdfast_pair
-from benchmarks.peers import AsyncPair, Pair, not_slower
+from benchmarks import pairs, servers
+from benchmarks.contenders import compare
+from benchmarks.measure import Case, Effort, Target, Values, at_most, faster, rows
+from benchmarks.pairs import pair_of
 from benchmarks.sql import floors, peers
-from benchmarks.sql.words import ADVISORY_LOCK, NAMED_LOCK, mariadb_lease, postgres_lease
+from benchmarks.sql.words import advisory_lock, mariadb_lease, named_lock, postgres_lease
 
 OURS, FLOOR, CROWDED = "holdfast", "bare statements", "holdfast, a million rows"
 ADVISORY, NAMED = "advisory lock", "GET_LOCK"
@@ -36,18 +36,20 @@ LESS = (
 
 def measure_postgres(effort: Effort, folder: Path) -> Case:
     server = servers.postgres()
-    with ExitStack() as stack:
-        pairs = {
-            FLOOR: floors.through_psycopg(server, postgres_lease(), stack),
-            OURS: _ours(server.url, stack),
-            CROWDED: _ours(f"{server.url}?table={TABLE}", stack),
-            ADVISORY: floors.through_psycopg(server, ADVISORY_LOCK, stack),
-            **peers.sqlalchemy_dlock(server.url, stack),
-            **peers.pals(server.url, stack),
-        }
-        server.query(FILL_POSTGRES, (effort.idle_rows,))
-        server.query(f"VACUUM ANALYZE {TABLE}")
-        values = compare(pairs, effort.batch // 4 + 1, effort.rounds)
+    crowded = f"{server.url}?table={TABLE}"
+    _make_tables(server.url, crowded)
+    server.query(FILL_POSTGRES, (effort.idle_rows,))
+    server.query(f"VACUUM ANALYZE {TABLE}")
+    openings = {
+        FLOOR: partial(floors.through_psycopg, server.url, postgres_lease),
+        OURS: partial(pairs.by_thread, server.url),
+        CROWDED: partial(pairs.by_thread, crowded),
+        ADVISORY: partial(floors.through_psycopg, server.url, advisory_lock),
+        peers.DLOCK: partial(peers.dlock_as_documented, server.url),
+        peers.KEPT: partial(peers.dlock_kept, server.url),
+        peers.PALS: partial(peers.pals, server.url),
+    }
+    values = compare(openings, effort.batch // 4 + 1, effort.rounds)
     server.query(f"DROP TABLE {TABLE}")
     return Case(
         "postgres-sync",
@@ -57,24 +59,26 @@ def measure_postgres(effort: Effort, folder: Path) -> Case:
         f"lock {LESS}",
         FLOOR,
         rows(values, "µs", 1e6, FLOOR),
-        (*_targets(values), not_slower(values, peers.PALS), _not_slowed_down(values)),
+        (*_targets(values), faster(values, OURS, peers.PALS), _not_slowed_down(values)),
     )
 
 
 def measure_mariadb(effort: Effort, folder: Path) -> Case:
     server = servers.mariadb()
-    with ExitStack() as stack:
-        pairs = {
-            FLOOR: floors.through_pymysql(server, mariadb_lease(), stack),
-            OURS: _ours(server.url, stack),
-            CROWDED: _ours(f"{server.url}?table={TABLE}", stack),
-            NAMED: floors.through_pymysql(server, NAMED_LOCK, stack),
-            **peers.sqlalchemy_dlock(server.url, stack),
-        }
-        for first in range(1, effort.idle_rows, AT_ONCE):
-            server.query(FILL_MARIADB, (first, min(first + AT_ONCE - 1, effort.idle_rows)))
-        server.query(f"ANALYZE TABLE {TABLE}")
-        values = compare(pairs, effort.batch // 4 + 1, effort.rounds)
+    crowded = f"{server.url}?table={TABLE}"
+    _make_tables(server.url, crowded)
+    for first in range(1, effort.idle_rows, AT_ONCE):
+        server.query(FILL_MARIADB, (first, min(first + AT_ONCE - 1, effort.idle_rows)))
+    server.query(f"ANALYZE TABLE {TABLE}")
+    openings = {
+        FLOOR: partial(floors.through_pymysql, server.port, mariadb_lease),
+        OURS: partial(pairs.by_thread, server.url),
+        CROWDED: partial(pairs.by_thread, crowded),
+        NAMED: partial(floors.through_pymysql, server.port, named_lock),
+        peers.DLOCK: partial(peers.dlock_as_documented, server.url),
+        peers.KEPT: partial(peers.dlock_kept, server.url),
+    }
+    values = compare(openings, effort.batch // 4 + 1, effort.rounds)
     server.query(f"DROP TABLE {TABLE}")
     return Case(
         "mariadb-sync",
@@ -90,17 +94,15 @@ def measure_mariadb(effort: Effort, folder: Path) -> Case:
 
 def measure_postgres_async(effort: Effort, folder: Path) -> Case:
     server = servers.postgres()
-
-    async def open_pairs(stack: AsyncExitStack) -> dict[str, AsyncPair]:
-        ours = await _async_ours(server.url, stack)
-        return {
-            FLOOR: await floors.through_async_psycopg(server, postgres_lease(), stack),
-            OURS: ours,
-            ADVISORY: await floors.through_async_psycopg(server, ADVISORY_LOCK, stack),
-            **await peers.async_sqlalchemy_dlock(server.url, stack),
-        }
-
-    values = compare_async(open_pairs, effort.batch // 4 + 1, effort.rounds)
+    _make_tables(server.url)
+    openings = {
+        FLOOR: partial(floors.through_async_psycopg, server.url, postgres_lease),
+        OURS: partial(pairs.by_tasks, server.url, 1),
+        ADVISORY: partial(floors.through_async_psycopg, server.url, advisory_lock),
+        peers.DLOCK: partial(peers.async_dlock_as_documented, server.url),
+        peers.KEPT: partial(peers.async_dlock_kept, server.url),
+    }
+    values = compare(openings, effort.batch // 4 + 1, effort.rounds)
     return Case(
         "postgres-async",
         "Uncontended acquire and release, PostgreSQL, asyncio",
@@ -113,17 +115,15 @@ def measure_postgres_async(effort: Effort, folder: Path) -> Case:
 
 def measure_mariadb_async(effort: Effort, folder: Path) -> Case:
     server = servers.mariadb()
-
-    async def open_pairs(stack: AsyncExitStack) -> dict[str, AsyncPair]:
-        ours = await _async_ours(server.url, stack)
-        return {
-            FLOOR: await floors.through_asyncmy(server, mariadb_lease(), stack),
-            OURS: ours,
-            NAMED: await floors.through_asyncmy(server, NAMED_LOCK, stack),
-            **await peers.async_sqlalchemy_dlock(server.url, stack),
-        }
-
-    values = compare_async(open_pairs, effort.batch // 4 + 1, effort.rounds)
+    _make_tables(server.url)
+    openings = {
+        FLOOR: partial(floors.through_asyncmy, server.port, mariadb_lease),
+        OURS: partial(pairs.by_tasks, server.url, 1),
+        NAMED: partial(floors.through_asyncmy, server.port, named_lock),
+        peers.DLOCK: partial(peers.async_dlock_as_documented, server.url),
+        peers.KEPT: partial(peers.async_dlock_kept, server.url),
+    }
+    values = compare(openings, effort.batch // 4 + 1, effort.rounds)
     return Case(
         "mariadb-async",
         "Uncontended acquire and release, MariaDB, asyncio",
@@ -137,7 +137,7 @@ def measure_mariadb_async(effort: Effort, folder: Path) -> Case:
 def _targets(values: Values) -> tuple[Target, Target]:
     return (
         at_most(values, OURS, FLOOR, MOST_OVER_STATEMENTS),
-        not_slower(values, peers.DLOCK),
+        faster(values, OURS, peers.DLOCK),
     )
 
 
@@ -145,14 +145,8 @@ def _not_slowed_down(values: Values) -> Target:
     return at_most(values, CROWDED, OURS, MOST_OVER_FEW_ROWS)
 
 
-def _ours(url: str, stack: ExitStack) -> Pair:
-    pair = holdfast_pair(stack.enter_context(holdfast.Client(url)))
-    pair()  # the table is there now
-    return pair
-
-
-async def _async_ours(url: str, stack: AsyncExitStack) -> AsyncPair:
-    client = await stack.enter_async_context(holdfast.AsyncClient(url))
-    pair = async_holdfast_pair(client)
-    await pair()  # the table is there now
-    return pair
+def _make_tables(*urls: str) -> None:
+    """Have the table of leases made that each of these URLs names."""
+    for url in urls:
+        with holdfast.Client(url) as client:
+            pair_of(client)()

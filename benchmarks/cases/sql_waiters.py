@@ -9,8 +9,8 @@ from typing import Any
 
 import holdfast
 from benchmarks import servers
+from benchmarks.contenders import TTL
 from benchmarks.measure import Case, Effort, Row, Spread, Target
-from benchmarks.peers import TTL
 from benchmarks.workers import Worker
 from holdfast.lab.servers.mariadb import MariaDbServer
 

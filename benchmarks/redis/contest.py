@@ -20,7 +20,7 @@ import redis
 import redis.asyncio
 
 import holdfast
-from benchmarks.peers import TTL
+from benchmarks.contenders import TTL
 from benchmarks.redis.floors import Pipelines, RawSockets
 from holdfast.drivers.surroundings import clock
 from holdfast.engines.redis.phrases import command

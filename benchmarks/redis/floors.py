@@ -8,12 +8,14 @@ import asyncio
 import socket
 from collections import deque
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 from time import time
 from typing import Any
 
 import hiredis
 
-from benchmarks.peers import TTL, Pair
+from benchmarks.contenders import TTL, AsyncPair, Pair
 from holdfast.core.messages import Acquire, Release
 from holdfast.drivers.surroundings import new_holder
 from holdfast.engines.redis.phrases import command
@@ -78,6 +80,12 @@ class RawSockets:
     def close(self) -> None:
         for sock, _ in self._ends:
             sock.close()
+
+
+def raw_sockets(ports: Sequence[int], stack: ExitStack) -> Pair:
+    sockets = RawSockets(ports)
+    stack.callback(sockets.close)
+    return sockets.pair()
 
 
 class Tally:
@@ -147,15 +155,24 @@ class Pipelines:
             end.ask(text, tally)
         return tally.answered
 
-    async def pairs(self, words: Words, count: int) -> None:
-        for _ in range(count):
-            holder = new_holder().encode()
-            assert type(await self.ask(words.acquire(holder))) is int
-            assert await self.ask(words.release(holder)) == 1
+    async def acquire_and_release(self, words: Words) -> None:
+        holder = new_holder().encode()
+        assert type(await self.ask(words.acquire(holder))) is int
+        assert await self.ask(words.release(holder)) == 1
 
-    async def close(self) -> None:
+    def close(self) -> None:
         for end in self._ends:
             end.transport.close()
+
+
+async def bare_connections(
+    ports: Sequence[int], tasks: int, stack: AsyncExitStack
+) -> Sequence[AsyncPair]:
+    """All tasks share them."""
+    pipelines = await Pipelines.open(ports)
+    stack.callback(pipelines.close)
+    words = [Words(f"floor:{task}", quorum=len(ports) > 1) for task in range(tasks)]
+    return [partial(pipelines.acquire_and_release, each) for each in words]
 
 
 def _read(text: bytes) -> list[bytes]:

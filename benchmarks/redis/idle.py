@@ -9,7 +9,7 @@ import redis
 import redis_lock
 
 import holdfast
-from benchmarks.peers import TTL
+from benchmarks.contenders import TTL
 from benchmarks.redis.contest import Lock, QueueLock
 from holdfast.drivers.surroundings import clock
 from holdfast.lab.servers.ports import HOST

@@ -1,70 +1,36 @@
-"""Other people's locks over Redis: an acquire and a release, once, or by many tasks."""
+"""Other people's locks over Redis: an acquire and a release, by a thread or by each of many tasks.
+Each imports its library itself, so that nobody else has to."""
 
-import importlib
-import warnings
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
-import redis
-import redis.asyncio
-import redis_lock
-import redlock
-from pottery import AIORedlock, Redlock
-
-import holdfast
-from benchmarks.peers import TTL, Pair
-from benchmarks.redis.floors import Pipelines, Words
+from benchmarks.contenders import TTL, AsyncPair, Pair, library
 from holdfast.lab.servers.ports import HOST
 
 Ports = Sequence[int]
-Pairs = Callable[[int], Awaitable[None]]
-"""Does so many pairs, one after the other."""
-
-
-class Tasks(Protocol):
-    """A lock for each of so many tasks."""
-
-    def pairs(self, task: int) -> Pairs:
-        """What one of the tasks does."""
-        ...
-
-    async def close(self) -> None:
-        """Close all connections."""
-        ...
-
 
 POOL = 100
 """The most connections of a `redis.asyncio.Redis`, by default."""
 
-WITHOUT_AIOREDLOCK = (
-    "aioredlock is not installed here (`pip install 'holdfast[bench]'`, on Python 3.11), so there "
-    "is no figure for it."
-)
+
+def redis_py(port: int, stack: ExitStack) -> Pair:
+    import redis
+
+    client = stack.enter_context(redis.Redis(HOST, port))
+    return _pair(client.lock("bench:redis-py", timeout=TTL))
 
 
-def redis_py(port: int) -> Pair:
-    lock = redis.Redis(HOST, port).lock("bench:redis-py", timeout=TTL)
+def python_redis_lock(port: int, stack: ExitStack) -> Pair:
+    import redis
 
-    def acquire_and_release() -> None:
-        assert lock.acquire()
-        lock.release()
-
-    return acquire_and_release
+    client = stack.enter_context(redis.Redis(HOST, port))
+    return _pair(library("redis_lock").Lock(client, "bench:python-redis-lock", expire=TTL))
 
 
-def python_redis_lock(port: int) -> Pair:
-    lock = redis_lock.Lock(redis.Redis(HOST, port), "bench:python-redis-lock", expire=TTL)
-
-    def acquire_and_release() -> None:
-        assert lock.acquire()
-        lock.release()
-
-    return acquire_and_release
-
-
-def redlock_py(ports: Ports) -> Pair:
-    manager = redlock.Redlock([{"host": HOST, "port": port} for port in ports])
+def redlock_py(ports: Ports, stack: ExitStack) -> Pair:
+    manager = library("redlock").Redlock([{"host": HOST, "port": port} for port in ports])
 
     def acquire_and_release() -> None:
         lock = manager.lock("bench:redlock-py", TTL * 1000)
@@ -74,10 +40,16 @@ def redlock_py(ports: Ports) -> Pair:
     return acquire_and_release
 
 
-def pottery_pair(ports: Ports) -> Pair:
-    masters = {redis.Redis(HOST, port) for port in ports}
-    lock = Redlock(key="bench:pottery", masters=masters, auto_release_time=TTL)
+def pottery(ports: Ports, stack: ExitStack) -> Pair:
+    import redis
 
+    masters = {stack.enter_context(redis.Redis(HOST, port)) for port in ports}
+    return _pair(
+        library("pottery").Redlock(key="bench:pottery", masters=masters, auto_release_time=TTL)
+    )
+
+
+def _pair(lock: Any) -> Pair:
     def acquire_and_release() -> None:
         assert lock.acquire()
         lock.release()
@@ -85,118 +57,47 @@ def pottery_pair(ports: Ports) -> Pair:
     return acquire_and_release
 
 
-class HoldfastTasks:
-    """holdfast, one client for all tasks."""
+async def redis_py_tasks(port: int, tasks: int, stack: AsyncExitStack) -> Sequence[AsyncPair]:
+    """One client for all. More tasks than its pool has connections wait for one, since the default
+    pool would raise."""
+    import redis.asyncio
 
-    def __init__(self, url: str, tasks: int) -> None:
-        self._client = holdfast.AsyncClient(url)
-        self._locks = [self._client.lock(f"bench:{i}", ttl=TTL) for i in range(tasks)]
-
-    def pairs(self, task: int) -> Pairs:
-        lock = self._locks[task]
-
-        async def acquire_and_release(count: int) -> None:
-            for _ in range(count):
-                lease = await lock.acquire()
-                assert lease
-                await lease.release()
-
-        return acquire_and_release
-
-    async def close(self) -> None:
-        await self._client.aclose()
+    pool = redis.asyncio.BlockingConnectionPool(
+        host=HOST, port=port, max_connections=POOL, timeout=None
+    )
+    stack.push_async_callback(pool.disconnect)
+    client = redis.asyncio.Redis(connection_pool=pool)
+    return [_async_pair(client.lock(f"bench:aio:{task}", timeout=TTL)) for task in range(tasks)]
 
 
-class FloorTasks:
-    """The floor: bare connections that all tasks share."""
+async def pottery_tasks(ports: Ports, tasks: int, stack: AsyncExitStack) -> Sequence[AsyncPair]:
+    import redis.asyncio
 
-    def __init__(self, pipelines: Pipelines, tasks: int, *, quorum: bool) -> None:
-        self._pipelines = pipelines
-        self._words = [Words(f"floor:{i}", quorum=quorum) for i in range(tasks)]
-
-    def pairs(self, task: int) -> Pairs:
-        return partial(self._pipelines.pairs, self._words[task])
-
-    async def close(self) -> None:
-        await self._pipelines.close()
-
-
-class RedisPyTasks:
-    """`redis.asyncio.Lock`, one for each task, on one client. More tasks than the pool has
-    connections wait for one, since the default pool would raise."""
-
-    def __init__(self, port: int, tasks: int) -> None:
-        pool = redis.asyncio.BlockingConnectionPool(
-            host=HOST, port=port, max_connections=POOL, timeout=None
-        )
-        self._client = redis.asyncio.Redis(connection_pool=pool)
-        self._locks = [self._client.lock(f"bench:aio:{i}", timeout=TTL) for i in range(tasks)]
-
-    def pairs(self, task: int) -> Pairs:
-        lock = self._locks[task]
-
-        async def acquire_and_release(count: int) -> None:
-            for _ in range(count):
-                assert await lock.acquire()
-                await lock.release()
-
-        return acquire_and_release
-
-    async def close(self) -> None:
-        await self._client.aclose()
-        await self._client.connection_pool.disconnect()
+    pottery = library("pottery")
+    masters = {redis.asyncio.Redis(host=HOST, port=port) for port in ports}
+    for master in masters:
+        stack.push_async_callback(master.aclose)
+    return [
+        _async_pair(pottery.AIORedlock(key=key, masters=masters, auto_release_time=TTL))
+        for key in (f"bench:pottery:{task}" for task in range(tasks))
+    ]
 
 
-class PotteryTasks:
-    """`pottery.AIORedlock`, one for each task."""
+def _async_pair(lock: Any) -> AsyncPair:
+    async def acquire_and_release() -> None:
+        assert await lock.acquire()
+        await lock.release()
 
-    def __init__(self, ports: Ports, tasks: int) -> None:
-        self._masters = {redis.asyncio.Redis(host=HOST, port=port) for port in ports}
-        self._locks = [
-            AIORedlock(key=f"bench:pottery:{i}", masters=self._masters, auto_release_time=TTL)
-            for i in range(tasks)
-        ]
-
-    def pairs(self, task: int) -> Pairs:
-        lock = self._locks[task]
-
-        async def acquire_and_release(count: int) -> None:
-            for _ in range(count):
-                assert await lock.acquire()
-                await lock.release()
-
-        return acquire_and_release
-
-    async def close(self) -> None:
-        for master in self._masters:
-            await master.aclose()
+    return acquire_and_release
 
 
-class AioredlockTasks:
-    """`aioredlock`, one manager for all tasks."""
+async def aioredlock_tasks(ports: Ports, tasks: int, stack: AsyncExitStack) -> Sequence[AsyncPair]:
+    """One manager for all."""
+    places = [{"host": HOST, "port": port} for port in ports]
+    manager = library("aioredlock").Aioredlock(places, internal_lock_timeout=TTL)
+    stack.push_async_callback(manager.destroy)
 
-    def __init__(self, module: Any, ports: Ports) -> None:
-        places = [{"host": HOST, "port": port} for port in ports]
-        self._manager = module.Aioredlock(places, internal_lock_timeout=TTL)
+    async def acquire_and_release(task: int) -> None:
+        await manager.unlock(await manager.lock(f"bench:aioredlock:{task}"))
 
-    def pairs(self, task: int) -> Pairs:
-        manager = self._manager
-
-        async def acquire_and_release(count: int) -> None:
-            for _ in range(count):
-                await manager.unlock(await manager.lock(f"bench:aioredlock:{task}"))
-
-        return acquire_and_release
-
-    async def close(self) -> None:
-        await self._manager.destroy()
-
-
-def find_aioredlock() -> Any:
-    """The module; None if it is not installed, or does not run on this Python."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it asks for distutils, which will go
-        try:
-            return importlib.import_module("aioredlock")
-        except ImportError:
-            return None
+    return [partial(acquire_and_release, task) for task in range(tasks)]

@@ -4,53 +4,59 @@ PostgreSQL is asked by psycopg, in statements that are prepared, as holdfast's a
 by PyMySQL, and under asyncio by asyncmy: both put the values into the text.
 """
 
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
-import asyncmy
-import psycopg
-import pymysql
-
-from benchmarks.peers import AsyncPair, Pair
+from benchmarks.contenders import AsyncPair, Pair
 from benchmarks.sql.words import Words
 from holdfast.drivers.surroundings import new_holder
-from holdfast.lab.servers.mariadb import DATABASE, USER, MariaDbServer
+from holdfast.lab.servers.mariadb import DATABASE, USER
 from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.postgres import PostgresServer
 
 
-def through_psycopg(server: PostgresServer, words: Words, stack: ExitStack) -> Pair:
+def through_psycopg(url: str, words: Callable[[], Words], stack: ExitStack) -> Pair:
+    import psycopg
+
     connection = stack.enter_context(
-        psycopg.connect(server.url, autocommit=True, cursor_factory=psycopg.RawCursor)
+        psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor)
     )
     connection.prepare_threshold = 0
-    return _pair(connection.cursor(), words)
+    return _pair(connection.cursor(), words())
 
 
-def through_pymysql(server: MariaDbServer, words: Words, stack: ExitStack) -> Pair:
-    connection = stack.enter_context(pymysql.connect(**_address(server)))
-    return _pair(connection.cursor(), words)
+def through_pymysql(port: int, words: Callable[[], Words], stack: ExitStack) -> Pair:
+    import pymysql
+
+    connection = stack.enter_context(pymysql.connect(**_address(port)))
+    return _pair(connection.cursor(), words())
 
 
 async def through_async_psycopg(
-    server: PostgresServer, words: Words, stack: AsyncExitStack
-) -> AsyncPair:
+    url: str, words: Callable[[], Words], stack: AsyncExitStack
+) -> Sequence[AsyncPair]:
+    import psycopg
+
     connection = await stack.enter_async_context(
         await psycopg.AsyncConnection.connect(
-            server.url, autocommit=True, cursor_factory=psycopg.AsyncRawCursor
+            url, autocommit=True, cursor_factory=psycopg.AsyncRawCursor
         )
     )
     connection.prepare_threshold = 0
-    return _async_pair(connection.cursor(), words)
+    return [_async_pair(connection.cursor(), words())]
 
 
-async def through_asyncmy(server: MariaDbServer, words: Words, stack: AsyncExitStack) -> AsyncPair:
-    connection = await stack.enter_async_context(asyncmy.connect(**_address(server)))
-    return _async_pair(connection.cursor(), words)
+async def through_asyncmy(
+    port: int, words: Callable[[], Words], stack: AsyncExitStack
+) -> Sequence[AsyncPair]:
+    import asyncmy
+
+    connection = await stack.enter_async_context(asyncmy.connect(**_address(port)))
+    return [_async_pair(connection.cursor(), words())]
 
 
-def _address(server: MariaDbServer) -> dict[str, Any]:
-    place = {"host": HOST, "port": server.port, "user": USER, "database": DATABASE}
+def _address(port: int) -> dict[str, Any]:
+    place = {"host": HOST, "port": port, "user": USER, "database": DATABASE}
     return {**place, "autocommit": True}
 
 

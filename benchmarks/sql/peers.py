@@ -6,9 +6,10 @@ from the pool for as long as the lock is held; and at its quickest, on one conne
 for this lock alone and commits nothing. `pals` always takes a connection from its pool.
 """
 
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 
-from benchmarks.peers import AsyncPair, Pair, find
+from benchmarks.contenders import AsyncPair, Pair, library
 
 DLOCK, KEPT, PALS = "sqlalchemy-dlock", "sqlalchemy-dlock, kept", "pals"
 
@@ -16,69 +17,79 @@ DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+pymysql"}
 ASYNC_DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+asyncmy"}
 """How SQLAlchemy calls the drivers that the floors use."""
 
+AT_ONCE = {"isolation_level": "AUTOCOMMIT"}
+
 PATIENCE = 5
 """To wait for ever is not for MariaDB, in the way in which `sqlalchemy-dlock` asks for it."""
 
 
-def sqlalchemy_dlock(url: str, stack: ExitStack) -> dict[str, Pair]:
-    """Both ways; nothing if it is not installed."""
-    module = find("sqlalchemy_dlock")
-    if module is None:
-        return {}
-    from sqlalchemy import create_engine  # which takes long, and every process would pay for it
+def dlock_as_documented(url: str, stack: ExitStack) -> Pair:
+    from sqlalchemy import create_engine
 
+    dlock = library("sqlalchemy_dlock")
     engine = create_engine(_by(DRIVERS, url))
     stack.callback(engine.dispose)
-    at_once = engine.execution_options(isolation_level="AUTOCOMMIT")
-    kept = module.create_sadlock(stack.enter_context(at_once.connect()), "bench-kept")
 
-    def as_documented() -> None:
+    def acquire_and_release() -> None:
         with (
             engine.connect() as connection,
-            module.create_sadlock(connection, "bench", contextual_timeout=PATIENCE),
+            dlock.create_sadlock(connection, "bench", contextual_timeout=PATIENCE),
         ):
             pass
 
-    def on_one_connection() -> None:
-        assert kept.acquire(timeout=PATIENCE)
-        kept.release()
-
-    return {DLOCK: as_documented, KEPT: on_one_connection}
+    return acquire_and_release
 
 
-async def async_sqlalchemy_dlock(url: str, stack: AsyncExitStack) -> dict[str, AsyncPair]:
-    """The same for a task."""
-    module = find("sqlalchemy_dlock")
-    if module is None:
-        return {}
+def dlock_kept(url: str, stack: ExitStack) -> Pair:
+    from sqlalchemy import create_engine
+
+    dlock = library("sqlalchemy_dlock")
+    engine = create_engine(_by(DRIVERS, url), execution_options=AT_ONCE)
+    stack.callback(engine.dispose)
+    lock = dlock.create_sadlock(stack.enter_context(engine.connect()), "bench-kept")
+
+    def acquire_and_release() -> None:
+        assert lock.acquire(timeout=PATIENCE)
+        lock.release()
+
+    return acquire_and_release
+
+
+async def async_dlock_as_documented(url: str, stack: AsyncExitStack) -> Sequence[AsyncPair]:
     from sqlalchemy.ext.asyncio import create_async_engine
 
+    dlock = library("sqlalchemy_dlock")
     engine = create_async_engine(_by(ASYNC_DRIVERS, url))
     stack.push_async_callback(engine.dispose)
-    at_once = engine.execution_options(isolation_level="AUTOCOMMIT")
-    connection = await stack.enter_async_context(at_once.connect())
-    kept = module.create_async_sadlock(connection, "bench-kept")
 
-    async def as_documented() -> None:
+    async def acquire_and_release() -> None:
         async with (
             engine.connect() as connection,
-            module.create_async_sadlock(connection, "bench", contextual_timeout=PATIENCE),
+            dlock.create_async_sadlock(connection, "bench", contextual_timeout=PATIENCE),
         ):
             pass
 
-    async def on_one_connection() -> None:
-        assert await kept.acquire(timeout=PATIENCE)
-        await kept.release()
-
-    return {DLOCK: as_documented, KEPT: on_one_connection}
+    return [acquire_and_release]
 
 
-def pals(url: str, stack: ExitStack) -> dict[str, Pair]:
-    """By its name; nothing if it is not installed."""
-    module = find("pals")
-    if module is None:
-        return {}
-    locker = module.Locker("bench", _by(DRIVERS, url))
+async def async_dlock_kept(url: str, stack: AsyncExitStack) -> Sequence[AsyncPair]:
+    from sqlalchemy.ext.asyncio import create_async_engine
+
+    dlock = library("sqlalchemy_dlock")
+    engine = create_async_engine(_by(ASYNC_DRIVERS, url), execution_options=AT_ONCE)
+    stack.push_async_callback(engine.dispose)
+    connection = await stack.enter_async_context(engine.connect())
+    lock = dlock.create_async_sadlock(connection, "bench-kept")
+
+    async def acquire_and_release() -> None:
+        assert await lock.acquire(timeout=PATIENCE)
+        await lock.release()
+
+    return [acquire_and_release]
+
+
+def pals(url: str, stack: ExitStack) -> Pair:
+    locker = library("pals").Locker("bench", _by(DRIVERS, url))
     stack.callback(locker.engine.dispose)
     lock = locker.lock("bench")
 
@@ -86,7 +97,7 @@ def pals(url: str, stack: ExitStack) -> dict[str, Pair]:
         assert lock.acquire()
         lock.release()
 
-    return {PALS: acquire_and_release}
+    return acquire_and_release
 
 
 def _by(drivers: dict[str, str], url: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from benchmarks.peers import TTL
+from benchmarks.contenders import TTL
 from holdfast.engines.sql.mysql import statements as mysql
 from holdfast.engines.sql.postgres import statements as postgres
 
@@ -56,14 +56,17 @@ def _with_percents(text: mysql.Text) -> str:
     return text.sql.decode().replace("?", "%s")
 
 
-ADVISORY_LOCK = Words(
-    lambda _: ("SELECT pg_try_advisory_lock($1)", (1,)),
-    lambda _: ("SELECT pg_advisory_unlock($1)", (1,)),
-)
-"""PostgreSQL's own lock."""
+def advisory_lock() -> Words:
+    """PostgreSQL's own lock."""
+    return Words(
+        lambda _: ("SELECT pg_try_advisory_lock($1)", (1,)),
+        lambda _: ("SELECT pg_advisory_unlock($1)", (1,)),
+    )
 
-NAMED_LOCK = Words(
-    lambda _: ("SELECT GET_LOCK(%s, 0)", ("bench",)),
-    lambda _: ("SELECT RELEASE_LOCK(%s)", ("bench",)),
-)
-"""MariaDB's own lock."""
+
+def named_lock() -> Words:
+    """MariaDB's own lock."""
+    return Words(
+        lambda _: ("SELECT GET_LOCK(%s, 0)", ("bench",)),
+        lambda _: ("SELECT RELEASE_LOCK(%s)", ("bench",)),
+    )

@@ -1,0 +1,97 @@
+"""Contenders on etcd: the raw calls through the library that holdfast uses, and aetcd's lock."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from typing import Any, TypeAlias
+
+import grpc
+import grpc.aio
+
+from benchmarks.contenders import TTL, AsyncPair, Pair, library
+from holdfast.drivers.surroundings import new_holder
+from holdfast.engines.etcd.books import new_lease
+from holdfast.engines.etcd.keys import place_of, queue_of
+from holdfast.engines.etcd.lines import HAS_LEADER, SETTINGS, Line
+from holdfast.engines.etcd.phrases import Call, grant, part, revoke, take
+from holdfast.lab.servers.ports import HOST
+
+WITHIN = 5.0
+KEY = "holdfast:floor"
+LONG = 3600
+"""Seconds: longer than anybody measures."""
+
+Calls: TypeAlias = Generator[Call, Any, None]
+
+
+def three_calls(_: int) -> Calls:
+    """With a lease of its own, which is granted and revoked."""
+    lease = new_lease()
+    yield grant(lease, TTL)
+    yield take(queue_of(KEY), place_of(KEY, new_holder()), lease)
+    yield revoke(lease)
+
+
+def two_calls(lease: int) -> Calls:
+    """With a lease that is there."""
+    place = place_of(KEY, new_holder())
+    reply = yield take(queue_of(KEY), place, lease)
+    yield part(place, reply.header.revision)
+
+
+def raw(address: str, begin: Callable[[int], Calls], stack: ExitStack) -> Pair:
+    channel = stack.enter_context(grpc.insecure_channel(address, options=SETTINGS))
+    line, lease = Line("raw", channel), new_lease()
+
+    def say(call: Call) -> Any:
+        return line[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
+
+    def acquire_and_release() -> None:
+        calls = begin(lease)
+        call: Call | None = next(calls)
+        while call is not None:
+            call = _next(calls, say(call))
+
+    say(grant(lease, LONG))
+    return acquire_and_release
+
+
+async def async_raw(
+    address: str, begin: Callable[[int], Calls], stack: AsyncExitStack
+) -> Sequence[AsyncPair]:
+    channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=SETTINGS))
+    line, lease = Line("raw", channel), new_lease()
+
+    def say(call: Call) -> Any:
+        return line[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
+
+    async def acquire_and_release() -> None:
+        calls = begin(lease)
+        call: Call | None = next(calls)
+        while call is not None:
+            call = _next(calls, await say(call))
+
+    await say(grant(lease, LONG))
+    return [acquire_and_release]
+
+
+def _next(calls: Calls, reply: Any) -> Call | None:
+    try:
+        return calls.send(reply)
+    except StopIteration:
+        return None
+
+
+async def aetcd(port: int, tidy: bool, stack: AsyncExitStack) -> Sequence[AsyncPair]:
+    """As it is, or with what it forgets: to revoke its lease."""
+    client = await stack.enter_async_context(library("aetcd").Client(HOST, port))
+    lock = client.lock(b"bench:tidy" if tidy else b"bench", ttl=TTL)
+
+    async def acquire_and_release() -> None:
+        assert await lock.acquire()
+        assert await lock.release()
+
+    async def with_its_lease() -> None:
+        await acquire_and_release()
+        await lock.lease.revoke()
+
+    return [with_its_lease if tidy else acquire_and_release]

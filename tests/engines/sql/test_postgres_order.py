@@ -81,7 +81,7 @@ def test_after_an_interrupt(proxy: Proxy) -> None:
         proxy.let_go()
         assert releasing.result(A_WHILE) == [DONE], "there was something to give back"
     assert store.ask([Inspect("job")], soon()) == [Listing(())]
-    assert store._all == [link], "it went out behind it, on the same connection"
+    assert store._all == {link}, "it went out behind it, on the same connection"
     store.close()
 
 

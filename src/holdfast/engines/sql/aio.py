@@ -25,7 +25,7 @@ from holdfast.engines.sql.conversation import (
     holder_of,
     time_to_answer,
 )
-from holdfast.engines.sql.links import AsyncLink, BrokenError, SqlError
+from holdfast.engines.sql.links import CLOSED, AsyncLink, BrokenError, RefusedError, SqlError
 from holdfast.engines.sql.waiting import Listener, Waiting
 
 
@@ -63,7 +63,7 @@ class AsyncServerStore:
 
     def _begin(self) -> None:
         self._free: list[AsyncLink] = []
-        self._all: list[AsyncLink] = []
+        self._all: set[AsyncLink] = set()
         self._owing: dict[str, asyncio.Event] = {}
         self._left_alone: set[asyncio.Event] = set()
         self._dials: set[asyncio.Task[AsyncLink]] = set()
@@ -72,6 +72,7 @@ class AsyncServerStore:
         self._permits = asyncio.Semaphore(self._connections)
         self._listener: Listener | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
@@ -80,12 +81,7 @@ class AsyncServerStore:
         if isinstance(request, Acquire) and request.queue:
             await self._listen(request.holder, until)
             until = time_to_answer(until, self._clock())
-        try:
-            async with asyncio.timeout(until - self._clock()):
-                if holder is not None and holder in self._owing:
-                    await self._owing[holder].wait()
-                await self._permits.acquire()
-        except TimeoutError:
+        if not await self._enter(holder, until):
             failed = Failed.at(self._home.speech.node, all_busy(self._connections))
             self._home.waiting.note(request, failed)
             return [failed] * len(requests)
@@ -123,10 +119,23 @@ class AsyncServerStore:
         self._begin()
 
     def _close_links(self) -> None:
+        self._closed = True
         for link in list(self._all):
             link.close()
         self._all.clear()
         self._free.clear()
+
+    async def _enter(self, holder: str | None, until: float) -> bool:
+        """Get a permit, behind what is owed to this holder; False if there is none in time."""
+        if holder not in self._owing and not self._permits.locked():
+            return await self._permits.acquire()  # at once, so there is no need of a timer
+        try:
+            async with asyncio.timeout(until - self._clock()):
+                if holder is not None and holder in self._owing:
+                    await self._owing[holder].wait()
+                return await self._permits.acquire()
+        except TimeoutError:
+            return False
 
     async def _perform(self, steps: Steps, holder: str | None, until: float) -> list[Answer]:
         """Perform the steps; the permit goes with the connection."""
@@ -140,7 +149,7 @@ class AsyncServerStore:
                     if isinstance(step, Pause):
                         await asyncio.sleep(step.seconds)
                     else:
-                        link = link or await self._take(until)
+                        link = link or self._pick() or await self._take(until)
                         check_time(until, self._clock())
                         rows = await link.exchange(step, until)
                 except SqlError as caught:
@@ -156,25 +165,32 @@ class AsyncServerStore:
         finally:
             self._give_back(link, holder)
 
+    def _pick(self) -> AsyncLink | None:
+        """A connection that is free."""
+        while self._free:
+            link = self._free.pop()
+            if link.is_well():
+                return link
+            self._drop(link)
+        return None
+
     async def _take(self, until: float) -> AsyncLink:
-        """A connection that is free, or will be once an answer that nobody waits for is there; else
-        a new one: that answer may never come, so there must be time left for it."""
+        """A connection that will be free once an answer that nobody waits for is there; else a new
+        one: that answer may never come, so there must be time left for it."""
         patient_until = (self._clock() + until) / 2
-        while True:
-            while self._free:
-                link = self._free.pop()
-                if link.is_well():
-                    return link
-                self._drop(link)
-            patience = patient_until - self._clock()
-            if patience <= 0 or not self._left_alone:
-                return await self._open(until)
+        while self._left_alone and (patience := patient_until - self._clock()) > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(patience):
                     await next(iter(self._left_alone)).wait()
+            link = self._pick()
+            if link is not None:
+                return link
+        return await self._open(until)
 
     async def _open(self, until: float) -> AsyncLink:
         """Connect. If we are cancelled meanwhile, the connection is for whoever comes next."""
+        if self._closed:
+            raise RefusedError(CLOSED)
         if self._unclaimed:
             dial = self._unclaimed.pop()
         else:
@@ -192,7 +208,7 @@ class AsyncServerStore:
     def _dialled(self, dial: "asyncio.Task[AsyncLink]") -> None:
         self._dials.discard(dial)
         if not dial.cancelled() and dial.exception() is None:
-            self._all.append(dial.result())
+            self._all.add(dial.result())
 
     def _keep(self, dial: "asyncio.Task[AsyncLink]") -> None:
         if dial not in self._unclaimed:
@@ -202,9 +218,12 @@ class AsyncServerStore:
             self._free.append(dial.result())
 
     def _give_back(self, link: AsyncLink | None, holder: str | None) -> None:
-        """Let others have the connection, as soon as it owes nothing."""
+        """Let others have the connection, as soon as it owes nothing: at once, mostly."""
         if link is None:
             self._permits.release()
+            return
+        if not link.owes:
+            self._put_back(link)
             return
         answered = asyncio.Event()
         self._left_alone.add(answered)
@@ -216,16 +235,19 @@ class AsyncServerStore:
             self._left_alone.discard(answered)
             if holder is not None and self._owing.get(holder) is answered:
                 del self._owing[holder]
-            if link.is_well():
-                self._free.append(link)
-            elif link in self._all:
-                self._drop(link)
-            self._permits.release()
+            self._put_back(link)
 
         link.when_answered(done)
 
+    def _put_back(self, link: AsyncLink) -> None:
+        if link.is_well():
+            self._free.append(link)
+        else:
+            self._drop(link)
+        self._permits.release()
+
     def _drop(self, link: AsyncLink) -> None:
-        self._all.remove(link)
+        self._all.discard(link)
         link.close()
 
     async def _listen(self, holder: str, until: float) -> None:

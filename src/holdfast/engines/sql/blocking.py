@@ -25,7 +25,7 @@ from holdfast.engines.sql.conversation import (
     holder_of,
     time_to_answer,
 )
-from holdfast.engines.sql.links import BrokenError, Link, SqlError
+from holdfast.engines.sql.links import CLOSED, BrokenError, Link, RefusedError, SqlError
 from holdfast.engines.sql.waiting import Listener, Waiting
 
 
@@ -63,7 +63,7 @@ class ServerStore:
 
     def _begin(self) -> None:
         self._free: list[Link] = []
-        self._all: list[Link] = []
+        self._all: set[Link] = set()
         self._owing: dict[str, Link] = {}
         # A queue, and not a Semaphore: a Ctrl-C in the midst of one may leave its lock taken.
         self._permits: SimpleQueue[None] = SimpleQueue()
@@ -71,6 +71,7 @@ class ServerStore:
             self._permits.put(None)
         self._mutex = threading.Lock()
         self._listener: Listener | None = None
+        self._closed = False
 
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
@@ -96,7 +97,8 @@ class ServerStore:
         """Close every connection."""
         if self._listener is not None:
             self._listener.close()
-        for link in self._all:
+        self._closed = True
+        for link in list(self._all):  # of which a thread may drop one meanwhile
             link.close()
         self._all.clear()
         self._free.clear()
@@ -161,7 +163,10 @@ class ServerStore:
                 return link
             self._drop(link)
         link = self._home.open(connecting_until(until, self._clock()))
-        self._all.append(link)
+        self._all.add(link)
+        if self._closed:  # perhaps meanwhile
+            self._drop(link)
+            raise RefusedError(CLOSED)
         return link
 
     def _set_aside(self, link: Link, holder: str | None) -> None:
@@ -172,7 +177,7 @@ class ServerStore:
             self._owing[holder] = link
 
     def _drop(self, link: Link) -> None:
-        self._all.remove(link)
+        self._all.discard(link)
         link.close()
 
     def _listen(self, holder: str, until: float) -> None:

@@ -87,13 +87,10 @@ class Speech(Protocol):
 
 def converse(speech: Speech, requests: Sequence[Request], until: float, clock: Clock) -> Steps:
     """Answer each request, in order."""
-    extensions = [request for request in requests if isinstance(request, Extend)]
-    if len(extensions) == len(requests) > 1:
-        try:
-            insistence = _Insistence(speech, until, clock, may_repeat=True)
-            return (yield from insistence.say(speech.extend_all(extensions)))
-        except SqlError as error:
-            return [Failed.at(speech.node, str(error))] * len(requests)
+    if len(requests) > 1:
+        extensions = [request for request in requests if isinstance(request, Extend)]
+        if len(extensions) == len(requests):
+            return (yield from _extend_all(speech, extensions, until, clock))
     answers: list[Answer] = []
     for request in requests:
         insistence = _Insistence(speech, until, clock, isinstance(request, REPEATABLE))
@@ -102,6 +99,14 @@ def converse(speech: Speech, requests: Sequence[Request], until: float, clock: C
         except SqlError as error:
             answers.append(Failed.at(speech.node, str(error)))
     return answers
+
+
+def _extend_all(speech: Speech, requests: Sequence[Extend], until: float, clock: Clock) -> Steps:
+    insistence = _Insistence(speech, until, clock, may_repeat=True)
+    try:
+        return (yield from insistence.say(speech.extend_all(requests)))
+    except SqlError as error:
+        return [Failed.at(speech.node, str(error))] * len(requests)
 
 
 def holder_of(requests: Sequence[Request]) -> str | None:
@@ -149,22 +154,21 @@ class _Insistence:
     def say(self, script: Generator[Any, list[Row], T]) -> Generator[Step, list[Row], T]:
         """Say the script to its end; raises what could not be helped."""
         statement = next(script)
-        try:
-            while True:
-                statement = script.send((yield from self._insist(statement)))
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]  # it is a T
-
-    def _insist(self, statement: Any) -> Generator[Step, list[Row], list[Row]]:
         tries = 0
         while True:
             try:
-                return (yield statement)
+                rows = yield statement
             except SqlError as error:
                 if self.clock() >= self.until:
                     raise
                 yield from self._help(error, tries)
-            tries += 1
+                tries += 1
+                continue
+            try:
+                statement = script.send(rows)
+                tries = 0
+            except StopIteration as stop:
+                return stop.value  # type: ignore[no-any-return]  # it is a T
 
     def _help(self, error: SqlError, tries: int) -> Generator[Step, list[Row], None]:
         """Do what lets the statement be said again; or raise, if there is nothing."""

@@ -14,6 +14,8 @@ from typing import Any, Protocol, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
 
+CLOSED = "the client was closed"
+
 
 class SqlError(Exception):
     """A statement was not carried out, or nobody knows; the text says why."""
@@ -63,6 +65,11 @@ class Link(Protocol):
 class AsyncLink(Protocol):
     """The same for asyncio."""
 
+    @property
+    def owes(self) -> bool:
+        """Whether an answer is to come, for which nobody may be waiting any more."""
+        ...
+
     def is_well(self) -> bool:
         """Whether it can be used, as far as that can be told without asking."""
         ...
@@ -73,7 +80,7 @@ class AsyncLink(Protocol):
         ...
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """Call `then` when it owes nothing (any more), well or not."""
+        """Call `then` when it owes nothing any more, well or not."""
         ...
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from math import ceil
 from typing import Any, Protocol
 
 from holdfast.core.ports import Clock
-from holdfast.engines.sql.links import BrokenError, Row
+from holdfast.engines.sql.links import CLOSED, BrokenError, Row
 
 SILENT = "did not answer in time"
 
@@ -130,15 +130,24 @@ class WiredLink:
 
 
 class AsyncWiredLink:
-    """For asyncio. An answer is awaited by a future and a timer, so that it comes in, or fails to
-    come by its time, also when whoever asked has been cancelled."""
+    """For asyncio. An answer comes in, or fails to come by its time, also when whoever asked has
+    been cancelled: that cancels the future, and the link owes the answer all the same."""
 
     def __init__(self, wire: Wire, clock: Clock) -> None:
         self._wire, self._clock = wire, clock
         self._loop = asyncio.get_running_loop()
         self._answer: asyncio.Future[list[Row]] | None = None
+        """None if it owes nothing."""
+        self._then: Callable[[], None] | None = None
+        self._late_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
         self._writing = self._closed = False
         self._loop.add_reader(wire.fd, self._hear)
+
+    @property
+    def owes(self) -> bool:
+        """Whether an answer is to come."""
+        return self._answer is not None
 
     def is_well(self) -> bool:
         """Whether it is still there."""
@@ -146,33 +155,32 @@ class AsyncWiredLink:
 
     async def exchange(self, statement: Any, until: float) -> list[Row]:
         """Say a statement and give its rows."""
-        answer = self._answer = self._loop.create_future()
-        timer = self._loop.call_later(max(0.0, until - self._clock()), self._be_late, answer)
-        answer.add_done_callback(lambda _: timer.cancel())
+        self._expect(until)
+        answer: asyncio.Future[list[Row]] = self._loop.create_future()
+        self._answer = answer
         try:
             self._wire.say(statement)
             self._write_if_need_be()
         except BrokenError as error:
             self._fail(error)
-        return await asyncio.shield(answer)
+        return await answer
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """Call `then` when it owes nothing."""
-        if self._answer is None or self._answer.done():
-            then()
-        else:
-            self._answer.add_done_callback(lambda _: then())
+        """Call `then` when the answer that it owes is there, or will not come."""
+        self._then = then
 
     def close(self) -> None:
         """Close the connection."""
         if not self._closed:
             self._closed = True
+            if self._timer is not None:
+                self._timer.cancel()
             if not self._loop.is_closed():
                 self._loop.remove_reader(self._wire.fd)
                 self._loop.remove_writer(self._wire.fd)
             self._wire.close()
-        if self._answer is not None and not self._answer.done():
-            self._fail(BrokenError("the client was closed"))
+        if self._answer is not None:
+            self._fail(BrokenError(CLOSED))
 
     def forget(self) -> None:
         """In a forked child: let go of it without a word to the server."""
@@ -181,8 +189,9 @@ class AsyncWiredLink:
             self._wire.forget()
 
     def _hear(self) -> None:
+        answer = self._answer
         try:
-            if self._answer is None or self._answer.done():
+            if answer is None:
                 self._look()
                 return
             rows = self._wire.hear()
@@ -194,7 +203,9 @@ class AsyncWiredLink:
             raise
         else:
             if rows is not None:
-                self._answer.set_result(rows)
+                if not answer.done():  # else, whoever asked is gone
+                    answer.set_result(rows)
+                self._settle()
 
     def _look(self) -> None:
         """Something came in unasked: that the other end is gone, mostly."""
@@ -209,8 +220,25 @@ class AsyncWiredLink:
             else:
                 self._loop.remove_writer(self._wire.fd)
 
-    def _be_late(self, answer: "asyncio.Future[list[Row]]") -> None:
-        if not answer.done():
+    def _expect(self, until: float) -> None:
+        """An answer is late after that. The timer is set anew only if it would ring too late: to
+        make one for each answer, and cancel it, costs more than to let one ring for nothing."""
+        self._late_at = self._loop.time() + until - self._clock()
+        if self._timer is None or self._late_at < self._timer.when():
+            self._set_timer()
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._late_at, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._answer is None:
+            return
+        if self._loop.time() < self._late_at:
+            self._set_timer()
+        else:
             self._fail(BrokenError(SILENT))
 
     def _fail(self, error: Exception) -> None:
@@ -220,10 +248,21 @@ class AsyncWiredLink:
         if answer is not None and not answer.done():
             answer.set_exception(error)
             answer.exception()  # whoever asked may be gone
+        self._settle()
+
+    def _settle(self) -> None:
+        """It owes nothing any more."""
+        self._answer = None
+        then, self._then = self._then, None
+        if then is not None:
+            then()
 
 
-async def dial_in_thread(dial: Callable[[float], Wire], until: float, clock: Clock) -> Wire:
-    """Connect in a thread, since to look a name up blocks."""
+async def dial_in_thread(
+    dial: Callable[[float], Wire], until: float, clock: Clock, late: str = SILENT
+) -> Wire:
+    """Connect in a thread, since to look a name up blocks. `late` is what is said if it does not
+    come to its end in time."""
     is_wanted = True
 
     def connect() -> Wire:
@@ -240,7 +279,7 @@ async def dial_in_thread(dial: Callable[[float], Wire], until: float, clock: Clo
             is_wanted = False
             dialling.add_done_callback(_hang_up)
     if not dialling.done():
-        raise BrokenError(SILENT)
+        raise BrokenError(late)
     return dialling.result()
 
 

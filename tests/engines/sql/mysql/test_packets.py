@@ -43,15 +43,20 @@ def test_what_is_framed_is_found_again_in_whatever_pieces_it_comes(size: int, pi
     sent = framed(EXECUTE, body)
     incoming, found = Incoming(), []
     for at in range(0, len(sent), piece):
-        incoming.feed(sent[at : at + piece])
-        found += list(incoming.packets())
+        found += incoming.feed(sent[at : at + piece])
     assert found == [bytes([EXECUTE]) + body]
+
+
+def test_the_frames_of_a_command_are_numbered() -> None:
+    sent = framed(EXECUTE, bytes(LONGEST))
+    assert sent[3] == 0
+    assert sent[4 + LONGEST :][3] == 1
 
 
 def test_two_packets_at_once() -> None:
     incoming = Incoming()
-    incoming.feed(b"\x01\0\0\0a\x02\0\0\x01bc\x05\0\0")
-    assert list(incoming.packets()) == [b"a", b"bc"]
+    assert incoming.feed(b"\x01\0\0\0a\x02\0\0\x01bc\x01\0\0") == [b"a", b"bc"]
+    assert incoming.feed(b"\0d") == [b"d"], "which had begun with them"
 
 
 def test_values_say_what_they_are() -> None:

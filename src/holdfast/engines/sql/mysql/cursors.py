@@ -38,7 +38,12 @@ class CursorLink:
     @property
     def is_sound(self) -> bool:
         """Whether it owes nothing, and nothing about it is in doubt."""
-        return not self._in_doubt and (self._asking is None or self._asking.done())
+        return not self._in_doubt and not self.owes
+
+    @property
+    def owes(self) -> bool:
+        """Whether an answer is to come."""
+        return self._asking is not None and not self._asking.done()
 
     def is_well(self) -> bool:
         """Whether it is still there, as far as we know."""
@@ -51,10 +56,8 @@ class CursorLink:
         return await asyncio.shield(self._asking)
 
     def when_answered(self, then: Callable[[], None]) -> None:
-        """Call `then` when it owes nothing."""
-        if self._asking is None or self._asking.done():
-            then()
-        else:
+        """Call `then` when the answer that it owes is there, or will not come."""
+        if self._asking is not None:
             self._asking.add_done_callback(lambda _: then())
 
     def close(self) -> None:

@@ -47,6 +47,8 @@ class Line(Waiting):
 
     def note(self, request: Request, answer: Answer) -> None:
         """Keep in mind who waits; whoever is the first now is to ask."""
+        if not self._lines:
+            return  # nobody waits
         if isinstance(request, Release) or (
             isinstance(request, Acquire) and isinstance(answer, Granted)
         ):

@@ -6,7 +6,8 @@ continued by the next.
 """
 
 import struct
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 from holdfast.engines.sql.links import Row
@@ -20,15 +21,20 @@ LONGEST = 0xFFFFFF
 
 LONGLONG, DOUBLE, BLOB = 8, 5, 252
 
+_OF_NUMBER, _OF_BYTES = bytes((LONGLONG, 0)), bytes((BLOB, 0))
+"""The types of values that we send."""
+
+_HEAD, _EXECUTION, _LONG = struct.Struct("<I"), struct.Struct("<IBI"), struct.Struct("<q")
+
 _NUMBERS = {
     1: struct.Struct("<b"),
     2: struct.Struct("<h"),
     3: struct.Struct("<i"),
     9: struct.Struct("<i"),
-    LONGLONG: struct.Struct("<q"),
+    LONGLONG: _LONG,
     DOUBLE: struct.Struct("<d"),
 }
-"""By type; everything else is bytes that say their length."""
+"""Of the columns of rows, by type; everything else is bytes that say their length."""
 
 _OUR_ENCODING = "utf-8"
 
@@ -38,13 +44,14 @@ Reply: TypeAlias = Generator[None, bytes, list[Row]]
 
 def framed(command: int, body: bytes) -> bytes:
     """A command, ready to be sent."""
-    rest, frames, number = bytes([command]) + body, bytearray(), 0
+    frames: list[bytes] = []
+    rest, number = bytes((command,)) + body, 0
     while True:
-        piece, rest = rest[:LONGEST], rest[LONGEST:]
-        frames += len(piece).to_bytes(3, "little") + bytes([number % 256]) + piece
-        number += 1
+        piece = rest[:LONGEST]
+        frames += (_HEAD.pack(len(piece) | number % 256 << 24), piece)
         if len(piece) < LONGEST:
-            return bytes(frames)
+            return b"".join(frames)
+        rest, number = rest[LONGEST:], number + 1
 
 
 class Incoming:
@@ -54,39 +61,40 @@ class Incoming:
         self._bytes = bytearray()
         self._begun = b""
 
-    def feed(self, data: bytes) -> None:
-        """So much has arrived."""
-        self._bytes += data
-
-    def packets(self) -> Iterator[bytes]:
-        """The packets that are complete."""
-        while len(self._bytes) >= 4:
-            end = 4 + int.from_bytes(self._bytes[:3], "little")
-            if len(self._bytes) < end:
-                return
-            body = self._begun + bytes(self._bytes[4:end])
-            del self._bytes[:end]
-            if end == 4 + LONGEST:
-                self._begun = body
-            else:
+    def feed(self, data: bytes) -> list[bytes]:
+        """So much has arrived: gives the packets that are complete now."""
+        received, at, found = self._bytes, 0, []
+        received += data
+        while len(received) >= at + 4:
+            size = _HEAD.unpack_from(received, at)[0] & LONGEST
+            end = at + 4 + size
+            if len(received) < end:
+                break
+            self._begun += received[at + 4 : end]
+            at = end
+            if size < LONGEST:
+                found.append(self._begun)
                 self._begun = b""
-                yield body
+        del received[:at]
+        return found
 
 
 def execution(statement: int, values: Sequence[Any]) -> bytes:
     """What executes a prepared statement with these values: whole numbers, text or bytes."""
-    types, data = bytearray(), bytearray()
+    head = _EXECUTION.pack(statement, 0, 1)
+    if not values:
+        return head
+    types, data = [], []
     for value in values:
         if isinstance(value, int):
-            types += bytes((LONGLONG, 0))
-            data += value.to_bytes(8, "little", signed=True)
+            types.append(_OF_NUMBER)
+            data.append(_LONG.pack(value))
         else:
             given = value.encode(_OUR_ENCODING) if isinstance(value, str) else value
-            types += bytes((BLOB, 0))
-            data += _with_length(given)
+            types.append(_OF_BYTES)
+            data += (_length(len(given)), given)
     no_nulls = bytes((len(values) + 7) // 8)
-    head = struct.pack("<IBI", statement, 0, 1)
-    return head + (no_nulls + b"\x01" + types + data if values else b"")
+    return b"".join((head, no_nulls, b"\x01", *types, *data))
 
 
 def closing(statement: int) -> bytes:
@@ -111,17 +119,16 @@ def executing() -> Reply:
         found, _ = _number(packet, 1)
         return [(found,)] if found else []
     count, _ = _number(packet, 0)
-    columns: list[bytes] = []
+    columns: list[struct.Struct | None] = []
     while len(columns) < count:
-        columns.append((yield))
-    types = [_type_of(column) for column in columns]
+        columns.append(_kind_of((yield)))
     yield  # those were all
     rows: list[Row] = []
     while True:
         packet = _good((yield))
         if packet[0] == END:
             return rows
-        rows.append(_row(packet, types))
+        rows.append(_row(packet, columns))
 
 
 def _good(packet: bytes) -> bytes:
@@ -133,24 +140,26 @@ def _good(packet: bytes) -> bytes:
     return packet
 
 
-def _type_of(column: bytes) -> int:
-    """Of the description of a column: six names, a length, a charset, a size, and the type."""
+@lru_cache
+def _kind_of(column: bytes) -> struct.Struct | None:
+    """Of the description of a column: six names, a length, a charset, a size, and the type. None
+    stands for bytes that say their length."""
     at = 0
     for _ in range(6):
         size, at = _number(column, at)
         at += size
-    return column[at + 7]
+    return _NUMBERS.get(column[at + 7])
 
 
-def _row(packet: bytes, types: Sequence[int]) -> Row:
-    nulls, at = packet[1:], 1 + (len(types) + 9) // 8
+def _row(packet: bytes, columns: Sequence[struct.Struct | None]) -> Row:
+    nulls, at = packet[1:], 1 + (len(columns) + 9) // 8
     values: list[Any] = []
-    for n, kind in enumerate(types, 2):
+    for n, number in enumerate(columns, 2):
         if nulls[n // 8] & (1 << n % 8):
             values.append(None)
-        elif kind in _NUMBERS:
-            values += _NUMBERS[kind].unpack_from(packet, at)
-            at += _NUMBERS[kind].size
+        elif number is not None:
+            values += number.unpack_from(packet, at)
+            at += number.size
         else:
             size, at = _number(packet, at)
             values.append(packet[at : at + size])
@@ -167,11 +176,11 @@ def _number(packet: bytes, at: int) -> tuple[int, int]:
     return int.from_bytes(packet[at + 1 : at + 1 + size], "little"), at + 1 + size
 
 
-def _with_length(data: bytes) -> bytes:
-    size = len(data)
+def _length(size: int) -> bytes:
+    """The same for what we send."""
     if size < 0xFB:
-        return bytes([size]) + data
+        return bytes((size,))
     for mark, width in ((0xFC, 2), (0xFD, 3)):
         if size < 1 << 8 * width:
-            return bytes([mark]) + size.to_bytes(width, "little") + data
-    return b"\xfe" + size.to_bytes(8, "little") + data
+            return bytes((mark,)) + size.to_bytes(width, "little")
+    return b"\xfe" + size.to_bytes(8, "little")

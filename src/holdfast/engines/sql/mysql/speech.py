@@ -47,7 +47,7 @@ class Speech:
     def answer(self, request: Request, until: float) -> Script:
         """The script for a request whose answer nobody waits for after `until`."""
         if isinstance(request, Acquire):
-            return self._acquire(request, until)
+            return self._queue_up(request, until) if request.queue else self._take(request, until)
         if isinstance(request, Release):
             return self._say(self._sql.release(request.key, request.holder))
         if isinstance(request, Extend):
@@ -81,14 +81,14 @@ class Speech:
         """What makes the tables."""
         return self._sql.ddl
 
-    def _acquire(self, request: Acquire, until: float) -> Script:
+    def _queue_up(self, request: Acquire, until: float) -> Script:
         """Take it; or say when to ask again, to one who waits."""
         answer: Answer | None = None
-        if request.queue and not self._sql.returns:
+        if not self._sql.returns:
             answer = yield from self._see_it_held(request)  # which is one statement, and not two
         if answer is None:
             answer = yield from self._take(request, until)
-        if request.queue and isinstance(answer, Held):
+        if isinstance(answer, Held):
             return Held(self._line.pause(request, answer.remaining), wakes=True)
         return answer
 

@@ -37,9 +37,10 @@ AT_ONCE = 20
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Text:
-    """A statement. Called with its values, it can be said."""
+    """A statement. Called with its values, it can be said. Each equals itself alone, so that it is
+    quick to look up whether it is prepared."""
 
     sql: bytes
     places: tuple[int, ...]

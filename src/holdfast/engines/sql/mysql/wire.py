@@ -96,10 +96,11 @@ class Wire:
 
     def _say(self, statement: Statement) -> None:
         text, values = statement
+        prepared = self._prepared.get(text)
         if not text.places:
             command, reply = framed(QUERY, text.sql), executing()
-        elif text in self._prepared:
-            command, reply = framed(EXECUTE, execution(self._prepared[text], values)), executing()
+        elif prepared is not None:
+            command, reply = framed(EXECUTE, execution(prepared, values)), executing()
         else:
             command, reply = framed(PREPARE, text.sql), preparing()
         next(reply)
@@ -110,8 +111,7 @@ class Wire:
     def _hear(self) -> list[Row] | None:
         self._flush()
         while (data := self._read()) is not None:
-            self._incoming.feed(data)
-            for packet in self._incoming.packets():
+            for packet in self._incoming.feed(data):
                 if (rows := self._take(packet)) is not None:
                     return rows
         return None

@@ -9,7 +9,7 @@ from holdfast.engines.sql.conversation import CONNECTING
 from holdfast.engines.sql.conversation import Speech as AnySpeech
 from holdfast.engines.sql.links import BrokenError
 from holdfast.engines.sql.pools.desk import Desk
-from holdfast.engines.sql.pools.lenders import Lender
+from holdfast.engines.sql.pools.lenders import Lender, exhausted
 from holdfast.engines.sql.postgres.ear import Ear
 from holdfast.engines.sql.postgres.lent import LentWire, greet
 from holdfast.engines.sql.postgres.speech import Speech
@@ -84,7 +84,8 @@ class LentServer(Server):
     async def open_async(self, until: float) -> AsyncWiredLink:
         """Borrow one, for asyncio."""
         self._lender.belong_to(asyncio.get_running_loop())
-        return await super().open_async(until)
+        late = exhausted(until - self.clock())
+        return AsyncWiredLink(await dial_in_thread(self.dial, until, self.clock, late), self.clock)
 
     def listen(self) -> Ear:
         """Begin to hear wake-ups."""

@@ -35,9 +35,10 @@ CELLS = "holdfast_cells"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Text:
-    """A statement. Called with its values, it can be said."""
+    """A statement. Called with its values, it can be said. Each equals itself alone, so that it is
+    quick to look up whether it is prepared."""
 
     sql: bytes
 

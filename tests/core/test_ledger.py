@@ -146,6 +146,38 @@ def test_what_is_over_is_forgotten_but_not_what_another_has_yet_to_be_told_of() 
     assert ledger.latest("ben") == "his ran out"
 
 
+def test_a_loss_is_kept_for_its_owner_while_others_come_and_go() -> None:
+    ledger = Ledger[str]()
+    add(ledger, "ann", "lost").lose("for a reason")
+    for _ in range(3):
+        add(ledger, "ben", "taken and given back").let_go()
+    assert ledger.latest("ann") == "lost"
+
+
+def test_what_was_given_back_is_forgotten_by_the_next_that_is_taken() -> None:
+    ledger = Ledger[str]()
+    for number in range(4):
+        released = add(ledger, "ann", str(number))
+        assert [entry.lease for entry in ledger._entries] == [str(number)]
+        released.let_go()
+
+
+def test_what_another_thread_forgets_while_the_rest_is_pruned_takes_nothing_else_with_it() -> None:
+    ledger = Ledger[str]()
+
+    class Slow(Tenure):
+        def is_held(self, now: float) -> bool:
+            add(ledger, "ben", "meanwhile")
+            return super().is_held(now)
+
+    slow = Slow(claim("job", 10.0), "me", 1, 100.0, 100.0)
+    ledger.add("ann", slow, "first", entered=False)
+    add(ledger, "ann", "second")
+    slow.let_go()
+    ledger.prune("ann", 0.0)
+    assert [entry.lease for entry in ledger._entries] == ["second", "meanwhile"]
+
+
 def test_it_is_time_to_prune_when_it_has_doubled() -> None:
     ledger = Ledger[str]()
     kept = [tenure() for _ in range(40)]

@@ -4,12 +4,14 @@ import asyncio
 import gc
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from holdfast import AsyncClient, LockError, LockLost
+from holdfast.core.messages import Answer, Request
+from holdfast.core.ports import AsyncStore
 
 
 async def wait_for(condition: Callable[[], object]) -> None:
@@ -24,6 +26,20 @@ async def wait_for(condition: Callable[[], object]) -> None:
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     name = f"aio-{request.node.name}".replace("[", "-").strip("]")
     return f"memory://{name}" if request.param == "memory" else f"sqlite://{tmp_path}/locks.db"
+
+
+class SlowStore:
+    """Asks nothing of the engine before it is told to."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
+        self.close, self.abandon, self.forget = store.close, store.abandon, store.forget
+
+    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        self.asked.set()
+        await self.goes_on.wait()
+        return await self._store.ask(requests, until)
 
 
 def test_a_cancelled_renewer_starts_again(url: str) -> None:
@@ -66,6 +82,29 @@ def test_whoever_waits_is_sent_away_when_the_client_closes(url: str) -> None:
             info = await other.inspect("job")
             assert info is not None
             assert info.waiters == 0
+
+    asyncio.run(main())
+
+
+def test_closing_waits_for_what_is_under_way_and_gives_it_back(url: str) -> None:
+    """Else whoever is just being granted a lock would hold it through a client that is no more."""
+
+    async def main() -> None:
+        async with AsyncClient(url) as other:
+            client = AsyncClient(url)
+            slow = client._driver._store = SlowStore(client._driver._store)
+            taking = asyncio.create_task(client.lock("job").acquire())
+            await slow.asked.wait()
+            closing = asyncio.create_task(client.aclose())
+            for _ in range(9):
+                await asyncio.sleep(0)
+            assert not closing.done()
+            slow.goes_on.set()
+            await closing
+            lease = await taking
+            assert lease is not None
+            assert not lease.held
+            assert await other.inspect("job") is None
 
     asyncio.run(main())
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -328,10 +329,10 @@ def test_a_new_file_has_small_pages_and_an_old_one_keeps_its_own(tmp_path: Path)
     def pages(name: str) -> int:
         with Client(f"sqlite://{tmp_path}/{name}") as client, client.lock("job"):
             pass
-        with sqlite3.connect(tmp_path / name) as file:
+        with closing(sqlite3.connect(tmp_path / name)) as file:
             return int(file.execute("PRAGMA page_size").fetchone()[0])
 
-    with sqlite3.connect(tmp_path / "old.db") as file:
+    with closing(sqlite3.connect(tmp_path / "old.db")) as file:
         file.execute("PRAGMA page_size = 8192")
         file.execute("CREATE TABLE mine (id)")
     assert pages("old.db") == 8192

@@ -276,20 +276,19 @@ class Quorum:
         fence, nodes = Counter(counters).most_common(1)[0]
         return fence if nodes >= self.size else max(counters)
 
-    def _voters(self, at: float) -> list[int]:
-        return [node for node, guard in enumerate(self.guards) if guard.quarantined_until <= at]
+    def _voters(self, at: float) -> Sequence[int]:
+        for guard in self.guards:
+            if guard.quarantined_until > at:
+                return [n for n, each in enumerate(self.guards) if each.quarantined_until <= at]
+        return self.everybody
 
     def _failed(self, poll: Poll, now: float, index: int = 0) -> Failed:
         """What each node answered."""
-        return Failed(
-            tuple(
-                (
-                    name,
-                    self._told(poll.said(node, index), self.guards[node].quarantined_until - now),
-                )
-                for node, name in enumerate(self.names)
-            )
-        )
+        told = [
+            self._told(poll.said(node, index), self.guards[node].quarantined_until - now)
+            for node in self.everybody
+        ]
+        return Failed(tuple(zip(self.names, told, strict=True)))
 
     def _told(self, answer: Answer | None, quarantine: float) -> str:
         if quarantine > 0:

@@ -26,6 +26,7 @@ from holdfast.core.ports import Engine, Surroundings
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.tenure import Tenure
 from holdfast.drivers import surroundings
+from holdfast.drivers.loss import LossWatch
 from holdfast.drivers.surroundings import (
     CLOSE_PATIENCE,
     RESTART_PAUSE,
@@ -69,19 +70,13 @@ class AsyncDriver:
         task = asyncio.current_task()
         return None if task is None else ref(task)
 
-    async def run(self, steps: Steps[T]) -> T:
+    def run(self, steps: Steps[T]) -> Coroutine[Any, Any, T]:
         """Perform an algorithm to its end, and give its result."""
         if self.closed:
             raise closed()
         self._belong_to_this_loop()
-        self._running += 1
         self.in_use = True
-        try:
-            return await self._drive(steps)
-        finally:
-            self._running -= 1
-            if self.closed and not self._running:
-                self._idle.set()
+        return self._drive(steps, counts=True)
 
     async def close(self) -> None:
         """End the waits, give every lease back, stop the renewer, close the store."""
@@ -148,28 +143,40 @@ class AsyncDriver:
             event.set()
 
     async def _drive(
-        self, steps: Steps[T], thrown: BaseException | None = None, *, shielded: bool = False
+        self,
+        steps: Steps[T],
+        thrown: BaseException | None = None,
+        *,
+        shielded: bool = False,
+        counts: bool = False,
     ) -> T:
+        """Perform an algorithm; closing waits for those that count."""
         result: object = None
-        while True:
-            try:
-                effect = steps.send(result) if thrown is None else steps.throw(thrown)
-                thrown = None
-                if isinstance(effect, Ask) and not shielded:
-                    result = await self._store.ask(effect.requests, effect.until)
-                else:
-                    result = await self._perform(effect)
-            except StopIteration as stop:
-                return cast(T, stop.value)
-            except GeneratorExit:
-                steps.close()  # the event loop is gone: nothing can be performed any more
-                raise
-            except BaseException as error:
-                if getgeneratorstate(steps) == GEN_CLOSED:
-                    raise  # the algorithm itself has ended with this
-                if not isinstance(error, Exception) and not shielded:
-                    return await _unstoppable(self._drive(steps, error, shielded=True))
-                thrown = error
+        self._running += counts
+        try:
+            while True:
+                try:
+                    effect = steps.send(result) if thrown is None else steps.throw(thrown)
+                    thrown = None
+                    if type(effect) is Ask and not shielded:
+                        result = await self._store.ask(effect.requests, effect.until)
+                    else:
+                        result = await self._perform(effect)
+                except StopIteration as stop:
+                    return stop.value  # type: ignore[no-any-return]  # typed by Steps[T]
+                except GeneratorExit:
+                    steps.close()  # the event loop is gone: nothing can be performed any more
+                    raise
+                except BaseException as error:
+                    if getgeneratorstate(steps) == GEN_CLOSED:
+                        raise  # the algorithm itself has ended with this
+                    if not isinstance(error, Exception) and not shielded:
+                        return await _unstoppable(self._drive(steps, error, shielded=True))
+                    thrown = error
+        finally:
+            self._running -= counts
+            if self.closed and not self._running:
+                self._idle.set()
 
     async def _perform(self, effect: Effect) -> object:
         if isinstance(effect, Ask):
@@ -254,38 +261,6 @@ class AsyncDriver:
                 if not self.closed:
                     self.world.emit(Defect("the renewer", error))
                     await asyncio.sleep(RESTART_PAUSE)
-
-
-class LossWatch:
-    """Cancels a task when a lease is lost, and takes the cancellation back at the end of the block.
-
-    The bookkeeping is that of `asyncio.timeout`: only a cancellation that nobody else asked for too
-    may be turned into another error.
-    """
-
-    def __init__(self, task: "asyncio.Task[Any]") -> None:
-        self._task = task
-        self._cancelling = task.cancelling()
-        self._fired = self._over = False
-
-    def fire(self) -> None:
-        """The lease is lost."""
-        if not self._over:
-            self._fired = True
-            self._task.cancel("the lease was lost")
-
-    async def call_off(self, error: BaseException | None) -> bool:
-        """The block is over; True if `error` is our own cancellation and nobody else's."""
-        self._over = True
-        if not self._fired or self._task.uncancel() > self._cancelling:
-            return False
-        if isinstance(error, asyncio.CancelledError):
-            return True
-        try:
-            await asyncio.sleep(0)  # the block ended before our cancellation reached it
-        except asyncio.CancelledError:
-            return False
-        return False
 
 
 async def _unstoppable(work: Coroutine[Any, Any, T]) -> T:

@@ -6,7 +6,7 @@ from holdfast.core.messages import Acquire, Extend, Inspect, Release, Repair, To
 from holdfast.core.poll import Poll
 from holdfast.engines.redis import LEAST_PATIENCE
 from holdfast.engines.redis.nodes import AT_WORK
-from holdfast.engines.redis.owing import Owing
+from holdfast.engines.redis.owing import Owing, holders_of
 
 
 def about(*requests: ToNode) -> Poll:
@@ -30,6 +30,16 @@ def test_a_circuit_keeps_the_order_of_its_own_words() -> None:
     owing = Owing()
     owing.add(["ann"], "one")
     assert owing.elsewhere(about(Release("job", "ann")), "one") == []
+
+
+def test_a_ballot_is_known_by_its_own_name_and_by_its_holders() -> None:
+    """A lease that came of it is released in the one, and what it leaves behind in the other."""
+    owing = Owing()
+    owing.add(holders_of(about(Acquire("job", "ann#2", 1.0))), "one")
+    for name in ("ann#2", "ann"):
+        assert owing.elsewhere(about(Release("job", name)), "two")[:1] == ["one"]
+    owing.remove(["ann#2"], "one")
+    assert owing.elsewhere(about(Release("job", "ann#3")), "two") == ["one"]
 
 
 def test_other_holders_are_not_held_up() -> None:

@@ -12,20 +12,11 @@ from collections.abc import Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from holdfast.core.messages import (
-    Acquire,
-    Answer,
-    Extend,
-    Failed,
-    Held,
-    Inspect,
-    Release,
-    Request,
-    Write,
-)
+from holdfast.core.messages import Acquire, Answer, Extend, Failed, Held, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.channel import Channel, Connection, Question
+from holdfast.engines.redis.chorus import Chorus
 from holdfast.engines.redis.conversation import Conversations
 from holdfast.engines.redis.deadlines import Bell, Deadlines
 from holdfast.engines.redis.ears import Ears
@@ -37,7 +28,6 @@ from holdfast.engines.redis.nodes import (
     SILENT,
     Fleet,
     Node,
-    accept,
     first_contact_until,
 )
 from holdfast.engines.redis.owed import Owed
@@ -59,6 +49,7 @@ class AsyncRedisStore:
 
     def _begin(self) -> None:
         self._channels: list[Channel | None] = [None] * len(self._nodes)
+        self._chorus: Chorus | None = None
         self._dials: dict[int, asyncio.Task[None]] = {}
         self._redial_at = [0.0] * len(self._nodes)
         self._ears = Ears(self._fleet)
@@ -195,13 +186,11 @@ class AsyncRedisStore:
         now = self._clock()
         if now > self._look_after or self._skipped:
             self._look(now)
-        channels, skipped = self._channels, self._skipped
-        for index in poll.nodes:
-            channel = channels[index]
-            if channel is None or index in skipped:
-                self._hesitate(channel, index, owed)
-            else:
-                channel.say(owed)
+        if self._chorus and not self._skipped and len(poll.nodes) == len(self._nodes):
+            self._chorus.say(owed)
+        else:
+            for index in poll.nodes:
+                self._say(index, owed)
         try:
             if not poll.over:
                 if poll.until < self._deadlines.next:
@@ -241,12 +230,15 @@ class AsyncRedisStore:
             if (enough and channel in stuck) or channel.is_full(self._clock)
         }
 
-    def _hesitate(self, channel: Channel | None, index: int, owed: Owed) -> None:
-        """Say it to a node only if it must be heard there all the same."""
-        why = self._nodes[index].trouble or ("still connecting" if channel is None else SILENT)
-        owed.poll.take(index, [failed(why)] * len(owed.requests))
-        if channel is not None and type(owed.requests[0]) is Release:
-            channel.say(owed)
+    def _say(self, index: int, owed: Owed) -> None:
+        """Say it to a node; to one that is skipped only if it must be heard there all the same."""
+        channel = self._channels[index]
+        if channel is None or index in self._skipped:
+            why = self._nodes[index].trouble or ("still connecting" if channel is None else SILENT)
+            owed.poll.take(index, [failed(why)] * len(owed.requests))
+            if channel is None or type(owed.requests[0]) is not Release:
+                return
+        channel.say(owed)
 
     async def _connect(self, poll: Poll) -> None:
         """Connect to the nodes that there is no connection to."""
@@ -279,9 +271,12 @@ class AsyncRedisStore:
         try:
             async with asyncio.timeout(patience):
                 channel = Channel(node, await node.address.open_async(patience))
-                await self._greet(channel)
+                await channel.greet()
             self._channels[node.index] = channel
             self._met = True
+            channels = [each for each in self._channels if each is not None]
+            if 1 < len(channels) == len(self._nodes):
+                self._chorus = Chorus(channels)
             channel.lost.add_done_callback(lambda lost: self._gone(node, lost.result()))
         except BROKEN as error:
             node.is_in_trouble(explain(error))
@@ -292,17 +287,10 @@ class AsyncRedisStore:
             if channel is not None and self._channels[node.index] is not channel:
                 channel.transport.abort()
 
-    async def _greet(self, channel: Channel) -> None:
-        """Ask what must be known before anything else is said."""
-        greeting = channel.node.greeting()
-        if greeting is not None:
-            bell: Bell = asyncio.get_running_loop().create_future()
-            poll = Poll((Inspect(""),), (channel.node.index,), self._clock() + CONNECT_TIMEOUT)
-            channel.say(Owed(greeting, poll, bell))
-            await bell
-            accept(poll.answers[channel.node.index])
-
     def _gone(self, node: Node, why: str) -> None:
         self._channels[node.index] = None
+        if self._chorus is not None:
+            self._chorus.disband()
+            self._chorus = None
         if not self._closed:
             node.is_in_trouble(why)

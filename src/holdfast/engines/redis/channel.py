@@ -8,16 +8,18 @@ tasks get through.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any, final
 
 import hiredis
 
-from holdfast.core.messages import ToNode
+from holdfast.core.messages import Inspect, ToNode
+from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock
 from holdfast.engines.inherited import detach
 from holdfast.engines.redis.deadlines import LATE, Bell
 from holdfast.engines.redis.link import BROKEN, explain
-from holdfast.engines.redis.nodes import MAX_OWED, Fleet, Node
+from holdfast.engines.redis.nodes import MAX_OWED, Fleet, Node, accept
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Reply, command, failed
 
@@ -109,9 +111,23 @@ class Channel(Connection):
         self._unsent: list[bytes] = []
         self._suspect: Owed | Question | None = None
         self._stuck = False
+        self.send_chorus: Callable[[], None] | None = None
+        """Sends what was said to all nodes alike, here among them."""
+
+    async def greet(self) -> None:
+        """Ask what must be known before anything else is said."""
+        greeting = self.node.greeting()
+        if greeting is not None:
+            bell: Bell = self.loop.create_future()
+            poll = Poll((Inspect(""),), (self.node.index,), inf)
+            self.say(Owed(greeting, poll, bell))
+            await bell
+            accept(poll.answers[self.node.index])
 
     def say(self, owed: "Owed | Question") -> None:
         """Send something, within this turn of the loop."""
+        if self.send_chorus is not None:
+            self.send_chorus()  # it was said before
         self.owed.append(owed)
         unsent = self._unsent
         if not unsent:
@@ -181,14 +197,21 @@ class Channel(Connection):
         if self.owed and suspect in (None, self.owed[0]):
             self._suspect, self._stuck = self.owed[0], True
 
+    def write(self, text: bytes) -> None:
+        """Send this, behind all that was said before."""
+        self._send()
+        self._write(text)
+
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
-        if not unsent:
-            return
+        if unsent:
+            self._write(b"".join(unsent))
+
+    def _write(self, text: bytes) -> None:
         if self.lost.done():
             self._lose(self.lost.result())  # for those who did not know yet
         else:
-            self.transport.write(b"".join(unsent))
+            self.transport.write(text)
 
     def _lose(self, why: str) -> None:
         super()._lose(why)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
 from holdfast.core.ballot import holder_of
-from holdfast.core.messages import Acquire, Failed, Release, ToNode
+from holdfast.core.messages import Acquire, Answer, Failed, Release, ToNode
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.nodes import Node, RefusedError
 from holdfast.engines.redis.phrases import Phrase, Reply, conclude, failed
@@ -28,17 +28,26 @@ class Owed:
     """A phrase on its way, and the poll that wants to know what comes of it. It keeps nothing of
     any node, so that one will do for all."""
 
-    __slots__ = ("bell", "count", "number", "phrase", "poll", "requests", "text")
+    __slots__ = ("_heard", "_means", "bell", "number", "phrase", "poll", "text")
 
     def __init__(self, phrase: Phrase, poll: Poll, bell: Any = None) -> None:
         self.phrase = phrase
         self.poll = poll
-        self.requests = poll.requests
-        self.number = phrase.number
-        self.count = len(phrase.commands)
-        """How many replies there will be."""
-        self.text = phrase.commands[0] if self.count == 1 else b"".join(phrase.commands)
         self.bell = bell  # under asyncio: the future that whoever asked awaits
+        self.number = phrase.number
+        self.text = b"".join(phrase.commands)
+        self._heard: int | None = None
+        self._means: Sequence[Answer] = ()
+
+    @property
+    def requests(self) -> Sequence[ToNode]:
+        """What is to be answered."""
+        return self.poll.requests
+
+    @property
+    def count(self) -> int:
+        """How many replies there will be."""
+        return len(self.phrase.commands)
 
     @property
     def until(self) -> float:
@@ -53,7 +62,9 @@ class Owed:
         poll, read = self.poll, self.number
         if poll.settled or read is None:
             return False
-        poll.take(node.index, (read(number),))
+        if number != self._heard:  # mostly nodes agree, and one answer will do for all
+            self._heard, self._means = number, (read(number),)
+        poll.take(node.index, self._means)
         return poll.over
 
     def hear(self, node: Node, replies: list[Reply], behind: "Iterable[Asked]") -> "Owed | None":

@@ -4,7 +4,7 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.core.ballot import holder_of
+from holdfast.core.ballot import MARK, holder_of
 from holdfast.core.messages import Acquire, Release, Repair
 from holdfast.core.poll import Poll
 
@@ -15,8 +15,11 @@ ORDERED = (Acquire, Release, Repair)
 def holders_of(poll: Poll) -> Sequence[str]:
     """The holders whose locks a poll may make, or end; and the ballots, by which a lease that came
     of one is known later."""
-    if not isinstance(poll.requests[0], ORDERED):  # all are of one kind
+    first = poll.requests[0]
+    if not isinstance(first, ORDERED):  # all are of one kind
         return ()
+    if len(poll.requests) == 1 and MARK not in first.holder:
+        return (first.holder,)  # mostly
     names = [request.holder for request in poll.requests if isinstance(request, ORDERED)]
     return [*names, *(holder for name in names if (holder := holder_of(name)) != name)]
 

@@ -101,10 +101,13 @@ class Speech:
 
     def _acquire(self, request: Acquire) -> Phrase:
         queue = request.queue and self.listening
-        head = self._acquire_head(request.key, request.ttl, queue)
+        head, holder = self._acquire_head(request.key, request.ttl, queue), request.holder.encode()
         if self._quorum:
-            head += word(b"%d" % request.proposed)
-        commands = (head + word(request.holder.encode()),)
+            fence = b"%d" % request.proposed  # the two words in one go, which takes half as long
+            words = (head, len(fence), fence, len(holder), holder)
+            commands = (b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % words,)
+        else:
+            commands = (head + word(holder),)
         read = _read_queued if queue else _read_unqueued
         phrase = Phrase(commands, read, False, Granted)
         return self._replicated(phrase) if self.replicas else phrase

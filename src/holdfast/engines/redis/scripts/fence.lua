@@ -6,10 +6,10 @@
 local function next_fence(proposed, keep)
   local time, last = redis.call('TIME'), redis.call('GET', KEYS[2])
   local now, wanted = time[1] * 1000000 + time[2], tonumber(proposed)
-  if wanted == 0 then wanted = now end
+  if wanted == 0 then wanted, proposed = now, nil end
   local fence = math.max((last or 0) + 1, now - 60000000, math.min(wanted, now + 60000000))
   -- Over a quorum it mostly is what was proposed, and need not be printed again.
-  local text = fence == tonumber(proposed) and proposed or string.format('%.0f', fence)
+  local text = fence == wanted and proposed or string.format('%.0f', fence)
   redis.call('SET', KEYS[2], text, 'PX', keep)
   return fence
 end

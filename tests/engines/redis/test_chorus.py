@@ -1,0 +1,191 @@
+"""What is said to all nodes alike, and in what order it goes out."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+from holdfast import AsyncClient
+from holdfast.core.guard import RestartGuard
+from holdfast.core.messages import Acquire, Failed, Inspect
+from holdfast.core.poll import Poll
+from holdfast.core.ports import Surroundings
+from holdfast.drivers.surroundings import clock
+from holdfast.engines.redis.addresses import Address
+from holdfast.engines.redis.aio import AsyncRedisStore
+from holdfast.engines.redis.channel import FEW, Channel
+from holdfast.engines.redis.chorus import Chorus
+from holdfast.engines.redis.nodes import Node
+from holdfast.engines.redis.owed import Owed
+from holdfast.engines.redis.phrases import Phrase, load_scripts
+from holdfast.lab.servers.masters import RedisMasters
+
+NODES = 3
+A_WHILE, LIMIT = 3600.0, 10.0
+
+
+class Ends:
+    """Connections to nodes that only listen, unless they are made to say something."""
+
+    def __init__(self, channels: list[Channel], nodes: list[socket.socket]) -> None:
+        self.channels, self._nodes = channels, nodes
+
+    def heard(self) -> list[bytes]:
+        """What each node has been told since the last time."""
+        return [_read(node) for node in self._nodes]
+
+    def answer(self, node: int, reply: bytes) -> None:
+        """As if it had come from that node."""
+        self.channels[node].data_received(reply)
+
+
+def _read(end: socket.socket) -> bytes:
+    try:
+        return end.recv(65536)
+    except BlockingIOError:
+        return b""
+
+
+def nobody_connects(timeout: float) -> Any:
+    raise AssertionError("nobody connects")
+
+
+def with_ends(act: Callable[[Ends], Awaitable[None]]) -> None:
+    async def main() -> None:
+        around = Surroundings(lambda: 0.0, lambda holder: None, lambda event: None)
+        pairs = [socket.socketpair() for _ in range(NODES)]
+        channels = []
+        for index, (ours, theirs) in enumerate(pairs):
+            theirs.setblocking(False)
+            loop = asyncio.get_running_loop()
+            transport, _ = await loop.create_connection(asyncio.Protocol, sock=ours)
+            address = Address(f"n{index}", nobody_connects, nobody_connects)
+            node = Node(index, address, RestartGuard(0.0, on=False), around)
+            channels.append(Channel(node, SimpleNamespace(transport=transport)))
+        try:
+            await act(Ends(channels, [theirs for _, theirs in pairs]))
+        finally:
+            for channel, (_, theirs) in zip(channels, pairs, strict=True):
+                await channel.close()
+                theirs.close()
+
+    asyncio.run(main())
+
+
+def owed(text: bytes) -> Owed:
+    """Something to say, of which all must be heard."""
+    bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    poll = Poll((Acquire("job", text.decode(), 30.0),), range(NODES), 1.0)
+    return Owed(Phrase((text,), lambda replies: [Failed.at("node", str(replies))]), poll, bell)
+
+
+def test_what_is_said_to_all_goes_out_together_with_this_turn_of_the_loop() -> None:
+    async def act(ends: Ends) -> None:
+        chorus = Chorus(ends.channels)
+        chorus.say(owed(b"a"))
+        chorus.say(owed(b"b"))
+        assert ends.heard() == [b""] * NODES
+        await asyncio.sleep(0)
+        assert ends.heard() == [b"ab"] * NODES
+        await asyncio.sleep(0)
+        assert ends.heard() == [b""] * NODES
+
+    with_ends(act)
+
+
+def test_the_nodes_have_something_to_do_before_all_is_said() -> None:
+    async def act(ends: Ends) -> None:
+        chorus = Chorus(ends.channels)
+        for _ in range(FEW):
+            assert ends.heard() == [b""] * NODES
+            chorus.say(owed(b"a"))
+        assert ends.heard() == [b"a" * FEW] * NODES
+
+    with_ends(act)
+
+
+def test_what_is_said_to_one_alone_keeps_its_place() -> None:
+    """Else a release might overtake its acquire, and replies would go to the wrong ones."""
+
+    async def act(ends: Ends) -> None:
+        chorus, alone = Chorus(ends.channels), ends.channels[1]
+        said = [owed(text) for text in (b"a", b"b", b"c", b"d")]
+        chorus.say(said[0])
+        alone.say(said[1])
+        chorus.say(said[2])
+        alone.say(said[3])
+        await asyncio.sleep(0)
+        assert ends.heard() == [b"ac", b"abcd", b"ac"]
+        assert list(alone.owed) == said
+
+    with_ends(act)
+
+
+def test_what_a_node_must_be_told_again_keeps_its_place() -> None:
+    async def act(ends: Ends) -> None:
+        chorus = Chorus(ends.channels)
+        first, second = owed(b"a"), owed(b"b")
+        chorus.say(first)
+        await asyncio.sleep(0)
+        ends.heard()
+        chorus.say(second)
+        ends.answer(0, b"-NOSCRIPT No matching script\r\n")
+        await asyncio.sleep(0)
+        again = b"".join(load_scripts()) + b"a"
+        assert ends.heard() == [b"b" + again, b"b", b"b"]
+        assert [each.text for each in ends.channels[0].owed] == [b"b", again]
+
+    with_ends(act)
+
+
+def test_whose_connection_was_lost_in_this_very_turn_has_failed_and_the_others_are_told() -> None:
+    async def act(ends: Ends) -> None:
+        chorus, said = Chorus(ends.channels), owed(b"a")
+        ends.channels[2].transport.abort()
+        await ends.channels[2].lost
+        chorus.say(said)
+        chorus.disband()
+        assert isinstance(said.poll.said(2), Failed)
+        assert ends.heard()[:2] == [b"a", b"a"]
+        assert said.poll.said(0) is None
+
+    with_ends(act)
+
+
+def test_nodes_that_are_spoken_to_alone_again_are_not_kept_waiting() -> None:
+    async def act(ends: Ends) -> None:
+        chorus = Chorus(ends.channels)
+        chorus.say(owed(b"a"))
+        chorus.disband()
+        assert ends.heard() == [b"a"] * NODES
+        assert {channel.send_chorus for channel in ends.channels} == {None}
+
+    with_ends(act)
+
+
+def test_the_store_speaks_to_all_together_while_all_are_there(three: RedisMasters) -> None:
+    """To one alone if no other is meant, and to those that are left while one is gone."""
+
+    async def main() -> None:
+        async with AsyncClient(three.url + "?restart_guard=off") as client:
+            store = client._driver._store
+            assert isinstance(store, AsyncRedisStore)
+            look = (Inspect("job"),), clock() + A_WHILE
+            await store.ask(*look)
+            assert store._chorus is not None
+            asking = asyncio.ensure_future(store._perform(Poll(look[0], (1,), look[1])))
+            await asyncio.sleep(0)
+            assert [len(each.owed) for each in store._channels if each] == [0, 1, 0]
+            await asking
+            channel = store._channels[1]
+            assert channel is not None
+            channel.transport.abort()
+            await channel.lost
+            await asyncio.sleep(0)
+            assert store._chorus is None
+            async with asyncio.timeout(LIMIT):
+                while store._chorus is None:
+                    await store.ask(*look)
+
+    asyncio.run(main())

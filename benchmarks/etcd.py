@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, ExitStack
+from os import getpid
 from typing import Any, TypeAlias
 
 import grpc
@@ -16,37 +17,38 @@ from holdfast.engines.etcd.phrases import Call, grant, part, revoke, take
 from holdfast.lab.servers.ports import HOST
 
 WITHIN = 5.0
-KEY = "holdfast:floor"
 LONG = 3600
 """Seconds: longer than anybody measures."""
 
 Calls: TypeAlias = Generator[Call, Any, None]
+Begin: TypeAlias = Callable[[str, int], Calls]
+"""Given the name of a lock, and a lease that is there."""
 
 
-def three_calls(_: int) -> Calls:
+def three_calls(key: str, _: int) -> Calls:
     """With a lease of its own, which is granted and revoked."""
     lease = new_lease()
     yield grant(lease, TTL)
-    yield take(queue_of(KEY), place_of(KEY, new_holder()), lease)
+    yield take(queue_of(key), place_of(key, ""), lease, new_holder())
     yield revoke(lease)
 
 
-def two_calls(lease: int) -> Calls:
+def two_calls(key: str, lease: int) -> Calls:
     """With a lease that is there."""
-    place = place_of(KEY, new_holder())
-    reply = yield take(queue_of(KEY), place, lease)
+    place = place_of(key, "")
+    reply = yield take(queue_of(key), place, lease, new_holder())
     yield part(place, reply.header.revision)
 
 
-def raw(address: str, begin: Callable[[int], Calls], stack: ExitStack) -> Pair:
+def raw(address: str, begin: Begin, stack: ExitStack) -> Pair:
     channel = stack.enter_context(grpc.insecure_channel(address, options=SETTINGS))
-    line, lease = Line("raw", channel), new_lease()
+    line, lease, key = Line("raw", channel), new_lease(), f"floor:{getpid()}"
 
     def say(call: Call) -> Any:
         return line[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
 
     def acquire_and_release() -> None:
-        calls = begin(lease)
+        calls = begin(key, lease)
         call: Call | None = next(calls)
         while call is not None:
             call = _next(calls, say(call))
@@ -55,17 +57,15 @@ def raw(address: str, begin: Callable[[int], Calls], stack: ExitStack) -> Pair:
     return acquire_and_release
 
 
-async def async_raw(
-    address: str, begin: Callable[[int], Calls], stack: AsyncExitStack
-) -> Sequence[AsyncPair]:
+async def async_raw(address: str, begin: Begin, stack: AsyncExitStack) -> Sequence[AsyncPair]:
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=SETTINGS))
-    line, lease = Line("raw", channel), new_lease()
+    line, lease, key = Line("raw", channel), new_lease(), f"floor:{getpid()}"
 
     def say(call: Call) -> Any:
         return line[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
 
     async def acquire_and_release() -> None:
-        calls = begin(lease)
+        calls = begin(key, lease)
         call: Call | None = next(calls)
         while call is not None:
             call = _next(calls, await say(call))

@@ -17,7 +17,7 @@ LEAST_OVER_REDIS_PY = (0.0, 5.0, 7.0)
 """For few, for many and for very many tasks; nothing is promised for one."""
 LEAST_OVER_AIOREDLOCK = 12.0
 
-MIN_PAIRS = 3
+MIN_PAIRS = 5
 """Of each task: the first pairs of a batch go out all at once, and meet a server that has nothing
 to do yet."""
 

@@ -8,6 +8,7 @@ from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend, Release
 from holdfast.engines.etcd import books as bookkeeping
 from holdfast.engines.etcd.books import Books
 from holdfast.engines.etcd.keeping import Keeping
+from holdfast.engines.etcd.keys import place_of
 from holdfast.engines.etcd.phrases import KeepAlives
 from holdfast.engines.etcd.protocol import _messages
 from holdfast.engines.etcd.vigil import Vigil
@@ -19,7 +20,7 @@ FENCE = 7
 def books() -> Books:
     """Of a client in which ann holds the door."""
     books = Books(lambda holder: None, lambda: 0.0)
-    ann = books.stake("ann")
+    ann = books.stake("ann", place_of("door", "ann"))
     ann.hold(ann.new_lease(), 60, FENCE)
     return books
 
@@ -49,7 +50,7 @@ def extend(keeping: Keeping, lease: int, ttl: float, *replies: Any) -> tuple[lis
 
 def test_in_its_last_second_a_lease_can_still_be_extended(books: Books, keeping: Keeping) -> None:
     """The server tells how many whole seconds are left: 0 is not the end yet."""
-    lease = books.stake("ann").lease
+    lease = books.stakes["ann"].lease
     last_second = reply("LeaseTimeToLive", TTL=0, grantedTTL=60)
     moved = reply("Txn", succeeded=True, header={"revision": 9})
     steps, answer = extend(
@@ -57,21 +58,21 @@ def test_in_its_last_second_a_lease_can_still_be_extended(books: Books, keeping:
     )
     assert answer is DONE
     assert steps[2] == KeepAlives([lease])
-    assert books.stake("ann").lease != lease
+    assert books.stakes["ann"].lease != lease
 
 
 def test_a_lease_that_ended_is_not_brought_back(books: Books, keeping: Keeping) -> None:
-    lease = books.stake("ann").lease
+    lease = books.stakes["ann"].lease
     _, answer = extend(keeping, lease, 90, reply("LeaseTimeToLive", TTL=0, grantedTTL=60), [0])
     assert answer is NOT_YOURS
 
 
 def test_a_key_is_never_hung_on_a_shorter_lease(books: Books, keeping: Keeping) -> None:
     """Another thread may have renewed the longer one in this very moment, and count on it."""
-    lease = books.stake("ann").lease
+    lease = books.stakes["ann"].lease
     _, answer = extend(keeping, lease, 10, reply("LeaseTimeToLive", TTL=5, grantedTTL=60), [60])
     assert answer is DONE
-    assert books.stake("ann").lease == lease
+    assert books.stakes["ann"].lease == lease
 
 
 def test_farewells_that_nobody_hears_are_not_remembered_for_ever(
@@ -79,7 +80,7 @@ def test_farewells_that_nobody_hears_are_not_remembered_for_ever(
 ) -> None:
     monkeypatch.setattr(bookkeeping, "MOST_UNHEARD", 10)
     for number in range(30):
-        stake = books.stake(f"ben {number}")
+        stake = books.stake(f"ben {number}", b"place")
         stake.session = books.open_session()
         assert books.anybody_waits()
         for _ in range(2):  # it is tried again

@@ -22,7 +22,6 @@ from holdfast.core.messages import (
     Request,
 )
 from holdfast.drivers.surroundings import clock
-from holdfast.engines.etcd import spares
 from holdfast.engines.etcd.aio import AsyncEtcdStore
 from holdfast.engines.etcd.keys import place_of
 from holdfast.engines.etcd.replies import Trouble
@@ -36,13 +35,6 @@ pytestmark = pytest.mark.slow
 PAIRS = 10
 FATES: tuple[Fate, ...] = ("request lost", "reply lost", "late")
 ONE_LINE = pytest.mark.parametrize("running", ["3.5"], indirect=True)
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spares are good for long, so that it does not matter how quick this machine is."""
-    monkeypatch.setattr(spares, "LINGER", 600.0)
-    monkeypatch.setattr(spares, "oldest", lambda ttl: 600.0)
 
 
 @pytest.fixture
@@ -165,7 +157,7 @@ def test_what_comes_late_finds_no_lease(
             ask(store, Release("gate", holder))
     taking.arrive()
     leaving.arrive()
-    assert server.keys() == [place_of("gate", "dan")]
+    assert server.keys() == [store._books.stakes["dan"].place]
     assert isinstance(ask(store, Acquire("door", "eve", 30)), Granted)
 
 

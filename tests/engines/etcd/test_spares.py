@@ -1,16 +1,13 @@
 """Leases that are used again, on a clock that stands still unless it is told to move on."""
 
-import threading
-
 import pytest
 
 from holdfast.core.messages import DONE, NOT_YOURS, Granted
 from holdfast.engines.etcd import drift, spares
+from holdfast.engines.etcd.keys import place_of
 from holdfast.engines.etcd.protocol import LEASE_GRANT, LEASE_REVOKE, TXN, _messages
 from holdfast.engines.etcd.replies import NO_SUCH_LEASE, Refused
-from holdfast.engines.etcd.spares import LINGER, LONGEST, MOST, NEVER, OLDEST, Spares, oldest
-from holdfast.engines.etcd.sweeper import Sweeper
-from tests.patience import wait_for
+from holdfast.engines.etcd.spares import LINGER, LONGEST, MOST, OLDEST, Spares, oldest
 
 from .obliging import PAIR, TTL, Client
 
@@ -99,28 +96,6 @@ def test_a_lease_whose_key_somebody_has_written_to(quick: Client) -> None:
     assert not quick.has_spare
 
 
-def test_a_sweeper_that_fails_can_be_roused_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    failing = [RuntimeError("no thread to be had")]
-    failed: list[object] = []
-    revoked: list[int] = []
-
-    def revoke(leases: list[int]) -> None:
-        if failing:
-            raise failing.pop()
-        revoked.extend(leases)
-
-    monkeypatch.setattr(threading, "excepthook", failed.append)
-    spares = Spares(lambda: 0.0)
-    sweeper = Sweeper(spares, revoke)
-    spares.keep(1, TTL, granted_at=NEVER)
-    sweeper.rouse()
-    wait_for(lambda: failed)
-    spares.keep(2, TTL, granted_at=NEVER)
-    sweeper.rouse()
-    wait_for(lambda: revoked == [2])
-    sweeper.stop()
-
-
 def test_a_spare_that_is_too_old_is_not_used(client: Client) -> None:
     ttl = 2
     client.pairs(1)
@@ -164,6 +139,24 @@ def test_one_of_another_ttl_is_not_used(client: Client) -> None:
     assert client.said == [TXN]
 
 
+def test_one_of_the_same_lock_is_used_first() -> None:
+    pool = Spares(lambda: 0.0)
+    for lease, place in enumerate((b"door\0a", b"gate\0b", b"door\0c", b"cell\0d")):
+        pool.keep(lease, place, TTL, granted_at=0.0)
+    taken = [pool.take(TTL, b"door\0"), pool.take(TTL, b"door\0"), pool.take(TTL, b"door\0")]
+    assert [each and each.place for each in taken] == [b"door\0c", b"door\0a", b"cell\0d"]
+
+
+def test_the_key_of_another_lock_is_not_used(client: Client) -> None:
+    client.pairs(2)
+    spare = client.books.spares.take(TTL, b"")
+    assert spare
+    client.books.spares.keep(spare.lease, place_of("gate", "ben"), TTL, spare.granted_at)
+    assert isinstance(client.acquire("ann"), Granted)
+    assert client.said == [TXN]
+    assert client.books.stakes["ann"].place == place_of("door", "ann")
+
+
 def test_there_are_not_too_many(client: Client) -> None:
     for number in range(MOST + 10):
         client.acquire(f"holder {number}")
@@ -187,9 +180,9 @@ def test_each_is_used_by_one(client: Client) -> None:
 def test_what_nobody_wants_is_to_be_revoked_in_time() -> None:
     now = 0.0
     pool = Spares(lambda: now)
-    pool.keep(1, TTL, granted_at=0.0)
+    pool.keep(1, b"place", TTL, granted_at=0.0)
     now = LINGER / 2
-    pool.keep(2, TTL, granted_at=LINGER / 2)
+    pool.keep(2, b"place", TTL, granted_at=LINGER / 2)
     assert pool.due_in() == pytest.approx(LINGER / 2)
     assert pool.take_useless() == []
     now = LINGER
@@ -243,7 +236,8 @@ def test_a_lock_that_was_asked_for_twice(client: Client, answered: bool) -> None
         client.acquire("ann")
     else:
         client.acquire("ann", step_0=None)
-    mine = {"key": b"door\0lock\0ann", "create_revision": 9, "mod_revision": 9, "lease": lease}
+    place = client.books.stakes["ann"].place
+    mine = {"key": place, "create_revision": 9, "mod_revision": 9, "lease": lease}
     found = _messages["RangeResponse"](kvs=[mine])
     replies = {"step_0": found} if answered else {"step_0": found, "step_1": found}
     assert isinstance(client.acquire("ann", **replies), Granted)

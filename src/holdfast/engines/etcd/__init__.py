@@ -4,6 +4,7 @@ A URL says where the members of the cluster are; what is asked of them is in `sp
 two ways of asking: `blocking` for threads, and `aio` for asyncio.
 """
 
+from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, unquote
 
@@ -12,6 +13,7 @@ import grpc
 
 from holdfast.core.ports import AsyncStore, Engine, Store, Surroundings
 from holdfast.engines import refuse_options
+from holdfast.engines.etcd.books import Stake
 from holdfast.engines.etcd.guarantees import ETCD
 from holdfast.engines.etcd.guard import guard
 from holdfast.engines.etcd.lines import Cluster
@@ -32,18 +34,19 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     if url.path.strip("/"):
         raise ValueError(f"url: etcd has no databases, so no path, got {url.path!r}")
     cluster = _cluster(url, dict(given))
+    stakes: dict[str, Stake] = {}
 
     def connect(around: Surroundings) -> Store:
         from holdfast.engines.etcd.blocking import EtcdStore
 
-        return EtcdStore(cluster, around)
+        return EtcdStore(cluster, around, stakes)
 
     def connect_async(around: Surroundings) -> AsyncStore:
         from holdfast.engines.etcd.aio import AsyncEtcdStore
 
-        return AsyncEtcdStore(cluster, around)
+        return AsyncEtcdStore(cluster, around, stakes)
 
-    return Engine(ETCD, drift, connect, connect_async, comparison=guard)
+    return Engine(ETCD, drift, connect, connect_async, comparison=partial(guard, stakes))
 
 
 def _cluster(url: SplitResult, given: dict[str, str]) -> Cluster:

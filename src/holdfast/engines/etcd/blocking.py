@@ -11,7 +11,7 @@ import grpc
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
 from holdfast.core.ports import Surroundings
 from holdfast.engines.etcd.attendant import Attendant
-from holdfast.engines.etcd.books import Books
+from holdfast.engines.etcd.books import Books, Stake
 from holdfast.engines.etcd.deputy import Deputy
 from holdfast.engines.etcd.failover import Failover
 from holdfast.engines.etcd.lines import (
@@ -35,9 +35,11 @@ T = TypeVar("T")
 class EtcdStore:
     """One cluster, for all threads of a client."""
 
-    def __init__(self, cluster: Cluster, around: Surroundings) -> None:
+    def __init__(
+        self, cluster: Cluster, around: Surroundings, stakes: dict[str, Stake] | None = None
+    ) -> None:
         self._clock = around.clock
-        self._books = Books(around.ring, around.clock)
+        self._books = Books(around.ring, around.clock, stakes)
         self._vigil = Vigil(self._books.call, around.ring)
         self._speech = Speech(self._books, self._vigil)
         self._lines = Lines(cluster, grpc, around.emit)

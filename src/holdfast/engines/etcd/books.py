@@ -45,6 +45,8 @@ class Session:
 class Stake:
     """What one holder has, or may have."""
 
+    place: bytes
+    """Its key, which may have been another one's before: see `spares`."""
     leases: tuple[int, ...] = ()
     """Every lease that was asked for in its name, and may still be there."""
     lease: int = 0
@@ -85,23 +87,26 @@ class Stake:
 class Books:
     """The stakes of all holders of one client, its spares, and the session of those who wait."""
 
-    def __init__(self, ring: Callable[[str], None], clock: Clock) -> None:
+    def __init__(
+        self, ring: Callable[[str], None], clock: Clock, stakes: dict[str, Stake] | None = None
+    ) -> None:
         self._ring = ring
         self.spares = Spares(clock)
+        self.stakes: dict[str, Stake] = {} if stakes is None else stakes
         self.begin()
 
     def begin(self) -> None:
         """With nothing; as a forked child must: whatever there was is the parent's."""
-        self.stakes: dict[str, Stake] = {}
+        self.stakes.clear()
         self.spares.begin()
         self._session: Session | None = None
         self._retired: list[int] = []
         self._unheard: deque[str] = deque()
         self._mutex = threading.Lock()
 
-    def stake(self, holder: str) -> Stake:
-        """What this holder has; a new one has nothing."""
-        return self.stakes.setdefault(holder, Stake())
+    def stake(self, holder: str, place: bytes) -> Stake:
+        """What this holder has; a new one has nothing, and that place to go to."""
+        return self.stakes.setdefault(holder, Stake(place))
 
     def farewell_unheard(self, holder: str, stake: Stake) -> None:
         """It wanted to give back all it has, and nobody knows whether it did. What is left ends by

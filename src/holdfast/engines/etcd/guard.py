@@ -1,8 +1,10 @@
 """What ties a user's own writes to etcd to a lease: a comparison for their transactions."""
 
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import NamedTuple
 
+from holdfast.engines.etcd.books import Stake
 from holdfast.engines.etcd.keys import place_of
 from holdfast.engines.etcd.phrases import same
 
@@ -35,6 +37,7 @@ class Guard(NamedTuple):
         }
 
 
-def guard(key: str, holder: str, fence: int) -> Guard:
+def guard(stakes: Mapping[str, Stake], key: str, holder: str, fence: int) -> Guard:
     """The guard of a lease: its name with the client's prefix, its holder, and its fence."""
-    return Guard(place_of(key, holder), fence)
+    stake = stakes.get(holder)
+    return Guard(place_of(key, holder) if stake is None else stake.place, fence)

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend, Release
 from holdfast.engines.etcd import phrases
 from holdfast.engines.etcd.books import Books, Stake
-from holdfast.engines.etcd.keys import place_of
-from holdfast.engines.etcd.phrases import HOLDING, Call, KeepAlives
+from holdfast.engines.etcd.phrases import Call, KeepAlives
 from holdfast.engines.etcd.replies import NO_SUCH_LEASE, Refused, accepted
 from holdfast.engines.etcd.spares import NEVER
 from holdfast.engines.etcd.vigil import Vigil
@@ -49,9 +48,8 @@ class Keeping:
     def _change(self, request: Extend, stake: Stake) -> "Talk[Answer]":
         """Let the lease last for another ttl: hang the key on another lease, unless the one that it
         hangs on lasts as long anyway."""
-        place = place_of(request.key, request.holder)
         ttl = ceil(request.ttl)
-        found = accepted((yield phrases.find(place))).kvs
+        found = accepted((yield phrases.find(stake.place))).kvs
         if not found or found[0].create_revision != request.fence:
             return NOT_YOURS
         old = found[0].lease
@@ -68,7 +66,8 @@ class Keeping:
         lease = stake.new_lease()
         accepted((yield phrases.grant(lease, ttl)))
         stake.ttl = 0  # until we know which of them the key hangs on
-        reply = accepted((yield phrases.attach(place, HOLDING, found[0].mod_revision, lease)))
+        attach = phrases.attach(stake.place, found[0].value, found[0].mod_revision, lease)
+        reply = accepted((yield attach))
         if not reply.succeeded:  # it is gone, or another thread was faster
             yield from self._drop(stake, lease)
             return (yield from self._change(request, stake))
@@ -86,7 +85,7 @@ class Keeping:
         stakes = [self._books.close_account(each.holder) for each in requests]
         answers: Sequence[Answer] = ()
         try:
-            if len(requests) == 1 and (yield from self._keep_lease(requests[0], stakes[0])):
+            if len(requests) == 1 and (yield from self._keep_lease(stakes[0])):
                 answers = (DONE,)
             else:
                 answers = yield from self._end_leases(requests, stakes)
@@ -97,15 +96,14 @@ class Keeping:
                         self._books.farewell_unheard(request.holder, stake)
         return answers
 
-    def _keep_lease(self, request: Release, stake: Stake | None) -> "Talk[bool]":
+    def _keep_lease(self, stake: Stake | None) -> "Talk[bool]":
         """Give back the key alone, and have its lease as a spare; False if that cannot be."""
         spares = self._books.spares
         if stake is None or not stake.lease or not spares.wants(stake.ttl, stake.granted_at):
             return False
-        place = place_of(request.key, request.holder)
-        reply = accepted((yield phrases.part(place, stake.attached)))
+        reply = accepted((yield phrases.part(stake.place, stake.attached)))
         if reply.succeeded:
-            spares.keep(stake.lease, stake.ttl, stake.granted_at)
+            spares.keep(stake.lease, stake.place, stake.ttl, stake.granted_at)
         return bool(reply.succeeded)
 
     def _end_leases(
@@ -116,7 +114,7 @@ class Keeping:
         for request, stake in zip(requests, stakes, strict=True):
             began = len(calls)
             if stake is not None:
-                calls += self._farewell(request, stake)
+                calls += self._farewell(request.holder, stake)
             ours.append((began, len(calls)))
         heard = yield calls
         answers: list[Answer] = []
@@ -126,12 +124,12 @@ class Keeping:
                 self._books.retire(stake.session)  # a place that it asked for may still come
         return answers
 
-    def _farewell(self, request: Release, stake: Stake) -> list[Call]:
+    def _farewell(self, holder: str, stake: Stake) -> list[Call]:
         """Revoke each lease; leave the queue."""
-        self._vigil.end(request.holder)
+        self._vigil.end(holder)
         calls = [phrases.revoke(lease) for lease in stake.leases]
         if stake.session is not None:
-            calls.append(phrases.leave(place_of(request.key, request.holder)))
+            calls.append(phrases.leave(stake.place))
         return calls
 
 

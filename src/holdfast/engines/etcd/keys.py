@@ -1,7 +1,8 @@
 """How names become etcd keys.
 
 A lock is a queue: a key for each who holds it or waits for it, `name\\0lock\\0holder`, in the order
-of their creation; the first one holds it. A cell is `name\\0cell`. No name contains NUL, so names
+of their creation; the first one holds it. A key may be used again by another holder, who is then
+named by its value: see `spares`. A cell is `name\\0cell`. No name contains NUL, so names
 cannot be confused, and the keys are in the order of the names.
 """
 
@@ -26,7 +27,7 @@ def queue_of(key: str) -> Span:
 
 
 def place_of(key: str, holder: str) -> bytes:
-    """The key of one in the queue."""
+    """The key of one in the queue, if it is a new one."""
     return b"%b\0lock\0%b" % (key.encode(), holder.encode())
 
 
@@ -44,7 +45,7 @@ def names_after(prefix: str, last: str) -> Span:
 
 
 def read_place(place: bytes) -> tuple[str, str] | None:
-    """The lock and the holder of a key; None if it is no place in a queue.
+    """The lock of a key, and who was the first to use it; None if it is no place in a queue.
 
     >>> read_place(place_of("holdfast:door", "web-3/1/x/5"))
     ('holdfast:door', 'web-3/1/x/5')

@@ -61,9 +61,7 @@ def _list(request: List) -> "Talk[Answer]":
         names = list(queues)[: min(request.limit, len(queues) - more)]
         exhausted = len(names) == len(queues)
         last = names[-1] if names else last
-        found = yield from _seen(
-            [(name, min(queues[name], key=_creation), len(queues[name]) - 1) for name in names]
-        )
+        found = yield from _heads({name: queues[name] for name in names})
         if found:
             return Listing(found)
     return Listing(())
@@ -85,6 +83,19 @@ def _queues(prefix: str, last: str, limit: int) -> "Talk[tuple[dict[str, list[An
     return queues, more
 
 
+def _heads(queues: dict[str, list[Any]]) -> "Talk[tuple[Seen, ...]]":
+    """The first of each queue: who they are is in their values, which are read one by one, for in
+    between there may be cells of any size."""
+    firsts = [min(places, key=_creation) for places in queues.values()]
+    replies = yield [phrases.find(first.key) for first in firsts]
+    heads = []
+    for (name, places), first, reply in zip(queues.items(), firsts, replies, strict=True):
+        found = accepted(reply).kvs
+        if found and found[0].create_revision == first.create_revision:  # or it ended since
+            heads.append((name, found[0], len(places) - 1))
+    return (yield from _seen(heads))
+
+
 def _creation(place: Any) -> int:
     return int(place.create_revision)
 
@@ -96,7 +107,8 @@ def _seen(heads: list[tuple[str, Any, int]]) -> "Talk[tuple[Seen, ...]]":
     for (key, first, waiters), life in zip(heads, lives, strict=True):
         if isinstance(life, Refused) or life.TTL < 0:
             continue  # it ended since
-        _, holder = read_place(first.key) or ("", "")
+        _, first_user = read_place(first.key) or ("", "")
+        holder = first.value.partition(b" ")[2].decode(errors="replace") or first_user
         remaining = float(min(life.TTL + 1, life.grantedTTL))  # it is rounded down
         found.append(Seen(key, holder, first.create_revision, remaining, waiters))
     return tuple(found)
@@ -129,7 +141,7 @@ def _take_away(first: Any) -> "Talk[bool]":
             return taken
         taken = True
         [found] = touched.responses[1].response_range.kvs
-        if found.value == HOLDING:  # a waiter's lease is not its own
+        if found.value.startswith(HOLDING):  # a waiter's lease is not its own
             yield phrases.revoke(found.lease)
         accepted((yield phrases.part(first.key, found.mod_revision)))
 

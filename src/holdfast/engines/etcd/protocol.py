@@ -58,18 +58,13 @@ def _declare() -> dict[str, Any]:
 _messages = _declare()
 
 RangeRequest = _messages["RangeRequest"]
-PutRequest = _messages["PutRequest"]
-DeleteRangeRequest = _messages["DeleteRangeRequest"]
 Compare = _messages["Compare"]
-RequestOp = _messages["RequestOp"]
 TxnRequest = _messages["TxnRequest"]
 LeaseGrantRequest = _messages["LeaseGrantRequest"]
 LeaseRevokeRequest = _messages["LeaseRevokeRequest"]
 LeaseKeepAliveRequest = _messages["LeaseKeepAliveRequest"]
 LeaseTimeToLiveRequest = _messages["LeaseTimeToLiveRequest"]
 WatchRequest = _messages["WatchRequest"]
-WatchCreateRequest = _messages["WatchCreateRequest"]
-WatchCancelRequest = _messages["WatchCancelRequest"]
 AuthenticateRequest = _messages["AuthenticateRequest"]
 
 

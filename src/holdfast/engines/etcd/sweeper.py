@@ -1,9 +1,9 @@
-"""A thread that revokes the spares which nobody wanted. It lives only while there are any."""
+"""A thread that revokes the spares which nobody wanted. It ends when it finds none."""
 
 import threading
 from collections.abc import Callable
 
-from holdfast.engines.etcd.spares import Spares
+from holdfast.engines.etcd.spares import LINGER, Spares
 
 
 class Sweeper:
@@ -36,9 +36,11 @@ class Sweeper:
             thread.join()
 
     def _sweep(self) -> None:
+        seconds: float | None = LINGER  # in a loop, somebody has the spare by now, and then another
         try:
-            while (seconds := self._due_in()) is not None and not self._over.wait(seconds):
+            while seconds is not None and not self._over.wait(seconds):
                 self._revoke(self._spares.take_useless())
+                seconds = self._due_in()
         except BaseException:
             with self._mutex:
                 self._thread = None  # so that another one can be roused

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from holdfast.core.messages import Acquire, Answer, Granted, Held
 from holdfast.engines.etcd import phrases
 from holdfast.engines.etcd.books import SESSION, Books, Session, Stake
-from holdfast.engines.etcd.keys import Span, place_of, queue_of, read_place
+from holdfast.engines.etcd.keys import Span, place_of, queue_of
 from holdfast.engines.etcd.phrases import WAITING, KeepAlives
 from holdfast.engines.etcd.replies import LEASE_EXISTS, NO_SUCH_LEASE, Refused, Rejected, accepted
 from holdfast.engines.etcd.spares import NEVER
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 BACKSTOP = 10.0
 """Seconds after which a waiter asks again although nobody has woken it."""
+
+HELD = Held(BACKSTOP, wakes=True)
 
 TRIES = 3
 """A place in the queue can be lost, but hardly so often in a row."""
@@ -51,40 +53,42 @@ class Taking:
 
     def acquire(self, request: Acquire) -> "Talk[Answer]":
         """Take the lock if it is free, or wait for it if that is wanted."""
-        stake = self._books.stake(request.holder)
-        queue, place = queue_of(request.key), place_of(request.key, request.holder)
+        stake = self._books.stake(request.holder, place_of(request.key, request.holder))
+        queue = queue_of(request.key)
         if stake.leases:
             stake.granted_at = NEVER  # something of an earlier try may still come
         if not stake.revision and (stake.leases or stake.doubtful):  # a try was not answered
-            reply = accepted((yield phrases.find(place)))
+            reply = accepted((yield phrases.find(stake.place)))
             if not reply.kvs and stake.doubtful and stake.session is not None:
                 self._books.retire(stake.session)  # it may still come, and must not stay then
             _note(stake, reply.kvs[0] if reply.kvs else None)
         if request.queue or stake.revision:
-            return (yield from self._wait(request, stake, queue, place))
-        return (yield from self._take(request, stake, queue, place))
+            return (yield from self._wait(request, stake, queue))
+        return (yield from self._take(request, stake, queue))
 
-    def _take(self, request: Acquire, stake: Stake, queue: Span, place: bytes) -> "Talk[Answer]":
+    def _take(self, request: Acquire, stake: Stake, queue: Span) -> "Talk[Answer]":
         """Take the lock if nobody has it, or waits for it."""
         ttl = ceil(request.ttl)
-        reply = yield from self._put(stake, queue, place, ttl)
+        reply = yield from self._put(request.holder, stake, queue, ttl)
         if reply.succeeded:
             stake.revision = reply.header.revision
             stake.hold(stake.leases[-1], ttl, stake.revision)
             return Granted(stake.revision)
         [first] = reply.responses[0].response_range.kvs
-        if first.key == place:  # an earlier try has come through meanwhile
+        if first.key == stake.place:  # an earlier try has come through meanwhile
             return (yield from self._still_held(request, stake, first))
         yield [phrases.revoke(each) for each in stake.leases]
         self._books.close_account(request.holder)
-        return _held(first.key)
+        return HELD
 
-    def _put(self, stake: Stake, queue: Span, place: bytes, ttl: int) -> "Talk[Any]":
+    def _put(self, holder: str, stake: Stake, queue: Span, ttl: int) -> "Talk[Any]":
         """Be the first, on a spare if there is one, or else on a new lease; or see who is."""
-        spare = None if stake.leases else self._books.spares.take(ttl)
+        spare = None if stake.leases else self._books.spares.take(ttl, queue.first)
         if spare is not None:
             stake.leases, stake.granted_at = (spare.lease,), spare.granted_at
-            reply = yield phrases.take(queue, place, spare.lease)
+            if spare.place.startswith(queue.first):
+                stake.place = spare.place
+            reply = yield phrases.take(queue, stake.place, spare.lease, holder)
             if not _has_no_lease(reply):
                 return accepted(reply)
             stake.leases = ()
@@ -93,30 +97,30 @@ class Taking:
         if not again:
             stake.granted_at = self._books.spares.clock()
         accepted((yield phrases.grant(lease, ttl)))
-        return accepted((yield phrases.take(queue, place, lease)))
+        return accepted((yield phrases.take(queue, stake.place, lease, holder)))
 
-    def _wait(self, request: Acquire, stake: Stake, queue: Span, place: bytes) -> "Talk[Answer]":
+    def _wait(self, request: Acquire, stake: Stake, queue: Span) -> "Talk[Answer]":
         """Wait in the queue, or hold the lock if it is our turn."""
         for _ in range(TRIES):
             outcome: Answer | Before | None = None
             if not stake.revision:
-                outcome = yield from self._join(stake, queue, place)
+                outcome = yield from self._join(stake, queue)
             elif not stake.called:
-                outcome = yield from self._review(request, stake, queue, place)
+                outcome = yield from self._review(request, stake, queue)
             if stake.called:
-                outcome = yield from self._confirm(request, stake, queue, place)
+                outcome = yield from self._confirm(request, stake, queue)
             if isinstance(outcome, Before):
                 self._vigil.watch(request.holder, outcome.place, outcome.now + 1)
-                return _held(outcome.place)
+                return HELD
             if outcome is not None:
                 return outcome
         raise Rejected("its place in the queue was lost again and again")
 
-    def _join(self, stake: Stake, queue: Span, place: bytes) -> "Talk[Before | None]":
+    def _join(self, stake: Stake, queue: Span) -> "Talk[Before | None]":
         """Go to the end of the queue."""
         session = yield from self._session()
         stake.session, stake.doubtful = session, True
-        reply = yield phrases.join(queue, place, session.lease)
+        reply = yield phrases.join(queue, stake.place, session.lease)
         if self._has_ended(session, reply):
             _note(stake, None)
             return None
@@ -130,11 +134,11 @@ class Taking:
         return Before(before[0].key, stake.revision) if before else None
 
     def _review(
-        self, request: Acquire, stake: Stake, queue: Span, place: bytes
+        self, request: Acquire, stake: Stake, queue: Span
     ) -> "Talk[Answer | Before | None]":
         """See how things are: nobody has called us, or nobody could have."""
         reply = accepted((yield phrases.look(queue, stake.revision)))
-        if not reply.kvs or reply.kvs[0].key != place:
+        if not reply.kvs or reply.kvs[0].key != stake.place:
             _note(stake, None)
             return None
         mine, *others = reply.kvs
@@ -144,7 +148,7 @@ class Taking:
         session = yield from self._session()
         if mine.lease != session.lease:
             stake.session = session
-            moved = yield phrases.attach(place, WAITING, stake.modified, session.lease)
+            moved = yield phrases.attach(stake.place, WAITING, stake.modified, session.lease)
             if self._has_ended(session, moved) or not moved.succeeded:
                 return None
             stake.modified = moved.header.revision
@@ -152,14 +156,14 @@ class Taking:
         return Before(others[0].key, reply.header.revision) if others else None
 
     def _confirm(
-        self, request: Acquire, stake: Stake, queue: Span, place: bytes
+        self, request: Acquire, stake: Stake, queue: Span
     ) -> "Talk[Answer | Before | None]":
         """Hold the lock, if our place is there and is the first."""
         stake.called = False
         ttl = ceil(request.ttl)
         lease = stake.new_lease()
         accepted((yield phrases.grant(lease, ttl)))
-        confirm = phrases.confirm(queue, place, stake.revision, stake.modified, lease)
+        confirm = phrases.confirm(queue, stake.place, stake.revision, stake.modified, lease)
         reply = accepted((yield confirm))
         if reply.succeeded:
             stake.session = None
@@ -221,8 +225,3 @@ def _mine_and_before(reply: Any) -> tuple[Any, Before | None]:
         mine[0] if mine else None,
         Before(before[0].key, reply.header.revision) if before else None,
     )
-
-
-def _held(place: bytes) -> Held:
-    _, holder = read_place(place) or ("", "")
-    return Held(BACKSTOP, wakes=True, holder=holder)

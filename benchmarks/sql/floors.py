@@ -14,12 +14,16 @@ from holdfast.drivers.surroundings import new_holder
 from holdfast.lab.servers.mariadb import DATABASE, USER
 from holdfast.lab.servers.ports import HOST
 
+PLANNED_ONCE = "-c plan_cache_mode=force_generic_plan"
+
 
 def through_psycopg(url: str, words: Callable[[], Words], stack: ExitStack) -> Pair:
     import psycopg
 
     connection = stack.enter_context(
-        psycopg.connect(url, autocommit=True, cursor_factory=psycopg.RawCursor)
+        psycopg.connect(
+            url, autocommit=True, cursor_factory=psycopg.RawCursor, options=PLANNED_ONCE
+        )
     )
     connection.prepare_threshold = 0
     return _pair(connection.cursor(), words())
@@ -39,7 +43,7 @@ async def through_async_psycopg(
 
     connection = await stack.enter_async_context(
         await psycopg.AsyncConnection.connect(
-            url, autocommit=True, cursor_factory=psycopg.AsyncRawCursor
+            url, autocommit=True, cursor_factory=psycopg.AsyncRawCursor, options=PLANNED_ONCE
         )
     )
     connection.prepare_threshold = 0

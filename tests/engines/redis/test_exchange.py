@@ -1,5 +1,6 @@
 """One exchange of a thread with a single server: a late reply, and a Ctrl-C in the middle."""
 
+import select
 import socket
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import holdfast
 from holdfast.core.messages import DONE, Acquire, Release
 from holdfast.drivers.surroundings import clock
+from holdfast.engines.redis.link import BROKEN, LOOKS, PROMPT
 from holdfast.lab.servers.redis import RedisServer
 from tests.patience import wait_for
 
@@ -48,39 +50,101 @@ def program(server: RedisServer, what: str) -> Iterator[tuple[IO[str], IO[str]]]
             running.kill()
 
 
-class Struck:
-    """A socket on which a Ctrl-C strikes as something is read: just before that, or just after."""
+class Odd:
+    """A socket like another one, but for one thing."""
 
-    def __init__(self, sock: socket.socket, *, has_read: bool) -> None:
-        self._sock, self._has_read = sock, has_read
-
-    def recv_into(self, buffer: bytearray) -> int:
-        if self._has_read:
-            self._sock.recv_into(buffer)
-        raise KeyboardInterrupt
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)
 
 
+class Struck(Odd):
+    """A Ctrl-C strikes as something is read, with a look or by sleeping: just before, or after."""
+
+    def __init__(self, sock: socket.socket, *, looking: bool, has_read: bool) -> None:
+        super().__init__(sock)
+        self._looking, self._has_read = looking, has_read
+
+    def recv_into(self, buffer: bytearray, size: int = 0, flags: int = 0) -> int:
+        if flags and not self._looking:
+            raise BlockingIOError
+        if self._has_read:
+            self._sock.recv_into(buffer)
+        raise KeyboardInterrupt
+
+
+class Far(Odd):
+    """Nothing is ever there when one looks, until it is `near`."""
+
+    near, looks = False, 0
+
+    def recv_into(self, buffer: bytearray, size: int = 0, flags: int = 0) -> int:
+        self.looks += bool(flags)
+        if flags and not self.near:
+            raise BlockingIOError
+        return self._sock.recv_into(buffer)
+
+
+def link_of(client: holdfast.Client) -> Any:
+    """The only one, and it is connected."""
+    with client.lock("first"):
+        pass
+    store: Any = client._driver._store
+    [circuit] = store._all
+    [link] = circuit._links
+    return link
+
+
+@pytest.mark.parametrize("looking", [False, True])
 @pytest.mark.parametrize("has_read", [False, True])
-def test_a_strike_as_something_is_read(server: RedisServer, has_read: bool) -> None:
+def test_a_strike_as_something_is_read(server: RedisServer, looking: bool, has_read: bool) -> None:
     """If it was not read, the reply is still to come, and what follows goes out behind it. If it
     was, it is lost, and its connection with it."""
     with holdfast.Client(server.url) as client:
-        with client.lock("first"):
-            pass
+        link = link_of(client)
+        link._far = 0
         store: Any = client._driver._store
-        [circuit] = store._all
-        [link] = circuit._links
-        real, link.sock = link.sock, Struck(link.sock, has_read=has_read)
+        real, link.sock = link.sock, Struck(link.sock, looking=looking, has_read=has_read)
         with pytest.raises(KeyboardInterrupt):
             store.ask((Acquire("job", "me", 30),), clock() + HANGS_AFTER)
         link.sock = real
         assert len(link.owed) == (not has_read)
         [answer] = store.ask((Release("job", "me"),), clock() + HANGS_AFTER)
         assert answer is DONE
-        assert (circuit._links == [link]) is not has_read
+        assert (store._all[0]._links == [link]) is not has_read
+
+
+def test_a_server_that_is_not_quick_is_not_looked_for_each_time(server: RedisServer) -> None:
+    with holdfast.Client(server.url) as client:
+        link = link_of(client)
+        link._far = 0
+        link.sock = sock = Far(link.sock)
+        store: Any = client._driver._store
+
+        def looks(exchanges: int) -> int:
+            before = sock.looks
+            for _ in range(exchanges):
+                store.ask((Release("job", "me"),), clock() + HANGS_AFTER)
+            return sock.looks - before
+
+        assert looks(1) == LOOKS
+        assert looks(LOOKS) == 0
+        assert looks(1) == LOOKS
+        sock.near = True
+        assert looks(LOOKS) == 0, "nobody knows yet"
+        assert looks(5) == 5, "it is there at the first look"
+
+
+def test_a_server_that_is_gone_is_noticed_with_a_look(server: RedisServer) -> None:
+    with holdfast.Client(server.url) as client:
+        link = link_of(client)
+        link._far = 0
+        server.kill()
+        with pytest.raises(BROKEN):
+            link.exchange(b"*1\r\n$4\r\nPING\r\n", select.poll(), PROMPT)
+        server.start()
 
 
 def test_what_undoes_an_acquire_goes_out_behind_it(server: RedisServer) -> None:

@@ -55,7 +55,8 @@ _SESSION = {
     "postgres": """
         SELECT current_setting('default_transaction_isolation'),
                current_setting('statement_timeout'), current_setting('client_encoding'),
-               current_setting('bytea_output'),
+               current_setting('bytea_output'), current_setting('plan_cache_mode'),
+               current_setting('enable_seqscan'),
                (SELECT count(*) FROM pg_prepared_statements),
                (SELECT count(*) FROM pg_listening_channels())
     """,

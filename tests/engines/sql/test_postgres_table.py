@@ -2,15 +2,21 @@
 
 import threading
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
 
 import holdfast
-from holdfast.engines.sql.postgres.statements import ACQUIRE, Statements
+from holdfast.core.messages import DONE, Acquire, Granted, Release
+from holdfast.engines.sql.blocking import ServerStore
+from holdfast.engines.sql.links import Row
+from holdfast.engines.sql.postgres import engine
+from holdfast.engines.sql.postgres.statements import ACQUIRE, Statements, Text
 from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
+from tests.engines.sql.test_postgres_order import AROUND, soon
 
 
 def test_many_who_come_first_make_the_table_once(postgres: PostgresServer) -> None:
@@ -127,6 +133,31 @@ def test_no_statement_looks_at_more_than_the_rows_it_is_about(
             plan = connection.execute(f"EXPLAIN EXECUTE its_{name} ({values})".encode()).fetchall()
             text = "\n".join(line for (line,) in plan)
             assert "Seq Scan on holdfast_leases" not in text, f"{name}: {text}"
+
+
+def test_a_plan_that_is_made_for_few_rows_is_right_for_many(postgres: PostgresServer) -> None:
+    """For it is made only once."""
+    store = engine(urlsplit(postgres.url), {}).connect(AROUND)
+    assert isinstance(store, ServerStore)
+    assert isinstance(store.ask([Acquire("job", "ann", 60.0)], soon())[0], Granted)
+    postgres.query("ANALYZE holdfast_leases")
+    for _ in range(10):
+        assert store.ask([Release("job", "ann")], soon()) == [DONE]
+        assert isinstance(store.ask([Acquire("job", "ann", 60.0)], soon())[0], Granted)
+    [link] = store._all
+
+    def say(sql: str) -> list[Row]:
+        return link.exchange(Text(sql.encode())(), soon())
+
+    [(one_by_one, once)] = say(
+        "SELECT sum(custom_plans), sum(generic_plans) FROM pg_prepared_statements"
+    )
+    assert int(one_by_one) == 0
+    assert int(once) > 20
+    [(acquire,)] = say("SELECT name FROM pg_prepared_statements WHERE statement LIKE 'WITH taken%'")
+    plan = say(f'EXPLAIN EXECUTE "{acquire}" (NULL, NULL, NULL, NULL, NULL)')
+    assert "Seq Scan on holdfast_leases" not in str(plan)
+    store.close()
 
 
 def test_renewal_does_not_write_what_a_guard_locks() -> None:

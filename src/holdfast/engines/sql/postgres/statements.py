@@ -124,17 +124,20 @@ CREATING = "SELECT pg_advisory_xact_lock(hashtext('holdfast'))"
 GREETING = Text(b"SELECT pg_backend_pid(), extract(epoch FROM clock_timestamp())::float8")
 """Gives the number of the server process, and the server's clock."""
 
-SETTLE = Text(
-    b"SET default_transaction_isolation = 'read committed'; SET statement_timeout = 10000"
-)
-"""Only where nobody else will be given the session: not behind a pooler."""
-
-_OURS = {
+_SETTINGS = {
     "default_transaction_isolation": "read committed",
     "statement_timeout": "10000",
-    "client_encoding": "UTF8",
-    "bytea_output": "hex",
+    "plan_cache_mode": "force_generic_plan",
+    "enable_seqscan": "off",
 }
+"""Every statement finds its rows by their names, in an index, so one plan will do for all values.
+The server would rather make one for each, which takes longer than to carry it out; or, when there
+are few rows, one that reads all of them, and go by that when there are many."""
+
+SETTLE = Text("; ".join(f"SET {name} = '{value}'" for name, value in _SETTINGS.items()).encode())
+"""Only where nobody else will be given the session: not behind a pooler."""
+
+_OURS = {**_SETTINGS, "client_encoding": "UTF8", "bytea_output": "hex"}
 """What a session has to be set to that is a user's, and lent to us."""
 
 LENT_GREETING = Text(

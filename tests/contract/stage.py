@@ -197,6 +197,14 @@ class Leftovers:
             self.threads &= set(threading.enumerate())
         return [repr(thing) for thing in self.more_than(other)]
 
+    async def let_tasks_end(self, other: Leftovers) -> None:
+        """Waits for those that were not there at the other moment: a client does some things by
+        itself, and when it likes, as giving back a lease that nobody wanted any more."""
+        more = self.tasks - other.tasks
+        if more:
+            await asyncio.wait(more, timeout=AT_ONCE)
+            self.tasks = {task for task in self.tasks if not task.done()}
+
     def more_than(self, other: Leftovers) -> list[Any]:
         """What there was at that moment, and was not there at the other."""
         files = list(self.files)

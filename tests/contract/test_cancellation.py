@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -20,12 +20,14 @@ pytestmark = pytest.mark.colour("async")
 AGAIN = pytest.mark.parametrize("again", [None, 1, 2], ids=["once", "twice", "twice, later"])
 
 
-@contextmanager
-def nothing_left(cut: Cut) -> Iterator[None]:
+@asynccontextmanager
+async def nothing_left(cut: Cut) -> AsyncIterator[None]:
     """A client may keep what it has; an attempt that was cut short may add nothing to it."""
     before = Leftovers()
     yield
-    left = Leftovers() - before
+    after = Leftovers()
+    await after.let_tasks_end(before)
+    left = after - before
     assert not left, f"{cut} left behind: {left}"
 
 
@@ -56,7 +58,7 @@ async def test_acquiring_a_free_lock(stage: Stage, again: int | None) -> None:
 
     async def attempt(cut: Cut) -> bool:
         lock = ann.lock("door", ttl=stage.long)
-        with nothing_left(cut):
+        async with nothing_left(cut):
             if not await cut_short(lock.acquire(), cut):
                 await lock.release()
                 return False
@@ -75,7 +77,7 @@ async def test_acquiring_a_first_time(stage: Stage, again: int | None) -> None:
     async def attempt(cut: Cut) -> bool:
         client = stage.client()
         lock = client.lock("door", ttl=stage.long)
-        with nothing_left(cut):
+        async with nothing_left(cut):
             reached = await cut_short(lock.acquire(), cut)
             if reached:
                 await assert_free(stage, ben, "door", cut)
@@ -105,7 +107,7 @@ async def test_acquiring_a_held_lock(stage: Stage, again: int | None) -> None:
 
     async def attempt(cut: Cut) -> bool:
         lease = await ann(ann.lock("door").acquire)
-        with nothing_left(cut):
+        async with nothing_left(cut):
             reached = await cut_short(waits_in_vain(), cut)
             if reached:
                 await stage.until(lambda: nobody_waits(cleo, "door"))
@@ -163,7 +165,7 @@ async def test_releasing(stage: Stage, again: int | None) -> None:
 
     async def attempt(cut: Cut) -> bool:
         lease = await ann.lock("door", ttl=stage.long).acquire()
-        with nothing_left(cut):
+        async with nothing_left(cut):
             reached = await cut_short(lease.release(), cut)
             assert not lease.held
             assert not lease.lost
@@ -180,7 +182,7 @@ async def test_extending(stage: Stage, again: int | None) -> None:
 
     async def attempt(cut: Cut) -> bool:
         lease = await ann.lock("door", ttl=stage.long).acquire()
-        with nothing_left(cut):
+        async with nothing_left(cut):
             reached = await cut_short(lease.extend(), cut)
             info = await ben(ben.client.inspect, "door")
             assert info.holder == lease.holder
@@ -208,7 +210,7 @@ async def test_a_whole_section(stage: Stage, again: int | None) -> None:
                 leases.append(lease)
                 await asyncio.sleep(0)
 
-        with nothing_left(cut):
+        async with nothing_left(cut):
             reached = await cut_short(section(), cut)
             assert not any(lease.held or lease.lost for lease in leases)
             await assert_free(stage, ben, "door", cut)
@@ -232,7 +234,7 @@ async def test_asking_about_locks(stage: Stage, again: int | None) -> None:
     await everything()  # now there is a connection to whatever may be asked
 
     async def attempt(cut: Cut) -> bool:
-        with nothing_left(cut):
+        async with nothing_left(cut):
             reached = await cut_short(everything(), cut)
             assert (await ann.client.inspect("door")).holder == lease.holder
         return reached
@@ -247,7 +249,7 @@ async def test_closing(stage: Stage, again: int | None) -> None:
 
     async def attempt(cut: Cut) -> bool:
         client = stage.client()
-        with nothing_left(cut):
+        async with nothing_left(cut):
             lease = await client.lock("door", ttl=stage.long).acquire()
             reached = await cut_short(client.aclose(), cut)
             await client.aclose()

@@ -298,7 +298,7 @@ async def test_cancelled_anywhere(stage: Stage, again: int | None) -> None:
 
     async def attempt(doing: Callable[[], Awaitable[Any]], cut: Cut) -> bool:
         before = await bens.get()
-        with nothing_left(cut):
+        async with nothing_left(cut):
             reached = await cut_short(doing(), cut)
         # What was sent may still be on its way: it has arrived, or never will, when these are done.
         await stage.until(lambda: stage.place.residue() == connected)

@@ -1,6 +1,6 @@
 """What `release()`, re-entering and leaving a `with` mean."""
 
-from holdfast.core.ledger import Ledger
+from holdfast.core.ledger import Entry, Ledger
 from holdfast.core.tenure import Tenure
 from holdfast.lab.virtual import claim
 
@@ -176,6 +176,18 @@ def test_what_another_thread_forgets_while_the_rest_is_pruned_takes_nothing_else
     slow.let_go()
     ledger.prune("ann", 0.0)
     assert [entry.lease for entry in ledger._entries] == ["second", "meanwhile"]
+
+
+def test_a_loss_that_another_thread_forgets_meanwhile_is_told_all_the_same() -> None:
+    class Entries(list[Entry[str]]):
+        def remove(self, entry: Entry[str]) -> None:
+            self.clear()  # which another thread has just done
+            super().remove(entry)
+
+    ledger = Ledger[str]()
+    add(ledger, "ann", "lost").lose("for a reason")
+    ledger._entries = Entries(ledger._entries)
+    assert ledger.latest("ann") == "lost"
 
 
 def test_it_is_time_to_prune_when_it_has_doubled() -> None:

@@ -86,7 +86,9 @@ def test_whoever_waits_is_sent_away_when_the_client_closes(url: str) -> None:
     asyncio.run(main())
 
 
-def test_closing_waits_for_what_is_under_way_and_gives_it_back(url: str) -> None:
+def test_closing_waits_for_what_is_under_way_and_gives_it_back(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """Else whoever is just being granted a lock would hold it through a client that is no more."""
 
     async def main() -> None:
@@ -96,11 +98,14 @@ def test_closing_waits_for_what_is_under_way_and_gives_it_back(url: str) -> None
             taking = asyncio.create_task(client.lock("job").acquire())
             await slow.asked.wait()
             closing = asyncio.create_task(client.aclose())
-            for _ in range(9):
-                await asyncio.sleep(0)
-            assert not closing.done()
-            slow.goes_on.set()
+            try:
+                for _ in range(9):
+                    await asyncio.sleep(0)
+                assert not closing.done()
+            finally:
+                slow.goes_on.set()
             await closing
+            assert "still under way" not in caplog.text, "it goes on as soon as that is over"
             lease = await taking
             assert lease is not None
             assert not lease.held

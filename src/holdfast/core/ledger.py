@@ -81,7 +81,7 @@ class Ledger(Generic[L]):
         if entry is None:
             return None
         if entry.tenure.state is LOST and not entry.entered:
-            self._entries.remove(entry)  # told once, by this release
+            self._forget(entry)  # told once, by this release
         return entry.lease
 
     def leave(self, owner: object) -> L | None:

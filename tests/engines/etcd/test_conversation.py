@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
+import grpc.aio
 import pytest
 
 from holdfast.core.messages import (
@@ -178,3 +179,72 @@ def test_a_renewal_that_fails_when_nobody_listens_any_more(
     play(freezing, story)
     gc.collect()
     assert complaints == []
+
+
+def streams() -> list[object]:
+    return [each for each in gc.get_objects() if isinstance(each, grpc.aio.StreamStreamCall)]
+
+
+@pytest.fixture
+def rubbish_stays() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("rubbish_stays")
+def test_a_renewal_that_fails_leaves_no_stream(freezing: EtcdServer) -> None:
+    """No connection can be closed while its streams are kept, if only as rubbish."""
+
+    async def story(store: AsyncEtcdStore) -> None:
+        granted = await ask(store, Acquire("door", "ann", 30))
+        assert isinstance(granted, Granted)
+        freezing.kill()
+        renewal = Extend("door", "ann", 30, granted.fence)
+        assert isinstance(await ask(store, renewal, patience=1.0), Failed)
+        assert streams() == []
+
+    play(freezing, story)
+
+
+@pytest.mark.usefixtures("rubbish_stays")
+def test_nor_does_one_that_was_left_behind(
+    freezing: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "GRACE", 0.01)
+
+    async def story(store: AsyncEtcdStore) -> None:
+        granted = await ask(store, Acquire("door", "ann", 30))
+        assert isinstance(granted, Granted)
+        freezing.freeze()
+        renewal = Extend("door", "ann", 30, granted.fence)
+        extending = asyncio.create_task(ask(store, renewal, patience=1.0))
+        await asyncio.sleep(0)
+        extending.cancel()
+        await asyncio.wait([extending])
+        del extending
+        await asyncio.wait(list(store._busy.values()))
+        assert streams() == []
+
+    play(freezing, story)
+
+
+def test_a_client_that_is_closed_while_it_gives_back_several(
+    freezing: EtcdServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It must not say that it has."""
+    monkeypatch.setattr(aio, "FAREWELL", 0.05)
+
+    async def story(store: AsyncEtcdStore) -> None:
+        for each in ("ann", "ben"):
+            assert isinstance(await ask(store, Acquire(each, each, 30)), Granted)
+        freezing.freeze()
+        both = [Release(each, each) for each in ("ann", "ben")]
+        giving_back = asyncio.create_task(store.ask(both, clock() + PATIENCE))
+        await asyncio.sleep(0)
+        await store.close()
+        await asyncio.wait([giving_back])
+        assert giving_back.cancelled()
+
+    play(freezing, story)

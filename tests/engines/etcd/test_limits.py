@@ -117,3 +117,21 @@ def test_a_call_that_is_over_is_not_kept() -> None:
         assert kept() is None
 
     play(story)
+
+
+def test_what_is_asked_after_the_machine_has_slept_has_its_limit() -> None:
+    """A timer does not notice that it did."""
+    slept = 0.0
+
+    async def story() -> None:
+        nonlocal slept
+        limits = Limits(lambda: clock() + slept)
+        before, after = call(), call()
+        limits.set(before, limits.clock() + LATE)
+        slept = 2 * LATE
+        limits.set(after, limits.clock() + SOON)
+        await asyncio.wait([after], timeout=10)
+        assert after.cancelled()
+        limits.stop()
+
+    asyncio.run(story())

@@ -1,12 +1,25 @@
 """Which circuits may still owe an answer about a holder's lock."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from holdfast.core.messages import Acquire, Extend, Inspect, Release, Repair, ToNode
+from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
+    Acquire,
+    Extend,
+    Inspect,
+    Release,
+    Repair,
+    ToNode,
+)
 from holdfast.core.poll import Poll
 from holdfast.engines.redis import LEAST_PATIENCE
 from holdfast.engines.redis.nodes import AT_WORK
+from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.owing import Owing, holders_of
+from holdfast.engines.redis.speech import Speech
 
 
 def about(*requests: ToNode) -> Poll:
@@ -65,3 +78,22 @@ def test_each_of_several_holders_counts() -> None:
 def test_a_node_that_let_its_time_pass_is_found_out_before_it_is_asked_again() -> None:
     """Else a silent minority would cost its time twice."""
     assert AT_WORK < LEAST_PATIENCE
+
+
+def test_what_two_threads_hear_of_one_release_is_not_mixed_up() -> None:
+    """It may have gone out on another thread's connection."""
+    release = Release("job", "ann")
+    speech = Speech(quorum=True, keep=1.0, channel="c")
+    said = Owed(speech.phrase((release,)), Poll((release,), (0, 1), 1.0))
+
+    class Mine:
+        trouble = ""
+
+        @property
+        def index(self) -> int:
+            """Just here, the other thread hears another node."""
+            said.hear_number(SimpleNamespace(index=1, trouble=""), 0)  # type: ignore[arg-type]
+            return 0
+
+    said.hear_number(Mine(), 1)  # type: ignore[arg-type]
+    assert (said.poll.said(0), said.poll.said(1)) == (DONE, NOT_YOURS)

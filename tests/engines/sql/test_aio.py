@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from typing import Any
 
+import pytest
+
 from holdfast.core.messages import (
     DONE,
     Acquire,
@@ -15,6 +17,7 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
+from holdfast.engines.sql import conversation
 from holdfast.engines.sql.aio import AsyncServerStore
 from holdfast.engines.sql.conversation import Speech
 from holdfast.engines.sql.links import Row
@@ -54,8 +57,12 @@ class Server:
         self.speech: Speech = Words()
         self.waiting = Waiting(lambda holder: None)
         self.lines: list[Line] = []
+        self.is_open = asyncio.Event()
+        """Whether anybody gets through to it."""
+        self.is_open.set()
 
     async def open_async(self, until: float) -> AsyncWiredLink:
+        await self.is_open.wait()
         self.lines.append(Line())
         return AsyncWiredLink(self.lines[-1], self.clock)
 
@@ -74,12 +81,12 @@ class Stage:
 
     def __init__(self, loop: Loop, connections: int) -> None:
         self.loop = loop
-        self._server = Server(loop)
-        self.store = AsyncServerStore(self._server, connections)
+        self.server = Server(loop)
+        self.store = AsyncServerStore(self.server, connections)
 
     @property
     def lines(self) -> list[Line]:
-        return self._server.lines
+        return self.server.lines
 
     async def asks(
         self, request: Request, patience: float = PATIENCE
@@ -225,5 +232,56 @@ def test_whoever_still_asks_when_the_store_is_closed_is_told_so() -> None:
         assert isinstance(failed, Failed)
         assert "the client was closed" in str(failed)
         assert len(stage.lines) == 1, "no connection is made that nobody would close"
+
+    on_stage(play)
+
+
+def test_nothing_is_said_on_a_connection_that_was_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be one of a user's pool, who has it back, and somebody else uses it."""
+    monkeypatch.setattr(conversation, "FIRST_PAUSE", PATIENCE / 2)
+    monkeypatch.setattr(conversation, "LONGEST_PAUSE", PATIENCE / 2)
+
+    async def play(stage: Stage) -> None:
+        taking = await stage.asks(TAKE)
+        [line] = stage.lines
+        assert line.heard() == b"Acquire"
+        await line.answers(b"!")  # so it stands back for a while
+        line.close = lambda: None  # type: ignore[method-assign]
+        await stage.store.close()
+        await stage.loop.passes(PATIENCE / 2)
+        [failed] = await taking
+        assert "the client was closed" in str(failed)
+        assert line.heard() == b""
+        Line.close(line)
+
+    on_stage(play)
+
+
+def test_no_connection_is_begun_while_the_store_is_closing() -> None:
+    async def play(stage: Stage) -> None:
+        stage.server.is_open.clear()
+        asking = [await stage.asks(TAKE)]
+        closing = asyncio.create_task(stage.store.close())
+        await turns()
+        asking.append(await stage.asks(LOOK))
+        stage.server.is_open.set()
+        await closing
+        for each in asking:
+            [failed] = await each
+            assert "the client was closed" in str(failed)
+        assert [line.closed for line in stage.lines] == [True]
+
+    on_stage(play)
+
+
+def test_a_connection_that_comes_after_the_store_was_abandoned_is_closed() -> None:
+    async def play(stage: Stage) -> None:
+        stage.server.is_open.clear()
+        await stage.asks_and_goes(LOOK)
+        stage.store.abandon()
+        await turns()
+        stage.server.is_open.set()
+        await turns()
+        assert [line.closed for line in stage.lines] == [True]
 
     on_stage(play)

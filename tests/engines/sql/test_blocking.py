@@ -9,7 +9,7 @@ import pytest
 from holdfast.core.messages import Acquire, Failed
 from holdfast.engines.sql.blocking import ServerStore
 from holdfast.engines.sql.conversation import Speech
-from holdfast.engines.sql.links import BrokenError, Link, Row
+from holdfast.engines.sql.links import BrokenError, ConflictError, Link, Row
 from holdfast.engines.sql.mysql.server import Silence
 from holdfast.engines.sql.waiting import Waiting
 from tests.engines.sql.test_aio import Words
@@ -78,3 +78,23 @@ def test_whoever_still_asks_when_the_store_is_closed_is_told_so(moment: str) -> 
     assert isinstance(failed, Failed)
     assert "the client was closed" in str(failed)
     assert all(connection.closed for connection in server.connections)
+
+
+def test_nothing_is_said_on_a_connection_that_was_closed() -> None:
+    """It may be one of a user's pool, who has it back, and somebody else uses it."""
+
+    class Closed(Connection):
+        said = 0
+
+        def exchange(self, statement: Any, until: float) -> list[Row]:
+            self.said += 1
+            store.close()
+            raise ConflictError("it is to be said again")
+
+    server = Server({})
+    lent = Closed(_nothing)
+    server.open = lambda until: lent  # type: ignore[method-assign]
+    store = ServerStore(server, connections=1)
+    [failed] = store.ask([TAKE], monotonic() + 60)
+    assert "the client was closed" in str(failed)
+    assert lent.said == 1

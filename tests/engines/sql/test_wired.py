@@ -223,3 +223,21 @@ def test_a_connection_that_comes_too_late_is_closed_and_the_reason_is_told() -> 
         await line.hangs_up()
 
     perform(play)
+
+
+def test_a_connection_that_comes_as_its_caller_is_cancelled_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def play(loop: Loop) -> None:
+        line, coming = Line(), loop.create_future()
+        monkeypatch.setattr(loop, "run_in_executor", lambda *_: coming)
+        task = loop.create_task(dial_in_thread(lambda until: line, loop.time() + 60, loop.time))
+        await turns()
+        coming.set_result(line)
+        task.cancel()
+        await asyncio.wait([task])
+        await turns()
+        assert line.closed
+        await line.hangs_up()
+
+    perform(play)

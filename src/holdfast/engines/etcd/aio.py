@@ -84,7 +84,8 @@ class AsyncEtcdStore:
         for line in self._lines.hang_up():
             await line.channel.close()
         await self._until_idle()  # whatever was under way is cut short by that
-        self._limits.stop()
+        if not self._busy:  # or somebody would wait without a limit
+            self._limits.stop()
 
     async def _until_idle(self) -> None:
         if self._busy:

@@ -96,9 +96,7 @@ class Conversation:
         if isinstance(step, Call):
             return await self._call(step, line, until)
         if isinstance(step, KeepAlives):
-            keeping = asyncio.create_task(self._keep_alive(step, line))
-            keeping.add_done_callback(_note_error)
-            return await self._hear(keeping, until)
+            return await self._hear(_begin_keep_alive(self._lines, step, line), until)
         if len(step) == 1:
             return [await self._call(step[0], line, until)]
         replies = await asyncio.gather(
@@ -110,6 +108,8 @@ class Conversation:
                 raise Trouble(str(reply), passing=reply.passing)
             if isinstance(reply, Rejected):
                 raise Rejected(str(reply))
+            if isinstance(reply, BaseException):  # the client was closed meanwhile
+                raise reply
         return replies
 
     async def _call(self, call: Call, line: Line, until: float) -> Any:
@@ -126,18 +126,8 @@ class Conversation:
         except grpc.RpcError as error:
             return judge(error)
 
-    async def _keep_alive(self, batch: KeepAlives, line: Line) -> list[int]:
-        requests = [LeaseKeepAliveRequest(ID=lease) for lease in batch.leases]
-        stream = line[LEASE_KEEP_ALIVE](iter(requests), metadata=self._lines.metadata)
-        try:
-            ttls = [reply.TTL async for reply in stream]
-        except grpc.RpcError as error:
-            raise Rejected(self._lines.judge(error).why) from None
-        if len(ttls) < len(requests):
-            raise Trouble("did not answer for every lease")
-        return ttls
-
     async def _log_in(self, line: Line, until: float) -> None:
+        self.obey()
         self._lines.logged_in("")
         reply = accepted(await self._try(self._lines.introduction, line, until))
         self._lines.logged_in(reply.token)
@@ -157,7 +147,10 @@ class Conversation:
         self._limits.lift(sent)
         if sent.cancelled() and self._clock() >= until:
             raise Trouble("did not answer in time")
-        return await sent  # which is cancelled if the client was closed meanwhile
+        try:
+            return await sent  # which is cancelled if the client was closed meanwhile
+        finally:
+            del sent  # an error of a task, which it keeps, would keep this frame, and so the task
 
     async def _let_finish(self, sent: Any) -> None:
         """Wait for a reply that nobody wants any more, but not for long."""
@@ -166,6 +159,26 @@ class Conversation:
             with suppress(asyncio.CancelledError, TimeoutError):  # it is being cancelled already
                 async with asyncio.timeout(GRACE):
                     await _is_over(sent)
+
+
+def _begin_keep_alive(lines: Lines, batch: KeepAlives, line: Line) -> "asyncio.Task[list[int]]":
+    keeping = asyncio.create_task(_keep_alive(lines, batch, line))
+    keeping.add_done_callback(_note_error)
+    return keeping
+
+
+async def _keep_alive(lines: Lines, batch: KeepAlives, line: Line) -> list[int]:
+    """Not a method: its error would keep the conversation, and that the task which has the error,
+    and so the stream; and no connection can be closed while its streams are kept."""
+    requests = [LeaseKeepAliveRequest(ID=lease) for lease in batch.leases]
+    stream = line[LEASE_KEEP_ALIVE](iter(requests), metadata=lines.metadata)
+    try:
+        ttls = [reply.TTL async for reply in stream]
+    except grpc.RpcError as error:
+        raise Rejected(lines.judge(error).why) from None
+    if len(ttls) < len(requests):
+        raise Trouble("did not answer for every lease")
+    return ttls
 
 
 async def _is_over(sent: Any) -> None:

@@ -33,6 +33,8 @@ class Limits:
         self._calls[call] = until
         if until < self._next:
             self._set_timer(until)
+        elif self._next <= self.clock():  # the machine has slept, which timers do not notice
+            self._set_timer(self._next)
 
     def lift(self, call: Any) -> None:
         """It is over."""

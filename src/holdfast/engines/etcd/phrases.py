@@ -37,8 +37,8 @@ from holdfast.engines.etcd.protocol import (
 
 HOLDING, WAITING = b"holding", b"waiting"
 """What the first, and what the others in a queue have in their keys: for people who look at them,
-and so that nobody takes a waiter for a holder. An id follows if the key may be named after another
-holder."""
+and so that nobody takes a waiter for a holder. Whoever takes it without having waited says who it
+is besides, since the key may be named after another holder."""
 
 Part: TypeAlias = dict[str, Any]
 """Of a message: its fields."""
@@ -77,11 +77,11 @@ def time_to_live(lease: int) -> Call:
     return Call(LEASE_TIME_TO_LIVE, LeaseTimeToLiveRequest(ID=lease))
 
 
-def take(queue: Span, place: bytes, lease: int, holder: str = "") -> Call:
-    """If nobody is in the queue, be the first; else tell who is. `holder`: who it is, if the place
-    does not say so."""
+def take(queue: Span, place: bytes, lease: int, holder: str) -> Call:
+    """If nobody is in the queue, be the first; else tell who is. The place may be named after
+    another holder."""
     empty = {**_created(queue.first, 0), "range_end": queue.end}
-    value = b"%b %b" % (HOLDING, holder.encode()) if holder else HOLDING
+    value = b"%b %b" % (HOLDING, holder.encode())
     return _txn([empty], [_put(place, value, lease)], [_read(_first(queue))])
 
 

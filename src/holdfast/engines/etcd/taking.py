@@ -103,6 +103,8 @@ class Taking:
         """Wait in the queue, or hold the lock if it is our turn."""
         for _ in range(TRIES):
             outcome: Answer | Before | None = None
+            if not stake.revision and not request.queue:  # what it had taken has ended since
+                return (yield from self._take(request, stake, queue))
             if not stake.revision:
                 outcome = yield from self._join(stake, queue)
             elif not stake.called:

@@ -40,5 +40,10 @@ class Chorus:
         unsent, self._unsent = self._unsent, []
         if unsent:
             text = b"".join(unsent)
-            for channel in self._channels:
-                channel.write(text)
+            try:
+                for channel in self._channels:
+                    channel.write(text)
+            except BaseException:  # a Ctrl-C has struck: nobody knows who was told
+                for channel in self._channels:
+                    channel.transport.abort()
+                raise

@@ -28,7 +28,7 @@ class Owed:
     """A phrase on its way, and the poll that wants to know what comes of it. It keeps nothing of
     any node, so that one will do for all."""
 
-    __slots__ = ("_heard", "_means", "bell", "number", "phrase", "poll", "text")
+    __slots__ = ("_last", "bell", "number", "phrase", "poll", "text")
 
     def __init__(self, phrase: Phrase, poll: Poll, bell: Any = None) -> None:
         self.phrase = phrase
@@ -36,8 +36,8 @@ class Owed:
         self.bell = bell  # under asyncio: the future that whoever asked awaits
         self.number = phrase.number
         self.text = b"".join(phrase.commands)
-        self._heard: int | None = None
-        self._means: Sequence[Answer] = ()
+        self._last: tuple[int, Sequence[Answer]] | None = None
+        """The number that was heard last, and what it means."""
 
     @property
     def requests(self) -> Sequence[ToNode]:
@@ -62,9 +62,10 @@ class Owed:
         poll, read = self.poll, self.number
         if poll.settled or read is None:
             return False
-        if number != self._heard:  # mostly nodes agree, and one answer will do for all
-            self._heard, self._means = number, (read(number),)
-        poll.take(node.index, self._means)
+        last = self._last  # read once: on two circuits, two threads may hear at the same time
+        if last is None or last[0] != number:  # mostly nodes agree, and one answer will do for all
+            last = self._last = number, (read(number),)
+        poll.take(node.index, last[1])
         return poll.over
 
     def hear(self, node: Node, replies: list[Reply], behind: "Iterable[Asked]") -> "Owed | None":

@@ -92,6 +92,7 @@ class AsyncServerStore:
 
     async def close(self) -> None:
         """Close every connection."""
+        self._closed = True
         if self._listener is not None:
             await asyncio.to_thread(self._listener.close)
         if self._dials:
@@ -151,6 +152,8 @@ class AsyncServerStore:
                     else:
                         link = link or self._pick() or await self._take(until)
                         check_time(until, self._clock())
+                        if self._closed:  # and the connection may be somebody else's again
+                            raise RefusedError(CLOSED)
                         rows = await link.exchange(step, until)
                 except SqlError as caught:
                     error = caught
@@ -209,6 +212,8 @@ class AsyncServerStore:
         self._dials.discard(dial)
         if not dial.cancelled() and dial.exception() is None:
             self._all.add(dial.result())
+            if self._closed:
+                self._drop(dial.result())
 
     def _keep(self, dial: "asyncio.Task[AsyncLink]") -> None:
         if dial not in self._unclaimed:

@@ -127,6 +127,8 @@ class ServerStore:
                     else:
                         link = link or self._take(holder, until)
                         check_time(until, self._clock())
+                        if self._closed:  # and the connection may be somebody else's again
+                            raise RefusedError(CLOSED)
                         rows = link.exchange(step, until)
                 except SqlError as caught:
                     error = caught

@@ -272,13 +272,15 @@ async def dial_in_thread(
         return wire
 
     dialling = asyncio.get_running_loop().run_in_executor(None, connect)
+    has_come = False
     try:
         await asyncio.wait((dialling,), timeout=max(0.0, until - clock()) + GRACE)
+        has_come = dialling.done()
     finally:
-        if not dialling.done():
+        if not has_come:  # or it has, just as we were cancelled
             is_wanted = False
             dialling.add_done_callback(_hang_up)
-    if not dialling.done():
+    if not has_come:
         raise BrokenError(late)
     return dialling.result()
 

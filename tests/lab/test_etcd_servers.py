@@ -39,6 +39,16 @@ def test_one_server(program: Callable[[], str]) -> None:
     assert not folder.exists()
 
 
+def test_a_lease_that_ends_while_all_is_cleared_is_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with EtcdServer() as server:
+        listed = iter([[7], []])
+        monkeypatch.setattr(server, "leases", lambda: next(listed))
+        server.clear()
+        assert next(listed, None) is None, "it was looked for once more"
+
+
 def test_what_it_was_told_outlives_a_restart_and_a_crash(tmp_path: Path) -> None:
     with EtcdServer(tmp_path) as server:
         write(server)

@@ -26,7 +26,7 @@ class Asked(Protocol):
 
 class Owed:
     """A phrase on its way, and the poll that wants to know what comes of it. It keeps nothing of
-    any node, so that one will do for all."""
+    any node but what was heard last, so that one will do for all."""
 
     __slots__ = ("_last", "bell", "number", "phrase", "poll", "text")
 

@@ -14,7 +14,7 @@ import hiredis
 
 import holdfast
 from holdfast.core.messages import Answer, ToNode
-from holdfast.engines.redis.phrases import Phrase, Reply, conclude
+from holdfast.engines.redis.phrases import Phrase, Reply, conclude, load_scripts
 from holdfast.engines.redis.speech import Speech
 from holdfast.lab.servers.redis import RedisServer
 
@@ -128,6 +128,18 @@ class Bare:
             self._socket.sendall(b"".join(outcome.commands))
             outcome = conclude(outcome, [self.reply() for _ in outcome.commands])
         return outcome
+
+    def ask_together(self, *requests: ToNode) -> Sequence[Answer]:
+        """The same, of several that can be said in one command."""
+        phrases = [self.speech.phrase((request,)) for request in requests]
+        calls = [phrase.call for phrase in phrases if phrase.call is not None]
+        [kind] = {call.kind for call in calls}
+        self._socket.sendall(b"".join(load_scripts()) + kind.together(calls))
+        *_, replies = [self.reply() for _ in (*load_scripts(), kind)]
+        outcomes = [
+            conclude(phrase, [reply]) for phrase, reply in zip(phrases, replies, strict=True)
+        ]
+        return [outcome[0] for outcome in outcomes if not isinstance(outcome, Phrase)]
 
     def reply(self) -> Reply:
         """The next reply; an error is given, not raised."""

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
 
+import hiredis
 import pytest
 
 from holdfast import AsyncClient
 from holdfast.core.guard import RestartGuard
-from holdfast.core.messages import Acquire, Failed, Inspect
+from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held, Inspect, Release
 from holdfast.core.poll import Poll
 from holdfast.core.ports import Surroundings
 from holdfast.drivers.surroundings import clock
@@ -21,10 +22,15 @@ from holdfast.engines.redis.chorus import Chorus
 from holdfast.engines.redis.nodes import Node
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Phrase, load_scripts
+from holdfast.engines.redis.scripts import NAMES, script
+from holdfast.engines.redis.speech import Speech
 from holdfast.lab.servers.masters import RedisMasters
+from holdfast.lab.servers.redis import RedisServer
 
 NODES = 3
 A_WHILE, LIMIT = 3600.0, 10.0
+MANY = 60
+SPEECH = Speech(quorum=True, keep=3600.0, channel="channel")
 
 
 class Ends:
@@ -166,6 +172,124 @@ def test_nodes_that_are_spoken_to_alone_again_are_not_kept_waiting() -> None:
     with_ends(act)
 
 
+def asked(request: Acquire | Release) -> Owed:
+    """A request as the engine puts it, of which all must be heard."""
+    bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    return Owed(SPEECH.phrase((request,)), Poll((request,), range(NODES), 1.0), bell)
+
+
+def commands(text: bytes) -> list[tuple[bytes, int]]:
+    """Which scripts were called, each with how many locks."""
+    reader = hiredis.Reader()
+    reader.feed(text)
+    names = {script(name).sha: name.encode() for name in NAMES}
+    found = []
+    while (words := reader.gets()) is not False:
+        found.append((names[words[1]], int(words[2]) // 3))
+    return found
+
+
+def test_calls_of_one_kind_that_follow_one_another_are_made_in_one() -> None:
+    """But nothing changes places: a release must not overtake its acquire, nor come behind the next
+    one's."""
+
+    async def act(ends: Ends) -> None:
+        chorus = Chorus(ends.channels)
+        for request in (
+            *(Acquire("a", "me", 30.0), Acquire("b", "me", 30.0), Acquire("c", "me", 20.0)),
+            *(Release("a", "me"), Release("b", "me"), Release("c", "me", wake=False)),
+            *(Acquire("a", "you", 30.0), Release("a", "you"), Acquire("a", "me", 30.0)),
+        ):
+            chorus.say(asked(request))
+        await asyncio.sleep(0)
+        heard = ends.heard()
+        assert len(set(heard)) == 1
+        assert commands(heard[0]) == [
+            *((b"votes", 2), (b"vote", 1), (b"unvotes", 2), (b"unvote", 1)),
+            *((b"vote", 1), (b"unvote", 1), (b"vote", 1)),
+        ]
+
+    with_ends(act)
+
+
+def test_each_has_its_own_part_of_the_reply() -> None:
+    async def act(ends: Ends) -> None:
+        chorus = Chorus(ends.channels)
+        said = [asked(Acquire(key, "me", 30.0)) for key in "abcd"]
+        for each in said:
+            chorus.say(each)
+        await asyncio.sleep(0)
+        held = b"*2\r\n:1000\r\n$3\r\nyou\r\n"
+        ends.answer(1, b"*4\r\n:5\r\n" + held + b"-OOM no room\r\n:7\r\n")
+        answers = [each.poll.said(1) for each in said]
+        assert answers == [
+            Granted(5),
+            Held(1.0, False, "you"),
+            Failed.at("redis", "OOM no room"),
+            (Granted(7)),
+        ]
+        assert not ends.channels[1].owed
+        assert len(ends.channels[0].owed) == len(said)
+
+    with_ends(act)
+
+
+def test_an_error_is_that_of_each_and_whoever_lacks_the_script_says_it_again_alone() -> None:
+    async def act(ends: Ends) -> None:
+        chorus = Chorus(ends.channels)
+        said = [asked(Acquire(key, "me", 30.0)) for key in "ab"]
+        for each in said:
+            chorus.say(each)
+        await asyncio.sleep(0)
+        ends.heard()
+        ends.answer(0, b"-BUSY with something else\r\n")
+        assert [each.poll.said(0) for each in said] == (
+            [Failed.at("redis", "BUSY with something else")] * 2
+        )
+        ends.answer(1, b"-NOSCRIPT No matching script\r\n")
+        await asyncio.sleep(0)
+        again = b"".join(load_scripts())
+        assert ends.heard()[1] == again + said[0].text + again + said[1].text
+        assert [each.poll.said(1) for each in said] == [None, None]
+
+    with_ends(act)
+
+
+@pytest.mark.parametrize("reply", [b"*1\r\n:5\r\n", b"*3\r\n:5\r\n:6\r\n:7\r\n"])
+def test_a_reply_to_more_than_was_asked_or_to_less_is_believed_by_nobody(reply: bytes) -> None:
+    async def act(ends: Ends) -> None:
+        chorus = Chorus(ends.channels)
+        said = [asked(Acquire(key, "me", 30.0)) for key in "ab"]
+        for each in said:
+            chorus.say(each)
+        await asyncio.sleep(0)
+        ends.answer(0, reply)
+        assert all(isinstance(each.poll.said(0), Failed) for each in said)
+        assert ends.channels[0].lost.done()
+
+    with_ends(act)
+
+
+def test_a_ctrl_c_among_replies_leaves_nobody_to_hear_that_of_another() -> None:
+    async def act(ends: Ends) -> None:
+        chorus = Chorus(ends.channels)
+        said = [asked(Acquire(key, "me", 30.0)) for key in "abc"]
+        for each in said:
+            chorus.say(each)
+        await asyncio.sleep(0)
+
+        def struck(number: int) -> Answer:
+            raise KeyboardInterrupt
+
+        said[1].number = struck
+        with pytest.raises(KeyboardInterrupt):
+            ends.answer(0, b"*3\r\n:5\r\n:6\r\n:7\r\n")
+        assert ends.channels[0].lost.done()
+        assert not ends.channels[0].owed
+
+    with_ends(act)
+
+
 def test_a_ctrl_c_between_two_nodes_leaves_none_out_of_step() -> None:
     """Else a reply would go to the request before its own, and might be taken for a vote."""
 
@@ -213,3 +337,32 @@ def test_the_store_speaks_to_all_together_while_all_are_there(three: RedisMaster
                     await store.ask(*look)
 
     asyncio.run(main())
+
+
+def test_many_tasks_cost_the_servers_few_calls(three: RedisMasters) -> None:
+    """And each gets what it asked for, also if the servers have forgotten the scripts meanwhile."""
+
+    async def pairs(client: AsyncClient, name: str) -> None:
+        for _ in range(3):
+            async with client.lock(name) as lease:
+                assert lease.held
+
+    async def main() -> None:
+        async with AsyncClient(three.url + "?restart_guard=off") as client:
+            async with client.lock("warm-up"):
+                pass
+            before = [calls(server) for server in three.servers]
+            await asyncio.gather(*(pairs(client, f"job-{n}") for n in range(MANY)))
+            made = [calls(server) - n for server, n in zip(three.servers, before, strict=True)]
+            assert max(made) < MANY * 3 * 2 / 4
+            for server in three.servers:
+                server.command("SCRIPT", "FLUSH")
+            await asyncio.gather(*(pairs(client, f"job-{n}") for n in range(MANY)))
+            assert [info async for info in client.leases()] == []
+
+    asyncio.run(main())
+
+
+def calls(server: RedisServer) -> int:
+    """How many calls of scripts it has counted."""
+    return int(server.info("commandstats")["cmdstat_evalsha"].split(",")[0].removeprefix("calls="))

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, final
+from typing import Any, cast, final
 
 import hiredis
 
@@ -49,6 +49,9 @@ class Connection(asyncio.Protocol):
             self.hear_all(self._reader.gets)
         except BROKEN as error:
             self._lose(explain(error))
+        except BaseException:
+            self._lose("interrupted")  # nobody knows whose reply would be next
+            raise
 
     def hear_all(self, gets: Callable[[], Reply]) -> None:
         """Take the replies that have come; False stands for the rest."""
@@ -139,14 +142,27 @@ class Channel(Connection):
     def hear_all(self, gets: Callable[[], Reply]) -> None:
         """Hand each reply to whoever asked first. This runs for every reply of every node, so what
         is usual is told here, without a call for each step."""
-        owed, node = self.owed, self.node
+        owed = self.owed
         while (reply := gets()) is not False:
             first = owed[0]
             if type(first) is Question:
                 owed.popleft()
                 if not first.bell.done():
                     first.bell.set_result(reply)
-            elif type(reply) is int and first.number is not None:
+            elif first.together == 1:
+                self._hear_each((reply,))
+            elif type(reply) is not list:
+                self._hear_each((reply,) * first.together)  # an error is that of each
+            elif len(reply) == first.together:
+                self._hear_each(reply)
+            else:
+                raise EOFError(f"{len(reply)} replies to {first.together} questions")
+
+    def _hear_each(self, replies: Sequence[Reply]) -> None:
+        owed, node = cast("deque[Owed]", self.owed), self.node
+        for reply in replies:
+            first = owed[0]
+            if type(reply) is int and first.number is not None:
                 # What the slower half of a quorum says is of no interest.
                 if (not first.poll.settled or node.trouble) and first.hear_number(node, reply):
                     first.ring()

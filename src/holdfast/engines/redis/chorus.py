@@ -1,12 +1,15 @@
 """What is said to all nodes of a quorum alike, under asyncio: put together once, not once for each.
 
-The order in which something is said, to all or to one alone, is the order in which it goes out.
+1. The order in which something is said, to all or to one alone, is the order in which it goes out.
+2. Calls of one kind that follow one another are made in one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from holdfast.engines.redis.channel import FEW, Channel
 from holdfast.engines.redis.owed import Owed
+from holdfast.engines.redis.phrases import Kind
 
 
 class Chorus:
@@ -15,7 +18,7 @@ class Chorus:
     def __init__(self, channels: Sequence[Channel]) -> None:
         self._channels = channels
         self._loop = channels[0].loop
-        self._unsent: list[bytes] = []
+        self._unsent: list[Owed] = []
         for channel in channels:
             channel.send_chorus = self._send
 
@@ -26,7 +29,7 @@ class Chorus:
         unsent = self._unsent
         if not unsent:
             self._loop.call_soon(self._send)
-        unsent.append(owed.text)
+        unsent.append(owed)
         if len(unsent) == FEW:
             self._send()
 
@@ -39,7 +42,7 @@ class Chorus:
     def _send(self) -> None:
         unsent, self._unsent = self._unsent, []
         if unsent:
-            text = b"".join(unsent)
+            text = b"".join(map(_in_one, _neighbours(unsent)))
             try:
                 for channel in self._channels:
                     channel.write(text)
@@ -47,3 +50,26 @@ class Chorus:
                 for channel in self._channels:
                     channel.transport.abort()
                 raise
+
+
+def _neighbours(unsent: Sequence[Owed]) -> Iterator[list[Owed]]:
+    """In order; those that can be said in one command are together."""
+    for joint, group in groupby(unsent, _kind_of):
+        if joint is None:
+            yield from ([owed] for owed in group)
+        else:
+            yield list(group)
+
+
+def _kind_of(owed: Owed) -> Kind | None:
+    call = owed.phrase.call
+    return None if call is None else call.kind
+
+
+def _in_one(neighbours: Sequence[Owed]) -> bytes:
+    first = neighbours[0]
+    if len(neighbours) == 1:
+        return first.text
+    first.together = len(neighbours)
+    calls = [owed.phrase.call for owed in neighbours if owed.phrase.call is not None]
+    return calls[0].kind.together(calls)

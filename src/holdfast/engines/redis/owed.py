@@ -28,7 +28,7 @@ class Owed:
     """A phrase on its way, and the poll that wants to know what comes of it. It keeps nothing of
     any node but what was heard last, so that one will do for all."""
 
-    __slots__ = ("_last", "bell", "number", "phrase", "poll", "text")
+    __slots__ = ("_last", "bell", "number", "phrase", "poll", "text", "together")
 
     def __init__(self, phrase: Phrase, poll: Poll, bell: Any = None) -> None:
         self.phrase = phrase
@@ -36,6 +36,8 @@ class Owed:
         self.bell = bell  # under asyncio: the future that whoever asked awaits
         self.number = phrase.number
         self.text = b"".join(phrase.commands)
+        self.together = 1
+        """How many were said in one command, of which this is the first."""
         self._last: tuple[int, Sequence[Answer]] | None = None
         """The number that was heard last, and what it means."""
 

@@ -6,15 +6,54 @@ a script was not loaded yet. It keeps nothing in mind, so it can be said to seve
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from holdfast.core.messages import Answer, Failed, ToNode
+from holdfast.engines.redis.keys import Keys
 from holdfast.engines.redis.scripts import script, scripts
 
 Reply: TypeAlias = Any
 """What a parser of the protocol makes of a reply; an error is an exception, given, not raised."""
 
 Answers: TypeAlias = Sequence[Answer]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """Calls that differ in nothing but their locks: several of them can be made in one, which costs
+    the server a third less."""
+
+    script: str
+    """About several locks."""
+    words: tuple[bytes, ...]
+    """What they have in common."""
+    own: int
+    """How many words each has of its own."""
+
+    def together(self, calls: "Sequence[Call]") -> bytes:
+        """All of them in one. Gives a list of what each would give."""
+        keys = len(calls) * len(Keys._fields)
+        count = 3 + keys + len(self.words) + len(calls) * self.own
+        head = (b"EVALSHA", script(self.script).sha, b"%d" % keys)
+        return b"".join(
+            (
+                b"*%d\r\n" % count,
+                *map(word, head),
+                *(each.keys for each in calls),
+                *map(word, self.words),
+                *(each.words for each in calls),
+            )
+        )
+
+
+class Call(NamedTuple):
+    """A call of a script about one lock, as words that are put together already."""
+
+    kind: Kind
+    keys: bytes
+    words: bytes
+    """Those of its own."""
 
 
 class Phrase(NamedTuple):
@@ -27,6 +66,8 @@ class Phrase(NamedTuple):
     number: Callable[[int], Answer] | None = None
     """For a single command: what it means that its reply is a number. That is the usual case, so it
     is told without ado; `conclude` would come to the same."""
+    call: Call | None = None
+    """For a single command: what it is, if it can be made together with others."""
 
 
 class Speaker(Protocol):

@@ -9,7 +9,7 @@ from typing import NamedTuple
 INCLUDE = "-- include: "
 NAMES = (
     *("acquire", "release", "extend", "inspect"),
-    *("vote", "unvote", "raise", "repair"),
+    *("vote", "votes", "unvote", "unvotes", "raise", "repair"),
     *("getset_acquire", "getset_extend", "getset_release"),
 )
 
@@ -29,13 +29,15 @@ def scripts() -> Iterator[Script]:
 @cache
 def script(name: str) -> Script:
     """Read a script, with what it includes put in its place."""
-    lines: list[str] = []
-    for line in _read(f"{name}.lua").splitlines():
-        shared = line.removeprefix(INCLUDE).split(", ") if line.startswith(INCLUDE) else ()
-        lines += map(_read, shared) if shared else [line]
-    source = "\n".join(lines).encode()
+    source = "\n".join(_lines(f"{name}.lua")).encode()
     return Script(source, sha1(source, usedforsecurity=False).hexdigest().encode())
 
 
-def _read(file: str) -> str:
-    return files("holdfast.engines.redis").joinpath("scripts", file).read_text("utf-8")
+def _lines(file: str) -> Iterator[str]:
+    text = files("holdfast.engines.redis").joinpath("scripts", file).read_text("utf-8")
+    for line in text.splitlines():
+        if line.startswith(INCLUDE):
+            for shared in line.removeprefix(INCLUDE).split(", "):
+                yield from _lines(shared)
+        else:
+            yield line

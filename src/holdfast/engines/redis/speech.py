@@ -6,7 +6,7 @@ A call is made of a head, which is kept for each lock, and of the holder id, whi
 from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil, inf
-from typing import cast
+from typing import NamedTuple, cast
 
 from holdfast.core.messages import (
     DONE,
@@ -33,10 +33,33 @@ from holdfast.core.records import Label
 from holdfast.engines.redis.cells import cell_phrase
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.looking import look
-from holdfast.engines.redis.phrases import Answers, Phrase, Reply, call, command, failed, word
+from holdfast.engines.redis.phrases import (
+    Answers,
+    Call,
+    Kind,
+    Phrase,
+    Reply,
+    call,
+    command,
+    failed,
+    word,
+)
 
 LEASES_IN_A_CALL = 200
 """More would keep the server from its other clients for too long."""
+
+
+class Head(NamedTuple):
+    """What is said of one lock whoever wants it: all but the last words."""
+
+    text: bytes
+    keys: bytes
+    kind: Kind | None = None
+    """For a call that can be made together with others."""
+
+    def call(self, words: bytes) -> Call | None:
+        """The call with its last words."""
+        return None if self.kind is None else Call(self.kind, self.keys, words)
 
 
 class Speech:
@@ -68,7 +91,12 @@ class Speech:
             return self._acquire(first)
         if type(first) is Release:
             if len(requests) == 1:
-                return Phrase((self._release(first),), self._read, False, self._codes.__getitem__)
+                head, holder = (
+                    self._release_head(first.key, first.wake),
+                    word(first.holder.encode()),
+                )
+                read, number = self._read, self._codes.__getitem__
+                return Phrase((head.text + holder,), read, False, number, head.call(holder))
             return Phrase(tuple(map(self._release, cast(Sequence[Release], requests))), self._read)
         if type(first) is Extend:
             return self._extend(cast(Sequence[Extend], requests))
@@ -77,7 +105,7 @@ class Speech:
         if type(first) is Raise:
             return self._raise(first)
         if type(first) is Break:
-            return Phrase((self._release_head(first.key, True) + word(b""),), self._read)
+            return Phrase((self._release_head(first.key, True).text + word(b""),), self._read)
         if type(first) is Read or type(first) is Write:
             return cell_phrase(first, self.replicas)
         return look(cast(Inspect | List, first), scattered=self._scattered)
@@ -86,9 +114,8 @@ class Speech:
         """The usual requests to a single server are one command each."""
         if isinstance(request, Acquire):
             queue = request.queue and self.listening
-            return self._acquire_head(request.key, request.ttl, queue) + word(
-                request.holder.encode()
-            )
+            head = self._acquire_head(request.key, request.ttl, queue)
+            return head.text + word(request.holder.encode())
         return self._release(request)
 
     def read(self, request: Acquire | Release, reply: Reply) -> Answer | None:
@@ -104,32 +131,30 @@ class Speech:
         head, holder = self._acquire_head(request.key, request.ttl, queue), request.holder.encode()
         if self._quorum:
             fence = b"%d" % request.proposed  # the two words in one go, which takes half as long
-            words = (head, len(fence), fence, len(holder), holder)
-            commands = (b"%b$%d\r\n%b\r\n$%d\r\n%b\r\n" % words,)
+            words = b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(fence), fence, len(holder), holder)
         else:
-            commands = (head + word(holder),)
+            words = word(holder)
         read = _read_queued if queue else _read_unqueued
-        phrase = Phrase(commands, read, False, Granted)
+        phrase = Phrase((head.text + words,), read, False, Granted, head.call(words))
         return self._replicated(phrase) if self.replicas else phrase
 
-    def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> bytes:
-        keys = keys_of(key)
+    def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> Head:
         lasting = (_milliseconds(ttl), _milliseconds(ttl + self._keep))
         channel = self._channel if queue else b""
         if self._quorum:
-            return call("vote", keys, *lasting, channel, more=2)
-        return call("acquire", keys, *lasting, self._offer, channel, more=1)
+            return _head("vote", key, (*lasting, channel), 2, joint="votes")
+        return _head("acquire", key, (*lasting, self._offer, channel), 1)
 
     def _release(self, request: Release) -> bytes:
-        return self._release_head(request.key, request.wake) + word(request.holder.encode())
+        head = self._release_head(request.key, request.wake)
+        return head.text + word(request.holder.encode())
 
-    def _make_release_head(self, key: str, wake: bool) -> bytes:
-        keys = keys_of(key)
+    def _make_release_head(self, key: str, wake: bool) -> Head:
         if self._quorum:
             waking = b"1" if wake else b"0"
-            return call("unvote", keys, waking, self._offer, self._channel, more=1)
+            return _head("unvote", key, (waking, self._offer, self._channel), 1, joint="unvotes")
         keep = _milliseconds(self._keep)
-        return call("release", keys, keep, self._offer, self._channel, more=1)
+        return _head("release", key, (keep, self._offer, self._channel), 1)
 
     def _extend(self, requests: Sequence[Extend]) -> Phrase:
         size = 1 if self._scattered else LEASES_IN_A_CALL
@@ -188,6 +213,17 @@ class Speech:
             return [lacking if type(a) is Granted or a is DONE else a for a in answers]
 
         return Phrase((*phrase.commands, waiting), read)
+
+
+def _head(script: str, key: str, words: tuple[bytes, ...], own: int, joint: str = "") -> Head:
+    """Say this about a lock, with so many words to be appended; `joint` says it about several."""
+    keys = keys_of(key)
+    kind = _kind(joint, words, own) if joint else None
+    return Head(call(script, keys, *words, more=own), b"".join(map(word, keys)), kind)
+
+
+_kind = lru_cache(64)(Kind)
+"""One of each, so that they are told from each other by what they are."""
 
 
 def _milliseconds(seconds: float) -> bytes:

@@ -6,6 +6,7 @@ local sandbox = {
   string = string, math = math, table = table,
   ipairs = ipairs, pairs = pairs, next = next, select = select, unpack = unpack,
   tonumber = tonumber, tostring = tostring, type = type, error = error,
+  pcall = pcall,
 }
 setmetatable(sandbox, {
   __index = function(_, name)

@@ -8,12 +8,12 @@ local ttl, keep, offer, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[5]
 -- Mostly nobody has it and nobody waits.
 if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then
   redis.call('SET', KEYS[1], holder, 'PX', ttl)
-  return next_fence(0, keep)
+  return next_fence(KEYS[2], 0, keep)
 end
 -- include: queue.lua
 local me = ARGV[4] .. ' ' .. holder
 local owner = redis.call('GET', KEYS[1])
-if owner == holder then return grant_again(ttl, keep) end
+if owner == holder then return grant_again(KEYS[1], KEYS[2], ttl, keep) end
 local left = tonumber(offer)
 if owner then
   left = redis.call('PTTL', KEYS[1])
@@ -21,12 +21,11 @@ else
   owner = offer_to_first(offer, keep, me)
   if not owner then
     redis.call('SET', KEYS[1], holder, 'PX', ttl)
-    return next_fence(0, keep)
+    return next_fence(KEYS[2], 0, keep)
   end
 end
 if ARGV[4] ~= '' then
-  local time = redis.call('TIME')
-  redis.call('ZADD', KEYS[3], 'NX', time[1] * 1000000 + time[2], me)
+  redis.call('ZADD', KEYS[3], 'NX', clock(), me)
   redis.call('PEXPIRE', KEYS[3], math.max(left, 0) + keep)
 end
 return {left, owner}

@@ -19,4 +19,4 @@ if redis.call('SETNX', KEYS[1], value) == 0 then
 end
 redis.call('PEXPIRE', KEYS[1], keep)
 redis.call('SET', KEYS[3], ARGV[5], 'PX', keep)
-return tonumber(fence or next_fence(0, keep))
+return tonumber(fence or next_fence(KEYS[2], 0, keep))

@@ -11,7 +11,7 @@ local function offer_to_first(offer, keep, me)
     -- In a cluster it counts the listeners of this master alone: whoever waits listens here.
     if redis.call('PUBLISH', channel, holder) > 0 then
       redis.call('SET', KEYS[1], holder, 'PX', offer)
-      next_fence(0, keep)
+      next_fence(KEYS[2], 0, keep)
       for _, behind in ipairs(redis.call('ZRANGE', KEYS[3], '0', '9')) do
         local other, waiter = string.match(behind, '^(%S+) (.*)$')
         if other ~= channel then

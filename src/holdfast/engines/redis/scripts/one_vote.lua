@@ -1,0 +1,23 @@
+-- Shared by `vote` and `votes`: about one lock. Gives the fence; or, if it is somebody else's,
+-- {time left (ms), holder}.
+if not redis.call('SET', lock, holder, 'NX', 'PX', ttl) then
+  local owner = redis.call('GET', lock)
+  if owner == holder then return grant_again(lock, counter, ttl, keep) end
+-- include: ballot.lua
+  local me, number = read_ballot(holder)
+  local whose, last = read_ballot(owner)
+  if whose ~= me or (last or 0) > (number or 0) then
+    local left = redis.call('PTTL', lock)
+    if channel ~= '' then
+      redis.call('ZADD', room, 'NX', clock(), channel .. ' ' .. me)
+      redis.call('PEXPIRE', room, math.max(left, 0) + keep)
+    end
+    return {left, owner}
+  end
+  -- It was granted to an earlier try of the same holder, which has come to nothing.
+  redis.call('SET', lock, holder, 'PX', ttl)
+end
+if channel ~= '' then
+  redis.call('ZREM', room, channel .. ' ' .. string.match(holder, '^[^#]*'))
+end
+return next_fence(counter, proposed, keep)

@@ -50,6 +50,9 @@ return redis.call('ZRANGE', KEYS[2], 0, -1)
 return redis.call('ZRANGE', KEYS[2], '1', '9')
 return redis.call('ZRANGE', KEYS[2], -2, -2)
 return redis.call('ZRANGE', KEYS[3], 0, -1)
+return {redis.call('ZSCORE', KEYS[2], 'late'), redis.call('ZSCORE', KEYS[2], 'b')}
+return redis.call('ZSCORE', KEYS[2], 'nobody') == false
+return redis.call('ZSCORE', KEYS[3], 'nobody') == false
 return redis.call('ZPOPMIN', KEYS[2])
 return #redis.call('ZPOPMIN', KEYS[3])
 return {redis.call('ZREM', KEYS[2], 'a', 'z'), redis.call('ZREM', KEYS[3], 'a')}

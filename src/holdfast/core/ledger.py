@@ -74,12 +74,16 @@ class Ledger(Generic[L]):
 
     def latest(self, owner: object) -> L | None:
         """The lease that `release()` means; None if that is none, or not clear."""
-        open_entries = [entry for entry in list(self._entries) if entry.tenure.unsettled]
-        entry = _last_of(owner, open_entries)
-        if entry is None and len(open_entries) == 1:
-            entry = open_entries[0]
-        if entry is None:
-            return None
+        others: list[Entry[L]] = []
+        for entry in reversed(self._entries[:]):
+            if entry.tenure.unsettled:
+                if owner is not None and entry.owner == owner:
+                    break
+                others.append(entry)
+        else:
+            if len(others) != 1:
+                return None
+            entry = others[0]
         if entry.tenure.state is LOST and not entry.entered:
             self._forget(entry)  # told once, by this release
         return entry.lease

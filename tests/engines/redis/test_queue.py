@@ -65,25 +65,66 @@ def heard_by(processes: list[Process]) -> list[list[str]]:
     return [process.heard for process in processes]
 
 
-def test_the_next_one_is_told_how_long_an_offer_lasts(processes: list[Process]) -> None:
+def test_the_last_in_the_queue_is_told_how_long_an_offer_lasts_and_guards_the_next_ones(
+    processes: list[Process],
+) -> None:
+    a, b, c, d, _ = processes
     for number, process in enumerate(processes):
         process.waits(f"w{number}")
-    processes[0].releases("me")
-    assert heard_by(processes) == [["w0"], ["w1 60000"], [], [], []]
-    processes[0].confirms("w0")
-    processes[0].releases("w0")
-    assert heard_by(processes) == [[], ["w1"], ["w2 60000"], [], []]
+    a.releases("me")
+    assert heard_by(processes) == [["w0"], [], [], [], ["w4 60000"]]
+    a.waits("behind")
+    for number, process in enumerate((a, b, c)):
+        process.confirms(f"w{number}")
+        process.releases(f"w{number}")
+    assert heard_by(processes) == [[], ["w1"], ["w2"], ["w3"], []]
+    d.confirms("w3")
+    d.releases("w3")
+    assert heard_by(processes) == [["behind 60000"], [], [], [], ["w4"]]
 
 
-def test_it_is_one_of_another_process(processes: list[Process]) -> None:
+def test_the_guard_is_of_another_process_than_the_one_who_is_offered_it(
+    processes: list[Process],
+) -> None:
     a, b, c, *_ = processes
-    for process, holder in ((a, "a"), (b, "b1"), (b, "b2"), (c, "c")):
+    for process, holder in ((a, "a1"), (b, "b1"), (c, "c"), (b, "b2"), (a, "a2")):
         process.waits(holder)
     a.releases("me")
-    assert heard_by(processes) == [["a"], ["b1 60000"], [], [], []]
+    assert heard_by(processes) == [["a1"], ["b2 60000"], [], [], []]
+    a.confirms("a1")
+    a.releases("a1")
+    assert heard_by(processes) == [["a2 60000"], ["b1"], [], [], []]
+    b.confirms("b1")
+    b.releases("b1")
+    assert heard_by(processes) == [[], [], ["c"], [], []]
+
+
+def test_a_guard_that_gives_up_or_is_dead_has_a_successor(processes: list[Process]) -> None:
+    a, _, _, d, e = processes
+    for number, process in enumerate(processes):
+        process.waits(f"w{number}")
+    e.close()
+    a.releases("me")
+    assert heard_by(processes[:4]) == [["w0"], [], [], ["w3 60000"]]
+    d.ask(Release("job", "w3"))
+    a.confirms("w0")
+    a.releases("w0")
+    assert heard_by(processes[:4]) == [[], ["w1"], ["w2 60000"], []]
+
+
+def test_a_guard_has_a_successor_before_it_looks(
+    server: RedisServer, processes: list[Process]
+) -> None:
+    """Else an offer that is made just then would have nobody to look when it is over."""
+    a, b, c, *_ = processes
+    for process, holder in ((a, "a"), (b, "b"), (c, "c")):
+        process.waits(holder)
+    a.releases("me")
+    assert 0 < int(str(server.command("PTTL", "{job}:queue:guard"))) <= int(LASTING) * 0.9
+    server.command("DEL", "{job}:queue:guard")  # its time is over
     a.confirms("a")
     a.releases("a")
-    assert heard_by(processes) == [[], ["b1"], ["c 60000"], [], []]
+    assert heard_by(processes) == [["a"], ["b"], ["c 60000", "c 60000"], [], []]
 
 
 @pytest.fixture
@@ -108,22 +149,40 @@ def test_the_next_one_moves_on_what_a_stopped_process_was_offered(
     stopped.close()
 
 
-def test_several_stopped_processes_in_a_row_hold_it_up_until_the_holders_time_is_over(
+def test_several_stopped_processes_in_a_row_cost_an_offer_each(
     server: RedisServer, client: Party
 ) -> None:
-    """The one who is told when the first offer lapses is stopped, too; so it is moved on by whoever
-    looks when the former holder could have had it no longer."""
     me = "host/1/program/me"
-    stopped = [Process(server, f"channel-{name}", b"500") for name in "ab"]
-    stopped[0].ask(Acquire("job", me, 1.0))
+    stopped = [Process(server, f"channel-{name}", b"500") for name in "abc"]
+    stopped[0].ask(Acquire("job", me, 60.0))
     for number, process in enumerate(stopped):
         process.waits(f"host/1/program/{number}")
     waiting = client.begin(client.client.lock("job").acquire, timeout=30)
-    look = client.client.inspect
-    wait_for(lambda: waiting.done() or ((info := client(look, "job")) and info.waiters == 3))
+    wait_for(lambda: (info := client(client.client.inspect, "job")) and info.waiters == 4)
     stopped[0].ask(Release("job", me))
     lease = waiting.result(40)
     assert lease
+    assert heard_by(stopped) == [[f"host/1/program/{number}"] for number in range(3)]
     client(lease.release)
     for process in stopped:
+        process.close()
+
+
+def test_if_the_guard_is_stopped_too_it_is_held_up_until_the_holders_time_is_over(
+    server: RedisServer, client: Party
+) -> None:
+    """It is moved on by whoever looks when the former holder could have had it no longer."""
+    me = "host/1/program/me"
+    first, guard = (Process(server, f"channel-{name}", b"500") for name in "ab")
+    first.ask(Acquire("job", me, 1.0))
+    first.waits("host/1/program/first")
+    waiting = client.begin(client.client.lock("job").acquire, timeout=30)
+    look = client.client.inspect
+    wait_for(lambda: waiting.done() or ((info := client(look, "job")) and info.waiters == 2))
+    guard.waits("host/1/program/guard")
+    first.ask(Release("job", me))
+    lease = waiting.result(40)
+    assert lease
+    client(lease.release)
+    for process in (first, guard):
         process.close()

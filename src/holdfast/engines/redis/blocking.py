@@ -34,10 +34,10 @@ class RedisStore:
         request = requests[0]
         if type(request) is Acquire and request.queue:
             self._fleet.waiting.add(request.holder)  # it may be woken before it has its answer
-            if self._fleet.wakes:
-                self._listen(until)
-            else:
+            if not self._fleet.wakes:
                 until = self._fleet.time_to_answer(until)
+            elif not self._fleet.speech.listening:
+                self._listen(until)
         if self._direct is not None and len(requests) == 1 and self._free:
             answer = self._ask_directly(self._direct, request, until)
             if answer is not None:
@@ -160,8 +160,6 @@ class RedisStore:
     def _listen(self, until: float) -> None:
         """See to it that we can be woken."""
         fleet = self._fleet
-        if fleet.speech.listening:
-            return
         with self._mutex:
             if not self._ears:
                 self._ears = [Ear(node, fleet) for node in fleet.nodes]

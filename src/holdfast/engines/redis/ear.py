@@ -55,7 +55,7 @@ class Ear:
     def _listen(self) -> None:
         self._sock, _ = self._node.address.open(CONNECT_TIMEOUT)
         self._sock.sendall(command(b"SUBSCRIBE", self._fleet.channel.encode()))
-        reader = hiredis.Reader()
+        reader, timed = hiredis.Reader(), True
         while not self._closed.is_set():
             try:
                 data = self._sock.recv(READ_SIZE)
@@ -67,7 +67,11 @@ class Ear:
                     raise
             while (push := reader.gets()) is not False:
                 self._hear(push)
-            self._sock.settimeout(self._ring_due())
+            # Whoever was rung for runs when we wait again: until then, no more than has to be.
+            due = self._ring_due() if self._later else None
+            if due is not None or timed:
+                self._sock.settimeout(due)
+                timed = due is not None
 
     def _hear(self, push: Reply) -> None:
         if isinstance(push, Exception):

@@ -55,6 +55,11 @@ def _zrange(db: Keyspace, key: bytes, first: bytes, last: bytes) -> list[bytes]:
     return members[max(start, 0) : max(stop + 1, 0)]
 
 
+def _zscore(db: Keyspace, key: bytes, member: bytes) -> bytes | None:
+    score = db.zscore(key, member)
+    return None if score is None else b"%.17g" % score
+
+
 def _zpopmin(db: Keyspace, key: bytes) -> list[bytes]:
     popped = db.zpopmin(key)
     return [] if popped is None else [popped[0], b"%.17g" % popped[1]]
@@ -77,6 +82,7 @@ COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"ZADD": _zadd,
     b"ZREM": Keyspace.zrem,
     b"ZRANGE": _zrange,
+    b"ZSCORE": _zscore,
     b"ZPOPMIN": _zpopmin,
     b"PUBLISH": lambda db, channel, message: db.publish(channel, message),
     b"PUBSUB": _pubsub,

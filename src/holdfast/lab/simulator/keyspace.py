@@ -139,6 +139,10 @@ class Keyspace:
         self._drop_if_empty(key, members)
         return first, score
 
+    def zscore(self, key: bytes, member: bytes) -> float | None:
+        """The score of a member, if it is there."""
+        return self._set(key).get(member)
+
     def zrange(self, key: bytes) -> list[bytes]:
         """All members, in order."""
         members = self._set(key)

@@ -1,8 +1,27 @@
 -- Shared by the scripts of a single server. KEYS[1] is the lock, KEYS[3] the queue: a sorted set of
 -- '<channel> <holder>', by time of arrival.
+
+-- An offer to a process that is stopped would be moved on by nobody. So one that waits in another
+-- process is the guard, for nearly as long as an offer lasts: it is told how long that is, and looks
+-- then. It is the last in the queue, so that it stays for long, and not each offer needs another.
+local function have_it_guarded(channel, offer)
+  local key = KEYS[3] .. ':guard'
+  local guard = redis.call('GET', key)
+  if guard and string.match(guard, '^%S+') ~= channel and redis.call('ZSCORE', KEYS[3], guard) then
+    return
+  end
+  local last = redis.call('ZRANGE', KEYS[3], '-10', '-1')
+  for i = #last, 1, -1 do
+    local other, holder = string.match(last[i], '^(%S+) (.*)$')
+    if other ~= channel and redis.call('PUBLISH', other, holder .. ' ' .. offer) > 0 then
+      redis.call('SET', key, last[i], 'PX', math.floor(offer * 0.9))
+      return
+    end
+  end
+end
+
 -- Offer the lock to the first waiter that still listens; gives its holder id, or nil if there is
--- none, or if it is `me`, who waits no more. The first of another process behind it is told how long
--- the offer lasts, so that it can move it on: a process that is stopped moves nothing.
+-- none, or if it is `me`, who waits no more.
 local function offer_to_first(offer, keep, me)
   while true do
     local first = redis.call('ZPOPMIN', KEYS[3])[1]
@@ -12,13 +31,7 @@ local function offer_to_first(offer, keep, me)
     if redis.call('PUBLISH', channel, holder) > 0 then
       redis.call('SET', KEYS[1], holder, 'PX', offer)
       next_fence(KEYS[2], 0, keep)
-      for _, behind in ipairs(redis.call('ZRANGE', KEYS[3], '0', '9')) do
-        local other, waiter = string.match(behind, '^(%S+) (.*)$')
-        if other ~= channel then
-          redis.call('PUBLISH', other, waiter .. ' ' .. offer)
-          break
-        end
-      end
+      have_it_guarded(channel, offer)
       return holder
     end
   end

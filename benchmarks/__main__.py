@@ -27,6 +27,7 @@ def main() -> None:
         if args.quick or args.only:
             return  # a part, or a rush, must not replace the report
         folder = Path(__file__).parent
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "REPORT.md").write_text(markdown(cases, PICTURE, seconds))
     (folder / PICTURE).write_text(svg(cases))
     print(f"\nwrote {folder / 'REPORT.md'} and {folder / PICTURE}, after {seconds:.0f} s")

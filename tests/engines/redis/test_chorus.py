@@ -2,8 +2,9 @@
 
 import asyncio
 import socket
+import sys
 from collections.abc import Awaitable, Callable
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import hiredis
@@ -309,6 +310,64 @@ def test_a_ctrl_c_between_two_nodes_leaves_none_out_of_step() -> None:
         await asyncio.gather(*(channel.lost for channel in ends.channels))
 
     with_ends(act)
+
+
+class Ctrl:
+    """Strikes at one line of the files that speak to the nodes, the nth that is come to."""
+
+    FILES = ("channel.py", "chorus.py")
+
+    def __init__(self, line: int) -> None:
+        self._left = line
+        self.struck = False
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> "Ctrl | None":
+        if not frame.f_code.co_filename.endswith(self.FILES) or self.struck:
+            return None
+        if event == "line":
+            self._left -= 1
+            if self._left < 0:
+                self.struck = True
+                raise KeyboardInterrupt
+        return self
+
+
+@pytest.mark.parametrize("all_together", [True, False])
+def test_a_ctrl_c_at_any_line_leaves_no_connection_out_of_step(all_together: bool) -> None:
+    """It is lost, or as many commands have gone out as there are replies owed."""
+
+    async def act(ends: Ends, line: int) -> bool:
+        chorus = Chorus(ends.channels) if all_together else ends.channels[0]
+        ctrl, said = Ctrl(line), [asked(Acquire(key, "me", 30.0)) for key in "ab"]
+        before = sys.gettrace()
+        sys.settrace(ctrl)
+        try:
+            for each in said:
+                chorus.say(each)
+            chorus._send()
+        except KeyboardInterrupt:
+            assert ctrl.struck
+        finally:
+            sys.settrace(before)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        for channel, heard in zip(ends.channels, ends.heard(), strict=True):
+            locks = sum(count for _, count in commands(heard))
+            assert channel.lost.done() or locks == len(channel.owed)
+        return ctrl.struck
+
+    lines = 0
+    while True:
+        struck: list[bool] = []
+
+        async def once(ends: Ends, line: int = lines, struck: list[bool] = struck) -> None:
+            struck.append(await act(ends, line))
+
+        with_ends(once)
+        if not struck[0]:
+            break
+        lines += 1
+    assert lines > 10
 
 
 def test_the_store_speaks_to_all_together_while_all_are_there(three: RedisMasters) -> None:

@@ -50,8 +50,12 @@ class Connection(asyncio.Protocol):
         except BROKEN as error:
             self._lose(explain(error))
         except BaseException:
-            self._lose("interrupted")  # nobody knows whose reply would be next
+            self.interrupt()
             raise
+
+    def interrupt(self) -> None:
+        """A Ctrl-C has struck in the middle: nobody knows what was said, or whose reply is next."""
+        self._lose("interrupted")
 
     def hear_all(self, gets: Callable[[], Reply]) -> None:
         """Take the replies that have come; False stands for the rest."""
@@ -131,13 +135,17 @@ class Channel(Connection):
         """Send something, within this turn of the loop."""
         if self.send_chorus is not None:
             self.send_chorus()  # it was said before
-        self.owed.append(owed)
-        unsent = self._unsent
-        if not unsent:
-            self.loop.call_soon(self._send)
-        unsent.append(owed.text)
-        if len(unsent) == FEW:
-            self._send()
+        try:
+            self.owed.append(owed)
+            unsent = self._unsent
+            if not unsent:
+                self.loop.call_soon(self._send)
+            unsent.append(owed.text)
+            if len(unsent) == FEW:
+                self._send()
+        except BaseException:
+            self.interrupt()
+            raise
 
     def hear_all(self, gets: Callable[[], Reply]) -> None:
         """Hand each reply to whoever asked first. This runs for every reply of every node, so what
@@ -219,9 +227,13 @@ class Channel(Connection):
         self._write(text)
 
     def _send(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        if unsent:
-            self._write(b"".join(unsent))
+        try:
+            unsent, self._unsent = self._unsent, []
+            if unsent:
+                self._write(b"".join(unsent))
+        except BaseException:
+            self.interrupt()
+            raise
 
     def _write(self, text: bytes) -> None:
         if self.lost.done():

@@ -24,14 +24,18 @@ class Chorus:
 
     def say(self, owed: Owed) -> None:
         """Send something to all, within this turn of the loop."""
-        for channel in self._channels:
-            channel.owed.append(owed)
-        unsent = self._unsent
-        if not unsent:
-            self._loop.call_soon(self._send)
-        unsent.append(owed)
-        if len(unsent) == FEW:
-            self._send()
+        try:
+            for channel in self._channels:
+                channel.owed.append(owed)
+            unsent = self._unsent
+            if not unsent:
+                self._loop.call_soon(self._send)
+            unsent.append(owed)
+            if len(unsent) == FEW:
+                self._send()
+        except BaseException:
+            self._interrupt()
+            raise
 
     def disband(self) -> None:
         """One is gone: from now on each is spoken to alone."""
@@ -40,16 +44,20 @@ class Chorus:
             channel.send_chorus = None
 
     def _send(self) -> None:
-        unsent, self._unsent = self._unsent, []
-        if unsent:
-            text = b"".join(map(_in_one, _neighbours(unsent)))
-            try:
+        try:
+            unsent, self._unsent = self._unsent, []
+            if unsent:
+                text = b"".join(map(_in_one, _neighbours(unsent)))
                 for channel in self._channels:
                     channel.write(text)
-            except BaseException:  # a Ctrl-C has struck: nobody knows who was told
-                for channel in self._channels:
-                    channel.transport.abort()
-                raise
+        except BaseException:
+            self._interrupt()
+            raise
+
+    def _interrupt(self) -> None:
+        """A Ctrl-C has struck in the middle: nobody knows who was told."""
+        for channel in self._channels:
+            channel.interrupt()
 
 
 def _neighbours(unsent: Sequence[Owed]) -> Iterator[list[Owed]]:

@@ -112,6 +112,29 @@ def test_a_guard_that_gives_up_or_is_dead_has_a_successor(processes: list[Proces
     assert heard_by(processes[:4]) == [[], ["w1"], ["w2 60000"], []]
 
 
+def test_a_guard_that_gives_up_leaves_the_offer_to_another(processes: list[Process]) -> None:
+    """Else nobody would look when it is over, if it was made to a process that is stopped."""
+    a, *_, e = processes
+    for number, process in enumerate(processes):
+        process.waits(f"w{number}")
+    a.releases("me")
+    assert heard_by(processes) == [["w0"], [], [], [], ["w4 60000"]]
+    e.ask(Release("job", "w4"))
+    assert heard_by(processes) == [[], [], [], ["w3 60000"], []]
+
+
+def test_a_guard_is_found_although_the_last_ten_are_of_one_process(
+    processes: list[Process],
+) -> None:
+    a, b, *_ = processes
+    a.waits("a0")
+    b.waits("b0")
+    for number in range(1, 12):
+        a.waits(f"a{number}")
+    b.releases("me")
+    assert heard_by(processes)[:2] == [["a0"], ["b0 60000"]]
+
+
 def test_a_guard_has_a_successor_before_it_looks(
     server: RedisServer, processes: list[Process]
 ) -> None:

@@ -30,6 +30,10 @@ FEW = 32
 next ones are made, the server has something to do."""
 
 
+OF_ONE_ALONE = ("NOPERM", "CROSSSLOT")
+"""Errors that have to do with a command's keys."""
+
+
 class Connection(asyncio.Protocol):
     """A connection that redis-py has made, taken over."""
 
@@ -49,6 +53,9 @@ class Connection(asyncio.Protocol):
             self.hear_all(self._reader.gets)
         except BROKEN as error:
             self._lose(explain(error))
+        except Exception as error:  # a defect of ours
+            self._lose(explain(error))
+            raise
         except BaseException:
             self.interrupt()
             raise
@@ -154,17 +161,32 @@ class Channel(Connection):
         while (reply := gets()) is not False:
             first = owed[0]
             if type(first) is Question:
-                owed.popleft()
                 if not first.bell.done():
                     first.bell.set_result(reply)
+                owed.popleft()
             elif first.together == 1:
                 self._hear_each((reply,))
-            elif type(reply) is not list:
-                self._hear_each((reply,) * first.together)  # an error is that of each
-            elif len(reply) == first.together:
+            elif isinstance(reply, Exception):
+                if str(reply).startswith(OF_ONE_ALONE):
+                    self._say_apart(first.together)
+                else:
+                    self._hear_each((reply,) * first.together)  # an error is that of each
+            elif type(reply) is list and len(reply) == first.together:
                 self._hear_each(reply)
             else:
-                raise EOFError(f"{len(reply)} replies to {first.together} questions")
+                raise EOFError(f"no replies to {first.together} questions: {reply!r}")
+
+    def _say_apart(self, count: int) -> None:
+        """They were refused together for what may be one's fault, and none was carried out."""
+        owed = cast("deque[Owed]", self.owed)
+        for _ in range(count):
+            first = owed[0]
+            more = first.again(self.node, first.phrase, owed)
+            if more is not None:
+                self.say(more)
+            elif first.poll.over:
+                first.ring()
+            owed.popleft()
 
     def _hear_each(self, replies: Sequence[Reply]) -> None:
         owed, node = cast("deque[Owed]", self.owed), self.node
@@ -187,21 +209,12 @@ class Channel(Connection):
         if len(self._replies) < first.count:
             return
         replies, self._replies = self._replies, []
-        self.owed.popleft()
-        try:
-            more = first.hear(self.node, replies, self.owed)
-        except Exception as error:  # a defect of ours, too: nobody else knows of what was taken
-            self._lose(explain(error))  # before whoever asked goes on, to ask elsewhere
-            if self.node.index not in first.poll.answers:
-                why = failed(explain(error))
-                first.poll.take(self.node.index, [why] * len(first.requests))
-            if first.poll.over:
-                first.ring()
-            raise
+        more = first.hear(self.node, replies, self.owed)
         if more is not None:
             self.say(more)
         elif first.poll.over:
             first.ring()
+        self.owed.popleft()  # not before: should anything go wrong, it is still to be failed
 
     def is_full(self, clock: Clock) -> bool:
         """Whether so much is owed, and overdue, that nothing more should be said."""

@@ -82,14 +82,21 @@ class Owed:
         except ValueError as error:  # somebody else has written to our keys
             outcome = [failed(f"what it has makes no sense: {error}")] * len(self.requests)
         if isinstance(outcome, Phrase):
-            if not self._is_released(behind):
-                return Owed(outcome, poll, self.bell)
-            outcome = (failed("given back before its scripts were loaded"),)
+            return self.again(node, outcome, behind)
         if node.trouble:
             node.is_well()
         poll.take(node.index, outcome)
         if type(outcome[0]) is Failed and "READONLY" in str(outcome[0]):
             raise RefusedError("it is not the master any more")
+        return None
+
+    def again(self, node: Node, phrase: Phrase, behind: "Iterable[Asked]") -> "Owed | None":
+        """What is to be said to a node once more; None if it must not be, and has failed there."""
+        if not self._is_released(behind):
+            return Owed(phrase, self.poll, self.bell)
+        if node.trouble:
+            node.is_well()
+        self.poll.take(node.index, (failed("given back before it could be said again"),))
         return None
 
     def _is_released(self, behind: "Iterable[Asked]") -> bool:

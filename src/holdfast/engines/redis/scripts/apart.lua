@@ -3,5 +3,5 @@
 local function apart(act, ...)
   local went_well, result = pcall(act, ...)
   if went_well then return result end
-  return {err = type(result) == 'table' and result.err or tostring(result)}
+  return {err = type(result) == 'table' and result.err or 'ERR ' .. tostring(result)}
 end

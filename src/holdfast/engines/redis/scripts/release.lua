@@ -11,7 +11,10 @@ if owner == holder and redis.call('EXISTS', KEYS[3]) == 0 then
 end
 -- include: fence.lua, queue.lua
 if not owner or (owner ~= holder and holder ~= '') then
-  redis.call('ZREM', KEYS[3], ARGV[3] .. ' ' .. holder)
+  local me = ARGV[3] .. ' ' .. holder
+  redis.call('ZREM', KEYS[3], me)
+  -- A guard that gives up leaves the offer to another.
+  if owner and redis.call('GET', KEYS[3] .. ':guard') == me then have_it_guarded('', ARGV[2]) end
   return owner and 0 or -1
 end
 if not offer_to_first(ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end

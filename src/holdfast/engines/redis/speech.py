@@ -53,9 +53,9 @@ class Head(NamedTuple):
     """What is said of one lock whoever wants it: all but the last words."""
 
     text: bytes
-    keys: bytes
+    keys: bytes = b""
     kind: Kind | None = None
-    """For a call that can be made together with others."""
+    """These two for a call that can be made together with others."""
 
     def call(self, words: bytes) -> Call | None:
         """The call with its last words."""
@@ -218,8 +218,10 @@ class Speech:
 def _head(script: str, key: str, words: tuple[bytes, ...], own: int, joint: str = "") -> Head:
     """Say this about a lock, with so many words to be appended; `joint` says it about several."""
     keys = keys_of(key)
-    kind = _kind(joint, words, own) if joint else None
-    return Head(call(script, keys, *words, more=own), b"".join(map(word, keys)), kind)
+    text = call(script, keys, *words, more=own)
+    if not joint:
+        return Head(text)
+    return Head(text, b"".join(map(word, keys)), _kind(joint, words, own))
 
 
 _kind = lru_cache(64)(Kind)

@@ -2,8 +2,8 @@
 -- {time left (ms), holder}.
 if not redis.call('SET', lock, holder, 'NX', 'PX', ttl) then
   local owner = redis.call('GET', lock)
+-- include: again.lua, ballot.lua
   if owner == holder then return grant_again(lock, counter, ttl, keep) end
--- include: ballot.lua
   local me, number = read_ballot(holder)
   local whose, last = read_ballot(owner)
   if whose ~= me or (last or 0) > (number or 0) then

@@ -32,7 +32,8 @@ as long again: signals that come more often than that would keep it there."""
 LOOKS = 32
 """How often to look whether the reply to an exchange is there before going to sleep: some 60 us, in
 which a server on the same host has answered, mostly. To be woken takes longer than to look, about
-10 us of 45. A server that was not so quick is looked for again after as many exchanges."""
+10 us of 45. A server that was not so quick is not looked for the next time; one that is late again
+and again, for twice as many exchanges each time, up to so many."""
 
 _AT_ONCE = socket.MSG_DONTWAIT
 _PROMPT_TIMEVAL = struct.pack("@ll", 0, PROMPT * 1000)
@@ -67,7 +68,7 @@ class Link:
         self._replies: list[Reply] = []
         self._mutex = threading.Lock()
         self._saying = self._hearing = self._waiting = False
-        self._at_once = self._far = 0
+        self._at_once = self._far = self._skips = 0
         try:
             self._greet()
             self._is_prompt = self._bound_reads()
@@ -128,8 +129,8 @@ class Link:
 
     def _look(self) -> int:
         """Look for a reply without going to sleep, if it is worth it; gives how much was read."""
-        if self._far:
-            self._far -= 1
+        if self._skips:
+            self._skips -= 1
             return 0
         heard, recv_into = self._heard, self.sock.recv_into
         for _ in range(LOOKS):
@@ -137,8 +138,9 @@ class Link:
                 size: int = recv_into(heard, 0, _AT_ONCE)
             except BlockingIOError:
                 continue
+            self._far = 0
             return size
-        self._far = LOOKS
+        self._far = self._skips = min(2 * self._far or 1, LOOKS)
         return 0
 
     @property

@@ -119,7 +119,7 @@ def test_a_strike_as_something_is_read(server: RedisServer, looking: bool, has_r
 def test_a_server_that_is_not_quick_is_not_looked_for_each_time(server: RedisServer) -> None:
     with holdfast.Client(server.url) as client:
         link = link_of(client)
-        link._far = 0
+        link._far = link._skips = 0
         link.sock = sock = Far(link.sock)
         store: Any = client._driver._store
 
@@ -129,18 +129,21 @@ def test_a_server_that_is_not_quick_is_not_looked_for_each_time(server: RedisSer
                 store.ask((Release("job", "me"),), clock() + HANGS_AFTER)
             return sock.looks - before
 
-        assert looks(1) == LOOKS
-        assert looks(LOOKS) == 0
-        assert looks(1) == LOOKS
+        late = [looks(1) for _ in range(136)]
+        assert set(late) == {0, LOOKS}
+        looked_at = [number for number, count in enumerate(late) if count]
+        assert looked_at == [0, 2, 5, 10, 19, 36, 69, 102, 135], "more and more seldom"
         sock.near = True
         assert looks(LOOKS) == 0, "nobody knows yet"
         assert looks(5) == 5, "it is there at the first look"
+        sock.near = False
+        assert [looks(1) for _ in range(4)] == [LOOKS, 0, LOOKS, 0], "late once is not far"
 
 
 def test_a_server_that_is_gone_is_noticed_with_a_look(server: RedisServer) -> None:
     with holdfast.Client(server.url) as client:
         link = link_of(client)
-        link._far = 0
+        link._far = link._skips = 0
         server.kill()
         with pytest.raises(BROKEN):
             link.exchange(b"*1\r\n$4\r\nPING\r\n", select.poll(), PROMPT)

@@ -104,7 +104,7 @@ def test_a_strike_as_something_is_read(server: RedisServer, looking: bool, has_r
     was, it is lost, and its connection with it."""
     with holdfast.Client(server.url) as client:
         link = link_of(client)
-        link._far = 0
+        link._far = link._skips = 0
         store: Any = client._driver._store
         real, link.sock = link.sock, Struck(link.sock, looking=looking, has_read=has_read)
         with pytest.raises(KeyboardInterrupt):

@@ -179,6 +179,15 @@ def asked(request: Acquire | Release) -> Owed:
     return Owed(SPEECH.phrase((request,)), Poll((request,), range(NODES), 1.0), bell)
 
 
+async def say_together(ends: Ends, keys: str) -> list[Owed]:
+    """Ask all for these locks, in one call."""
+    chorus, said = Chorus(ends.channels), [asked(Acquire(key, "me", 30.0)) for key in keys]
+    for each in said:
+        chorus.say(each)
+    await asyncio.sleep(0)
+    return said
+
+
 def commands(text: bytes) -> list[tuple[bytes, int]]:
     """Which scripts were called, each with how many locks."""
     reader = hiredis.Reader()
@@ -215,11 +224,7 @@ def test_calls_of_one_kind_that_follow_one_another_are_made_in_one() -> None:
 
 def test_each_has_its_own_part_of_the_reply() -> None:
     async def act(ends: Ends) -> None:
-        chorus = Chorus(ends.channels)
-        said = [asked(Acquire(key, "me", 30.0)) for key in "abcd"]
-        for each in said:
-            chorus.say(each)
-        await asyncio.sleep(0)
+        said = await say_together(ends, "abcd")
         held = b"*2\r\n:1000\r\n$3\r\nyou\r\n"
         ends.answer(1, b"*4\r\n:5\r\n" + held + b"-OOM no room\r\n:7\r\n")
         answers = [each.poll.said(1) for each in said]
@@ -233,11 +238,7 @@ def test_each_has_its_own_part_of_the_reply() -> None:
 
 def test_an_error_is_that_of_each_and_whoever_lacks_the_script_says_it_again_alone() -> None:
     async def act(ends: Ends) -> None:
-        chorus = Chorus(ends.channels)
-        said = [asked(Acquire(key, "me", 30.0)) for key in "ab"]
-        for each in said:
-            chorus.say(each)
-        await asyncio.sleep(0)
+        said = await say_together(ends, "ab")
         ends.heard()
         ends.answer(0, b"-BUSY with something else\r\n")
         assert [each.poll.said(0) for each in said] == (
@@ -281,11 +282,7 @@ def test_what_one_lock_may_be_refused_for_is_said_again_of_each_alone(why: bytes
 )
 def test_a_reply_to_more_than_was_asked_or_to_less_is_believed_by_nobody(reply: bytes) -> None:
     async def act(ends: Ends) -> None:
-        chorus = Chorus(ends.channels)
-        said = [asked(Acquire(key, "me", 30.0)) for key in "ab"]
-        for each in said:
-            chorus.say(each)
-        await asyncio.sleep(0)
+        said = await say_together(ends, "ab")
         ends.answer(0, reply)
         assert all(isinstance(each.poll.said(0), Failed) for each in said)
         assert ends.channels[0].lost.done()
@@ -295,11 +292,7 @@ def test_a_reply_to_more_than_was_asked_or_to_less_is_believed_by_nobody(reply: 
 
 def test_a_ctrl_c_among_replies_leaves_nobody_to_hear_that_of_another() -> None:
     async def act(ends: Ends) -> None:
-        chorus = Chorus(ends.channels)
-        said = [asked(Acquire(key, "me", 30.0)) for key in "abc"]
-        for each in said:
-            chorus.say(each)
-        await asyncio.sleep(0)
+        said = await say_together(ends, "abc")
 
         def struck(number: int) -> Answer:
             raise KeyboardInterrupt
@@ -392,11 +385,7 @@ def test_a_ctrl_c_at_any_line_while_it_hears_forgets_nobody(reply: bytes) -> Non
     """Whoever asked has an answer, or is still owed one."""
 
     async def act(ends: Ends, line: int) -> bool:
-        chorus, ctrl = Chorus(ends.channels), Ctrl(line)
-        said = [asked(Acquire(key, "me", 30.0)) for key in "ab"]
-        for each in said:
-            chorus.say(each)
-        await asyncio.sleep(0)
+        ctrl, said = Ctrl(line), await say_together(ends, "ab")
         before = sys.gettrace()
         sys.settrace(ctrl)
         try:

@@ -91,10 +91,8 @@ class Speech:
             return self._acquire(first)
         if type(first) is Release:
             if len(requests) == 1:
-                head, holder = (
-                    self._release_head(first.key, first.wake),
-                    word(first.holder.encode()),
-                )
+                head = self._release_head(first.key, first.wake)
+                holder = word(first.holder.encode())
                 read, number = self._read, self._codes.__getitem__
                 return Phrase((head.text + holder,), read, False, number, head.call(holder))
             return Phrase(tuple(map(self._release, cast(Sequence[Release], requests))), self._read)

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.core.acquire import acquire
 from holdfast.core.holding import release
-from holdfast.core.messages import Acquire, Release
+from holdfast.core.messages import Acquire, HandedOver, Release
 from holdfast.errors import EngineUnavailable
 from holdfast.lab.virtual import CancelledError, VirtualClient, claim
 from tests.core.stage import TTL, Stage
@@ -282,3 +282,22 @@ def test_an_engine_that_does_not_answer_is_not_waited_for_twice() -> None:
     trying = me.start(acquire(me.world, claim("job", TTL), 0.5))
     stage.run(0.7)
     assert isinstance(trying.error, EngineUnavailable)
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_virtual_client_is_told_what_was_handed_over_to_it(before: bool) -> None:
+    stage = Stage()
+    held_by_another(stage)
+    me = stage.client()
+    waiting = me.start(acquire(me.world, claim("job", TTL), None))
+    while not (ticket := next((t for t in me.tickets if t != "renewer"), "")):
+        stage.run(0.0001)
+    if before:  # it is told before it waits, and rung for once more
+        me.ring(ticket, HandedOver(9, 1))
+        me.ring(ticket)
+        stage.run(0.1)
+    else:
+        stage.run(0.1)
+        me.ring(ticket, HandedOver(9, 1))
+    assert waiting.result is not None
+    assert waiting.result.fence == 9

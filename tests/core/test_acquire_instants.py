@@ -11,7 +11,7 @@ from holdfast.core.acquire import (
 )
 from holdfast.core.backoff import FIRST, LONGEST
 from holdfast.core.effects import Ask, Listen, Sleep, Wait
-from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Granted, Held, Release
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Granted, HandedOver, Held, Release
 from holdfast.errors import EngineUnavailable
 from holdfast.events import NotGivenBack
 from tests.core.hand import BROKEN, DRIFT, NOW, PATIENCE, RETRY, TTL, Hand, Play, claim
@@ -144,6 +144,55 @@ class TestWaiting:
         hand = Hand()
         play = hand.play(acquire(hand.world, claim(), 0)).hears(HELD)
         assert (play.effect, play.result, play.error) == (None, None, None)
+
+
+class TestHandOver:
+    """In the queue it has asked twice: for the lock, and for a place."""
+
+    def test_what_is_handed_over_is_held_from_before_the_request_that_had_it_wait(self) -> None:
+        hand = Hand()
+        play = in_the_queue(hand, None)
+        assert play.goes_on(True, at=NOW + 2).hears(HELD, at=NOW + 3).effect == Wait("me", NOW + 8)
+        tenure = play.goes_on(HandedOver(9, 2), at=NOW + 4).result
+        assert (tenure.fence, tenure.holder) == (9, "me")
+        assert tenure.valid_until == NOW + 2 + TTL - DRIFT
+        assert list(hand.world.schedule.held()) == [tenure]
+        assert hand.unlistened == ["me"]
+
+    @pytest.mark.parametrize("tries", [0, 2])
+    def test_word_of_another_request_is_a_wake_up_and_no_more(self, tries: int) -> None:
+        """Else one that was under way for long might speak of a lease that is over."""
+        play = in_the_queue(Hand(), None)
+        play.goes_on(HandedOver(9, tries), at=NOW + 1)
+        assert play.effect == asking(NOW + 1 + PATIENCE, queue=True)
+        assert play.hears(Granted(9), at=NOW + 1).result.valid_until == NOW + 1 + TTL - DRIFT
+
+    def test_word_that_comes_later_than_an_answer_may_is_a_wake_up_and_no_more(self) -> None:
+        """To ask again gives it a whole ttl."""
+        late = NOW + PATIENCE + 0.001
+        play = in_the_queue(Hand(), None)
+        play.goes_on(HandedOver(9, 1), at=late)
+        assert play.effect == asking(late + PATIENCE, queue=True)
+
+    def test_nor_is_it_worth_anything_when_its_validity_is_over(self) -> None:
+        hand = Hand()
+        play = hand.play(acquire(hand.world, claim(patience=TTL), None))
+        play.hears(HELD).goes_on()
+        play.hears(HELD).goes_on(HandedOver(9, 1), at=NOW + TTL - DRIFT)
+        assert isinstance(play.effect, Ask)
+        assert isinstance(play.effect.requests[0], Acquire)
+
+    def test_word_that_comes_at_the_timeout_is_given_back(self) -> None:
+        play = in_the_queue(Hand(), 3.0)
+        assert play.goes_on(HandedOver(9, 1), at=NOW + 3).effect == giving_back(NOW + 3 + PATIENCE)
+        assert play.hears(DONE).result is None
+
+    def test_max_hold_counts_from_there_too(self) -> None:
+        hand = Hand()
+        play = hand.play(acquire(hand.world, claim(max_hold=4.0), None))
+        play.hears(HELD).goes_on()
+        tenure = play.hears(HELD).goes_on(HandedOver(9, 1), at=NOW + 1).result
+        assert tenure.hold_until == NOW + 4
 
 
 class TestContention:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import AsyncClient, LockError, LockLost
-from holdfast.core.messages import Answer, Request
+from holdfast.core.messages import Answer, HandedOver, Request
 from holdfast.core.ports import AsyncStore
 
 
@@ -20,6 +20,17 @@ async def wait_for(condition: Callable[[], object]) -> None:
             return
         await asyncio.sleep(0.005)
     pytest.fail("it did not happen")
+
+
+async def queued(client: AsyncClient) -> str:
+    """The ticket of the one who waits for the lock `job`, when it has its place in the queue."""
+    for _ in range(2000):
+        await asyncio.sleep(0.001)
+        info = await client.inspect("job")
+        if info is not None and info.waiters == 1:
+            [ticket] = client._driver._tickets
+            return ticket
+    pytest.fail("nobody has queued up")
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -80,6 +91,46 @@ def test_whoever_waits_is_sent_away_when_the_client_closes(url: str) -> None:
             with pytest.raises(LockError, match="closed"):
                 await waiting
             info = await other.inspect("job")
+            assert info is not None
+            assert info.waiters == 0
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_waiter_has_what_is_handed_over_to_it(url: str, elsewhere: bool) -> None:
+    async def main() -> None:
+        async with AsyncClient(url) as other, other.lock("job"), AsyncClient(url) as client:
+            waiting = asyncio.create_task(client.lock("job").acquire())
+            driver = client._driver
+            ticket = await queued(client)
+            word = HandedOver(99, 1)  # the second request had it wait
+            if elsewhere:
+                await asyncio.to_thread(driver._ring, ticket, word)
+            else:
+                driver._ring(ticket, word)
+                driver._ring(ticket)  # several rings are one, and no word is lost
+            lease = await waiting
+            assert lease
+            assert lease.fence == 99
+            assert not driver._handed_over
+            driver._ring(ticket, word)
+            assert not driver._handed_over  # nobody waits for it any more
+
+    asyncio.run(main())
+
+
+def test_what_is_handed_over_to_one_who_is_just_cancelled_is_forgotten(url: str) -> None:
+    async def main() -> None:
+        async with AsyncClient(url) as other, other.lock("job"), AsyncClient(url) as client:
+            waiting = asyncio.create_task(client.lock("job").acquire())
+            ticket = await queued(client)
+            waiting.cancel()
+            client._driver._ring(ticket, HandedOver(99, 1))
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+            assert not client._driver._handed_over
+            info = await client.inspect("job")
             assert info is not None
             assert info.waiters == 0
 

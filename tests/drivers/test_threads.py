@@ -5,12 +5,16 @@ import logging
 import os
 import threading
 import warnings
+from math import inf
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
-from holdfast import Client, LockError, LockLost, NotHeld
+from holdfast import Client, Lease, LockError, LockLost, NotHeld
 from holdfast.core import renewal
+from holdfast.core.messages import HandedOver
+from holdfast.drivers.threads import Bell, _wait
 from holdfast.events import Defect
 from tests.children import in_child
 from tests.patience import wait_for
@@ -121,6 +125,29 @@ class TestForks:
             in_child(child)
             client.close()
             assert "closed" in str(waiting.error())
+
+
+class TestHandOver:
+    def test_a_waiter_has_what_is_handed_over_to_it(self, url: str) -> None:
+        with Client(url) as other, other.lock("job"), Client(url) as client:
+            taken: list[Lease | None] = []
+            thread = threading.Thread(target=lambda: taken.append(client.lock("job").acquire()))
+            thread.start()
+            wait_for(lambda: (info := client.inspect("job")) and info.waiters == 1)
+            [ticket] = client._driver._tickets
+            client._driver._ring(ticket, HandedOver(99, 1))  # the second request had it wait
+            thread.join()
+            assert [lease.fence for lease in taken if lease] == [99]
+
+    @pytest.mark.parametrize("words", [(None, HandedOver(9, 1)), (HandedOver(9, 1), None)])
+    def test_several_rings_are_one_and_no_word_is_lost(
+        self, words: tuple[HandedOver | None, ...]
+    ) -> None:
+        bell: Bell = SimpleQueue()
+        for word in words:
+            bell.put(word)
+        assert _wait(bell, inf) == HandedOver(9, 1)
+        assert bell.empty()
 
 
 class TestClosing:

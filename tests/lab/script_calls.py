@@ -6,11 +6,11 @@ from typing import Protocol
 from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.simulator.keyspace import Keyspace
 
-TTLS, KEEP, OFFER = (100_000, 200_000, 400_000), 3_000_000, 50_000
+TTLS, KEEP, OFFER, READY = (100_000, 200_000, 400_000), 3_000_000, 50_000, 25_000
 """In milliseconds, and so far apart that none is mistaken for another."""
 HOUR = 3_600_000_000
 
-CHANNELS = {"a": "c1", "b": "c1", "c": "c2", "d": "c2", "e": "nobody listens"}
+CHANNELS = {"a": "c1", "b": "c1", "c": "c2", "d": "c2", "e": "unheard"}
 LOCKS = [tuple(key.decode() for key in keys_of(name)) for name in ("job", "work")]
 """The keys of each: the lock, its counter, its queue."""
 
@@ -40,10 +40,11 @@ def single(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
     match random.randrange(8):
         case 0 | 1 | 2 | 3:
             channel = random.choice([channel, channel, ""])
-            return "acquire", [*lock], [ttl, KEEP, OFFER, channel, holder]
+            tries: list[str | int] = random.choice([[], [0], [3]])
+            return "acquire", [*lock], [ttl, KEEP, OFFER, READY, channel, holder, *tries]
         case 4 | 5 | 6:
             who = random.choice([holder, *holders(ground, lock), ""])
-            return "release", [*lock], [KEEP, OFFER, CHANNELS.get(who, ""), who]
+            return "release", [*lock], [KEEP, OFFER, READY, CHANNELS.get(who, ""), who]
         case _:
             return extension(random, ground)
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 MINUTE = 60_000_000
+READY_WORDS = 5
+HANDED_OVER_WORDS = 3
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,14 @@ class Lock:
     waiting: tuple[str, ...]
     """Channel and holder of each, in order."""
     queue_left: int
+    next: tuple[str, ...] = ()
+    """The words of the key that says who stands ready, for which ttl, how long to keep its counter,
+    and after how many tries; or who has got the lock last."""
+
+    @property
+    def ready(self) -> str | None:
+        """The holder that stands ready."""
+        return self.next[-1] if len(self.next) == READY_WORDS else None
 
     def first_of(self, holders: frozenset[str]) -> str | None:
         """The first in the queue that is one of these."""
@@ -40,6 +50,8 @@ class Call:
     now: int
     listening: frozenset[str]
     """The holders whose wake-ups are heard."""
+    said: tuple[str, ...] = ()
+    """All that was published. It may be heard elsewhere, though nobody listens here."""
 
 
 def _holder(waiter: str) -> str:
@@ -104,10 +116,12 @@ def _granting(call: Call, ttl: int, keep: int, channel: str, holder: str) -> Rul
 
 
 def _acquire(call: Call) -> Rules:
-    ttl, keep, offer, channel, holder = call.argv
+    ttl, keep, offer, _, channel, holder, *tries = call.argv
     yield from _granting(call, int(ttl), int(keep), str(channel), str(holder))
+    if isinstance(call.reply, list) and channel:
+        yield from _next(call, (str(ttl), str(keep), *map(str, tries), str(channel), str(holder)))
     if call.before.owner is None and isinstance(call.reply, list):
-        yield from _offered(call, int(offer), int(keep))
+        yield from _passed_on(call, int(offer), int(keep))
     elif call.before.owner is None and channel:
         first = call.before.first_of(call.listening)
         yield "nobody is passed over", first in (None, holder)
@@ -124,12 +138,36 @@ def _vote(call: Call) -> Rules:
         yield "what is proposed is granted", call.after.counter == proposed
 
 
-def _offered(call: Call, offer: int, keep: int) -> Rules:
+def _passed_on(call: Call, offer: int, keep: int) -> Rules:
     before, after = call.before, call.after
-    yield "the first who listens is offered it", after.owner == before.first_of(call.listening)
-    yield "an offer is short", after.left == offer
-    yield "an offer takes a fence", (after.counter or 0) > (before.counter or 0)
-    yield "and keeps the counter", after.counter_left == keep
+    first = before.first_of(call.listening)
+    told = [said for said in call.said if len(said.split()) == HANDED_OVER_WORDS]
+    yield "the first who listens gets it", after.owner == first
+    yield "that takes a fence", (after.counter or 0) > (before.counter or 0)
+    if first == before.ready:
+        ttl, kept, tries, *_ = before.next
+        yield "who stands ready has it for its ttl", after.left == int(ttl)
+        yield "and its counter as long as it wants", after.counter_left == int(kept)
+        yield "and is told its fence, and nobody else", told == [f"{first} {after.counter} {tries}"]
+    else:
+        yield "an offer is short", after.left == offer
+        yield "and keeps the counter", after.counter_left == keep
+        yield "and is told of, and nothing else", first in call.said
+        yield "only who stands ready is told a fence", not told
+
+
+def _next(call: Call, mine: tuple[str, ...]) -> Rules:
+    """What becomes of the one who is next when somebody queues."""
+    before, after = call.before, call.after
+    first, me = after.waiting[0].split(), list(mine[-2:])
+    got_it = before.next[-1:] == (before.owner,)
+    if first == me:
+        stands = len(mine) == READY_WORDS
+        yield "who is next and says so stands ready", not stands or after.next == mine
+        yield "who does not say so does not", stands or after.ready in (None, before.ready)
+    elif before.owner is not None:
+        yield "who is next is told once that somebody has got it", call.said == (first[1],) * got_it
+        yield "nobody else comes to stand ready", after.next == (() if got_it else before.next)
 
 
 def _letting_go(call: Call, channel: str, holder: str) -> Rules:
@@ -149,10 +187,10 @@ def _letting_go(call: Call, channel: str, holder: str) -> Rules:
 
 
 def _release(call: Call) -> Rules:
-    keep, offer, channel, holder = call.argv
+    keep, offer, _, channel, holder = call.argv
     yield from _letting_go(call, str(channel), str(holder))
     if call.reply == 1 and call.before.first_of(call.listening) is not None:
-        yield from _offered(call, int(offer), int(keep))
+        yield from _passed_on(call, int(offer), int(keep))
     elif call.reply == 1:
         yield "what is released is free", call.after.owner is None
 

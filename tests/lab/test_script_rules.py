@@ -23,8 +23,10 @@ class VirtualGround:
     def __init__(self) -> None:
         self.now = 1_700_000_000_000_000
         self.virtual = Keyspace(lambda: self.now / 1_000_000, self)
+        self.said: list[str] = []
 
     def publish(self, channel: bytes, message: bytes) -> int:
+        self.said.append(message.decode())  # whether it is heard here or at a replica alone
         return self.listeners(channel)
 
     def listeners(self, channel: bytes) -> int:
@@ -34,6 +36,7 @@ class VirtualGround:
         """Run a script, and tell what it did to each lock."""
         locks = [lock for lock in LOCKS if lock[0] in keys]
         before = [self.lock(lock) for lock in locks]
+        self.said.clear()
         words = [str(word).encode() for word in (*keys, *argv)]
         reply: Any = scripts().run(
             script(name).source, len(keys), words, partial(perform, self.virtual)
@@ -43,8 +46,8 @@ class VirtualGround:
         if name == "extend":
             of_each = [([argv[0], *argv[2 * n + 1 : 2 * n + 3]], reply[n]) for n in range(2)]
         return [
-            Call(name, words, said, was, then, self.now, LISTENING)
-            for (words, said), was, then in zip(of_each, before, after, strict=True)
+            Call(name, words, answer, was, then, self.now, LISTENING, tuple(self.said))
+            for (words, answer), was, then in zip(of_each, before, after, strict=True)
         ]
 
     def lock(self, keys: tuple[str, ...]) -> Lock:
@@ -58,6 +61,7 @@ class VirtualGround:
             data.pttl(fence),
             tuple(member.decode() for member in data.zrange(queue)),
             data.pttl(queue),
+            tuple((data.get(queue + b":next") or b"").decode().split()),
         )
 
     def upheaval(self, random: Random) -> None:

@@ -9,6 +9,9 @@ What can happen at any yield below, and what then:
 - We are cancelled, interrupted or closed: whatever was asked for is given back before that goes on.
 - A wake-up is lost: the wait ends when the present holder's time does, so it costs time, not life.
 - A wake-up comes just as we give up: giving back passes the offer on to the next in the queue.
+- The lock is handed over while we wait: it was ours from some instant after the request that had us
+  wait, so it counts from before that. If the word of it speaks of another request, or comes too
+  late, we ask, as after any wake-up.
 """
 
 from collections.abc import Iterator
@@ -17,7 +20,7 @@ from math import inf
 from holdfast.core.backoff import backoff, spread
 from holdfast.core.effects import Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import give_back, unavailable
-from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held
+from holdfast.core.messages import Acquire, Answer, Failed, Granted, HandedOver, Held
 from holdfast.core.renewal import plan_renewal
 from holdfast.core.tenure import Claim, Tenure
 from holdfast.core.world import World
@@ -35,7 +38,9 @@ FAILING_PATIENCE = 0.1
 """How long to wait for the last word of an engine that has not been answering anyway."""
 
 
-def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure | None]:
+def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
+    world: World, claim: Claim, timeout: float | None
+) -> Steps[Tenure | None]:
     """Get the lock; None if somebody else has it until `timeout` (0: ask once; None: for ever)."""
     holder, key = world.new_holder(), claim.key
     began = world.clock()
@@ -57,9 +62,8 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
             tries += 1
             now = world.clock()
             if type(answer) is Granted:
-                tenure = _begin(claim, answer.holder or holder, answer.fence, began)
-                if now < tenure.valid_until:
-                    _hand_to_renewer(world, tenure)
+                tenure = _take(world, claim, answer.holder or holder, answer.fence, began)
+                if tenure is not None:
                     untidy = False
                     return tenure
                 answer = Failed.at("engine", f"took {now - began:.3f} s to answer")
@@ -81,9 +85,13 @@ def acquire(world: World, claim: Claim, timeout: float | None) -> Steps[Tenure |
                 pause = Sleep(min(now + next(pauses), last_try))
 
             if now < last_try:
-                yield pause
-                began = world.clock()
+                heard = yield pause
+                asked, began = began, world.clock()
                 if began < last_try:
+                    tenure = _take_over(world, claim, holder, heard, tries - 1, asked)
+                    if tenure is not None:
+                        untidy = False
+                        return tenure
                     until = min(began + claim.patience, give_up_at)
                     continue
             if waited:
@@ -117,6 +125,26 @@ def _note_contention(world: World, key: str) -> None:
     if len(world.contended) >= MOST_CONTENDED:
         world.contended.clear()
     world.contended.add(key)
+
+
+def _take(world: World, claim: Claim, holder: str, fence: int, began: float) -> Tenure | None:
+    """Hold what was granted; None if that came too late."""
+    tenure = _begin(claim, holder, fence, began)
+    if world.clock() >= tenure.valid_until:
+        return None
+    _hand_to_renewer(world, tenure)
+    return tenure
+
+
+def _take_over(
+    world: World, claim: Claim, holder: str, heard: object, tries: int, asked: float
+) -> Tenure | None:
+    """Hold what was handed over after the last request; None if nothing was, or too late."""
+    if type(heard) is not HandedOver or heard.tries != tries:
+        return None
+    if world.clock() > asked + claim.patience:
+        return None  # later than any answer may be: to ask again gives it a whole ttl
+    return _take(world, claim, holder, heard.fence, asked)
 
 
 def _begin(claim: Claim, holder: str, fence: int, began: float) -> Tenure:

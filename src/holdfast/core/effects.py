@@ -34,7 +34,8 @@ class Listen:
 
 @dataclass(slots=True)
 class Wait:
-    """Wait for a wake-up for this ticket; gives False if `until` passed without one."""
+    """Wait for a wake-up for this ticket; gives False if `until` passed without one, and
+    `HandedOver` if that was said with it."""
 
     ticket: str
     until: float

@@ -14,7 +14,8 @@ What every engine must keep, whatever it is made of:
    that it has not confirmed. It touches nothing of anybody else's.
 4. A place in the queue (`Acquire` with `queue`) is given up by `Release`, by the grant, or by
    death. When the lock becomes free, the first in the queue is *offered* it: it holds the lock
-   once it has asked again, and has `OFFER` seconds to do so.
+   once it has asked again, and has `OFFER` seconds to do so. If the engine has heard from it only
+   just before, it may say `HandedOver` instead: then it holds the lock already.
 """
 
 from dataclasses import dataclass, field
@@ -128,6 +129,15 @@ class Granted:
     fence: int
     holder: str = ""
     """In whose name, if it is another than asked: a ballot of a quorum."""
+
+
+@dataclass(slots=True)
+class HandedOver:
+    """To one who waits, unasked: it is yours, since some instant after the request that I mean."""
+
+    fence: int
+    tries: int
+    """How often you had asked before that request."""
 
 
 @dataclass(slots=True)

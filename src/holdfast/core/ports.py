@@ -2,15 +2,16 @@
 
 A *store* says requests to an engine, one class for threads and one for asyncio. It knows nothing of
 leases, retries or waiting. It is given its `Surroundings`: the driver's clock, a bell to ring (from
-any thread) with the holder id of a waiter that should ask again, whom to tell of events, and whom
-to tell (from any thread, too) whose leases have ended before their time.
+any thread) with the holder id of a waiter that should ask again, whom to tell of events, and (from
+any thread, too) whose leases have ended before their time, and to which waiter a lock was handed
+over, which rings the bell as well.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from holdfast.core.messages import Answer, Request
+from holdfast.core.messages import Answer, HandedOver, Request
 from holdfast.core.records import Guarantees
 from holdfast.core.tenure import node_timeout
 from holdfast.events import Event
@@ -18,10 +19,15 @@ from holdfast.events import Event
 Clock: TypeAlias = Callable[[], float]
 Ring: TypeAlias = Callable[[str], None]
 Lose: TypeAlias = Callable[[Collection[str]], None]
+HandOver: TypeAlias = Callable[[str, HandedOver], None]
 
 
 def _lose_nothing(holders: Collection[str]) -> None:
     """For a store that nobody holds leases of."""
+
+
+def _hand_over_nothing(holder: str, word: HandedOver) -> None:
+    """For a store that nobody waits for."""
 
 
 class Surroundings(NamedTuple):
@@ -31,6 +37,7 @@ class Surroundings(NamedTuple):
     ring: Ring
     emit: Callable[[Event], None]
     lose: Lose = _lose_nothing
+    hand_over: HandOver = _hand_over_nothing
 
 
 class Store(Protocol):

@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary, ref
 
 from holdfast.core.effects import Ask, Effect, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import lose, release_all
+from holdfast.core.messages import HandedOver
 from holdfast.core.ports import Engine, Surroundings
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.tenure import Tenure
@@ -53,9 +54,10 @@ class AsyncDriver:
 
     def _begin(self) -> None:
         self.in_use = False
-        around = Surroundings(clock, self._ring, log, self._lose)
+        around = Surroundings(clock, self._ring, log, self._lose, self._ring)
         self._store = self.engine.connect_async(around)
         self._tickets: dict[str, asyncio.Event] = {}
+        self._handed_over: dict[str, HandedOver] = {}
         self._watches: WeakKeyDictionary[Tenure, list[LossWatch]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -182,7 +184,8 @@ class AsyncDriver:
         if isinstance(effect, Ask):
             return await self._ask_again(effect)
         if isinstance(effect, Wait):
-            return await self._wait(self._tickets[effect.ticket], effect.until)
+            woken = await self._wait(self._tickets[effect.ticket], effect.until)
+            return self._handed_over.pop(effect.ticket, woken)
         if isinstance(effect, Sleep):
             return await self._wait(self._closing, effect.until)
         if isinstance(effect, Listen):
@@ -214,23 +217,26 @@ class AsyncDriver:
         event.clear()
         return woken
 
-    def _ring(self, ticket: str) -> None:
+    def _ring(self, ticket: str, word: HandedOver | None = None) -> None:
         if threading.get_ident() == self._thread:
-            self._ring_here(ticket)
+            self._ring_here(ticket, word)
         elif self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._ring_here, ticket)
+            self._loop.call_soon_threadsafe(self._ring_here, ticket, word)
 
     def _lose(self, holders: Collection[str]) -> None:
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(lose, self.world, holders)
 
-    def _ring_here(self, ticket: str) -> None:
+    def _ring_here(self, ticket: str, word: HandedOver | None = None) -> None:
         event = self._tickets.get(ticket)
         if event is not None:
+            if word is not None:
+                self._handed_over[ticket] = word
             event.set()
 
     def _unlisten(self, ticket: str) -> None:
         self._tickets.pop(ticket, None)
+        self._handed_over.pop(ticket, None)
 
     def _rouse_renewer(self) -> None:
         if self.closed or self._loop is None:

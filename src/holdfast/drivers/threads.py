@@ -16,10 +16,11 @@ from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
 from queue import Empty, SimpleQueue
 from threading import get_ident
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import lose, release_all
+from holdfast.core.messages import HandedOver
 from holdfast.core.ports import Engine, Surroundings
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.drivers import surroundings
@@ -36,6 +37,8 @@ from holdfast.drivers.surroundings import (
 from holdfast.events import Defect
 
 T = TypeVar("T")
+
+Bell: TypeAlias = "SimpleQueue[HandedOver | None]"
 
 
 class _Current(threading.local):
@@ -59,13 +62,13 @@ class ThreadDriver:
 
     def _begin(self) -> None:
         self.in_use = False
-        around = Surroundings(clock, self._ring, log, partial(lose, self.world))
+        around = Surroundings(clock, self._ring, log, partial(lose, self.world), self._ring)
         self._store = self.engine.connect(around)
-        self._tickets: dict[str, SimpleQueue[None]] = {}
+        self._tickets: dict[str, Bell] = {}
         self._renewer: threading.Thread | None = None
         self.closed = self._abandoned = False
         self._running: dict[object, int] = {}
-        self._one_less: SimpleQueue[None] = SimpleQueue()
+        self._one_less: Bell = SimpleQueue()
 
     def current(self) -> object:
         """Who is asking: the running thread (not its number, which is used again)."""
@@ -169,16 +172,16 @@ class ThreadDriver:
             announce(self.world, effect.watchers)
         return None
 
-    def _wait(self, ticket: str, until: float) -> bool:
+    def _wait(self, ticket: str, until: float) -> HandedOver | bool:
         woken = not self.closed and _wait(self._tickets[ticket], until)
         if self.closed:
             raise closed()
         return woken
 
-    def _ring(self, ticket: str) -> None:
+    def _ring(self, ticket: str, word: HandedOver | None = None) -> None:
         bell = self._tickets.get(ticket)
         if bell is not None:
-            bell.put(None)
+            bell.put(word)
 
     def _unlisten(self, ticket: str) -> None:
         self._tickets.pop(ticket, None)
@@ -205,16 +208,16 @@ class ThreadDriver:
             self._store.close()
 
 
-def _wait(bell: "SimpleQueue[None]", until: float) -> bool:
-    """Wait until it rings; False if `until` passed first.
+def _wait(bell: Bell, until: float) -> HandedOver | bool:
+    """Wait until it rings; False if `until` passed first, else what was said with it, if anything.
 
     A queue, and not an Event: a signal handler or the garbage collector may ring it in the middle
     of this very wait, and an Event's lock is not made for that.
     """
     try:
-        bell.get(timeout=max(0.0, min(until - clock(), threading.TIMEOUT_MAX)))
+        word = bell.get(timeout=max(0.0, min(until - clock(), threading.TIMEOUT_MAX)))
     except Empty:
         return False
     while not bell.empty():  # several rings are one
-        bell.get()
-    return True
+        word = bell.get() or word
+    return word or True

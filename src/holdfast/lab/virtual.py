@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from holdfast.core.effects import Announce, Ask, Effect, Listen, Sleep, Steps, Wait
-from holdfast.core.messages import Acquire, Answer, Failed, Request
+from holdfast.core.messages import Acquire, Answer, Failed, HandedOver, Request
 from holdfast.core.ports import Engine
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.schedule import Schedule
@@ -170,7 +170,7 @@ class Body:
         self.timeline = timeline
         self.crashed = False
         self.processes: list[Process[Any]] = []
-        self.tickets: dict[str, Callable[[object], None] | bool] = {}
+        self.tickets: dict[str, Callable[[object], None] | HandedOver | bool] = {}
         self.renewer: Process[None] | None = None
         self.events: list[object] = []
         self._holders = 0
@@ -243,21 +243,22 @@ class Body:
                 self.tickets[wait.ticket] = False
             resume(False)
 
-        if self.tickets[wait.ticket] is True:
+        word = self.tickets[wait.ticket]
+        if word:
             self.tickets[wait.ticket] = False
-            resume(True)
+            resume(word)
         else:
             self.tickets[wait.ticket] = resume
             self.at(wait.until, time_out)
 
-    def ring(self, ticket: str) -> None:
-        """Wake whoever waits with this ticket."""
+    def ring(self, ticket: str, word: HandedOver | None = None) -> None:
+        """Wake whoever waits with this ticket, and tell it this."""
         waiter = self.tickets.get(ticket)
         if callable(waiter):
             self.tickets[ticket] = False
-            waiter(True)
-        elif waiter is False:
-            self.tickets[ticket] = True
+            waiter(word or True)
+        elif waiter is not None:
+            self.tickets[ticket] = word or waiter or True
 
     def _unlisten(self, ticket: str) -> None:
         self.tickets.pop(ticket, None)

@@ -132,6 +132,33 @@ def test_a_waiter_is_served_although_the_slot_moves_meanwhile(
     (ben if holder is cleo else cleo)(later.release)
 
 
+@pytest.mark.parametrize("releases", [False, True])
+def test_what_is_not_beside_a_queue_is_not_missed_while_the_slot_moves(
+    releases: bool, cluster: RedisCluster, invite: Invite
+) -> None:
+    """A script that looks for a key that is not there is refused then, wherever it has got to."""
+    ann, ben, cleo = (invite(cluster.url, ttl=60) for _ in range(3))
+    lease = ann.takes("job")
+    waiting = ben.begin(ben.client.lock("job").acquire, timeout=40)
+    former = owner_of(cluster, "job")
+    queue = keys_of(PREFIX + "job").queue.decode()
+    wait_for(lambda: former.command("ZCARD", queue) == 1)
+    wait_for(lambda: former.command("EXISTS", f"{queue}:next") == 0)
+    slot = slot_of(cluster, "job")
+    with cluster.moving_slot(slot, another(cluster, former)):
+        if releases:
+            releasing = ann.begin(lease.release)
+            wait_for(lambda: queue not in str(former.command("CLUSTER", "GETKEYSINSLOT", slot, 9)))
+        else:
+            assert cleo(cleo.client.lock("job").acquire, timeout=0.5) is None
+    if not releases:
+        releasing = ann.begin(lease.release)
+    releasing.result(30)
+    later = waiting.result(30)
+    assert later.fence > lease.fence
+    ben(later.release)
+
+
 def test_a_lease_is_extended_while_its_slot_moves(cluster: RedisCluster, invite: Invite) -> None:
     """Its keys go one by one; it is asked for here, then neither here nor there, then there."""
     ann, ben = invite(cluster.url), invite(cluster.url)

@@ -5,35 +5,46 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.core.messages import DONE, Acquire, Granted, Held, Release
-from holdfast.engines.redis.speech import Speech
+from holdfast.engines.redis import speech
+from holdfast.engines.redis.speech import READY, Speech
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Bare, Party
 from tests.patience import wait_for
 
 LASTING = b"60000"
-"""Milliseconds that an offer lasts here, so that none lapses on a busy machine."""
+"""Milliseconds that an offer lasts here, and that one stands ready: none is over too soon on a busy
+machine."""
 
 
 class Process(Bare):
     """One that asks, and hears its wake-ups, as a process with one client does."""
 
-    def __init__(self, server: RedisServer, channel: str, offer: bytes = LASTING) -> None:
+    def __init__(
+        self,
+        server: RedisServer,
+        channel: str,
+        offer: bytes = LASTING,
+        *,
+        hands_over: bool = False,
+    ) -> None:
         super().__init__(server, quorum=False)
         self.speech = Speech(quorum=False, keep=3600.0, channel=channel)
         self.speech.listening = True
-        self.speech._offer = offer
+        self.speech._offer, self.speech._ready = offer, LASTING
+        self.speech.hands_over = hands_over
         self._ear = Bare(server)
         self._ear._socket.sendall(f"SUBSCRIBE {channel}\r\n".encode())
         self._ear.reply()
 
-    def waits(self, holder: str) -> None:
-        [answer] = self.ask(Acquire("job", holder, 60.0, queue=True))
+    def waits(self, holder: str, tries: int = 0) -> None:
+        [answer] = self.ask(Acquire("job", holder, 60.0, queue=True, tries=tries))
         assert isinstance(answer, Held)
 
-    def confirms(self, holder: str) -> None:
+    def confirms(self, holder: str) -> int:
         [answer] = self.ask(Acquire("job", holder, 60.0, queue=True))
         assert isinstance(answer, Granted)
+        return answer.fence
 
     def releases(self, holder: str) -> None:
         assert list(self.ask(Release("job", holder))) == [DONE]
@@ -77,7 +88,7 @@ def test_the_last_in_the_queue_is_told_how_long_an_offer_lasts_and_guards_the_ne
     for number, process in enumerate((a, b, c)):
         process.confirms(f"w{number}")
         process.releases(f"w{number}")
-    assert heard_by(processes) == [[], ["w1"], ["w2"], ["w3"], []]
+    assert heard_by(processes) == [[], ["w1", "w1"], ["w2"], ["w3"], []]
     d.confirms("w3")
     d.releases("w3")
     assert heard_by(processes) == [["behind 60000"], [], [], [], ["w4"]]
@@ -185,7 +196,9 @@ def test_several_stopped_processes_in_a_row_cost_an_offer_each(
     stopped[0].ask(Release("job", me))
     lease = waiting.result(40)
     assert lease
-    assert heard_by(stopped) == [[f"host/1/program/{number}"] for number in range(3)]
+    assert [{*heard} for heard in heard_by(stopped)] == [
+        {f"host/1/program/{number}"} for number in range(3)
+    ]
     client(lease.release)
     for process in stopped:
         process.close()
@@ -209,3 +222,156 @@ def test_if_the_guard_is_stopped_too_it_is_held_up_until_the_holders_time_is_ove
     client(lease.release)
     for process in (first, guard):
         process.close()
+
+
+@pytest.fixture
+def prompt(server: RedisServer) -> Iterator[list[Process]]:
+    """Processes that say, when they are the next, that they stand ready."""
+    made = [Process(server, f"channel-{name}", hands_over=True) for name in "abcde"]
+    made[0].ask(Acquire("job", "me", 60.0))
+    yield made
+    for process in made:
+        process.close()
+
+
+def handed_over(process: Process) -> tuple[str, int, int]:
+    """The only thing that it has heard: to whom, the fence, and after how many tries."""
+    [message] = process.heard
+    holder, fence, tries = message.split()
+    return holder, int(fence), int(tries)
+
+
+def test_who_stands_ready_is_handed_the_lock_and_has_nothing_to_confirm(
+    server: RedisServer, prompt: list[Process]
+) -> None:
+    a, b, c, *_ = prompt
+    first = b.confirms("me")
+    b.waits("b", tries=3)
+    c.waits("c")
+    a.releases("me")
+    holder, fence, tries = handed_over(b)
+    assert (holder, tries) == ("b", 3)
+    assert first < fence == b.confirms("b")
+    assert c.heard == []  # there is no offer to guard
+    assert server.command("GET", "job") == "b"
+    assert int(str(server.command("PTTL", "job"))) > 50_000
+
+
+def test_a_hand_over_lasts_for_the_ttl_and_keeps_the_counter_for_longer(
+    server: RedisServer, prompt: list[Process]
+) -> None:
+    a, b, *_ = prompt
+    b.waits("b")
+    server.command("PEXPIRE", "{job}:fence", 1000)
+    a.releases("me")
+    assert 50_000 < int(str(server.command("PTTL", "job"))) <= 60_000
+    assert int(str(server.command("PTTL", "{job}:fence"))) > 3_600_000
+
+
+def test_the_next_one_gets_ready_as_soon_as_somebody_has_got_the_lock(
+    prompt: list[Process],
+) -> None:
+    a, b, c, d, e = prompt
+    for process, holder in ((b, "b"), (c, "c")):
+        process.waits(holder)
+    a.releases("me")
+    handed_over(b)
+    d.waits("d")  # which has whoever is the next told, once
+    e.waits("e")
+    assert heard_by(prompt) == [[], [], ["c"], [], []]
+    c.waits("c", tries=1)
+    b.releases("b")
+    assert handed_over(c)[2] == 1
+
+
+def test_one_who_was_not_told_in_time_is_offered_it(prompt: list[Process]) -> None:
+    a, b, c, *_ = prompt
+    for process, holder in ((b, "b"), (c, "c")):
+        process.waits(holder)
+    a.releases("me")
+    handed_over(b)
+    b.releases("b")
+    assert c.heard == ["c"]
+
+
+def test_one_who_stood_ready_and_gave_up_is_not_handed_it(prompt: list[Process]) -> None:
+    a, b, c, *_ = prompt
+    for process, holder in ((b, "b"), (c, "c")):
+        process.waits(holder)
+    b.ask(Release("job", "b"))
+    a.releases("me")
+    assert heard_by(prompt) == [[], [], ["c"], [], []]
+
+
+def test_one_who_stood_ready_and_died_is_skipped(
+    server: RedisServer, prompt: list[Process]
+) -> None:
+    a, b, c, *_ = prompt
+    for process, holder in ((b, "b"), (c, "c")):
+        process.waits(holder)
+    b.close()
+    wait_for(lambda: server.command("PUBLISH", "channel-b", "nobody") == 0)
+    a.releases("me")
+    assert c.heard == ["c"]
+
+
+def test_nobody_stands_ready_for_longer_than_a_moment(
+    server: RedisServer, prompt: list[Process]
+) -> None:
+    """Else one that was stopped meanwhile would hold the others up for a ttl."""
+    a, b, *_ = prompt
+    b.waits("b")
+    assert 0 < int(str(server.command("PTTL", "{job}:queue:next"))) <= int(LASTING)
+    server.command("DEL", "{job}:queue:next")  # the moment is over
+    a.releases("me")
+    assert b.heard == ["b"]
+    assert READY <= 0.01
+
+
+@pytest.mark.parametrize(("replicas", "stands_ready"), [(0, True), (1, False)])
+def test_whoever_waits_for_replicas_does_not_stand_ready(replicas: int, stands_ready: bool) -> None:
+    """The word of a release says nothing of them."""
+    speaker = Speech(quorum=False, keep=3600.0, channel="channel", replicas=replicas)
+    speaker.listening = True
+    asked = speaker.phrase([Acquire("job", "me", 60.0, queue=True, tries=7)]).commands[0]
+    assert asked.endswith(b"\r\n7\r\n") == stands_ready
+
+
+def test_a_lock_that_has_expired_is_handed_to_who_stands_ready(
+    server: RedisServer, prompt: list[Process]
+) -> None:
+    _, b, c, *_ = prompt
+    b.waits("b")
+    server.command("DEL", "job")  # it has expired
+    c.waits("c")
+    assert handed_over(b)[0] == "b"
+    [answer] = c.ask(Acquire("job", "c", 60.0, queue=True))
+    assert isinstance(answer, Held)
+    assert answer.remaining > 50
+
+
+def test_a_client_is_handed_the_lock_and_holds_it_without_asking_again(
+    server: RedisServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(speech, "READY", 60.0)
+    client = invite(server.url, prefix="", ttl=60)
+    me = "host/1/program/me"
+    other = Process(server, "channel-a", hands_over=True)
+    other.ask(Acquire("job", me, 60.0))
+    lock = client.client.lock("job")
+    assert client(lock.acquire, timeout=0.3) is None  # it knows now that others want it, and hears
+    wait_for(lambda: client.client._driver._store._fleet.speech.listening)
+    waiting = client.begin(lock.acquire, timeout=30)
+    wait_for(lambda: server.command("ZCARD", "{job}:queue") == 1)
+    server.command("CONFIG", "RESETSTAT")
+    other.releases(me)
+    lease = waiting.result(40)
+    assert lease
+    assert lease.holder == server.command("GET", "job")
+    assert lease.fence == int(str(server.command("GET", "{job}:fence")))
+    asked = server.info("commandstats")["cmdstat_evalsha"]
+    assert asked.startswith("calls=1,")  # the release
+    assert 0 < lease.remaining() < 60
+    assert lease.holder not in client.client._driver._store._fleet.waiting
+    client(lease.release)
+    other.close()

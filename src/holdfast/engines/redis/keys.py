@@ -2,8 +2,8 @@
 
 A lock is a plain string under its own key, as any other client of the Redlock algorithm would keep
 it. What belongs to it lies beside it, in the same slot of a cluster: `{key}:fence`, `{key}:queue`
-and, where scripts want it, `{key}:queue:guard`. So that neither slots nor names can be confused,
-`%`, `{` and `}` are written `%25`, `%7B` and `%7D`.
+and, where scripts want them, `{key}:queue:guard` and `{key}:queue:next`. So that neither slots nor
+names can be confused, `%`, `{` and `}` are written `%25`, `%7B` and `%7D`.
 """
 
 from typing import NamedTuple

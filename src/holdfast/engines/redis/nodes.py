@@ -12,6 +12,7 @@ from holdfast.core.messages import (
     Break,
     Extend,
     Failed,
+    HandedOver,
     Held,
     Inspect,
     List,
@@ -232,10 +233,14 @@ class Fleet:
             self.waiting.discard(request.holder)
 
     def heard(self, message: bytes, later: Callable[[float, str], None]) -> None:
-        """A message on our channel: `holder`, or `holder milliseconds` to be heeded then."""
-        holder, _, delay = message.decode().partition(" ")
-        if delay:
-            later(int(delay) / 1000, holder)
+        """A message on our channel: `holder`, or `holder milliseconds` to be heeded then, or
+        `holder fence tries`, to whom the lock was handed over after so many tries, and one."""
+        holder, *words = message.decode().split(" ")
+        if len(words) == 2:
+            self.waiting.discard(holder)  # should it ask again, it is noted again
+            self.around.hand_over(holder, HandedOver(int(words[0]), int(words[1])))
+        elif words:
+            later(int(words[0]) / 1000, holder)
         else:
             self.around.ring(holder)
 

@@ -45,6 +45,10 @@ from holdfast.engines.redis.phrases import (
     word,
 )
 
+READY = 0.01
+"""For how long a waiter that has just asked, and is the next, is handed the lock without having to
+confirm. One that is stopped meanwhile has it for a ttl, like any other holder that is stopped."""
+
 LEASES_IN_A_CALL = 200
 """More would keep the server from its other clients for too long."""
 
@@ -73,7 +77,9 @@ class Speech:
         self._channel = channel.encode()
         self._scattered = scattered
         self.replicas = replicas
-        self._offer = _milliseconds(OFFER)
+        self.hands_over = not replicas
+        """Whether a waiter may hold the lock by word of a release, which waits for no replica."""
+        self._offer, self._ready = _milliseconds(OFFER), _milliseconds(READY)
         self._codes: dict[int, Answer] = {
             1: DONE,
             0: NOT_YOURS,
@@ -113,7 +119,10 @@ class Speech:
         if isinstance(request, Acquire):
             queue = request.queue and self.listening
             head = self._acquire_head(request.key, request.ttl, queue)
-            return head.text + word(request.holder.encode())
+            holder = request.holder.encode()
+            if queue and self.hands_over:
+                return head.text + _two_words(holder, b"%d" % request.tries)
+            return head.text + word(holder)
         return self._release(request)
 
     def read(self, request: Acquire | Release, reply: Reply) -> Answer | None:
@@ -128,8 +137,9 @@ class Speech:
         queue = request.queue and self.listening
         head, holder = self._acquire_head(request.key, request.ttl, queue), request.holder.encode()
         if self._quorum:
-            fence = b"%d" % request.proposed  # the two words in one go, which takes half as long
-            words = b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(fence), fence, len(holder), holder)
+            words = _two_words(b"%d" % request.proposed, holder)
+        elif queue and self.hands_over:
+            words = _two_words(holder, b"%d" % request.tries)
         else:
             words = word(holder)
         read = _read_queued if queue else _read_unqueued
@@ -141,7 +151,8 @@ class Speech:
         channel = self._channel if queue else b""
         if self._quorum:
             return _head("vote", key, (*lasting, channel), 2, joint="votes")
-        return _head("acquire", key, (*lasting, self._offer, channel), 1)
+        own = 2 if queue and self.hands_over else 1
+        return _head("acquire", key, (*lasting, self._offer, self._ready, channel), own)
 
     def _release(self, request: Release) -> bytes:
         head = self._release_head(request.key, request.wake)
@@ -152,7 +163,7 @@ class Speech:
             waking = b"1" if wake else b"0"
             return _head("unvote", key, (waking, self._offer, self._channel), 1, joint="unvotes")
         keep = _milliseconds(self._keep)
-        return _head("release", key, (keep, self._offer, self._channel), 1)
+        return _head("release", key, (keep, self._offer, self._ready, self._channel), 1)
 
     def _extend(self, requests: Sequence[Extend]) -> Phrase:
         size = 1 if self._scattered else LEASES_IN_A_CALL
@@ -224,6 +235,11 @@ def _head(script: str, key: str, words: tuple[bytes, ...], own: int, joint: str 
 
 _kind = lru_cache(64)(Kind)
 """One of each, so that they are told from each other by what they are."""
+
+
+def _two_words(first: bytes, second: bytes) -> bytes:
+    """In one go, which takes half as long."""
+    return b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(first), first, len(second), second)
 
 
 def _milliseconds(seconds: float) -> bytes:

@@ -2,7 +2,7 @@
 -- Given what `redis.call` is; gives `compile(source)`, and `run(script, number of keys, words...)`.
 local call_out = ...
 local sandbox = {
-  redis = {call = call_out},
+  redis = {call = call_out, pcall = call_out},
   string = string, math = math, table = table,
   ipairs = ipairs, pairs = pairs, next = next, select = select, unpack = unpack,
   tonumber = tonumber, tostring = tostring, type = type, error = error,

@@ -47,7 +47,9 @@ class Store:
 
     def __init__(self, client: "Owner", way: Way) -> None:
         self.client = client
-        around = Surroundings(client.clock, client.ring, client.events.append)
+        around = Surroundings(
+            client.clock, client.ring, client.events.append, hand_over=client.ring
+        )
         self.fleet = _fleet(client, way, around)
         self.sent = way.sent
         parts = zip(self.fleet.nodes, way.servers, way.there, way.back, strict=True)

@@ -21,6 +21,11 @@ from holdfast.lab.servers.sentinel import SentinelSet
 
 from .place import Place
 
+FLEETING = 1000
+"""What goes within so many milliseconds is not left behind."""
+NEVER = -1
+"""What Redis says of a key that does not go by itself."""
+
 
 class RedisPlace(Place):
     """Servers without persistence, so that they are quick. None of them remembers a restart by
@@ -58,9 +63,7 @@ class RedisPlace(Place):
     def residue(self) -> list[str]:
         found = []
         for number, server in enumerate(self.servers):
-            keys = server.command("KEYS", "*")
-            assert isinstance(keys, list)
-            found += [f"{number}: {key}" for key in keys]
+            found += [f"{number}: {key}" for key in lasting_keys(server)]
             found += [f"{number}: {server.info('clients')['connected_clients']} clients"]
         return sorted(found)
 
@@ -108,9 +111,15 @@ class SentinelPlace(RedisPlace):
         [master] = self.servers
         clients = str(master.command("CLIENT", "LIST", "TYPE", "NORMAL")).splitlines()
         ours = [client for client in clients if " name=sentinel-" not in client]
-        keys = master.command("KEYS", "*")
-        assert isinstance(keys, list)
-        return [f"{len(ours)} clients", *sorted(map(str, keys))]
+        return [f"{len(ours)} clients", *sorted(lasting_keys(master))]
+
+
+def lasting_keys(server: RedisServer) -> list[str]:
+    """All but those that are about to go by themselves, like that of whoever stands ready."""
+    keys = server.command("KEYS", "*")
+    assert isinstance(keys, list)
+    left = {str(key): int(str(server.command("PTTL", str(key)))) for key in keys}
+    return [key for key, ms in left.items() if ms == NEVER or ms > FLEETING]
 
 
 def single_place(folder: Path) -> RedisPlace:

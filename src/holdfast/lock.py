@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from holdfast.core.acquire import acquire
-from holdfast.core.holding import leave, report_loss
+from holdfast.core.holding import leave, release, report_loss
 from holdfast.core.ledger import Ledger
 from holdfast.core.queries import is_held
 from holdfast.core.tenure import Claim
@@ -160,7 +160,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`, else the only one
         taken through it, else raise `NotHeld`."""
-        self._latest().release()
+        self._driver.run(release(self._driver.world, self._latest()._tenure))
 
     def locked(self) -> bool:
         """Whether anybody holds it."""
@@ -250,7 +250,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`, else the only one
         taken through it, else raise `NotHeld`."""
-        await self._latest().release()
+        await self._driver.run(release(self._driver.world, self._latest()._tenure))
 
     async def locked(self) -> bool:
         """Whether anybody holds it."""

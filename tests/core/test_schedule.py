@@ -4,7 +4,7 @@ import gc
 from math import inf
 from random import Random
 
-from holdfast.core.schedule import SWEEP_ABOVE, Schedule
+from holdfast.core.schedule import CROWD, SWEEP_ABOVE, Schedule
 from holdfast.core.tenure import Tenure
 from tests.core.hand import claim
 
@@ -60,7 +60,7 @@ def test_whoever_enters_while_the_renewer_falls_asleep_is_seen_or_rouses_it() ->
 
         def settle(self) -> None:
             super().settle()
-            if self.asleep_until == inf and not self._entered:
+            if self.asleep_until == inf and not self.entered:
                 self.roused = self.enter(late)
 
     schedule = Slow()
@@ -77,11 +77,11 @@ def test_who_entered_and_left_again_is_slept_for_once() -> None:
     assert schedule.enter(over)
     over.let_go()
     assert schedule.fall_asleep() == 5.0
-    for number in range(3 * SWEEP_ABOVE):
+    for number in range(3 * CROWD):
         over = tenure(6.0 + number)
         assert not schedule.enter(over)
         over.let_go()
-    assert schedule.is_crowded
+    assert len(schedule.entered) > CROWD
     assert schedule.fall_asleep() == 5.0
     assert len(schedule._heap) == 1
     assert schedule.due(5.0, 100) == []

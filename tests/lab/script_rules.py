@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 MINUTE = 60_000_000
-READY_WORDS = 5
+READY_WORDS = 6
 HANDED_OVER_WORDS = 3
 
 
@@ -26,7 +26,7 @@ class Lock:
     queue_left: int
     next: tuple[str, ...] = ()
     """The words of the key that says who stands ready, for which ttl, how long to keep its counter,
-    and after how many tries; or who has got the lock last."""
+    after how many tries, and with which fence; or who has got the lock last."""
 
     @property
     def ready(self) -> str | None:
@@ -119,7 +119,7 @@ def _acquire(call: Call) -> Rules:
     ttl, keep, offer, _, channel, holder, *tries = call.argv
     yield from _granting(call, int(ttl), int(keep), str(channel), str(holder))
     if isinstance(call.reply, list) and channel:
-        yield from _next(call, (str(ttl), str(keep), *map(str, tries), str(channel), str(holder)))
+        yield from _next(call, [str(ttl), str(keep), *map(str, tries)], [str(channel), str(holder)])
     if call.before.owner is None and isinstance(call.reply, list):
         yield from _passed_on(call, int(offer), int(keep))
     elif call.before.owner is None and channel:
@@ -145,7 +145,12 @@ def _passed_on(call: Call, offer: int, keep: int) -> Rules:
     yield "the first who listens gets it", after.owner == first
     yield "that takes a fence", (after.counter or 0) > (before.counter or 0)
     if first == before.ready:
-        ttl, kept, tries, *_ = before.next
+        ttl, kept, tries, fence, *_ = before.next
+        wanted = max(int(fence), (before.counter or 0) + 1)
+        yield (
+            "who stands ready gets the fence of that time, or more",
+            (after.counter or 0) >= wanted,
+        )
         yield "who stands ready has it for its ttl", after.left == int(ttl)
         yield "and its counter as long as it wants", after.counter_left == int(kept)
         yield "and is told its fence, and nobody else", told == [f"{first} {after.counter} {tries}"]
@@ -156,14 +161,18 @@ def _passed_on(call: Call, offer: int, keep: int) -> Rules:
         yield "only who stands ready is told a fence", not told
 
 
-def _next(call: Call, mine: tuple[str, ...]) -> Rules:
+def _next(call: Call, mine: list[str], me: list[str]) -> Rules:
     """What becomes of the one who is next when somebody queues."""
     before, after = call.before, call.after
-    first, me = after.waiting[0].split(), list(mine[-2:])
+    first = after.waiting[0].split()
     got_it = before.next[-1:] == (before.owner,)
     if first == me:
-        stands = len(mine) == READY_WORDS
-        yield "who is next and says so stands ready", not stands or after.next == mine
+        stands = len(mine) + 1 + len(me) == READY_WORDS
+        clock = next((w for w in after.next[3:4] if 0 <= int(w) - call.now < 1_000_000), "")
+        yield (
+            "who is next and says so stands ready",
+            not stands or [*after.next] == [*mine, clock, *me],
+        )
         yield "who does not say so does not", stands or after.ready in (None, before.ready)
     elif before.owner is not None:
         yield "who is next is told once that somebody has got it", call.said == (first[1],) * got_it

@@ -22,6 +22,7 @@ from holdfast.core.effects import Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import give_back, unavailable
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, HandedOver, Held
 from holdfast.core.renewal import plan_renewal
+from holdfast.core.schedule import CROWD
 from holdfast.core.tenure import Claim, Tenure
 from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable
@@ -62,7 +63,7 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
             tries += 1
             now = world.clock()
             if type(answer) is Granted:
-                tenure = _take(world, claim, answer.holder or holder, answer.fence, began)
+                tenure = _take(world, claim, answer.holder or holder, answer.fence, began, now)
                 if tenure is not None:
                     untidy = False
                     return tenure
@@ -88,10 +89,16 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
                 heard = yield pause
                 asked, began = began, world.clock()
                 if began < last_try:
-                    tenure = _take_over(world, claim, holder, heard, tries - 1, asked)
-                    if tenure is not None:
-                        untidy = False
-                        return tenure
+                    # Not later than any answer may be: then to ask again gives it a whole ttl.
+                    if (
+                        type(heard) is HandedOver
+                        and heard.tries == tries - 1
+                        and began <= asked + claim.patience
+                    ):
+                        tenure = _take(world, claim, holder, heard.fence, asked, began)
+                        if tenure is not None:
+                            untidy = False
+                            return tenure
                     until = min(began + claim.patience, give_up_at)
                     continue
             if waited:
@@ -127,43 +134,25 @@ def _note_contention(world: World, key: str) -> None:
     world.contended.add(key)
 
 
-def _take(world: World, claim: Claim, holder: str, fence: int, began: float) -> Tenure | None:
-    """Hold what was granted; None if that came too late."""
-    tenure = _begin(claim, holder, fence, began)
-    if world.clock() >= tenure.valid_until:
-        return None
-    _hand_to_renewer(world, tenure)
-    return tenure
-
-
-def _take_over(
-    world: World, claim: Claim, holder: str, heard: object, tries: int, asked: float
+def _take(
+    world: World, claim: Claim, holder: str, fence: int, began: float, now: float
 ) -> Tenure | None:
-    """Hold what was handed over after the last request; None if nothing was, or too late."""
-    if type(heard) is not HandedOver or heard.tries != tries:
-        return None
-    if world.clock() > asked + claim.patience:
-        return None  # later than any answer may be: to ask again gives it a whole ttl
-    return _take(world, claim, holder, heard.fence, asked)
-
-
-def _begin(claim: Claim, holder: str, fence: int, began: float) -> Tenure:
+    """Hold what was granted; None if that came too late."""
     valid_until, hold_until = began + claim.validity, inf
     if claim.max_hold is not None:
         hold_until = began + claim.max_hold
         valid_until = min(valid_until, hold_until)
+    if now >= valid_until:
+        return None
     tenure = Tenure(claim, holder, fence, valid_until, hold_until)
     plan_renewal(tenure, began)
-    return tenure
-
-
-def _hand_to_renewer(world: World, tenure: Tenure) -> None:
     schedule = world.schedule
     if schedule.enter(tenure):
         world.rouse_renewer()
-    elif schedule.is_crowded:
+    elif len(schedule.entered) > CROWD:
         with world.mutex:
             schedule.settle()
+    return tenure
 
 
 def _pause(world: World, claim: Claim, held: Held) -> float:

@@ -76,7 +76,8 @@ class Ledger(Generic[L]):
         """The lease that `release()` means; None if that is none, or not clear."""
         others: list[Entry[L]] = []
         for entry in reversed(self._entries[:]):
-            if entry.tenure.unsettled:
+            state = entry.tenure.state
+            if state is HELD or state is LOST:
                 if owner is not None and entry.owner == owner:
                     break
                 others.append(entry)

@@ -9,7 +9,7 @@ over, which rings the bell as well.
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from holdfast.core.messages import Answer, HandedOver, Request
 from holdfast.core.records import Guarantees
@@ -53,6 +53,20 @@ class Store(Protocol):
 
     def forget(self) -> None:
         """In a forked child: drop every resource without touching the parent's end of it."""
+        ...
+
+
+@runtime_checkable
+class HearingStore(Store, Protocol):
+    """One that can do with the thread of one who waits instead of waking it from another."""
+
+    def attend(self, ticket: str, silent: Callable[[], bool], until: float) -> None:
+        """Hear, and ring for whom it is, as long as it is `silent`, and not beyond `until`. May
+        return at once, if somebody else hears."""
+        ...
+
+    def stop_hearing(self) -> None:
+        """Let everybody return who attends: nobody waits any more."""
         ...
 
 

@@ -18,6 +18,7 @@ from weakref import ref
 from holdfast.core.tenure import HELD, Tenure
 
 SWEEP_ABOVE = 64
+CROWD = 64
 
 
 class Schedule:
@@ -33,7 +34,8 @@ class Schedule:
         self._size = 0
         self._sweep_at = SWEEP_ABOVE
         self._in_hand: list[ref[Tenure]] = []
-        self._entered: deque[tuple[float, ref[Tenure]]] = deque()
+        self.entered: deque[tuple[float, ref[Tenure]]] = deque()
+        """Not in their places yet. Above `CROWD`, whoever sees it should `settle` them."""
         self.asleep_until = inf
         """The instant at which the renewer means to look next."""
         self.untold: deque[Tenure] = deque()
@@ -44,17 +46,12 @@ class Schedule:
         due = tenure.valid_until
         if tenure.renew_at < due:
             due = tenure.renew_at
-        self._entered.append((due, ref(tenure)))
+        self.entered.append((due, ref(tenure)))
         return due < self.asleep_until
-
-    @property
-    def is_crowded(self) -> bool:
-        """Whether so many have entered that they should be put in their places."""
-        return len(self._entered) > SWEEP_ABOVE
 
     def settle(self) -> None:
         """Put those who entered in their places."""
-        entered, heap = self._entered, self._heap
+        entered, heap = self.entered, self._heap
         while entered:
             due, reference = entered.popleft()
             tenure = reference()
@@ -126,7 +123,7 @@ class Schedule:
         self._due_at.clear()
         self._size = 0
         self._in_hand.clear()
-        self._entered.clear()
+        self.entered.clear()
         self.untold.clear()
         self.asleep_until = inf
 

@@ -21,7 +21,7 @@ from typing import TypeAlias, TypeVar
 from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import lose, release_all
 from holdfast.core.messages import HandedOver
-from holdfast.core.ports import Engine, Surroundings
+from holdfast.core.ports import Engine, HearingStore, Surroundings
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.drivers import surroundings
 from holdfast.drivers.errand import out_of_reach
@@ -64,6 +64,7 @@ class ThreadDriver:
         self.in_use = False
         around = Surroundings(clock, self._ring, log, partial(lose, self.world), self._ring)
         self._store = self.engine.connect(around)
+        self._hearing = self._store if isinstance(self._store, HearingStore) else None
         self._tickets: dict[str, Bell] = {}
         self._renewer: threading.Thread | None = None
         self.closed = self._abandoned = False
@@ -132,6 +133,8 @@ class ThreadDriver:
         self.closed = True
         for ticket in list(self._tickets.values()):
             ticket.put(None)
+        if self._hearing is not None:
+            self._hearing.stop_hearing()
 
     def _drive(self, steps: Steps[T], thrown: BaseException | None = None) -> T:
         result: object = None
@@ -173,7 +176,10 @@ class ThreadDriver:
         return None
 
     def _wait(self, ticket: str, until: float) -> HandedOver | bool:
-        woken = not self.closed and _wait(self._tickets[ticket], until)
+        bell = self._tickets[ticket]
+        if self._hearing is not None and not self.closed:
+            self._hearing.attend(ticket, bell.empty, until)
+        woken = not self.closed and _wait(bell, until)
         if self.closed:
             raise closed()
         return woken

@@ -1,16 +1,22 @@
 """How threads hear the wake-ups of a single server, and what becomes of those that are lost."""
 
 import os
+import signal
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
+from itertools import count
+from types import FrameType
 
 import pytest
 
 from holdfast import Client, Lease, LockError
 from holdfast.core.messages import Acquire, Release
 from holdfast.drivers.surroundings import clock
+from holdfast.engines.redis import ear as ears
 from holdfast.engines.redis.blocking import RedisStore
+from holdfast.engines.redis.ear import HEARS, THREAD, Ear
 from holdfast.engines.redis.phrases import command
 from holdfast.lab.servers.redis import RedisServer
 from tests.children import in_child
@@ -180,3 +186,247 @@ def test_a_forked_child_hears_for_itself(client: Client, other: Bare) -> None:
     lease = waiting.result(HANGS_AFTER)
     assert lease
     lease.release()
+
+
+NEVER = 1000.0
+
+
+class Hearing:
+    """A client's ear, by itself: `me` and `you` wait, and `heard` is whom it has rung for."""
+
+    def __init__(self, server: RedisServer, client: Client) -> None:
+        self.server, self.store = server, store_of(client)
+        self.fleet = self.store._fleet
+        self.heard: list[str] = []
+        self.fleet.around = self.fleet.around._replace(ring=self.heard.append)
+        self.fleet.waiting |= {"me", "you"}
+        self.store._listen(clock() + HANGS_AFTER)
+        [self.ear] = self.store._ears
+        wait_for(lambda: not self.ear._turn)
+        self.heard.clear()
+
+    def say(self, message: str) -> None:
+        assert self.server.command("PUBLISH", self.fleet.channel, message) == 1
+
+    def attend(self, ticket: str) -> threading.Thread:
+        """Somebody waits until it is rung for."""
+        args = (ticket, lambda: ticket not in self.heard, clock() + HANGS_AFTER)
+        waiter = threading.Thread(target=self.ear.attend, args=args, daemon=True)
+        waiter.start()
+        return waiter
+
+
+@pytest.fixture
+def hearing(server: RedisServer, client: Client, monkeypatch: pytest.MonkeyPatch) -> Hearing:
+    """Whose thread does nothing unless it is called."""
+    monkeypatch.setattr(ears, "REST", NEVER)
+    client.inspect("job")  # connects
+    return Hearing(server, client)
+
+
+def test_one_who_waits_alone_hears_for_itself(hearing: Hearing) -> None:
+    waiter = hearing.attend("me")
+    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    hearing.say("me")
+    waiter.join(HANGS_AFTER)
+    assert hearing.heard == ["me"]
+    assert not hearing.ear._turn
+    assert hearing.ear._calls.empty(), "the thread is left in peace"
+
+
+def test_whoever_hears_rings_for_the_others_too(hearing: Hearing) -> None:
+    first = hearing.attend("me")
+    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    second = hearing.attend("you")
+    second.join(HANGS_AFTER)  # it need not hear, and would wait for its bell now
+    hearing.say("you")
+    wait_for(lambda: hearing.heard == ["you"])
+    assert hearing.ear._turn == {HEARS: "me"}
+    hearing.say("me")
+    first.join(HANGS_AFTER)
+    assert not hearing.ear._turn
+    assert hearing.ear._calls.empty(), "nobody waits any more"
+
+
+def test_whoever_hears_no_longer_calls_the_thread_for_those_who_still_wait(
+    hearing: Hearing,
+) -> None:
+    first = hearing.attend("me")
+    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    hearing.attend("you").join(HANGS_AFTER)
+    hearing.say("me")
+    first.join(HANGS_AFTER)
+    wait_for(lambda: hearing.ear._turn == {HEARS: THREAD})
+    hearing.say("you")
+    wait_for(lambda: hearing.heard == ["me", "you"])
+    wait_for(lambda: not hearing.ear._turn)  # it rests again
+
+
+def test_one_who_comes_as_the_thread_goes_to_rest_is_heard_for(
+    hearing: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = hearing.attend("me")
+    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    hearing.attend("you").join(HANGS_AFTER)
+    hearing.say("me")
+    first.join(HANGS_AFTER)
+    wait_for(lambda: hearing.ear._turn == {HEARS: THREAD})
+    rest = Ear._rest
+
+    def rest_a_little_late(ear: Ear) -> None:
+        monkeypatch.setattr(Ear, "_rest", rest)
+        ear.attend("you", lambda: True, clock() + HANGS_AFTER)
+        rest(ear)
+
+    monkeypatch.setattr(Ear, "_rest", rest_a_little_late)
+    hearing.say("you")
+    wait_for(lambda: Ear._rest is rest)
+    hearing.say("you")
+    wait_for(lambda: hearing.heard == ["me", "you", "you"])
+
+
+def test_what_is_to_be_heeded_later_is_heeded_by_one_who_hears(hearing: Hearing) -> None:
+    waiter = hearing.attend("me")
+    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    hearing.say("me 20")
+    waiter.join(HANGS_AFTER)
+    assert hearing.heard == ["me"]
+
+
+def test_one_to_whom_it_was_handed_over_does_not_wait_any_more(hearing: Hearing) -> None:
+    waiting = hearing.fleet.waiting
+    assert hearing.fleet.heard(b"me 5 0", hearing.ear._ring_later) == "me"
+    assert waiting == {"you"}
+
+
+def test_one_who_waited_long_enough_gives_the_turn_back(hearing: Hearing) -> None:
+    hearing.ear.attend("me", lambda: True, clock() + 0.01)
+    assert not hearing.ear._turn
+    assert not hearing.ear._others
+
+
+def test_a_connection_that_is_lost_while_somebody_waits_is_made_anew(
+    server: RedisServer, client: Client, other: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ears, "REST", NEVER)
+    waiting = begin(client)
+    wait_for_waiters(client, 1)
+    [ear] = store_of(client)._ears
+    wait_for(lambda: ear._turn.get(HEARS) in store_of(client)._fleet.waiting)
+    [release] = other.speech.phrase((Release("job", OTHER),)).commands
+    other._socket.sendall(command(b"CLIENT", b"KILL", b"TYPE", b"pubsub") + release)
+    assert [other.reply(), other.reply()] == [1, 1]
+    take_turns([waiting])
+
+
+def test_a_connection_that_is_lost_while_nobody_waits_is_noticed(
+    server: RedisServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ears, "REST", 0.01)
+    client.inspect("job")  # connects
+    hearing = Hearing(server, client)
+    assert server.command("CLIENT", "KILL", "TYPE", "pubsub") == 1
+    wait_for(lambda: server.command("PUBSUB", "NUMSUB", hearing.fleet.channel)[1] == 1)  # type: ignore[index]
+
+
+def test_closing_reaches_one_who_hears_for_itself(server: RedisServer, other: Bare) -> None:
+    before = threads_of_ours()
+    client = Client(server.url, prefix="", ttl=60)
+    waiting = begin(client)
+    wait_for_waiters(client, 1)
+    [ear] = store_of(client)._ears
+    wait_for(lambda: ear._turn.get(HEARS) in store_of(client)._fleet.waiting)
+    client.close()
+    with pytest.raises(LockError, match="closed"):
+        waiting.result(HANGS_AFTER)
+    assert threads_of_ours() == before
+    wait_for(lambda: ear._sock is None)
+
+
+def test_a_signal_handler_may_close_while_its_own_thread_hears(
+    server: RedisServer, other: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread must not wait for the turn, which the handler keeps it from."""
+    monkeypatch.setattr(ears, "CONNECT_TIMEOUT", NEVER)
+    client = Client(server.url, prefix="", ttl=60)
+    ended = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        client.close()
+        ended.append(number)
+
+    before = signal.signal(signal.SIGUSR1, end)
+
+    def strike() -> None:
+        wait_for(lambda: store_of(client)._ears)
+        [ear] = store_of(client)._ears
+        wait_for(lambda: ear._turn.get(HEARS) in store_of(client)._fleet.waiting)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    striking = threading.Thread(target=strike)
+    striking.start()
+    try:
+        with pytest.raises(LockError, match="closed"):
+            client.lock("job").acquire(timeout=HANGS_AFTER)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        striking.join()
+    assert ended == [signal.SIGUSR1]
+
+
+class Strike:
+    """Raises something at one line of the ear, the nth that is come to."""
+
+    def __init__(self, line: int, error: type[BaseException]) -> None:
+        self._left, self._error = line, error
+        self.struck = False
+
+    def __call__(self, frame: FrameType, event: str, _: object) -> "Strike | None":
+        if not frame.f_code.co_filename.endswith("redis/ear.py") or self.struck:
+            return None
+        if event == "line":
+            self._left -= 1
+            if self._left < 0:
+                self.struck = True
+                raise self._error("too late")
+        return self
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
+def test_whatever_strikes_one_who_hears_the_others_are_rung_for(
+    server: RedisServer,
+    client: Client,
+    monkeypatch: pytest.MonkeyPatch,
+    error: type[BaseException],
+) -> None:
+    """At any line; and it gets to whoever called, also if a connection might raise it, too."""
+    monkeypatch.setattr(ears, "REST", 0.2)
+    monkeypatch.setattr(ears, "REDIAL_AFTER", 0.01)
+    client.inspect("job")  # connects
+    hearing = Hearing(server, client)
+    for line in count():
+        hearing.fleet.waiting |= {"me", "you"}
+        hearing.say("nobody")  # after which the thread rests
+        wait_for(lambda: not hearing.ear._turn)
+        hearing.say("you")
+        hearing.say("me")
+        strike, before = Strike(line, error), sys.gettrace()
+        sys.settrace(strike)
+        try:
+            hearing.ear.attend("me", lambda: "me" not in hearing.heard, clock() + HANGS_AFTER)
+        except error:
+            assert strike.struck
+        else:
+            assert not strike.struck, "what struck was swallowed"
+        finally:
+            sys.settrace(before)
+        hearing.fleet.waiting.discard("me")  # it lets go of its place in the queue
+        second = hearing.attend("you")
+        wait_for(lambda: "you" in hearing.heard)
+        second.join(HANGS_AFTER)
+        wait_for(lambda: hearing.ear._turn != {HEARS: "me"})
+        wait_for(lambda: hearing.ear.ready.is_set() and not hearing.ear._midway)
+        hearing.heard.clear()
+        if not strike.struck:
+            break
+    assert line > 10

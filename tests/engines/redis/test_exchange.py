@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
@@ -14,7 +15,10 @@ import pytest
 import holdfast
 from holdfast.core.messages import DONE, Acquire, Release
 from holdfast.drivers.surroundings import clock
+from holdfast.engines.redis import circuit
+from holdfast.engines.redis.circuit import COURTESY, IDLE
 from holdfast.engines.redis.link import BROKEN, LOOKS, PROMPT
+from holdfast.engines.redis.nodes import AT_WORK
 from holdfast.lab.servers.redis import RedisServer
 from tests.patience import wait_for
 
@@ -146,7 +150,7 @@ def test_a_server_that_is_gone_is_noticed_with_a_look(server: RedisServer) -> No
         link._far = link._skips = 0
         server.kill()
         with pytest.raises(BROKEN):
-            link.exchange(b"*1\r\n$4\r\nPING\r\n", select.poll(), PROMPT)
+            link.exchange(b"*1\r\n$4\r\nPING\r\n", select.poll(), PROMPT, look=True)
         server.start()
 
 
@@ -186,3 +190,62 @@ def test_a_reply_that_takes_longer_than_a_moment(server: RedisServer) -> None:
         [lease] = leases
         assert store._all[0]._links == [link]
         lease.release()
+
+
+def test_whoever_is_to_queue_is_in_no_hurry(server: RedisServer) -> None:
+    with holdfast.Client(server.url) as client:
+        link = link_of(client)
+        link._far = link._skips = 0
+        link.sock = sock = Far(link.sock)
+        store: Any = client._driver._store
+        for queue, looks in ((True, 0), (False, LOOKS)):
+            store.ask((Acquire("job", "me", 60.0, queue),), clock() + HANGS_AFTER)
+            assert sock.looks == looks
+
+
+def test_whoever_has_just_given_it_back_lets_the_next_one_begin(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    naps: list[float] = []
+    monkeypatch.setattr(circuit, "time", SimpleNamespace(sleep=naps.append))
+    with holdfast.Client(server.url) as client:
+        link_of(client)
+        store: Any = client._driver._store
+        [only] = store._all
+
+        def asks(request: Acquire | Release) -> int:
+            """How often it rests before that."""
+            naps.clear()
+            store.ask((request,), clock() + HANGS_AFTER)
+            only._used_at = clock()  # however long this took
+            return len(naps)
+
+        again = Acquire("job", "you", 60.0, queue=True)
+        assert asks(Acquire("job", "me", 60.0)) == 0
+        assert asks(again) == 0, "it has given nothing back"
+        asks(Release("job", "you"))
+        asks(Release("job", "me"))
+        assert asks(again) == 1
+        assert naps == [COURTESY]
+        asks(Release("job", "you"))
+        assert asks(Acquire("another", "you", 60.0, queue=True)) == 0
+        asks(Release("job", "you"))
+        assert asks(Acquire("job", "you", 60.0)) == 0, "it does not want to wait"
+        asks(Release("job", "you"))
+        only._used_at -= AT_WORK
+        assert asks(again) == 0, "that was long ago"
+
+
+def test_a_connection_that_was_not_used_for_a_while_is_looked_at_first(
+    server: RedisServer,
+) -> None:
+    with holdfast.Client(server.url) as client:
+        link_of(client)
+        store: Any = client._driver._store
+        [only] = store._all
+        lease = client.lock("job").acquire()
+        assert lease
+        server.restart(keep_data=False)  # the lease is lost, and the connection, too
+        only._used_at = clock() - IDLE
+        with pytest.raises(holdfast.LockLost):
+            lease.release()

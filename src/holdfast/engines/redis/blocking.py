@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
@@ -21,6 +21,7 @@ class RedisStore:
         self._fleet = fleet
         self._quorum = fleet.quorum
         self._direct = fleet.direct
+        self._closed = False
         self._begin()
 
     def _begin(self) -> None:
@@ -42,6 +43,8 @@ class RedisStore:
             answer = self._ask_directly(self._direct, request, until)
             if answer is not None:
                 return (answer,)
+        if self._closed:
+            return [Failed.at(self._fleet.nodes[0].name, "this client is closed")] * len(requests)
         if type(request) is Write:
             return self._converse(requests, until)
         if type(request) is Release and len(requests) > 1:
@@ -96,8 +99,21 @@ class RedisStore:
             answers |= {id(r): answer for r, answer in zip(together, found, strict=True)}
         return [answers[id(r)] for r in requests]
 
+    def attend(self, ticket: str, silent: Callable[[], bool], until: float) -> None:
+        """On the thread of one who waits: hear what there is to hear, as long as nobody rings."""
+        if ticket in self._fleet.waiting:
+            for ear in self._ears:
+                ear.attend(ticket, silent, until)
+
+    def stop_hearing(self) -> None:
+        """Nobody waits any more."""
+        for ear in self._ears:
+            ear.stop()
+
     def close(self) -> None:
         """Close every connection."""
+        # Somebody may be left who wants to tidy up, if this is called by a signal handler.
+        self._closed, self._direct = True, None
         for ear in self._ears:
             ear.close()
         for circuit in self._all:

@@ -12,13 +12,14 @@ reads.
 
 import select
 import threading
+import time
 from collections.abc import Sequence
 from math import ceil
 
 from holdfast.core.messages import Acquire, Answer, Extend, Release
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.dial import Dial
-from holdfast.engines.redis.link import BROKEN, NOT_YET, Link, explain
+from holdfast.engines.redis.link import BROKEN, NOT_YET, Link, explain, is_foreign
 from holdfast.engines.redis.nodes import (
     AT_WORK,
     MAX_OWED,
@@ -32,6 +33,15 @@ from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.owing import holders_of
 from holdfast.engines.redis.phrases import failed
 from holdfast.engines.redis.speech import Speech
+
+IDLE = 0.01
+"""A single server's connection that was not used for longer may have been closed meanwhile, and is
+looked at first. (To one that was closed within this time a release is said twice.)"""
+
+COURTESY = 0.0002
+"""How long whoever has just given a lock back waits before it queues for it again. It has to wait
+in any case; but whoever got the lock should begin before the next in the queue is told to get
+ready, where all of them and the server share a few cores."""
 
 _NOBODY: set[int] = set()
 
@@ -53,7 +63,9 @@ class Circuit:
         self._quorum = len(fleet.nodes) // 2 + 1
         self._fresh = True
         self._busy = False
-        self._look_after = 0.0
+        self._used_at = 0.0
+        self._given_back = ""
+        """The lock that the last exchange was a release of."""
 
     def ask(self, request: Acquire | Release, speech: Speech, until: float) -> Answer | None:
         """Ask a single server that owes nothing, without ado: N = 1 must not pay for the rest.
@@ -64,22 +76,24 @@ class Circuit:
         now = self._clock()
         if link is None or link.owed or self._busy or now >= until:
             return None
-        if now > self._look_after and self._poller.poll(0):
+        if now > self._used_at + IDLE and self._poller.poll(0):
             return None
-        self._look_after = now + AT_WORK
+        queues = type(request) is Acquire and request.queue
+        if queues and request.key == self._given_back and now < self._used_at + AT_WORK:
+            time.sleep(COURTESY)
+        self._given_back = "" if type(request) is Acquire else request.key
+        self._used_at = now
         self._busy = True
         patience = int((until - now) * 1000) + 1
         try:
-            reply = link.exchange(speech.command(request), self._poller, patience)
+            reply = link.exchange(speech.command(request), self._poller, patience, look=not queues)
             if reply is not NOT_YET:
                 link.settle()
                 self._busy = False
                 return speech.read(request, reply)
             poll = self._owe(link, request, speech, until)
         except BaseException as error:
-            # An OSError without a number is not the socket's, but some signal handler's.
-            foreign = isinstance(error, OSError) and error.errno is None
-            if isinstance(error, BROKEN) and not foreign:
+            if isinstance(error, BROKEN) and not is_foreign(error):
                 self._drop(link, explain(error))
                 self._busy = False
                 return failed(explain(error))
@@ -103,7 +117,7 @@ class Circuit:
             self._mend()
         self._busy = True
         now = self._clock()
-        if now > self._look_after or self._skipped:
+        if now > self._used_at + AT_WORK or self._skipped:
             self._look(now)
         links, skipped = self._links, self._skipped
         if len(self._by_fd) < len(links):
@@ -157,7 +171,7 @@ class Circuit:
 
     def _look(self, now: float) -> None:
         """Hear what came late, and see who is gone and who is stuck."""
-        self._look_after = now + AT_WORK
+        self._used_at = now
         self._hear(0)
         self._skipped = self._stuck(now)
         if self._late:

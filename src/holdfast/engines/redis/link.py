@@ -10,6 +10,7 @@ import ssl
 import struct
 import threading
 from collections import deque
+from typing import Any
 
 import hiredis
 from redis.exceptions import RedisError
@@ -61,7 +62,6 @@ class Link:
         self.unsent = b""
         """What could not be sent yet."""
         self.sock, self._connection = node.address.open(timeout)
-        self._encrypted = isinstance(self.sock, ssl.SSLSocket)
         self._reader = hiredis.Reader()
         self._heard = bytearray(SHORT)
         """What an exchange has read last. Begins with a zero, unless it is not parsed yet."""
@@ -89,12 +89,15 @@ class Link:
             if self.unsent:
                 self.unsent += text
             else:
-                sent = self._send(text)
+                try:  # as `_send`, which would be a call for each of several nodes
+                    sent: int = self.sock.send(text, self._at_once)
+                except NOT_NOW:
+                    sent = 0
                 if sent < len(text):
                     self.unsent = text[sent:]
             self._saying = False
 
-    def exchange(self, text: bytes, poller: select.poll, patience: int) -> Reply:
+    def exchange(self, text: bytes, poller: select.poll, patience: int, *, look: bool) -> Reply:
         """Send one command and wait for its reply: `say` and `hear` in one, for the usual case that
         nothing is owed. `NOT_YET` if the reply is not there, or not all of it. The caller says by
         `settle` that it has the reply, or by `owe` that it will come."""
@@ -102,21 +105,24 @@ class Link:
             if self.owed:
                 return None  # another thread has said something meanwhile: nothing was sent
             self._hearing = True
-            sent = self._send(text)
-            self.unsent = text[sent:]
-        if self.unsent:
-            return NOT_YET
+            try:  # as `_send`
+                sent: int = self.sock.send(text, self._at_once)
+            except NOT_NOW:
+                sent = 0
+            if sent < len(text):
+                self.unsent = text[sent:]
+                return NOT_YET
         self._waiting = True
         if not self._is_prompt or patience < PROMPT:
             ready = poller.poll(patience)
             self._waiting = False
             if not ready:
                 return NOT_YET
-            self._read()
+            take_in(self.sock, self._reader, self._at_once)
         else:
             heard = self._heard
             try:
-                size = self._look() or self.sock.recv_into(heard)
+                size = (look and self._look()) or self.sock.recv_into(heard)
             except BlockingIOError:
                 self._waiting = False
                 return NOT_YET
@@ -168,7 +174,7 @@ class Link:
     def hear(self) -> None:
         """Read what has arrived, and hand it to whoever asked."""
         self._hearing = True
-        self._read()
+        take_in(self.sock, self._reader, self._at_once)
         owed, gets = self.owed, self._reader.gets
         while (reply := gets()) is not NOT_YET:
             if not owed:
@@ -214,7 +220,7 @@ class Link:
             self.sock.sendall(b"".join(greeting.commands))
             replies: list[Reply] = []
             while len(replies) < len(greeting.commands):
-                self._read()
+                take_in(self.sock, self._reader, self._at_once)
                 while (reply := self._reader.gets()) is not False:
                     replies.append(reply)
             accept(greeting.conclude(replies))
@@ -239,19 +245,26 @@ class Link:
             return 0
         return sent
 
-    def _read(self) -> None:
-        """Feed the parser with what has arrived."""
-        sock = self.sock
-        try:
-            while True:
-                data = sock.recv(READ_SIZE, self._at_once)
-                if not data:
-                    raise EOFError(CLOSED)
-                self._reader.feed(data)
-                if not self._encrypted or not sock.pending():  # bytes that are decrypted already
-                    break
-        except NOT_NOW:
-            return  # it was woken for less than a whole record of TLS, or for nothing
+
+def take_in(sock: Any, reader: hiredis.Reader, flags: int = 0) -> None:
+    """Feed the parser with what has arrived."""
+    try:
+        while True:
+            data = sock.recv(READ_SIZE, flags)
+            if not data:
+                raise EOFError(CLOSED)
+            reader.feed(data)
+            # Bytes that are decrypted already.
+            if not isinstance(sock, ssl.SSLSocket) or not sock.pending():
+                break
+    except NOT_NOW:
+        return  # it was woken for less than a whole record of TLS, or for nothing
+
+
+def is_foreign(error: BaseException) -> bool:
+    """Whether it is none of a connection's own: an OSError without a number is not the socket's,
+    but some signal handler's."""
+    return isinstance(error, OSError) and error.errno is None
 
 
 def explain(error: BaseException) -> str:

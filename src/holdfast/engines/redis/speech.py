@@ -123,7 +123,9 @@ class Speech:
             if queue and self.hands_over:
                 return head.text + _two_words(holder, b"%d" % request.tries)
             return head.text + word(holder)
-        return self._release(request)
+        holder = request.holder.encode()
+        text = self._release_head(request.key, request.wake).text
+        return b"%b$%d\r\n%b\r\n" % (text, len(holder), holder)
 
     def read(self, request: Acquire | Release, reply: Reply) -> Answer | None:
         """What the reply to such a command means; None if it is an error."""

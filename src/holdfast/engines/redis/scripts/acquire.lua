@@ -26,6 +26,6 @@ local left = redis.call('PTTL', KEYS[1])
 if ARGV[5] ~= '' then
   redis.call('ZADD', KEYS[3], 'NX', clock(), me)
   redis.call('PEXPIRE', KEYS[3], math.max(left, 0) + keep)
-  see_to_the_next(me, owner, ready, ARGV[7] and table.concat({ttl, keep, ARGV[7], me}, ' '))
+  see_to_the_next(me, owner, ready, ARGV[7] and ttl .. ' ' .. keep .. ' ' .. ARGV[7])
 end
 return {left, owner}

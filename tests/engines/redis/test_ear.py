@@ -4,19 +4,20 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from itertools import count
 from types import FrameType
 
 import pytest
 
 from holdfast import Client, Lease, LockError
-from holdfast.core.messages import Acquire, Release
+from holdfast.core.messages import Acquire, Failed, Inspect, Release
 from holdfast.drivers.surroundings import clock
 from holdfast.engines.redis import ear as ears
 from holdfast.engines.redis.blocking import RedisStore
-from holdfast.engines.redis.ear import HEARS, THREAD, Ear
+from holdfast.engines.redis.ear import HEARS, THREAD, Ear, Line
 from holdfast.engines.redis.phrases import command
 from holdfast.lab.servers.redis import RedisServer
 from tests.children import in_child
@@ -163,7 +164,8 @@ def test_a_forked_child_hears_for_itself(client: Client, other: Bare) -> None:
     waiting = begin(client)
     wait_for_waiters(client, 1)
     [ear] = store_of(client)._ears
-    parents = os.readlink(f"/proc/self/fd/{ear._sock.fileno()}")
+    assert ear._line
+    parents = os.readlink(f"/proc/self/fd/{ear._line.sock.fileno()}")
 
     def child() -> None:
         lease = client.lock("another").acquire(timeout=HANGS_AFTER)
@@ -191,6 +193,12 @@ def test_a_forked_child_hears_for_itself(client: Client, other: Bare) -> None:
 NEVER = 1000.0
 
 
+def turn_of(ear: Ear) -> dict[str, str]:
+    """Who hears; empty if anybody may."""
+    line = ear._line
+    return {HEARS: "nobody"} if line is None else line.turn
+
+
 class Hearing:
     """A client's ear, by itself: `me` and `you` wait, and `heard` is whom it has rung for."""
 
@@ -198,12 +206,23 @@ class Hearing:
         self.server, self.store = server, store_of(client)
         self.fleet = self.store._fleet
         self.heard: list[str] = []
-        self.fleet.around = self.fleet.around._replace(ring=self.heard.append)
+        self.fleet.around = self.fleet.around._replace(
+            ring=self.heard.append, hand_over=lambda holder, word: self.heard.append(holder)
+        )
         self.fleet.waiting |= {"me", "you"}
         self.store._listen(clock() + HANGS_AFTER)
         [self.ear] = self.store._ears
-        wait_for(lambda: not self.ear._turn)
+        wait_for(lambda: not self.turn)
         self.heard.clear()
+
+    @property
+    def turn(self) -> dict[str, str]:
+        return turn_of(self.ear)
+
+    @property
+    def midway(self) -> bool:
+        line = self.ear._line
+        return line is None or line.midway
 
     def say(self, message: str) -> None:
         assert self.server.command("PUBLISH", self.fleet.channel, message) == 1
@@ -226,25 +245,25 @@ def hearing(server: RedisServer, client: Client, monkeypatch: pytest.MonkeyPatch
 
 def test_one_who_waits_alone_hears_for_itself(hearing: Hearing) -> None:
     waiter = hearing.attend("me")
-    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    wait_for(lambda: hearing.turn == {HEARS: "me"})
     hearing.say("me")
     waiter.join(HANGS_AFTER)
     assert hearing.heard == ["me"]
-    assert not hearing.ear._turn
+    assert not hearing.turn
     assert hearing.ear._calls.empty(), "the thread is left in peace"
 
 
 def test_whoever_hears_rings_for_the_others_too(hearing: Hearing) -> None:
     first = hearing.attend("me")
-    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    wait_for(lambda: hearing.turn == {HEARS: "me"})
     second = hearing.attend("you")
     second.join(HANGS_AFTER)  # it need not hear, and would wait for its bell now
     hearing.say("you")
     wait_for(lambda: hearing.heard == ["you"])
-    assert hearing.ear._turn == {HEARS: "me"}
+    assert hearing.turn == {HEARS: "me"}
     hearing.say("me")
     first.join(HANGS_AFTER)
-    assert not hearing.ear._turn
+    assert not hearing.turn
     assert hearing.ear._calls.empty(), "nobody waits any more"
 
 
@@ -252,31 +271,31 @@ def test_whoever_hears_no_longer_calls_the_thread_for_those_who_still_wait(
     hearing: Hearing,
 ) -> None:
     first = hearing.attend("me")
-    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    wait_for(lambda: hearing.turn == {HEARS: "me"})
     hearing.attend("you").join(HANGS_AFTER)
     hearing.say("me")
     first.join(HANGS_AFTER)
-    wait_for(lambda: hearing.ear._turn == {HEARS: THREAD})
+    wait_for(lambda: hearing.turn == {HEARS: THREAD})
     hearing.say("you")
     wait_for(lambda: hearing.heard == ["me", "you"])
-    wait_for(lambda: not hearing.ear._turn)  # it rests again
+    wait_for(lambda: not hearing.turn)  # it rests again
 
 
 def test_one_who_comes_as_the_thread_goes_to_rest_is_heard_for(
     hearing: Hearing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = hearing.attend("me")
-    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    wait_for(lambda: hearing.turn == {HEARS: "me"})
     hearing.attend("you").join(HANGS_AFTER)
     hearing.say("me")
     first.join(HANGS_AFTER)
-    wait_for(lambda: hearing.ear._turn == {HEARS: THREAD})
+    wait_for(lambda: hearing.turn == {HEARS: THREAD})
     rest = Ear._rest
 
-    def rest_a_little_late(ear: Ear) -> None:
+    def rest_a_little_late(ear: Ear, line: Line) -> None:
         monkeypatch.setattr(Ear, "_rest", rest)
         ear.attend("you", lambda: True, clock() + HANGS_AFTER)
-        rest(ear)
+        rest(ear, line)
 
     monkeypatch.setattr(Ear, "_rest", rest_a_little_late)
     hearing.say("you")
@@ -287,21 +306,132 @@ def test_one_who_comes_as_the_thread_goes_to_rest_is_heard_for(
 
 def test_what_is_to_be_heeded_later_is_heeded_by_one_who_hears(hearing: Hearing) -> None:
     waiter = hearing.attend("me")
-    wait_for(lambda: hearing.ear._turn == {HEARS: "me"})
+    wait_for(lambda: hearing.turn == {HEARS: "me"})
     hearing.say("me 20")
     waiter.join(HANGS_AFTER)
     assert hearing.heard == ["me"]
 
 
-def test_one_to_whom_it_was_handed_over_does_not_wait_any_more(hearing: Hearing) -> None:
-    waiting = hearing.fleet.waiting
-    assert hearing.fleet.heard(b"me 5 0", hearing.ear._ring_later) == "me"
-    assert waiting == {"you"}
+def test_one_who_is_kept_from_hearing_is_not_waited_for(
+    hearing: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a signal handler, for instance, in which its thread may wait for something itself."""
+    monkeypatch.setattr(ears, "REDIAL_AFTER", 0.01)
+    goes_on = threading.Event()
+    looks: list[Callable[[], bool]] = [lambda: True, lambda: not goes_on.wait(HANGS_AFTER)]
+    silent = iter(looks)
+    args = ("me", lambda: next(silent)(), clock() + HANGS_AFTER)
+    kept = threading.Thread(target=hearing.ear.attend, args=args)
+    kept.start()
+    wait_for(lambda: hearing.turn == {HEARS: "me"})
+    line = hearing.ear._line
+    assert line
+    hearing.say("nobody")
+    wait_for(lambda: "nobody" in hearing.heard)  # and does not hear any more
+    hearing.attend("you").join(HANGS_AFTER)
+    hearing.say("you")
+    wait_for(lambda: "you" in hearing.heard)
+    assert line.sock.fileno() > 0, "it may still wait for that"
+    goes_on.set()
+    kept.join(HANGS_AFTER)
+    assert line.sock.fileno() < 0
+    wait_for(lambda: not hearing.turn)
+
+
+def test_one_who_hears_now_and_then_is_left_the_turn(hearing: Hearing) -> None:
+    """Whenever somebody looks, there is something to be heard; but it is not the same."""
+    first = hearing.attend("me")
+    wait_for(lambda: hearing.turn == {HEARS: "me"})
+    hearing.attend("you").join(HANGS_AFTER)
+    began = clock()
+    while clock() < began + 3 * ears.LIES:
+        hearing.say("nobody")
+    hearing.say("me")
+    first.join(HANGS_AFTER)
+    assert set(hearing.heard) == {"nobody", "me"}, "nobody was rung for because of a new line"
+
+
+@pytest.mark.parametrize("error", [EOFError("no more"), OSError(5, "no more"), ValueError("no")])
+def test_what_a_signal_handler_raises_gets_to_the_caller(
+    hearing: Hearing, error: Exception
+) -> None:
+    def strike() -> bool:
+        raise error
+
+    with pytest.raises(type(error)):
+        hearing.ear.attend("me", strike, clock() + HANGS_AFTER)
+    assert not hearing.turn
+
+
+def test_a_confirmation_that_comes_bit_by_bit(
+    server: RedisServer, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ears, "take_in", lambda sock, reader: reader.feed(sock.recv(1)))
+    client.inspect("job")  # connects
+    Hearing(server, client)
+
+
+def test_whoever_is_rung_for_is_not_counted_as_waiting_after_that(hearing: Hearing) -> None:
+    """It may be back at once."""
+    counted: list[bool] = []
+    ear, around = hearing.ear, hearing.fleet.around
+
+    def ring(holder: str) -> None:
+        counted.append(holder in ear._others)
+        around.ring(holder)
+
+    hearing.fleet.around = around._replace(ring=ring)
+    for message in ("me", "me 1"):
+        hearing.heard.clear()
+        waiter = hearing.attend("me")
+        wait_for(lambda: hearing.turn == {HEARS: "me"})
+        hearing.say(message)
+        waiter.join(HANGS_AFTER)
+    assert counted == [False, False]
+
+
+@pytest.mark.parametrize("request_", [Inspect("job"), Acquire("job", "me", 60.0)])
+def test_a_signal_handler_may_close_while_its_own_thread_asks(
+    server: RedisServer, client: Client, request_: Inspect | Acquire
+) -> None:
+    client.inspect("job")  # connects
+    store, before = store_of(client), threads_of_ours()
+    server.freeze()
+
+    def strike() -> None:
+        wait_for(lambda: not store._free)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    with struck_by(store.close):
+        striking = threading.Thread(target=strike)
+        striking.start()
+        answers = list(store.ask((request_,), clock() + HANGS_AFTER))
+        striking.join()
+    server.thaw()
+    answers += store.ask((Acquire("job", "you", 60.0, queue=True),), clock() + HANGS_AFTER)
+    assert [type(each) for each in answers] == [Failed, Failed]
+    assert threads_of_ours() == before
+
+
+@contextmanager
+def struck_by(act: Callable[[], None]) -> Iterator[list[int]]:
+    """A signal has this done; gives whenever it was."""
+    done: list[int] = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        act()
+        done.append(number)
+
+    before = signal.signal(signal.SIGUSR1, handle)
+    try:
+        yield done
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_one_who_waited_long_enough_gives_the_turn_back(hearing: Hearing) -> None:
     hearing.ear.attend("me", lambda: True, clock() + 0.01)
-    assert not hearing.ear._turn
+    assert not hearing.turn
     assert not hearing.ear._others
 
 
@@ -312,7 +442,7 @@ def test_a_connection_that_is_lost_while_somebody_waits_is_made_anew(
     waiting = begin(client)
     wait_for_waiters(client, 1)
     [ear] = store_of(client)._ears
-    wait_for(lambda: ear._turn.get(HEARS) in store_of(client)._fleet.waiting)
+    wait_for(lambda: turn_of(ear).get(HEARS) in store_of(client)._fleet.waiting)
     [release] = other.speech.phrase((Release("job", OTHER),)).commands
     other._socket.sendall(command(b"CLIENT", b"KILL", b"TYPE", b"pubsub") + release)
     assert [other.reply(), other.reply()] == [1, 1]
@@ -322,9 +452,11 @@ def test_a_connection_that_is_lost_while_somebody_waits_is_made_anew(
 def test_a_connection_that_is_lost_while_nobody_waits_is_noticed(
     server: RedisServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ears, "REST", 0.01)
     client.inspect("job")  # connects
+    monkeypatch.setattr(ears, "REST", NEVER)
     hearing = Hearing(server, client)
+    monkeypatch.setattr(ears, "REST", 0.01)
+    hearing.ear._calls.put(None)
     assert server.command("CLIENT", "KILL", "TYPE", "pubsub") == 1
     wait_for(lambda: server.command("PUBSUB", "NUMSUB", hearing.fleet.channel)[1] == 1)  # type: ignore[index]
 
@@ -335,12 +467,12 @@ def test_closing_reaches_one_who_hears_for_itself(server: RedisServer, other: Ba
     waiting = begin(client)
     wait_for_waiters(client, 1)
     [ear] = store_of(client)._ears
-    wait_for(lambda: ear._turn.get(HEARS) in store_of(client)._fleet.waiting)
+    wait_for(lambda: turn_of(ear).get(HEARS) in store_of(client)._fleet.waiting)
     client.close()
     with pytest.raises(LockError, match="closed"):
         waiting.result(HANGS_AFTER)
     assert threads_of_ours() == before
-    wait_for(lambda: ear._sock is None)
+    wait_for(lambda: ear._line is None)
 
 
 def test_a_signal_handler_may_close_while_its_own_thread_hears(
@@ -349,40 +481,33 @@ def test_a_signal_handler_may_close_while_its_own_thread_hears(
     """The thread must not wait for the turn, which the handler keeps it from."""
     monkeypatch.setattr(ears, "CONNECT_TIMEOUT", NEVER)
     client = Client(server.url, prefix="", ttl=60)
-    ended = []
-
-    def end(number: int, frame: FrameType | None) -> None:
-        client.close()
-        ended.append(number)
-
-    before = signal.signal(signal.SIGUSR1, end)
 
     def strike() -> None:
         wait_for(lambda: store_of(client)._ears)
         [ear] = store_of(client)._ears
-        wait_for(lambda: ear._turn.get(HEARS) in store_of(client)._fleet.waiting)
+        wait_for(lambda: turn_of(ear).get(HEARS) in store_of(client)._fleet.waiting)
         os.kill(os.getpid(), signal.SIGUSR1)
 
-    striking = threading.Thread(target=strike)
-    striking.start()
-    try:
+    with struck_by(client.close) as closed:
+        striking = threading.Thread(target=strike)
+        striking.start()
         with pytest.raises(LockError, match="closed"):
             client.lock("job").acquire(timeout=HANGS_AFTER)
-    finally:
-        signal.signal(signal.SIGUSR1, before)
         striking.join()
-    assert ended == [signal.SIGUSR1]
+    assert closed == [signal.SIGUSR1]
 
 
 class Strike:
-    """Raises something at one line of the ear, the nth that is come to."""
+    """Raises something at one line of what hears, the nth that is come to."""
+
+    FILES = ("redis/ear.py", "redis/nodes.py", "redis/link.py")
 
     def __init__(self, line: int, error: type[BaseException]) -> None:
         self._left, self._error = line, error
         self.struck = False
 
     def __call__(self, frame: FrameType, event: str, _: object) -> "Strike | None":
-        if not frame.f_code.co_filename.endswith("redis/ear.py") or self.struck:
+        if not frame.f_code.co_filename.endswith(self.FILES) or self.struck:
             return None
         if event == "line":
             self._left -= 1
@@ -392,23 +517,25 @@ class Strike:
         return self
 
 
+@pytest.mark.parametrize("message", ["you", "you 1", "you 7 0"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
 def test_whatever_strikes_one_who_hears_the_others_are_rung_for(
     server: RedisServer,
     client: Client,
     monkeypatch: pytest.MonkeyPatch,
     error: type[BaseException],
+    message: str,
 ) -> None:
     """At any line; and it gets to whoever called, also if a connection might raise it, too."""
-    monkeypatch.setattr(ears, "REST", 0.2)
+    monkeypatch.setattr(ears, "REST", 2.0)
     monkeypatch.setattr(ears, "REDIAL_AFTER", 0.01)
     client.inspect("job")  # connects
     hearing = Hearing(server, client)
     for line in count():
         hearing.fleet.waiting |= {"me", "you"}
         hearing.say("nobody")  # after which the thread rests
-        wait_for(lambda: not hearing.ear._turn)
-        hearing.say("you")
+        wait_for(lambda: not hearing.turn)
+        hearing.say(message)
         hearing.say("me")
         strike, before = Strike(line, error), sys.gettrace()
         sys.settrace(strike)
@@ -424,8 +551,8 @@ def test_whatever_strikes_one_who_hears_the_others_are_rung_for(
         second = hearing.attend("you")
         wait_for(lambda: "you" in hearing.heard)
         second.join(HANGS_AFTER)
-        wait_for(lambda: hearing.ear._turn != {HEARS: "me"})
-        wait_for(lambda: hearing.ear.ready.is_set() and not hearing.ear._midway)
+        wait_for(lambda: hearing.turn != {HEARS: "me"})
+        wait_for(lambda: hearing.ear.ready.is_set() and not hearing.midway)
         hearing.heard.clear()
         if not strike.struck:
             break

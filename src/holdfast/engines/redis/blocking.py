@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
-from holdfast.engines.redis.circuit import Circuit
+from holdfast.engines.redis.circuit import CLOSED, Circuit
 from holdfast.engines.redis.ear import Ear
 from holdfast.engines.redis.nodes import Fleet
 from holdfast.engines.redis.owing import ORDERED
@@ -33,6 +33,8 @@ class RedisStore:
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
+        if self._closed:
+            return [Failed.at(self._fleet.nodes[0].name, CLOSED)] * len(requests)
         if type(request) is Acquire and request.queue:
             self._fleet.waiting.add(request.holder)  # it may be woken before it has its answer
             if not self._fleet.wakes:
@@ -43,8 +45,6 @@ class RedisStore:
             answer = self._ask_directly(self._direct, request, until)
             if answer is not None:
                 return (answer,)
-        if self._closed:
-            return [Failed.at(self._fleet.nodes[0].name, "this client is closed")] * len(requests)
         if type(request) is Write:
             return self._converse(requests, until)
         if type(request) is Release and len(requests) > 1:
@@ -113,7 +113,7 @@ class RedisStore:
     def close(self) -> None:
         """Close every connection."""
         # Somebody may be left who wants to tidy up, if this is called by a signal handler.
-        self._closed, self._direct = True, None
+        self._closed = True
         for ear in self._ears:
             ear.close()
         for circuit in self._all:
@@ -177,7 +177,8 @@ class RedisStore:
         """See to it that we can be woken."""
         fleet = self._fleet
         with self._mutex:
-            if not self._ears:
+            if not self._ears and not self._closed:
                 self._ears = [Ear(node, fleet) for node in fleet.nodes]
         left = until - fleet.around.clock()
-        self._ears[0].ready.wait(max(0.0, left / 2))
+        for ear in self._ears[:1]:
+            ear.ready.wait(max(0.0, left / 2))

@@ -281,7 +281,8 @@ class Subscription(Connection):
             raise reply
         kind, _, message = reply
         if kind == b"message":
-            self._fleet.heard(message, self._ring_later)
+            holder, *words = message.decode().split(" ")
+            self._fleet.heard(holder, words, self._ring_later)
         else:
             self._fleet.listens(self._node)
             self._ready.set()

@@ -34,6 +34,8 @@ from holdfast.engines.redis.owing import holders_of
 from holdfast.engines.redis.phrases import failed
 from holdfast.engines.redis.speech import Speech
 
+CLOSED = "this client is closed"
+
 IDLE = 0.01
 """A single server's connection that was not used for longer may have been closed meanwhile, and is
 looked at first. (To one that was closed within this time a release is said twice.)"""
@@ -155,6 +157,8 @@ class Circuit:
             dial.abandon()
         for link in self._by_fd.values():
             link.close()
+            for owed in link.owed:  # to one who waits for it, and whom a signal handler has struck
+                owed.poll.take(link.node.index, [failed(CLOSED)] * len(owed.poll.requests))
         self._by_fd.clear()
         self._owing.remove(self._late, self)
 
@@ -221,7 +225,9 @@ class Circuit:
 
     def _hear(self, patience: int) -> None:
         for fd, event in self._poller.poll(patience):
-            link = self._by_fd[fd]
+            link = self._by_fd.get(fd)
+            if link is None:
+                continue  # it was closed meanwhile
             try:
                 if event & select.POLLOUT and link.flush():
                     self._poller.modify(fd, select.POLLIN)
@@ -307,7 +313,7 @@ class Circuit:
         """The connection is gone, and with it whatever was owed."""
         node = link.node
         self._links[node.index] = None
-        del self._by_fd[link.fd]
+        self._by_fd.pop(link.fd, None)
         self._poller.unregister(link.fd)
         link.close()
         node.is_in_trouble(why)

@@ -10,7 +10,9 @@ who waits while nobody hears does so itself. Whoever hears has the *turn*, and h
    takes the turn again after a while if nobody has, if only to see that the connection is lost.
 4. What was read and did not get to whom it was for, because of a Ctrl-C, is lost. Then the thread
    subscribes anew, and all who wait ask again.
-5. Whoever has the turn and does not wait any more could not give it back, because of a Ctrl-C.
+5. Whoever has the turn and does not wait any more could not give it back, because of a Ctrl-C. One
+   that lets lie what is there to be heard is kept by a signal handler. The thread looks for both,
+   for the latter as long as others wait, and subscribes anew, too.
 """
 
 import select
@@ -32,10 +34,41 @@ from holdfast.engines.redis.phrases import Reply, command
 REST = 1.0
 """How long the thread rests unless it is called."""
 
+LIES = 0.05
+"""How long something may lie there to be heard before somebody else hears it."""
+
 LONGEST = 3600.0
 """For how long to wait in one go: the system has its limits."""
 
 HEARS, THREAD = "who hears", "the thread"
+
+
+class Line:
+    """One subscription, and whose turn it is to hear."""
+
+    def __init__(self, sock: Any) -> None:
+        self.sock = sock
+        self.reader = hiredis.Reader()
+        self.poller = select.poll()
+        self.poller.register(sock, select.POLLIN)
+        self.turn = {HEARS: THREAD}
+        """To take it and to give it back are one indivisible step each."""
+        self.hearings = 0
+        self.midway = False
+        """Whether something may have been read that has not got to whom it is for."""
+        self.over = False
+
+    def shut(self) -> None:
+        """Let whoever waits for something to be heard wait no longer."""
+        with suppress(OSError):  # it was closed already
+            # Not that of TLS, which would pull the rug from under one who reads.
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
+
+    def has_something(self, within: float) -> bool:
+        """Whether there is something to be heard, or comes within that time."""
+        watching = select.poll()  # while another thread waits with its own
+        watching.register(self.sock, select.POLLIN)
+        return bool(watching.poll(within * 1000))
 
 
 class Ear:
@@ -46,16 +79,10 @@ class Ear:
         self._may_rest = fleet.direct is not None
         """Whether those who wait may hear for themselves: not where there are several ears."""
         self._closed = threading.Event()
-        self._sock: Any = None
-        self._reader = hiredis.Reader()
-        self._poller = select.poll()
-        self._turn = {HEARS: THREAD}
-        """Who hears. To take and to give back are one indivisible step each."""
+        self._line: Line | None = None
         self._others: set[str] = set()
         """Those who wait for somebody else to hear."""
         self._calls: SimpleQueue[None] = SimpleQueue()
-        self._midway = False
-        """Whether something may have been read that has not got to whom it is for."""
         self._later: list[tuple[float, str]] = []
         self.ready = threading.Event()
         """Set while it hears."""
@@ -64,33 +91,32 @@ class Ear:
 
     def attend(self, ticket: str, silent: Callable[[], bool], until: float) -> None:
         """On the thread of one who waits: hear until it is rung for, unless somebody hears."""
-        if not self._may_rest:
+        line = self._line
+        if line is None or not self._may_rest:
             return
-        turn = self._turn
         self._others.add(ticket)  # before the look, as whoever gives it back looks after that
         try:
-            if turn.setdefault(HEARS, ticket) == ticket and not self._midway:
+            if line.turn.setdefault(HEARS, ticket) == ticket and not line.midway:
                 while silent() and (left := until - self._fleet.around.clock()) > 0:
-                    self._hear(left)
+                    self._hear(line, left)
                 self._others.discard(ticket)
         except BROKEN as error:
-            if is_foreign(error):
-                raise
+            if not line.midway or is_foreign(error):
+                raise  # it is none of the connection's
         finally:
-            if turn.get(HEARS) == ticket:
-                del turn[HEARS]
-                if self._closed.is_set():
-                    self._close()  # which the thread could not, as long as we had the turn
-            if self._others and not turn:
+            if line.turn.get(HEARS) == ticket:
+                del line.turn[HEARS]
+                if line.over:
+                    line.sock.close()  # which the thread could not, as long as we had the turn
+            if self._others and line.turn.get(HEARS) != THREAD:
                 self._calls.put(None)
 
     def stop(self) -> None:
         """Hear no more."""
         self._closed.set()
-        sock = self._sock
-        if sock is not None:
-            with suppress(OSError):  # it was closed already
-                sock.shutdown(socket.SHUT_RDWR)  # which ends a wait for it
+        line = self._line
+        if line is not None:
+            line.shut()
         self._calls.put(None)
 
     def close(self) -> None:
@@ -101,8 +127,8 @@ class Ear:
 
     def forget(self) -> None:
         """In a forked child: the socket is the parent's."""
-        if self._sock is not None:
-            detach(self._sock.fileno())
+        if self._line is not None:
+            detach(self._line.sock.fileno())
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -111,69 +137,83 @@ class Ear:
             except BROKEN:
                 self.ready.clear()
                 self._fleet.deaf(self._node)
-            if self._turn.setdefault(HEARS, THREAD) == THREAD:
-                self._close()
+            self._give_up()
             self._closed.wait(REDIAL_AFTER)
 
-    def _close(self) -> None:
-        """By whoever has the turn: nobody waits for a socket whose number is another's by then."""
-        sock, self._sock = self._sock, None
-        if sock is not None:
-            sock.close()
+    def _give_up(self) -> None:
+        """Close the subscription; but if somebody hears, that one must: else it would wait for a
+        socket whose number is another's by then."""
+        line, self._line = self._line, None
+        if line is not None:
+            line.over = True
+            line.shut()
+            who = line.turn.setdefault(HEARS, THREAD)
+            if who == THREAD or who not in self._fleet.waiting:
+                line.sock.close()
 
     def _listen(self) -> None:
         sock, _ = self._node.address.open(CONNECT_TIMEOUT)
-        self._sock = sock
+        line = self._line = Line(sock)
         sock.sendall(command(b"SUBSCRIBE", self._fleet.channel.encode()))
         sock.setblocking(False)
-        self._reader, self._poller, self._midway = hiredis.Reader(), select.poll(), False
-        self._poller.register(sock, select.POLLIN)
-        self._hear(CONNECT_TIMEOUT)
-        if not self.ready.is_set():
-            raise TimeoutError("the subscription was not confirmed in time")
+        give_up_at = self._fleet.around.clock() + CONNECT_TIMEOUT
+        while not self.ready.is_set():
+            left = give_up_at - self._fleet.around.clock()
+            if left <= 0:
+                raise TimeoutError("the subscription was not confirmed in time")
+            self._hear(line, left)
         while not self._closed.is_set():
             self._others &= self._fleet.waiting
             if self._may_rest and not self._others:
-                self._rest()
+                self._rest(line)
             if not self._closed.is_set():
-                self._hear(LONGEST)
+                self._hear(line, LONGEST)
 
-    def _rest(self) -> None:
+    def _rest(self, line: Line) -> None:
         """Leave it to those who wait to hear for themselves, until one cannot, or it is closed."""
-        turn, gone = self._turn, ""
         while not self._calls.empty():
             self._calls.get()  # from before we had the turn
-        del turn[HEARS]
+        del line.turn[HEARS]
         if self._others:
             self._calls.put(None)  # it came while we had the turn
-        while True:
+        suspect, since = ("", 0), 0.0
+        while not self._closed.is_set():
             with suppress(Empty):
-                self._calls.get(timeout=REST)
-            if self._closed.is_set():
-                return
-            who = turn.setdefault(HEARS, THREAD)
+                self._calls.get(timeout=LIES if suspect[0] else REST)
+            who = line.turn.setdefault(HEARS, THREAD)
             if who == THREAD:
                 break
-            if who in self._fleet.waiting:
-                gone = ""
-            elif who == gone:  # and not only just about to give it back
-                self._turn, self._midway = {HEARS: THREAD}, True
-                break
-            else:
-                gone = who
-        if self._midway:
+            found = (who, line.hearings)
+            if found != suspect:
+                suspect = found if self._is_kept(line, who, REST) else ("", 0)
+                since = self._fleet.around.clock()
+            elif not self._is_kept(line, who, 0):
+                suspect = ("", 0)
+            elif self._fleet.around.clock() >= since + LIES:
+                raise EOFError("whoever heard is kept from it")
+        if line.midway:
             raise EOFError("whoever heard was interrupted")
 
-    def _hear(self, patience: float) -> None:
+    def _is_kept(self, line: Line, who: str, within: float) -> bool:
+        """Whether one that has the turn does not wait any more; or, as long as others do, whether
+        it may have something to hear."""
+        if who not in self._fleet.waiting:
+            return True
+        return bool(self._others - {who}) and line.has_something(within)
+
+    def _hear(self, line: Line, patience: float) -> None:
         """Wait for something to be heard, or to be due, at most so long; ring for whom it is."""
         if self._later:
             patience = max(0.0, min(patience, self._later[0][0] - self._fleet.around.clock()))
-        if self._poller.poll(min(patience, LONGEST) * 1000):
-            self._midway = True
-            take_in(self._sock, self._reader)
-            while (push := self._reader.gets()) is not False:
+        if line.poller.poll(min(patience, LONGEST) * 1000):
+            line.midway = True
+            if line.over:
+                raise EOFError("somebody else hears")
+            line.hearings += 1
+            take_in(line.sock, line.reader)
+            while (push := line.reader.gets()) is not False:
                 self._take(push)
-            self._midway = False
+            line.midway = False
         if self._later:
             self._ring_due()
 
@@ -182,11 +222,13 @@ class Ear:
             raise push
         kind, _, message = push
         if kind == b"message":
-            self._others.discard(self._fleet.heard(message, self._ring_later))
+            holder, *words = message.decode().split(" ")
+            if len(words) != 1:  # it is to be heeded now
+                self._others.discard(holder)  # before it is rung for: it may be back at once
+            self._fleet.heard(holder, words, self._ring_later)
         else:
-            others = self._others.copy()
+            self._others.clear()
             self._fleet.listens(self._node)  # which rings for all
-            self._others -= others
             self.ready.set()
 
     def _ring_later(self, delay: float, holder: str) -> None:
@@ -196,7 +238,8 @@ class Ear:
         """Ring for those whose time has come."""
         now = self._fleet.around.clock()
         while self._later and self._later[0][0] <= now:
-            _, holder = heappop(self._later)
+            _, holder = self._later[0]
             if holder in self._fleet.waiting:
                 self._others.discard(holder)
                 self._fleet.around.ring(holder)
+            heappop(self._later)  # after that: twice is better than never

@@ -232,20 +232,16 @@ class Fleet:
         elif self.waiting and not isinstance(request, (Break, List, Inspect, Read, Write)):
             self.waiting.discard(request.holder)
 
-    def heard(self, message: bytes, later: Callable[[float, str], None]) -> str:
+    def heard(self, holder: str, words: list[str], later: Callable[[float, str], None]) -> None:
         """A message on our channel: `holder`, or `holder milliseconds` to be heeded then, or
-        `holder fence tries`, to whom the lock was handed over after so many tries, and one. Gives
-        who was rung for, if anybody."""
-        holder, *words = message.decode().split(" ")
+        `holder fence tries`, to whom the lock was handed over after so many tries, and one. That
+        one counts as waiting until it gives it back: the word of it may be lost on its way."""
         if len(words) == 2:
-            self.waiting.discard(holder)  # should it ask again, it is noted again
             self.around.hand_over(holder, HandedOver(int(words[0]), int(words[1])))
         elif words:
             later(int(words[0]) / 1000, holder)
-            return ""
         else:
             self.around.ring(holder)
-        return holder
 
     def listens(self, node: Node) -> None:
         """Its wake-ups reach us (again). Some may have been missed, so all are to ask again."""

@@ -35,8 +35,8 @@ class Client(Owner):
         self._paused = 0
         self.resumed_at = -inf
         """When it last went on after a pause."""
-        self._timers: list[Callable[[], object]] = []
-        self._arrivals: list[Callable[[], object]] = []
+        self._timers: list[Callable[[], None]] = []
+        self._arrivals: list[Callable[[], None]] = []
         self.store = Store(self, way)
 
     def next_holder(self) -> str:
@@ -62,7 +62,7 @@ class Client(Owner):
         true = self.own_clock.true(instant) + NEVER_EARLY
         self.timeline.at(true, lambda: self._do(action, self._timers))
 
-    def arrives(self, action: Callable[[], object]) -> Callable[[], None]:
+    def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
         """A message as it comes in: heard now, or when it goes on."""
         return lambda: self._do(action, self._arrivals)
 
@@ -108,7 +108,7 @@ class Client(Owner):
         super().crash()
         self.store.crash()
 
-    def _do(self, action: Callable[[], object], missed: list[Callable[[], object]]) -> None:
+    def _do(self, action: Callable[[], None], missed: list[Callable[[], None]]) -> None:
         if self.crashed:
             return
         if self._paused:

@@ -52,7 +52,8 @@ class Ear:
                 connection.break_off()
 
         def heard(message: bytes) -> None:
-            self._user.arrives(lambda: self._fleet.heard(message, self._ring_later))()
+            holder, *words = message.decode().split(" ")
+            self._user.arrives(lambda: self._fleet.heard(holder, words, self._ring_later))()
 
         made = Connection(
             self._network, self._there, self._back, self._user.arrives(lambda: self._lose(made))

@@ -32,7 +32,7 @@ class User(Protocol):
         """Do something when its clock says so."""
         ...
 
-    def arrives(self, action: Callable[[], object]) -> Callable[[], None]:
+    def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
         """A message as it comes in."""
         ...
 

@@ -112,7 +112,7 @@ class Owner(Body):
 
     calendar: float
 
-    def arrives(self, action: Callable[[], object]) -> Callable[[], None]:
+    def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
         """A message as it comes in."""
         raise NotImplementedError
 

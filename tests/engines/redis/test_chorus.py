@@ -2,9 +2,8 @@
 
 import asyncio
 import socket
-import sys
 from collections.abc import Awaitable, Callable
-from types import FrameType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import hiredis
@@ -27,6 +26,7 @@ from holdfast.engines.redis.scripts import NAMES, script
 from holdfast.engines.redis.speech import Speech
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
+from tests.engines.redis.strikes import Strike
 
 NODES = 3
 A_WHILE, LIMIT = 3600.0, 10.0
@@ -327,27 +327,11 @@ def test_a_ctrl_c_between_two_nodes_leaves_none_out_of_step() -> None:
     with_ends(act)
 
 
-class Ctrl:
-    """Strikes at one line of the files that speak to the nodes, the nth that is come to."""
-
-    FILES = tuple(
-        f"/{name}.py"
-        for name in ("redis/channel", "redis/chorus", "redis/owed", "redis/phrases", "core/poll")
-    )
-
-    def __init__(self, line: int) -> None:
-        self._left = line
-        self.struck = False
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> "Ctrl | None":
-        if not frame.f_code.co_filename.endswith(self.FILES) or self.struck:
-            return None
-        if event == "line":
-            self._left -= 1
-            if self._left < 0:
-                self.struck = True
-                raise KeyboardInterrupt
-        return self
+FILES = tuple(
+    f"/{name}.py"
+    for name in ("redis/channel", "redis/chorus", "redis/owed", "redis/phrases", "core/poll")
+)
+"""Those that speak to the nodes."""
 
 
 @pytest.mark.parametrize("all_together", [True, False])
@@ -356,23 +340,20 @@ def test_a_ctrl_c_at_any_line_leaves_no_connection_out_of_step(all_together: boo
 
     async def act(ends: Ends, line: int) -> bool:
         chorus = Chorus(ends.channels) if all_together else ends.channels[0]
-        ctrl, said = Ctrl(line), [asked(Acquire(key, "me", 30.0)) for key in "ab"]
-        before = sys.gettrace()
-        sys.settrace(ctrl)
+        strike, said = Strike(line, FILES), [asked(Acquire(key, "me", 30.0)) for key in "ab"]
         try:
-            for each in said:
-                chorus.say(each)
-            chorus._send()
+            with strike:
+                for each in said:
+                    chorus.say(each)
+                chorus._send()
         except KeyboardInterrupt:
-            assert ctrl.struck
-        finally:
-            sys.settrace(before)
+            assert strike.struck
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         for channel, heard in zip(ends.channels, ends.heard(), strict=True):
             locks = sum(count for _, count in commands(heard))
             assert channel.lost.done() or locks == len(channel.owed)
-        return ctrl.struck
+        return strike.struck
 
     assert lines_struck(act) > 10
 
@@ -385,18 +366,15 @@ def test_a_ctrl_c_at_any_line_while_it_hears_forgets_nobody(reply: bytes) -> Non
     """Whoever asked has an answer, or is still owed one."""
 
     async def act(ends: Ends, line: int) -> bool:
-        ctrl, said = Ctrl(line), await say_together(ends, "ab")
-        before = sys.gettrace()
-        sys.settrace(ctrl)
+        strike, said = Strike(line, FILES), await say_together(ends, "ab")
         try:
-            ends.answer(0, reply)
+            with strike:
+                ends.answer(0, reply)
         except KeyboardInterrupt:
-            assert ctrl.struck
-        finally:
-            sys.settrace(before)
+            assert strike.struck
         still_owed = [each.poll for each in ends.channels[0].owed if isinstance(each, Owed)]
         assert all(each.poll.said(0) or each.poll in still_owed for each in said)
-        return ctrl.struck
+        return strike.struck
 
     assert lines_struck(act) > 10
 

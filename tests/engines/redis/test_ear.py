@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from holdfast.engines.redis.phrases import command
 from holdfast.lab.servers.redis import RedisServer
 from tests.children import in_child
 from tests.engines.redis.party import HANGS_AFTER, Bare
+from tests.engines.redis.strikes import Strike
 from tests.patience import wait_for
 
 OTHER = "host/1/program/other"
@@ -234,6 +234,15 @@ class Hearing:
         waiter.start()
         return waiter
 
+    def leaves_you_to_the_thread(self) -> None:
+        """One who heard is rung for, and the other still waits."""
+        first = self.attend("me")
+        wait_for(lambda: self.turn == {HEARS: "me"})
+        self.attend("you").join(HANGS_AFTER)
+        self.say("me")
+        first.join(HANGS_AFTER)
+        wait_for(lambda: self.turn == {HEARS: THREAD})
+
 
 @pytest.fixture
 def hearing(server: RedisServer, client: Client, monkeypatch: pytest.MonkeyPatch) -> Hearing:
@@ -270,12 +279,7 @@ def test_whoever_hears_rings_for_the_others_too(hearing: Hearing) -> None:
 def test_whoever_hears_no_longer_calls_the_thread_for_those_who_still_wait(
     hearing: Hearing,
 ) -> None:
-    first = hearing.attend("me")
-    wait_for(lambda: hearing.turn == {HEARS: "me"})
-    hearing.attend("you").join(HANGS_AFTER)
-    hearing.say("me")
-    first.join(HANGS_AFTER)
-    wait_for(lambda: hearing.turn == {HEARS: THREAD})
+    hearing.leaves_you_to_the_thread()
     hearing.say("you")
     wait_for(lambda: hearing.heard == ["me", "you"])
     wait_for(lambda: not hearing.turn)  # it rests again
@@ -284,12 +288,7 @@ def test_whoever_hears_no_longer_calls_the_thread_for_those_who_still_wait(
 def test_one_who_comes_as_the_thread_goes_to_rest_is_heard_for(
     hearing: Hearing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = hearing.attend("me")
-    wait_for(lambda: hearing.turn == {HEARS: "me"})
-    hearing.attend("you").join(HANGS_AFTER)
-    hearing.say("me")
-    first.join(HANGS_AFTER)
-    wait_for(lambda: hearing.turn == {HEARS: THREAD})
+    hearing.leaves_you_to_the_thread()
     rest = Ear._rest
 
     def rest_a_little_late(ear: Ear, line: Line) -> None:
@@ -497,26 +496,6 @@ def test_a_signal_handler_may_close_while_its_own_thread_hears(
     assert closed == [signal.SIGUSR1]
 
 
-class Strike:
-    """Raises something at one line of what hears, the nth that is come to."""
-
-    FILES = ("redis/ear.py", "redis/nodes.py", "redis/link.py")
-
-    def __init__(self, line: int, error: type[BaseException]) -> None:
-        self._left, self._error = line, error
-        self.struck = False
-
-    def __call__(self, frame: FrameType, event: str, _: object) -> "Strike | None":
-        if not frame.f_code.co_filename.endswith(self.FILES) or self.struck:
-            return None
-        if event == "line":
-            self._left -= 1
-            if self._left < 0:
-                self.struck = True
-                raise self._error("too late")
-        return self
-
-
 @pytest.mark.parametrize("message", ["you", "you 1", "you 7 0"])
 @pytest.mark.parametrize("error", [KeyboardInterrupt, TimeoutError])
 def test_whatever_strikes_one_who_hears_the_others_are_rung_for(
@@ -537,16 +516,14 @@ def test_whatever_strikes_one_who_hears_the_others_are_rung_for(
         wait_for(lambda: not hearing.turn)
         hearing.say(message)
         hearing.say("me")
-        strike, before = Strike(line, error), sys.gettrace()
-        sys.settrace(strike)
+        strike = Strike(line, ("redis/ear.py", "redis/nodes.py", "redis/link.py"), error)
         try:
-            hearing.ear.attend("me", lambda: "me" not in hearing.heard, clock() + HANGS_AFTER)
+            with strike:
+                hearing.ear.attend("me", lambda: "me" not in hearing.heard, clock() + HANGS_AFTER)
         except error:
             assert strike.struck
         else:
             assert not strike.struck, "what struck was swallowed"
-        finally:
-            sys.settrace(before)
         hearing.fleet.waiting.discard("me")  # it lets go of its place in the queue
         second = hearing.attend("you")
         wait_for(lambda: "you" in hearing.heard)

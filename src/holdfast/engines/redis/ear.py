@@ -35,7 +35,8 @@ REST = 1.0
 """How long the thread rests unless it is called."""
 
 LIES = 0.05
-"""How long something may lie there to be heard before somebody else hears it."""
+"""How long something may lie there to be heard before somebody else hears it. So often the thread
+looks for that, as long as there are others to hear it for."""
 
 LONGEST = 3600.0
 """For how long to wait in one go: the system has its limits."""
@@ -64,11 +65,11 @@ class Line:
             # Not that of TLS, which would pull the rug from under one who reads.
             socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
 
-    def has_something(self, within: float) -> bool:
-        """Whether there is something to be heard, or comes within that time."""
+    def has_something(self) -> bool:
+        """Whether there is something to be heard."""
         watching = select.poll()  # while another thread waits with its own
         watching.register(self.sock, select.POLLIN)
-        return bool(watching.poll(within * 1000))
+        return bool(watching.poll(0))
 
 
 class Ear:
@@ -176,30 +177,24 @@ class Ear:
         del line.turn[HEARS]
         if self._others:
             self._calls.put(None)  # it came while we had the turn
-        suspect, since = ("", 0), 0.0
+        suspect, since, pause = ("", 0), 0.0, REST
         while not self._closed.is_set():
             with suppress(Empty):
-                self._calls.get(timeout=LIES if suspect[0] else REST)
+                self._calls.get(timeout=pause)
             who = line.turn.setdefault(HEARS, THREAD)
             if who == THREAD:
                 break
-            found = (who, line.hearings)
-            if found != suspect:
-                suspect = found if self._is_kept(line, who, REST) else ("", 0)
-                since = self._fleet.around.clock()
-            elif not self._is_kept(line, who, 0):
+            now, found = self._fleet.around.clock(), (who, line.hearings)
+            waits = who in self._fleet.waiting
+            pause = REST if waits and self._others <= {who} else LIES
+            if pause == REST or (waits and not line.has_something()):
                 suspect = ("", 0)
-            elif self._fleet.around.clock() >= since + LIES:
+            elif found != suspect:
+                suspect, since = found, now
+            elif now >= since + LIES:
                 raise EOFError("whoever heard is kept from it")
         if line.midway:
             raise EOFError("whoever heard was interrupted")
-
-    def _is_kept(self, line: Line, who: str, within: float) -> bool:
-        """Whether one that has the turn does not wait any more; or, as long as others do, whether
-        it may have something to hear."""
-        if who not in self._fleet.waiting:
-            return True
-        return bool(self._others - {who}) and line.has_something(within)
 
     def _hear(self, line: Line, patience: float) -> None:
         """Wait for something to be heard, or to be due, at most so long; ring for whom it is."""

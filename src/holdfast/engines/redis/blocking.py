@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
-from holdfast.engines.redis.circuit import CLOSED, Circuit
+from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.ear import Ear
-from holdfast.engines.redis.nodes import Fleet
+from holdfast.engines.redis.nodes import GONE, Fleet
 from holdfast.engines.redis.owing import ORDERED
 from holdfast.engines.redis.speech import Speech
 
@@ -34,7 +34,7 @@ class RedisStore:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
         if self._closed:
-            return [Failed.at(self._fleet.nodes[0].name, CLOSED)] * len(requests)
+            return [Failed.at(self._fleet.nodes[0].name, GONE)] * len(requests)
         if type(request) is Acquire and request.queue:
             self._fleet.waiting.add(request.holder)  # it may be woken before it has its answer
             if not self._fleet.wakes:

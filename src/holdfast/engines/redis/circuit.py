@@ -22,6 +22,7 @@ from holdfast.engines.redis.dial import Dial
 from holdfast.engines.redis.link import BROKEN, NOT_YET, Link, explain, is_foreign
 from holdfast.engines.redis.nodes import (
     AT_WORK,
+    GONE,
     MAX_OWED,
     REDIAL_AFTER,
     SILENT,
@@ -33,8 +34,6 @@ from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.owing import holders_of
 from holdfast.engines.redis.phrases import failed
 from holdfast.engines.redis.speech import Speech
-
-CLOSED = "this client is closed"
 
 IDLE = 0.01
 """A single server's connection that was not used for longer may have been closed meanwhile, and is
@@ -158,7 +157,7 @@ class Circuit:
         for link in self._by_fd.values():
             link.close()
             for owed in link.owed:  # to one who waits for it, and whom a signal handler has struck
-                owed.poll.take(link.node.index, [failed(CLOSED)] * len(owed.poll.requests))
+                owed.poll.take(link.node.index, [failed(GONE)] * len(owed.poll.requests))
         self._by_fd.clear()
         self._owing.remove(self._late, self)
 

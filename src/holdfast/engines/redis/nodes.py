@@ -57,6 +57,7 @@ AT_WORK = 0.002
 any node's time to answer: one that has let that pass is found out before it is asked again."""
 
 SILENT = "did not answer in time"
+GONE = "this client is closed"
 
 MAX_TTL_KEY = b"{holdfast}:max_ttl"  # no lock has braces in its key
 

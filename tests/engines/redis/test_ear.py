@@ -337,8 +337,12 @@ def test_one_who_is_kept_from_hearing_is_not_waited_for(
     wait_for(lambda: not hearing.turn)
 
 
-def test_one_who_hears_now_and_then_is_left_the_turn(hearing: Hearing) -> None:
+def test_one_who_hears_now_and_then_is_left_the_turn(
+    hearing: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whenever somebody looks, there is something to be heard; but it is not the same."""
+    monkeypatch.setattr(Line, "has_something", lambda line: True)
+    monkeypatch.setattr(ears, "LIES", 0.3)
     first = hearing.attend("me")
     wait_for(lambda: hearing.turn == {HEARS: "me"})
     hearing.attend("you").join(HANGS_AFTER)

@@ -458,8 +458,17 @@ def test_a_connection_that_is_lost_while_nobody_waits_is_noticed(
     client.inspect("job")  # connects
     monkeypatch.setattr(ears, "REST", NEVER)
     hearing = Hearing(server, client)
+    rest, rested = Ear._rest, threading.Event()
+
+    def rest_a_little(ear: Ear, line: Line) -> None:
+        rest(ear, line)
+        rested.set()
+
+    monkeypatch.setattr(Ear, "_rest", rest_a_little)
     monkeypatch.setattr(ears, "REST", 0.01)
     hearing.ear._calls.put(None)
+    hearing.say("nobody")  # after which the thread rests again, and nobody calls it
+    assert rested.wait(HANGS_AFTER)
     assert server.command("CLIENT", "KILL", "TYPE", "pubsub") == 1
     wait_for(lambda: server.command("PUBSUB", "NUMSUB", hearing.fleet.channel)[1] == 1)  # type: ignore[index]
 

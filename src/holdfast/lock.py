@@ -10,7 +10,7 @@ from holdfast.core.acquire import acquire
 from holdfast.core.holding import leave, release, report_loss
 from holdfast.core.ledger import Ledger
 from holdfast.core.queries import is_held
-from holdfast.core.tenure import Claim
+from holdfast.core.tenure import Claim, Tenure
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, NotHeld
@@ -41,6 +41,8 @@ OWN: Any = _Own()
 
 class BaseLock(Generic[D, L]):
     """What is the same in both colours: what is asked for, and who took it."""
+
+    _lease: type[L]
 
     def __init__(
         self,
@@ -81,6 +83,8 @@ class BaseLock(Generic[D, L]):
 
     def _again(self, owner: object, entered: bool) -> L | None:
         """The lease that this thread or task has already, counted once more."""
+        if not self._reentrant:
+            return None
         world = self._driver.world
         with world.mutex:
             now = world.clock()
@@ -91,8 +95,12 @@ class BaseLock(Generic[D, L]):
             self._ledger.add(owner, entry.tenure, entry.lease, entered)
             return entry.lease
 
-    def _took(self, owner: object, lease: L, entered: bool) -> L:
-        if self._ledger.add(owner, lease._tenure, lease, entered):
+    def _took(self, owner: object, tenure: Tenure | None, entered: bool) -> L | None:
+        """What was taken, as a lease."""
+        if tenure is None:
+            return None
+        lease = self._lease(self._driver, tenure, self._client)
+        if self._ledger.add(owner, tenure, lease, entered):
             world = self._driver.world
             with world.mutex:
                 self._ledger.prune(owner, world.clock())
@@ -140,6 +148,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
     >>> client.close()
     """
 
+    _lease = Lease
+
     def acquire(self, blocking: bool = True, timeout: float | None = OWN) -> Lease | None:
         """Take it, waiting up to `timeout` seconds; None if somebody else has it for longer.
 
@@ -150,12 +160,11 @@ class Lock(BaseLock[ThreadDriver, Lease]):
 
     def _acquire(self, patience: float | None, entered: bool) -> Lease | None:
         owner = self._driver.current()
-        if self._reentrant and (again := self._again(owner, entered)) is not None:
-            return again
+        lease = self._again(owner, entered)
+        if lease is not None:
+            return lease
         tenure = self._driver.run(acquire(self._driver.world, self._claim, patience))
-        if tenure is None:
-            return None
-        return self._took(owner, Lease(self._driver, tenure, self._client), entered)
+        return self._took(owner, tenure, entered)
 
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`, else the only one
@@ -216,6 +225,8 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     working under fence 1
     """
 
+    _lease = AsyncLease
+
     def __init__(
         self,
         driver: AsyncDriver,
@@ -236,16 +247,13 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
         that cannot be asked raises `EngineUnavailable`.
         """
-        return await self._acquire(self._patience(blocking, timeout), False)
-
-    async def _acquire(self, patience: float | None, entered: bool) -> AsyncLease | None:
+        patience = self._patience(blocking, timeout)
         owner = self._driver.current()
-        if self._reentrant and (again := self._again(owner, entered)) is not None:
-            return again
+        lease = self._again(owner, False)
+        if lease is not None:
+            return lease
         tenure = await self._driver.run(acquire(self._driver.world, self._claim, patience))
-        if tenure is None:
-            return None
-        return self._took(owner, AsyncLease(self._driver, tenure, self._client), entered)
+        return self._took(owner, tenure, False)
 
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`, else the only one
@@ -257,7 +265,11 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         return await self._driver.run(is_held(self._driver.world, self._claim.key))
 
     async def __aenter__(self) -> AsyncLease:
-        lease = await self._acquire(self._timeout, True)
+        owner = self._driver.current()
+        lease = self._again(owner, True)
+        if lease is None:
+            steps = acquire(self._driver.world, self._claim, self._timeout)
+            lease = self._took(owner, await self._driver.run(steps), True)
         if lease is None:
             raise self._timed_out()
         if self._cancel_on_loss:

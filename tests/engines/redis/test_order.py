@@ -1,6 +1,7 @@
 """What makes a lock and what ends it must reach a node in their order, whichever thread says it."""
 
 import asyncio
+import select
 import threading
 from collections.abc import Callable, Iterator
 
@@ -21,6 +22,7 @@ from holdfast.core.messages import (
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.blocking import RedisStore
 from holdfast.engines.redis.circuit import Circuit
+from holdfast.engines.redis.owed import Owed
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.patience import wait_for
@@ -155,6 +157,39 @@ class TestCircuits:
         server.thaw()
         assert isinstance(ask(one, Inspect("job")), Listing)
         assert isinstance(ask(other, Acquire("job", "me", 30)), Granted)
+
+    def test_what_nobody_waits_for_is_read_later(
+        self, server: RedisServer, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        """With what follows it, in one go. So the slower half of a quorum costs less."""
+        circuit, _ = circuits
+        server.freeze()
+        assert ask(circuit, Acquire("job", "me", 30)) is None
+        server.thaw()
+        wait_for(lambda: circuit._poller.poll(0))
+        circuit._hear(0, finished())
+        assert len(owed(circuit)) == 1
+        circuit._hear(0)
+        assert owed(circuit) == []
+
+    def test_what_is_still_to_be_said_goes_out_though_nobody_waits_for_it(
+        self, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        circuit, _ = circuits
+        [link] = circuit._by_fd.values()
+        poll = Poll((Release("job", "me"),), (0,), circuit._clock() + 5)
+        said = Owed(circuit._speech.phrase(poll.requests), poll)
+        link.owed.append(said)
+        link.unsent = said.text
+        circuit._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
+        circuit._hear(0, finished())
+        assert not link.unsent
+
+
+def finished() -> Poll:
+    poll = Poll((Inspect("job"),), (0,), 0.0)
+    poll.over = True
+    return poll
 
 
 def ask(circuit: Circuit, request: ToNode) -> Answer | None:

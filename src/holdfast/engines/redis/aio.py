@@ -73,7 +73,7 @@ class AsyncRedisStore:
                 return self._ask_all(self._quorum, requests, until)
             speech, channel = self._direct, self._channels[0]
             if speech is not None and channel is not None and len(requests) == 1:
-                return self._ask_directly(speech, channel, request, until)
+                return self._ask_directly(speech, channel, request, requests, until)
         return self._ask_in_full(requests, until)
 
     async def _ask_in_full(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
@@ -94,13 +94,18 @@ class AsyncRedisStore:
         return answers
 
     async def _ask_directly(
-        self, speech: Speech, channel: Channel, request: Acquire | Release, until: float
+        self,
+        speech: Speech,
+        channel: Channel,
+        request: Acquire | Release,
+        requests: Sequence[Request],
+        until: float,
     ) -> Sequence[Answer]:
         """Ask a single server, in the usual case: N = 1 must not pay for the rest."""
         if channel.is_full(self._clock):
-            return await self._ask_in_full((request,), until)
+            return await self._ask_in_full(requests, until)
         bell: Bell = channel.loop.create_future()
-        channel.say(Question(speech.command(request), (request,), bell, until))
+        channel.say(Question(speech.command(request), requests, bell, until))
         if until < self._deadlines.next:
             self._deadlines.expect(until)
         reply = await bell

@@ -11,23 +11,20 @@ reads.
 """
 
 import select
-import threading
 import time
 from collections.abc import Sequence
 from math import ceil
 
 from holdfast.core.messages import Acquire, Answer, Extend, Release
 from holdfast.core.poll import Poll
-from holdfast.engines.redis.dial import Dial
+from holdfast.engines.redis.dial import Dials
 from holdfast.engines.redis.link import BROKEN, NOT_YET, Link, explain, is_foreign
 from holdfast.engines.redis.nodes import (
     AT_WORK,
     GONE,
     MAX_OWED,
-    REDIAL_AFTER,
     SILENT,
     Fleet,
-    Node,
     first_contact_until,
 )
 from holdfast.engines.redis.owed import Owed
@@ -59,8 +56,7 @@ class Circuit:
         self._links: list[Link | None] = [None] * len(fleet.nodes)
         self._by_fd: dict[int, Link] = {}
         self._poller = select.poll()
-        self._dials: dict[int, Dial] = {}
-        self._settled = threading.Semaphore(0)
+        self._dials = Dials(fleet.nodes, self._clock)
         self._quorum = len(fleet.nodes) // 2 + 1
         self._fresh = True
         self._busy = False
@@ -141,9 +137,12 @@ class Circuit:
     def _listen(self, poll: Poll) -> None:
         """Hear the answers until it is over or its time is."""
         try:
+            for link in self._links:  # whoever was asked first has answered by now, mostly
+                if link is not None and not poll.over:
+                    self._attend_to(link, select.POLLIN)
             while not poll.over:
                 left = poll.until - self._clock()
-                self._hear(max(ceil(left * 1000), 0))
+                self._hear(max(ceil(left * 1000), 0), poll)
                 if left <= 0:
                     break  # after a last look: it may be we who were late
         finally:
@@ -152,8 +151,7 @@ class Circuit:
 
     def close(self) -> None:
         """Close every connection."""
-        for dial in self._dials.values():
-            dial.abandon()
+        self._dials.abandon()
         for link in self._by_fd.values():
             link.close()
             for owed in link.owed:  # to one who waits for it, and whom a signal handler has struck
@@ -222,18 +220,22 @@ class Circuit:
                 return
         self._say(link, owed)
 
-    def _hear(self, patience: int) -> None:
+    def _hear(self, patience: int, poll: Poll | None = None) -> None:
+        """Wait for something to read. If the poll is over, the rest is read later, in one go with
+        what will follow it."""
         for fd, event in self._poller.poll(patience):
-            link = self._by_fd.get(fd)
-            if link is None:
-                continue  # it was closed meanwhile
-            try:
-                if event & select.POLLOUT and link.flush():
-                    self._poller.modify(fd, select.POLLIN)
-                if event & ~select.POLLOUT:
-                    link.hear()
-            except BROKEN as error:
-                self._drop(link, explain(error))
+            link = self._by_fd.get(fd)  # None: it was closed meanwhile
+            if link and not (event == select.POLLIN and poll is not None and poll.over):
+                self._attend_to(link, event)
+
+    def _attend_to(self, link: Link, event: int) -> None:
+        try:
+            if event & select.POLLOUT and link.flush():
+                self._poller.modify(link.fd, select.POLLIN)
+            if event & ~select.POLLOUT:
+                link.hear()
+        except BROKEN as error:
+            self._drop(link, explain(error))
 
     def _stop_listening(self, poll: Poll) -> None:
         """Note who has not answered, and where what follows must go out."""
@@ -250,57 +252,40 @@ class Circuit:
         """Connect to the nodes that there is no connection to."""
         missing = [node for node in self._nodes if self._links[node.index] is None]
         if len(self._nodes) == 1:
-            self._connect_now(missing[0], poll.until - self._clock())
+            try:
+                self._put(Link(missing[0], max(poll.until - self._clock(), 0.001)))
+            except BROKEN as error:
+                missing[0].is_in_trouble(explain(error))
             return
         began = self._clock()
         self._take_dialled()
         for node in missing:
             if self._links[node.index] is None:
-                self._dial(node)
+                self._dials.begin(node, spare=self._voters() >= self._quorum)
         while True:
+            under_way = self._dials.under_way  # before the look: they may end meanwhile
             self._take_dialled()
-            waiting = [dial for dial in self._dials.values() if dial.ended_at is None]
             if self._voters() < self._quorum:
                 give_up_at = first_contact_until(poll, began)
             else:
                 give_up_at = poll.until if self._fresh else began
             left = give_up_at - self._clock()
-            if not waiting or left <= 0:
+            if not under_way or left <= 0:
                 break
-            self._settled.acquire(timeout=left)
+            self._dials.wait(left)
         self._fresh = False
         if type(poll.requests[0]) is not Extend:  # whose holder must be told of its loss in time
             poll.until += self._clock() - began  # connecting has a time of its own
 
-    def _connect_now(self, node: Node, patience: float) -> None:
-        try:
-            self._put(Link(node, max(patience, 0.001)))
-        except BROKEN as error:
-            node.is_in_trouble(explain(error))
-
-    def _dial(self, node: Node) -> None:
-        dial = self._dials.get(node.index)
-        if dial is not None:
-            spare = self._voters() >= self._quorum
-            if dial.link is not None:
-                return  # it has just been made
-            if dial.ended_at is None or (spare and self._clock() < dial.ended_at + REDIAL_AFTER):
-                return
-        self._dials[node.index] = Dial(node, self._clock, self._settled.release)
+    def _take_dialled(self) -> None:
+        for link in self._dials.take():
+            self._put(link)
 
     def _voters(self) -> int:
         """How many nodes there is a connection to that have a vote."""
         now = self._clock()
         guards = [link.node.guard for link in self._by_fd.values()]
         return sum(guard.quarantined_until <= now for guard in guards)
-
-    def _take_dialled(self) -> None:
-        for index, dial in list(self._dials.items()):
-            if dial.link is not None:
-                del self._dials[index]
-                self._put(dial.link)
-            elif dial.ended_at is not None:
-                self._nodes[index].is_in_trouble(dial.why)
 
     def _put(self, link: Link) -> None:
         link.circuit = self

@@ -1,11 +1,11 @@
 """Connecting in a thread of its own."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
 from holdfast.core.ports import Clock
 from holdfast.engines.redis.link import Link, explain
-from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, Node
+from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, REDIAL_AFTER, Node
 
 
 class Dial:
@@ -37,3 +37,45 @@ class Dial:
                 self.link.close()
             self.ended_at = self._clock()
             self._settled()
+
+
+class Dials:
+    """The attempts of one circuit: for each node at most one, which is under way or has failed."""
+
+    def __init__(self, nodes: Sequence[Node], clock: Clock) -> None:
+        self._nodes, self._clock = nodes, clock
+        self._dials: dict[int, Dial] = {}
+        self._settled = threading.Semaphore(0)
+
+    @property
+    def under_way(self) -> bool:
+        """Whether there is one to wait for."""
+        return any(dial.ended_at is None for dial in self._dials.values())
+
+    def begin(self, node: Node, *, spare: bool) -> None:
+        """Connect to a node. One that is to spare is left alone for a while after a failure."""
+        last = self._dials.get(node.index)
+        if last is not None:
+            if last.ended_at is None or last.link is not None:
+                return  # it is under way, or has just been made
+            if spare and self._clock() < last.ended_at + REDIAL_AFTER:
+                return
+        self._dials[node.index] = Dial(node, self._clock, self._settled.release)
+
+    def wait(self, patience: float) -> None:
+        """Wait until one has ended, at most so long."""
+        self._settled.acquire(timeout=patience)
+
+    def take(self) -> Iterator[Link]:
+        """The connections that were made; whoever could not be reached is in trouble."""
+        for index, dial in list(self._dials.items()):
+            if dial.link is not None:
+                del self._dials[index]
+                yield dial.link
+            elif dial.ended_at is not None:
+                self._nodes[index].is_in_trouble(dial.why)
+
+    def abandon(self) -> None:
+        """Nobody wants any of them any more."""
+        for dial in self._dials.values():
+            dial.abandon()

@@ -59,5 +59,5 @@ class Owing:
         """The circuits but this one on which something of the poll's holders may be owed."""
         if not self.circuits:
             return ()
-        found = (self.circuits.get(holder, ()) for holder in holders_of(poll))
-        return [other for circuits in found for other in circuits if other is not circuit]
+        found = [there for h in holders_of(poll) if (there := self.circuits.get(h)) is not None]
+        return found and [other for there in found for other in there if other is not circuit]

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from holdfast.core.messages import Answer, Failed, ToNode
-from holdfast.engines.redis.keys import Keys
 from holdfast.engines.redis.scripts import script, scripts
 
 Reply: TypeAlias = Any
@@ -26,6 +25,8 @@ class Kind:
 
     script: str
     """About several locks."""
+    keys: int
+    """How many each has."""
     words: tuple[bytes, ...]
     """What they have in common."""
     own: int
@@ -33,7 +34,7 @@ class Kind:
 
     def together(self, calls: "Sequence[Call]") -> bytes:
         """All of them in one. Gives a list of what each would give."""
-        keys = len(calls) * len(Keys._fields)
+        keys = len(calls) * self.keys
         count = 3 + keys + len(self.words) + len(calls) * self.own
         head = (b"EVALSHA", script(self.script).sha, b"%d" % keys)
         return b"".join(

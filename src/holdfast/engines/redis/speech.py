@@ -149,23 +149,26 @@ class Speech:
         return self._replicated(phrase) if self.replicas else phrase
 
     def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> Head:
-        lasting = (_milliseconds(ttl), _milliseconds(ttl + self._keep))
-        channel = self._channel if queue else b""
+        keys, lasting = keys_of(key), (_milliseconds(ttl), _milliseconds(ttl + self._keep))
+        if self._quorum and queue:
+            return _head("vote", keys, (*lasting, self._channel), 2, joint="votes")
         if self._quorum:
-            return _head("vote", key, (*lasting, channel), 2, joint="votes")
+            return _head("vote", (keys.lock, keys.fence), lasting, 2, joint="votes")
+        channel = self._channel if queue else b""
         own = 2 if queue and self.hands_over else 1
-        return _head("acquire", key, (*lasting, self._offer, self._ready, channel), own)
+        return _head("acquire", keys, (*lasting, self._offer, self._ready, channel), own)
 
     def _release(self, request: Release) -> bytes:
         head = self._release_head(request.key, request.wake)
         return head.text + word(request.holder.encode())
 
     def _make_release_head(self, key: str, wake: bool) -> Head:
+        keys = keys_of(key)
         if self._quorum:
-            waking = b"1" if wake else b"0"
-            return _head("unvote", key, (waking, self._offer, self._channel), 1, joint="unvotes")
+            words = (self._offer if wake else b"", self._channel)
+            return _head("unvote", (keys.lock, keys.queue), words, 1, joint="unvotes")
         keep = _milliseconds(self._keep)
-        return _head("release", key, (keep, self._offer, self._ready, self._channel), 1)
+        return _head("release", keys, (keep, self._offer, self._ready, self._channel), 1)
 
     def _extend(self, requests: Sequence[Extend]) -> Phrase:
         size = 1 if self._scattered else LEASES_IN_A_CALL
@@ -226,13 +229,14 @@ class Speech:
         return Phrase((*phrase.commands, waiting), read)
 
 
-def _head(script: str, key: str, words: tuple[bytes, ...], own: int, joint: str = "") -> Head:
+def _head(
+    script: str, keys: Sequence[bytes], words: tuple[bytes, ...], own: int, joint: str = ""
+) -> Head:
     """Say this about a lock, with so many words to be appended; `joint` says it about several."""
-    keys = keys_of(key)
     text = call(script, keys, *words, more=own)
     if not joint:
         return Head(text)
-    return Head(text, b"".join(map(word, keys)), _kind(joint, words, own))
+    return Head(text, b"".join(map(word, keys)), _kind(joint, len(keys), words, own))
 
 
 _kind = lru_cache(64)(Kind)

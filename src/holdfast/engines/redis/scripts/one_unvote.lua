@@ -16,7 +16,7 @@ end
 if owner then redis.call('DEL', lock) end
 -- Two at once, in case one of them has just given up, and two more in case both of these die.
 local woken = 0
-while wake == '1' and woken < 4 do
+while later ~= '' and woken < 4 do
   local first = redis.call('ZPOPMIN', room)[1]
   if not first then break end
   local whom, waiter = string.match(first, '^(%S+) (.*)$')

@@ -8,7 +8,7 @@ if not redis.call('SET', lock, holder, 'NX', 'PX', ttl) then
   local whose, last = read_ballot(owner)
   if whose ~= me or (last or 0) > (number or 0) then
     local left = redis.call('PTTL', lock)
-    if channel ~= '' then
+    if room then
       redis.call('ZADD', room, 'NX', clock(), channel .. ' ' .. me)
       redis.call('PEXPIRE', room, math.max(left, 0) + keep)
     end
@@ -17,7 +17,7 @@ if not redis.call('SET', lock, holder, 'NX', 'PX', ttl) then
   -- It was granted to an earlier try of the same holder, which has come to nothing.
   redis.call('SET', lock, holder, 'PX', ttl)
 end
-if channel ~= '' then
+if room then
   redis.call('ZREM', room, channel .. ' ' .. string.match(holder, '^[^#]*'))
 end
 return next_fence(counter, proposed, keep)

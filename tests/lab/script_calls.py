@@ -59,12 +59,14 @@ def quorum(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
     match random.randrange(9):
         case 0 | 1 | 2:
             proposed = random.choice([0, fence, ground.now + HOUR, ground.now - HOUR])
-            channel = random.choice([channel, channel, ""])
+            if random.randrange(3) == 0:
+                return "vote", [*lock[:2]], [ttl, KEEP, proposed, holder + tries]
             return "vote", [*lock], [ttl, KEEP, channel, proposed, holder + tries]
         case 3 | 4:
             who = random.choice([owner, owner, owner[:1] + (tries or "#0"), ""])
-            wakes, channel = random.choice("01"), CHANNELS.get(who[:1], "")
-            return "unvote", [*lock], [wakes, OFFER, channel, who]
+            later: str | int = OFFER if random.randrange(2) else ""
+            channel = CHANNELS.get(who[:1], "")
+            return "unvote", [lock[0], lock[2]], [later, channel, who]
         case 5:
             return "raise", [*lock[:2]], [fence, KEEP, owner]
         case 6 | 7:

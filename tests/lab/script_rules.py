@@ -128,8 +128,8 @@ def _acquire(call: Call) -> Rules:
 
 
 def _vote(call: Call) -> Rules:
-    ttl, keep, channel, proposed, holder = call.argv
-    yield from _granting(call, int(ttl), int(keep), str(channel), str(holder))
+    ttl, keep, *channel, proposed, holder = call.argv
+    yield from _granting(call, int(ttl), int(keep), "".join(map(str, channel)), str(holder))
     free = call.before.owner is None
     granted = isinstance(call.reply, int)
     yield "a free lock is granted", granted or not _gives_way(call.before.owner, str(holder))
@@ -205,8 +205,9 @@ def _release(call: Call) -> Rules:
 
 
 def _unvote(call: Call) -> Rules:
-    _, _, channel, holder = call.argv
+    later, channel, holder = call.argv
     yield from _letting_go(call, str(channel), str(holder))
+    yield "nobody is woken unless that is wanted", later != "" or not call.said
     yield "what is released is free", call.reply != 1 or call.after.owner is None
 
 

@@ -77,6 +77,9 @@ def test_a_quorum_with_tls(certificates: Certificates, invite: Invite) -> None:
         holders = [server.command("GET", "holdfast:job") for server in masters.servers]
         assert holders.count(lease.holder) >= 2
         ann(lease.release)
+        ben = invite(f"{masters.url}?tls=on", ssl_ca_certs=certificates.authority)
+        whys = ben.refused().values()
+        assert all("restarted" in why for why in whys), whys  # each was asked when it began
 
 
 @pytest.mark.slow

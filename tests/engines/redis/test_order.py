@@ -1,6 +1,8 @@
 """What makes a lock and what ends it must reach a node in their order, whichever thread says it."""
 
 import asyncio
+import contextlib
+import itertools
 import select
 import threading
 from collections.abc import Callable, Iterator
@@ -9,6 +11,7 @@ import pytest
 
 from holdfast import AsyncClient, Client, EngineUnavailable, Lease
 from holdfast.core.messages import (
+    DONE,
     Acquire,
     Answer,
     Failed,
@@ -19,12 +22,14 @@ from holdfast.core.messages import (
     Repair,
     ToNode,
 )
-from holdfast.core.poll import Poll
+from holdfast.core.poll import Farewell, Poll
 from holdfast.engines.redis.blocking import RedisStore
 from holdfast.engines.redis.circuit import Circuit
+from holdfast.engines.redis.link import Link
 from holdfast.engines.redis.owed import Owed
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
+from tests.engines.redis.strikes import Strike
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow
@@ -172,6 +177,64 @@ class TestCircuits:
         circuit._hear(0)
         assert owed(circuit) == []
 
+    def test_what_a_resting_circuit_has_not_read_yet_holds_nobody_up(
+        self, server: RedisServer, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        """A lease may be renewed on another, and what a node has forgotten must be repaired."""
+        one, other = circuits
+        server.freeze()
+        assert ask(one, Acquire("job", "me", 30)) is None
+        server.thaw()
+        wait_for(lambda: one._poller.poll(0))
+        one._owing.resting.append(one)
+        assert ask(other, Repair("job", "me", 30, 7)) is DONE
+        assert one._owing.resting == [one]
+
+    def test_what_has_come_is_read_without_asking_who_is_ready(
+        self, circuits: tuple[Circuit, Circuit], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        circuit, _ = circuits
+        poller, say = circuit._poller, Circuit._say
+
+        def say_and_wait(circuit: Circuit, link: Link, owed: Owed) -> None:
+            say(circuit, link, owed)
+            wait_for(lambda: poller.poll(0))
+
+        monkeypatch.setattr(Circuit, "_say", say_and_wait)
+        monkeypatch.setattr(circuit, "_poller", None)
+        circuit._used_at = circuit._clock()  # it has just been looked at
+        assert isinstance(ask(circuit, Inspect("job")), Listing)
+
+    def test_what_is_to_be_said_again_goes_out_when_it_can(
+        self, circuits: tuple[Circuit, Circuit], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        circuit, _ = circuits
+        [link] = circuit._by_fd.values()
+        monkeypatch.setattr(Link, "hear", lambda link: setattr(link, "unsent", b"more"))
+        circuit._attend_to(link, select.POLLIN)
+        assert circuit._poller.poll(0) == [(link.fd, select.POLLOUT)]
+
+    # One that was struck before anybody had it is closed by nobody but the garbage collector.
+    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    @pytest.mark.parametrize("count", [1, 3])
+    def test_a_ctrl_c_at_any_line_leaves_a_circuit_of_use(self, count: int) -> None:
+        """A new one, which has yet to connect."""
+        with (
+            RedisMasters(count=count) as masters,
+            Client(masters.url, restart_guard=False) as client,
+        ):
+            fleet = client._driver._store._fleet  # type: ignore[attr-defined]
+            for line in itertools.count():
+                circuit, strike = Circuit(fleet), Strike(line, ("redis/circuit.py",))
+                with contextlib.suppress(KeyboardInterrupt), strike:
+                    ask(circuit, Inspect("job"))
+                wait_for(lambda: isinstance(ask(circuit, Inspect("job")), Listing))  # noqa: B023
+                assert len(circuit._by_fd) == count
+                circuit.close()
+                if not strike.struck:
+                    break
+        assert line > 20
+
     def test_what_is_still_to_be_said_goes_out_though_nobody_waits_for_it(
         self, circuits: tuple[Circuit, Circuit]
     ) -> None:
@@ -187,8 +250,8 @@ class TestCircuits:
 
 
 def finished() -> Poll:
-    poll = Poll((Inspect("job"),), (0,), 0.0)
-    poll.over = True
+    poll = Farewell(Release("job", "me"), (0,), 0.0, 1)
+    poll.take(0, (DONE,))
     return poll
 
 

@@ -1,5 +1,6 @@
 """Which circuits may still owe an answer about a holder's lock."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -37,6 +38,28 @@ def test_each_circuit_is_named_that_may_owe_something() -> None:
     assert owing.elsewhere(about(Release("job", "ann")), "three") == ["two"]
     owing.remove(["ann"], "two")
     assert owing.circuits == {}
+
+
+@pytest.mark.parametrize("trouble", [None, OSError])
+def test_one_that_rests_hears_first_what_has_come_meanwhile(
+    trouble: type[Exception] | None,
+) -> None:
+    """Nobody else would hear it, and whoever asks would wait for what was answered long ago."""
+    owing, resting, at_work = Owing(), SimpleNamespace(), SimpleNamespace()
+
+    def catch_up() -> None:
+        assert owing.resting == [], "nobody else may use it meanwhile"
+        owing.remove(["ann"], resting)
+        if trouble:
+            raise trouble
+
+    resting.catch_up = catch_up
+    owing.resting.append(resting)
+    owing.add(["ann"], resting)
+    owing.add(["ann"], at_work)
+    with pytest.raises(trouble) if trouble else nullcontext():
+        assert owing.elsewhere(about(Repair("job", "ann", 1.0, 7)), "another") == [at_work]
+    assert owing.resting == [resting]
 
 
 def test_a_circuit_keeps_the_order_of_its_own_words() -> None:

@@ -25,7 +25,7 @@ class RedisStore:
         self._begin()
 
     def _begin(self) -> None:
-        self._free: list[Circuit] = []
+        self._free: list[Circuit] = self._fleet.owing.resting
         self._all: list[Circuit] = []
         self._ears: list[Ear] = []
         self._mutex = threading.Lock()

@@ -13,6 +13,7 @@ reads.
 import select
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from math import ceil
 
 from holdfast.core.messages import Acquire, Answer, Extend, Release
@@ -138,7 +139,7 @@ class Circuit:
         """Hear the answers until it is over or its time is."""
         try:
             for link in self._links:  # whoever was asked first has answered by now, mostly
-                if link is not None and not poll.over:
+                if link is not None and not poll.settled:
                     self._attend_to(link, select.POLLIN)
             while not poll.over:
                 left = poll.until - self._clock()
@@ -166,9 +167,15 @@ class Circuit:
 
     def _mend(self) -> None:
         """A Ctrl-C has struck in the middle: drop the connection on which it did."""
-        for link in list(self._by_fd.values()):
-            if link.interrupted:
+        for link in list(filter(None, self._links)):
+            if link.interrupted or link.fd not in self._by_fd:
                 self._drop(link, "interrupted")
+
+    def catch_up(self) -> None:
+        """Hear what has come since it was used last."""
+        if self._busy:
+            self._mend()
+        self._look(self._clock())
 
     def _look(self, now: float) -> None:
         """Hear what came late, and see who is gone and who is stuck."""
@@ -221,11 +228,12 @@ class Circuit:
         self._say(link, owed)
 
     def _hear(self, patience: int, poll: Poll | None = None) -> None:
-        """Wait for something to read. If the poll is over, the rest is read later, in one go with
-        what will follow it."""
+        """Wait for something to read. Once a poll is settled, the rest is left for the next look,
+        to be read in one go with what will have followed it."""
         for fd, event in self._poller.poll(patience):
             link = self._by_fd.get(fd)  # None: it was closed meanwhile
-            if link and not (event == select.POLLIN and poll is not None and poll.over):
+            can_wait = event == select.POLLIN and poll is not None and poll.settled
+            if link is not None and not can_wait:
                 self._attend_to(link, event)
 
     def _attend_to(self, link: Link, event: int) -> None:
@@ -234,6 +242,8 @@ class Circuit:
                 self._poller.modify(link.fd, select.POLLIN)
             if event & ~select.POLLOUT:
                 link.hear()
+                if link.unsent:  # it was asked once more
+                    self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
         except BROKEN as error:
             self._drop(link, explain(error))
 
@@ -290,15 +300,16 @@ class Circuit:
     def _put(self, link: Link) -> None:
         link.circuit = self
         self._links[link.node.index] = link
-        self._by_fd[link.fd] = link
         self._poller.register(link.fd, select.POLLIN)
+        self._by_fd[link.fd] = link  # last: then it is all done
 
     def _drop(self, link: Link, why: str) -> None:
         """The connection is gone, and with it whatever was owed."""
         node = link.node
         self._links[node.index] = None
         self._by_fd.pop(link.fd, None)
-        self._poller.unregister(link.fd)
+        with suppress(KeyError):  # it was struck before it was there
+            self._poller.unregister(link.fd)
         link.close()
         node.is_in_trouble(why)
         for owed in link.owed:

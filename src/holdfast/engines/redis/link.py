@@ -248,17 +248,17 @@ class Link:
 
 def take_in(sock: Any, reader: hiredis.Reader, flags: int = 0) -> None:
     """Feed the parser with what has arrived."""
+    took_some = False
     try:
-        while True:
-            data = sock.recv(READ_SIZE, flags)
-            if not data:
-                raise EOFError(CLOSED)
+        while data := sock.recv(READ_SIZE, flags):
             reader.feed(data)
-            # Bytes that are decrypted already.
-            if not isinstance(sock, ssl.SSLSocket) or not sock.pending():
-                break
+            if not isinstance(sock, ssl.SSLSocket) or sock.gettimeout() != 0:
+                return
+            took_some = True  # TLS gives one record at a time, and a record is one reply
     except NOT_NOW:
-        return  # it was woken for less than a whole record of TLS, or for nothing
+        return  # nothing is left; or it was woken for less than a record, or for nothing
+    if not took_some:  # else what came before goes first, and the end is seen the next time
+        raise EOFError(CLOSED)
 
 
 def is_foreign(error: BaseException) -> bool:

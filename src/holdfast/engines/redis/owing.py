@@ -32,11 +32,13 @@ class Owing:
     circuit is named here from when it stops listening until it has seen that all is answered.
     """
 
-    __slots__ = ("_mutex", "circuits")
+    __slots__ = ("_mutex", "circuits", "resting")
 
     def __init__(self) -> None:
         self.circuits: dict[str, tuple[Any, ...]] = {}
         """By holder."""
+        self.resting: list[Any] = []
+        """The circuits that nobody uses at the moment: what comes meanwhile is not heard."""
         self._mutex = threading.Lock()
 
     def add(self, holders: Iterable[str], circuit: object) -> None:
@@ -57,7 +59,24 @@ class Owing:
 
     def elsewhere(self, poll: Poll, circuit: object) -> Sequence[Any]:
         """The circuits but this one on which something of the poll's holders may be owed."""
-        if not self.circuits:
-            return ()
+        others = self._others(poll, circuit) if self.circuits else []
+        if others:
+            self._rouse(others)
+            others = self._others(poll, circuit)
+        return others
+
+    def _others(self, poll: Poll, circuit: object) -> list[Any]:
         found = [there for h in holders_of(poll) if (there := self.circuits.get(h)) is not None]
-        return found and [other for there in found for other in there if other is not circuit]
+        return [other for there in found for other in there if other is not circuit]
+
+    def _rouse(self, circuits: Iterable[Any]) -> None:
+        """Have those that rest hear what has come: else it would be owed until they are used."""
+        for circuit in circuits:
+            try:
+                self.resting.remove(circuit)
+            except ValueError:
+                continue  # it is at work, and hears by itself
+            try:
+                circuit.catch_up()
+            finally:
+                self.resting.append(circuit)

@@ -4,6 +4,6 @@
 --       channel on which to be woken; last: proposed fence, holder, or its ballot
 -- Gives what `one_vote` does.
 -- Each word costs the server half a microsecond, whatever it says; so there are no empty ones.
-local lock, counter, room, last = KEYS[1], KEYS[2], KEYS[3], #ARGV
-local ttl, keep, channel, proposed, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[last - 1], ARGV[last]
+local lock, counter, room, n = KEYS[1], KEYS[2], KEYS[3], #ARGV
+local ttl, keep, channel, proposed, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[n - 1], ARGV[n]
 -- include: fence.lua, one_vote.lua

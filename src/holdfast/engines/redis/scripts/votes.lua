@@ -9,7 +9,7 @@ local function vote(lock, counter, room, proposed, holder)
 -- include: one_vote.lua
 end
 -- include: apart.lua
-local waits = #ARGV % 2 == 1
+local waits = #ARGV % 2 == 1 -- two words each, so an odd count means that there is a channel
 local keys, first = waits and 3 or 2, waits and 4 or 3
 local results = {}
 for i = 0, #KEYS / keys - 1 do

@@ -1,0 +1,114 @@
+"""How threads get connections, and what is read on them."""
+
+import fcntl
+import select
+import struct
+import termios
+from collections.abc import Iterator
+from typing import Any
+
+import hiredis
+import pytest
+
+from holdfast import Client
+from holdfast.core.messages import Inspect, Listing
+from holdfast.core.poll import Poll
+from holdfast.engines.redis.circuit import Circuit
+from holdfast.engines.redis.dial import Dials
+from holdfast.engines.redis.link import Link, take_in
+from holdfast.engines.redis.phrases import command
+from holdfast.lab.servers.certificates import make_certificates
+from holdfast.lab.servers.masters import RedisMasters
+from holdfast.lab.servers.redis import RedisServer
+from tests.engines.redis.party import HANGS_AFTER
+from tests.patience import wait_for
+
+pytestmark = pytest.mark.slow
+
+
+class TestRecords:
+    """TLS gives what was sent together, and no more than that, in one go."""
+
+    @pytest.fixture
+    def server(self, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+        with RedisServer(tls=make_certificates(tmp_path_factory.mktemp("trusted"))) as server:
+            yield server
+
+    @pytest.fixture
+    def link(self, server: RedisServer) -> Iterator[Link]:
+        with Client(server.url) as client:
+            client.inspect("job")  # connects
+            [circuit] = client._driver._store._all  # type: ignore[attr-defined]
+            [link] = circuit._by_fd.values()
+            yield link
+
+    def test_all_that_have_come_are_read(self, link: Link) -> None:
+        """Else a node that is looked at now and then would seem to be late, ever more."""
+        hear_of(link, 3)
+        reader = hiredis.Reader()
+        take_in(link.sock, reader)
+        assert [reader.gets() for _ in range(4)] == [b"PONG", b"PONG", b"PONG", False]
+
+    def test_what_came_before_the_end_goes_first(self, server: RedisServer, link: Link) -> None:
+        hear_of(link, 1)
+        assert server.command("CLIENT", "KILL", "TYPE", "normal") == 1
+        ended = select.poll()
+        ended.register(link.sock, select.POLLRDHUP)
+        assert ended.poll(HANGS_AFTER * 1000)
+        reader = hiredis.Reader()
+        take_in(link.sock, reader)
+        assert reader.gets() == b"PONG"
+        with pytest.raises(EOFError, match="closed"):
+            take_in(link.sock, reader)
+
+
+def hear_of(link: Link, answers: int) -> None:
+    """Have so many lie there, each a record of its own."""
+    for _ in range(answers):
+        wait_for_more(link, unread(link))
+
+
+def wait_for_more(link: Link, before: int) -> None:
+    link.sock.send(command(b"PING"))
+    wait_for(lambda: unread(link) > before)
+
+
+def unread(link: Link) -> int:
+    """How many bytes lie there."""
+    [count] = struct.unpack("i", fcntl.ioctl(link.fd, termios.FIONREAD, bytes(4)))
+    return int(count)
+
+
+@pytest.fixture
+def fleet() -> Iterator[Any]:
+    """Three nodes that nobody is connected to."""
+    with RedisMasters(count=3) as masters, Client(masters.url, restart_guard=False) as client:
+        yield client._driver._store._fleet  # type: ignore[attr-defined]
+
+
+def test_connections_that_are_made_between_two_looks_are_taken(
+    fleet: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take = Dials.take
+
+    def take_a_little_early(dials: Dials) -> Iterator[Link]:
+        links = list(take(dials))
+        wait_for(lambda: not dials.under_way)
+        return iter(links)
+
+    monkeypatch.setattr(Dials, "take", take_a_little_early)
+    circuit = Circuit(fleet)
+    poll = Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
+    circuit.perform(poll)
+    assert [type(poll.said(node)) for node in range(3)] == [Listing] * 3
+    circuit.close()
+
+
+def test_ends_that_nobody_waited_for_are_no_reason_to_look_again(fleet: Any) -> None:
+    dials = Dials(fleet.nodes, fleet.around.clock)
+    for node in fleet.nodes:
+        dials.begin(node, spare=False)
+    wait_for(lambda: dials._settled._value == len(fleet.nodes))
+    dials.wait(HANGS_AFTER)
+    assert not dials._settled.acquire(blocking=False)
+    dials.abandon()

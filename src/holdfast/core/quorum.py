@@ -179,7 +179,8 @@ class Quorum:
         return [self._released(poll, index) for index in range(len(requests))]
 
     def _released(self, poll: Poll, index: int) -> Answer:
-        heard = [type(answers[index]) for answers in poll.answers.values()]
+        # Another thread may hear of it, too, where it went out behind something else.
+        heard = [type(answers[index]) for answers in list(poll.answers.values())]
         silent = len(self.names) - len(heard) + heard.count(Failed)
         if heard.count(Done) + silent < self.size:
             return NOT_YOURS

@@ -5,12 +5,19 @@ from types import FrameType
 
 
 class Strike:
-    """Within its block, raises something at the nth line of some files that is come to."""
+    """Within its block, raises something at the nth line of some files that is come to: at any, or
+    at those of some functions only. (One that raises at the end of a `with`, before that has let go
+    of a lock, raises where no signal handler can.)"""
 
     def __init__(
-        self, line: int, files: tuple[str, ...], error: type[BaseException] = KeyboardInterrupt
+        self,
+        line: int,
+        files: tuple[str, ...],
+        error: type[BaseException] = KeyboardInterrupt,
+        functions: tuple[str, ...] = (),
     ) -> None:
         self._left, self._files, self._error = line, files, error
+        self._functions = functions
         self.struck = False
 
     def __enter__(self) -> None:
@@ -21,7 +28,10 @@ class Strike:
         sys.settrace(self._before)
 
     def __call__(self, frame: FrameType, event: str, _: object) -> "Strike | None":
-        if not frame.f_code.co_filename.endswith(self._files) or self.struck:
+        code = frame.f_code
+        if not code.co_filename.endswith(self._files) or self.struck:
+            return None
+        if self._functions and code.co_name not in self._functions:
             return None
         if event == "line":
             self._left -= 1

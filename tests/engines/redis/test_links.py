@@ -2,6 +2,7 @@
 
 import fcntl
 import select
+import ssl
 import struct
 import termios
 from collections.abc import Iterator
@@ -60,6 +61,30 @@ class TestRecords:
         assert reader.gets() == b"PONG"
         with pytest.raises(EOFError, match="closed"):
             take_in(link.sock, reader)
+
+
+class Broken(ssl.SSLSocket):
+    """Breaks after one record."""
+
+    def __init__(self) -> None:
+        self.heard: list[bytes] = [b":1\r\n"]
+
+    def gettimeout(self) -> float:
+        return 0.0
+
+    def recv(self, size: int = 0, flags: int = 0) -> bytes:
+        if not self.heard:
+            raise ConnectionResetError(104, "reset")
+        return self.heard.pop()
+
+
+def test_what_came_before_an_error_goes_first() -> None:
+    sock, reader = Broken.__new__(Broken), hiredis.Reader()
+    Broken.__init__(sock)
+    take_in(sock, reader)
+    assert reader.gets() == 1
+    with pytest.raises(ConnectionResetError):
+        take_in(sock, reader)
 
 
 def hear_of(link: Link, answers: int) -> None:

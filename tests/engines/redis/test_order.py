@@ -12,6 +12,8 @@ import pytest
 from holdfast import AsyncClient, Client, EngineUnavailable, Lease
 from holdfast.core.messages import (
     DONE,
+    MISSING,
+    NOT_YOURS,
     Acquire,
     Answer,
     Failed,
@@ -79,6 +81,12 @@ def test_a_grant_is_not_undone_by_the_release_of_an_earlier_round() -> None:
 def thaw(masters: RedisMasters) -> None:
     for server in masters.servers:
         server.thaw()
+
+
+nobody_closes_what_nobody_has = pytest.mark.filterwarnings(
+    "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+"""A connection that is struck before anybody has it is closed by the garbage collector."""
 
 
 class TestCircuits:
@@ -214,8 +222,7 @@ class TestCircuits:
         circuit._attend_to(link, select.POLLIN)
         assert circuit._poller.poll(0) == [(link.fd, select.POLLOUT)]
 
-    # One that was struck before anybody had it is closed by nobody but the garbage collector.
-    @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+    @nobody_closes_what_nobody_has
     @pytest.mark.parametrize("count", [1, 3])
     def test_a_ctrl_c_at_any_line_leaves_a_circuit_of_use(self, count: int) -> None:
         """A new one, which has yet to connect."""
@@ -234,6 +241,75 @@ class TestCircuits:
                 if not strike.struck:
                     break
         assert line > 20
+
+    def test_a_ctrl_c_while_a_resting_circuit_is_heard_leaves_it_of_use(
+        self, server: RedisServer, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        one, other = circuits
+        hearing = ("catch_up", "_look", "_hear", "_attend_to", "hear", "take_in")
+        for line in itertools.count():
+            me = f"me {line}"
+            server.freeze()
+            assert ask(one, Acquire(me, me, 30)) is None
+            server.thaw()
+            wait_for(lambda: one._poller.poll(0))
+            one._owing.resting[:] = [one]
+            strike = Strike(line, ("redis/circuit.py", "redis/link.py"), functions=hearing)
+            with contextlib.suppress(KeyboardInterrupt), strike:
+                ask(other, Repair(me, me, 30, 7))
+            for circuit in circuits:
+                assert isinstance(ask(circuit, Inspect("job")), Listing)
+                assert ask(circuit, Release("another", "me")) in (MISSING, NOT_YOURS)
+            if not strike.struck:
+                break
+        assert line > 10
+
+    @nobody_closes_what_nobody_has
+    def test_a_second_ctrl_c_while_the_first_is_mended_leaves_it_of_use(
+        self, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        circuit, _ = circuits
+        for line in itertools.count():
+            [link] = circuit._by_fd.values()
+            circuit._busy = link._hearing = True  # it was struck
+            strike = Strike(line, ("redis/circuit.py",))
+            with contextlib.suppress(KeyboardInterrupt), strike:
+                ask(circuit, Inspect("job"))
+            assert isinstance(ask(circuit, Inspect("job")), Listing)
+            if not strike.struck:
+                break
+        assert line > 10
+
+    def test_one_who_is_saying_something_is_not_interrupted(
+        self, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        circuit, _ = circuits
+        [link] = circuit._by_fd.values()
+        with link._mutex:
+            link._saying = True
+            assert not link.interrupted
+        assert link.interrupted  # whoever did is gone
+
+    def test_what_is_asked_once_more_is_owed_all_the_time(
+        self,
+        server: RedisServer,
+        circuits: tuple[Circuit, Circuit],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        """Else its release, on another circuit, would not know that it must go out behind."""
+        circuit, _ = circuits
+        server.command("SCRIPT", "FLUSH")
+        found: list[list[ToNode]] = []
+        say = Link.say
+
+        def look_and_say(link: Link, words: Owed) -> None:
+            found.append(owed(circuit))
+            say(link, words)
+
+        monkeypatch.setattr(Link, "say", look_and_say)
+        acquire = Acquire("job", "me", 30)
+        assert isinstance(ask(circuit, acquire), Granted)
+        assert found == [[], [acquire]]
 
     def test_what_is_still_to_be_said_goes_out_though_nobody_waits_for_it(
         self, circuits: tuple[Circuit, Circuit]

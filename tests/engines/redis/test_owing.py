@@ -1,7 +1,9 @@
 """Which circuits may still owe an answer about a holder's lock."""
 
+from collections.abc import Iterator
 from contextlib import nullcontext
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -60,6 +62,39 @@ def test_one_that_rests_hears_first_what_has_come_meanwhile(
     with pytest.raises(trouble) if trouble else nullcontext():
         assert owing.elsewhere(about(Repair("job", "ann", 1.0, 7)), "another") == [at_work]
     assert owing.resting == [resting]
+
+
+def test_what_others_owe_is_known_all_the_time() -> None:
+    """Whoever looks does so without the mutex."""
+    owing = Owing()
+    seen: list[tuple[object, ...]] = []
+
+    class Watched(dict[str, tuple[object, ...]]):
+        def __setitem__(self, holder: str, circuits: tuple[object, ...]) -> None:
+            super().__setitem__(holder, circuits)
+            seen.append(self.get("ann", ()))
+
+        def pop(self, holder: str, *default: Any) -> Any:
+            gone = super().pop(holder, *default)
+            seen.append(self.get("ann", ()))
+            return gone
+
+    owing.circuits = Watched(ann=("one", "two"))
+    owing.remove(["ann"], "one")
+    assert seen == [("two",)]
+
+
+def test_a_signal_handler_may_close_while_somebody_notes_what_is_owed() -> None:
+    owing = Owing()
+    owing.add(["ann"], "one")
+
+    def holders() -> Iterator[str]:
+        owing.remove(["ben"], "one")  # as closing a circuit does
+        yield "ann"
+
+    owing.remove(holders(), "one")
+    owing.add(holders(), "one")
+    assert owing.circuits == {"ann": ("one",)}
 
 
 def test_a_circuit_keeps_the_order_of_its_own_words() -> None:

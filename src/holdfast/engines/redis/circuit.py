@@ -155,7 +155,9 @@ class Circuit:
         self._dials.abandon()
         for link in self._by_fd.values():
             link.close()
-            for owed in link.owed:  # to one who waits for it, and whom a signal handler has struck
+            for owed in list(
+                link.owed
+            ):  # to one who waits for it, and whom a signal handler has struck
                 owed.poll.take(link.node.index, [failed(GONE)] * len(owed.poll.requests))
         self._by_fd.clear()
         self._owing.remove(self._late, self)
@@ -166,16 +168,18 @@ class Circuit:
             link.forget()
 
     def _mend(self) -> None:
-        """A Ctrl-C has struck in the middle: drop the connection on which it did."""
+        """A Ctrl-C has struck in the middle: drop the connections that it has left half-way."""
         for link in list(filter(None, self._links)):
-            if link.interrupted or link.fd not in self._by_fd:
+            if link.interrupted or self._by_fd.get(link.fd) is not link:
                 self._drop(link, "interrupted")
 
     def catch_up(self) -> None:
         """Hear what has come since it was used last."""
         if self._busy:
             self._mend()
+        self._busy = True
         self._look(self._clock())
+        self._busy = False
 
     def _look(self, now: float) -> None:
         """Hear what came late, and see who is gone and who is stuck."""
@@ -185,8 +189,8 @@ class Circuit:
         if self._late:
             owed = [each.poll for link in self._by_fd.values() for each in list(link.owed)]
             answered = self._late.difference(*map(holders_of, owed))
-            self._late -= answered
             self._owing.remove(answered, self)
+            self._late -= answered
 
     def _stuck(self, now: float) -> set[int]:
         """The nodes to skip: those whose oldest answer is overdue, if there are enough others, or
@@ -242,7 +246,7 @@ class Circuit:
                 self._poller.modify(link.fd, select.POLLIN)
             if event & ~select.POLLOUT:
                 link.hear()
-                if link.unsent:  # it was asked once more
+                if link.unsent:  # it had to be asked once more
                     self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
         except BROKEN as error:
             self._drop(link, explain(error))
@@ -306,11 +310,11 @@ class Circuit:
     def _drop(self, link: Link, why: str) -> None:
         """The connection is gone, and with it whatever was owed."""
         node = link.node
-        self._links[node.index] = None
         self._by_fd.pop(link.fd, None)
         with suppress(KeyError):  # it was struck before it was there
             self._poller.unregister(link.fd)
         link.close()
+        self._links[node.index] = None  # last: until then it can be dropped once more
         node.is_in_trouble(why)
-        for owed in link.owed:
+        for owed in list(link.owed):
             owed.poll.take(node.index, [failed(why)] * len(owed.poll.requests))

@@ -65,8 +65,9 @@ class Dials:
     def wait(self, patience: float) -> None:
         """Wait until one has ended, at most so long."""
         self._settled.acquire(timeout=patience)
+        # Others may have ended, too, now or before: the caller looks at all of them.
         while self._settled.acquire(blocking=False):
-            """Others have ended, too, now or before: all of them are looked at after this."""
+            continue
 
     def take(self) -> Iterator[Link]:
         """The connections that were made; whoever could not be reached is in trouble."""

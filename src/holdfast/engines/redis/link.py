@@ -188,17 +188,22 @@ class Link:
             if len(self._replies) < first.count:
                 continue
             replies, self._replies = self._replies, []
-            owed.popleft()
             more = first.hear(self.node, replies, owed)
             if more is not None:
                 self.say(more)
+            owed.popleft()  # not before: what follows it on another connection must not overtake it
         self._hearing = False
 
     @property
     def interrupted(self) -> bool:
         """Whether a Ctrl-C has struck within a command or a reply: nobody knows how much of it went
-        through. Only for whoever uses the connection."""
-        return self._saying or self._hearing
+        through. Only for whoever uses the connection; others may be saying something."""
+        if self._hearing or not self._mutex.acquire(blocking=False):
+            return self._hearing
+        try:
+            return self._saying
+        finally:
+            self._mutex.release()
 
     def is_stuck(self, now: float) -> bool:
         """Whether the oldest answer is overdue."""
@@ -254,10 +259,14 @@ def take_in(sock: Any, reader: hiredis.Reader, flags: int = 0) -> None:
             reader.feed(data)
             if not isinstance(sock, ssl.SSLSocket) or sock.gettimeout() != 0:
                 return
-            took_some = True  # TLS gives one record at a time, and a record is one reply
+            took_some = True  # TLS gives one record at a time, and there may be more
     except NOT_NOW:
         return  # nothing is left; or it was woken for less than a record, or for nothing
-    if not took_some:  # else what came before goes first, and the end is seen the next time
+    except OSError:
+        if not took_some:
+            raise
+    # What came before the end goes first; the end is seen the next time.
+    if not took_some:
         raise EOFError(CLOSED)
 
 

@@ -104,7 +104,7 @@ class Owed:
         request = self.requests[0]
         return isinstance(request, Acquire) and any(
             isinstance(later, Release) and holder_of(later.holder) == holder_of(request.holder)
-            for asked in behind
+            for asked in list(behind)  # another thread may say something meanwhile
             for later in asked.requests
         )
 

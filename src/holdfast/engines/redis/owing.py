@@ -38,8 +38,9 @@ class Owing:
         self.circuits: dict[str, tuple[Any, ...]] = {}
         """By holder."""
         self.resting: list[Any] = []
-        """The circuits that nobody uses at the moment: what comes meanwhile is not heard."""
-        self._mutex = threading.Lock()
+        """The circuits that nobody uses: what comes there is not read until somebody does. Whoever
+        takes one out is its only user."""
+        self._mutex = threading.RLock()  # a signal handler may close a client meanwhile
 
     def add(self, holders: Iterable[str], circuit: object) -> None:
         """Something of theirs is not answered there."""
@@ -53,12 +54,15 @@ class Owing:
         """Nothing of theirs is owed there any more."""
         with self._mutex:
             for holder in holders:
-                others = tuple(c for c in self.circuits.pop(holder, ()) if c is not circuit)
-                if others:
+                others = tuple(c for c in self.circuits.get(holder, ()) if c is not circuit)
+                if others:  # in one step, as whoever looks does so without the mutex
                     self.circuits[holder] = others
+                else:
+                    self.circuits.pop(holder, None)
 
     def elsewhere(self, poll: Poll, circuit: object) -> Sequence[Any]:
-        """The circuits but this one on which something of the poll's holders may be owed."""
+        """The circuits but this one on which something of the poll's holders may be owed, now that
+        those that rest have heard what has come."""
         others = self._others(poll, circuit) if self.circuits else []
         if others:
             self._rouse(others)

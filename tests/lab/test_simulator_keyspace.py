@@ -175,11 +175,11 @@ def test_the_same_calls_leave_the_same_behind(seed: int, say: Any, twins: Twins)
 
 @pytest.mark.slow
 def test_waiters_are_woken_though_the_counter_is_gone(twins: Twins) -> None:
-    lock, fence, *_ = LOCKS[0]
-    for holder, channel in (("a", ""), ("c", "c2")):
-        twins.call("vote", [*LOCKS[0][:3]], [TTLS[0], KEEP, channel, 0, holder])
+    lock, fence, room = LOCKS[0]
+    twins.call("vote", [lock, fence], [TTLS[0], KEEP, 0, "a"])
+    twins.call("vote", [lock, fence, room], [TTLS[0], KEEP, "c2", 0, "c"])
     twins.both("DEL", fence)
-    twins.call("unvote", [*LOCKS[0][:3]], ["1", OFFER, "c1", "a"])
+    twins.call("unvote", [lock, room], [OFFER, "c1", "a"])
     assert twins.virtual.get(lock.encode()) is None
 
 

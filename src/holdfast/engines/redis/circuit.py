@@ -155,9 +155,8 @@ class Circuit:
         self._dials.abandon()
         for link in self._by_fd.values():
             link.close()
-            for owed in list(
-                link.owed
-            ):  # to one who waits for it, and whom a signal handler has struck
+            # To one who waits for it, and whom a signal handler has struck.
+            for owed in list(link.owed):
                 owed.poll.take(link.node.index, [failed(GONE)] * len(owed.poll.requests))
         self._by_fd.clear()
         self._owing.remove(self._late, self)

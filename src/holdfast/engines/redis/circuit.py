@@ -8,6 +8,7 @@ reads.
 3. What makes a holder's lock, or ends it, does not go out while something of that holder is not
    answered on another connection: a release goes out there, behind it; the rest has to wait.
 4. A node that is being connected to is not waited for either, once there is a quorum without it.
+5. What has not been read when it goes to rest is read when somebody must know it (see `Owing`).
 """
 
 import select

@@ -43,6 +43,10 @@ class Effort:
     """Seconds after which a peer that hangs is not waited for any more."""
 
 
+FEWEST = 2
+"""A contest with fewer sections says nothing, and is held again: the machine had other things to
+do."""
+
 QUICK = Effort(
     rounds=3,
     batch=5,

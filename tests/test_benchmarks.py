@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from benchmarks.cases import CASES
+from benchmarks.cases import CASES, contention, redis_contention
 from benchmarks.measure import (
+    QUICK,
     Case,
     Row,
     Spread,
@@ -125,6 +127,30 @@ def test_the_floor_says_what_holdfast_says(quorum: bool) -> None:
 
 AT_ONCE = 9
 """How many cases are in one run: all of them would be the last that the other tests wait for."""
+
+
+def test_a_contest_that_says_nothing_is_held_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine that had other things to do, SQLite."""
+    rounds = cycle([[[], []], [[1.0], []], [[1.0], [1.0, 3.0]]])
+    monkeypatch.setattr(contention, "_contenders", lambda kind, stack: [])
+    monkeypatch.setattr(contention, "_contest", lambda workers, seconds: next(rounds))
+    case = contention.measure(QUICK, tmp_path)
+    waits = [row.spread for row in case.rows if row.unit == "ms wait, median"]
+    assert waits == [Spread(1000, 1000, 1000)] * 3
+
+
+@pytest.mark.slow
+def test_a_contest_that_says_nothing_is_held_again_on_redis(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[list[list[float]]] = [[[], []], [[1.0], []], [[1.0], [1.0, 3.0]]]
+    rounds = cycle(redis_contention.Result(1.0, each, 3, 1.0, 1.0) for each in waits)
+    monkeypatch.setattr(redis_contention, "_contest", lambda *args: next(rounds))
+    case = redis_contention._measure("contest", "nobody", [], QUICK)
+    medians = [row.spread for row in case.rows if row.unit == "ms wait, median"]
+    assert medians == [Spread(1000, 1000, 1000)] * 3
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean, quantiles
 
-from benchmarks.measure import Case, Effort, Values, interleave, rows
+from benchmarks.measure import FEWEST, Case, Effort, Values, interleave, rows
 from benchmarks.peers import sqlite_url
 from benchmarks.workers import Kind, Worker, contend
 from holdfast.drivers.surroundings import clock
@@ -29,8 +29,11 @@ def measure(effort: Effort, folder: Path) -> Case:
         groups = {label: _contenders(kind, stack) for label, kind in kinds.items()}
 
         def batch(label: str) -> float:
-            waits[label].append(_contest(groups[label], seconds))
-            return sum(map(len, waits[label][-1])) / seconds
+            contest = _contest(groups[label], seconds)
+            while sum(map(len, contest)) < FEWEST:
+                contest = _contest(groups[label], seconds)
+            waits[label].append(contest)
+            return sum(map(len, contest)) / seconds
 
         values = interleave({label: partial(batch, label) for label in kinds}, ROUNDS)
     return Case(

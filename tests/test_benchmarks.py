@@ -23,6 +23,7 @@ from benchmarks.measure import (
     interleave,
     ratio,
     rows,
+    worth_counting,
 )
 from benchmarks.plot import svg
 from benchmarks.redis.floors import Words
@@ -139,6 +140,11 @@ def test_a_contest_that_says_nothing_is_held_again(
     case = contention.measure(QUICK, tmp_path)
     waits = [row.spread for row in case.rows if row.unit == "ms wait, median"]
     assert waits == [Spread(1000, 1000, 1000)] * 3
+
+
+def test_contests_in_which_nobody_gets_in_come_to_an_end() -> None:
+    with pytest.raises(RuntimeError, match="nobody got the lock"):
+        worth_counting(lambda: 1, lambda sections: sections)
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from statistics import mean, quantiles
 
-from benchmarks.measure import FEWEST, Case, Effort, Values, interleave, rows
+from benchmarks.measure import Case, Effort, Values, interleave, rows, worth_counting
 from benchmarks.peers import sqlite_url
 from benchmarks.workers import Kind, Worker, contend
 from holdfast.drivers.surroundings import clock
@@ -29,11 +29,9 @@ def measure(effort: Effort, folder: Path) -> Case:
         groups = {label: _contenders(kind, stack) for label, kind in kinds.items()}
 
         def batch(label: str) -> float:
-            contest = _contest(groups[label], seconds)
-            while sum(map(len, contest)) < FEWEST:
-                contest = _contest(groups[label], seconds)
+            contest = worth_counting(partial(_contest, groups[label], seconds), _sections)
             waits[label].append(contest)
-            return sum(map(len, contest)) / seconds
+            return _sections(contest) / seconds
 
         values = interleave({label: partial(batch, label) for label in kinds}, ROUNDS)
     return Case(
@@ -72,6 +70,10 @@ Waits = list[list[float]]
 
 def _each(waits: dict[str, list[Waits]], figure: Callable[[Waits], float]) -> Values:
     return {label: [figure(contest) for contest in contests] for label, contests in waits.items()}
+
+
+def _sections(waits: Waits) -> int:
+    return sum(map(len, waits))
 
 
 def _percentile(waits: Waits, percent: int) -> float:

@@ -8,7 +8,6 @@ from statistics import quantiles
 from typing import NamedTuple
 
 from benchmarks.measure import (
-    FEWEST,
     Case,
     Effort,
     Spread,
@@ -17,6 +16,7 @@ from benchmarks.measure import (
     at_least,
     interleave,
     rows,
+    worth_counting,
 )
 from benchmarks.redis.contest import (
     KINDS,
@@ -98,9 +98,8 @@ def _measure(
             worker.answer()
 
         def batch(kind: str) -> float:
-            result = _contest(server, workers, kind, seconds)
-            while result.sections < FEWEST:
-                result = _contest(server, workers, kind, seconds)
+            contest = partial(_contest, server, workers, kind, seconds)
+            result = worth_counting(contest, lambda result: result.sections)
             results[kind].append(result)
             return result.sections / seconds
 

@@ -101,7 +101,8 @@ class AsyncRedisStore:
         requests: Sequence[Request],
         until: float,
     ) -> Sequence[Answer]:
-        """Ask a single server, in the usual case: N = 1 must not pay for the rest."""
+        """Ask a single server, in the usual case: N = 1 must not pay for the rest. `requests` are
+        this one, in the tuple that it came in: a thousand tasks need not have another each."""
         if channel.is_full(self._clock):
             return await self._ask_in_full(requests, until)
         bell: Bell = channel.loop.create_future()

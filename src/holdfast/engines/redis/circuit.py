@@ -154,7 +154,7 @@ class Circuit:
     def close(self) -> None:
         """Close every connection."""
         self._dials.abandon()
-        for link in self._by_fd.values():
+        for link in list(self._by_fd.values()):  # whoever uses it may drop one meanwhile
             link.close()
             # To one who waits for it, and whom a signal handler has struck.
             for owed in list(link.owed):

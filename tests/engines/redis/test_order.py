@@ -182,7 +182,9 @@ class TestCircuits:
         wait_for(lambda: circuit._poller.poll(0))
         circuit._hear(0, finished())
         assert len(owed(circuit)) == 1
-        circuit._hear(0)
+        lost = Poll((Acquire("job", "me", 30),), (0,), 0.0)
+        lost.over = True  # but who has refused need not be told to let go
+        circuit._hear(0, lost)
         assert owed(circuit) == []
 
     def test_what_a_resting_circuit_has_not_read_yet_holds_nobody_up(

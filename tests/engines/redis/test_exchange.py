@@ -17,8 +17,10 @@ from holdfast.core.messages import DONE, Acquire, Release
 from holdfast.drivers.surroundings import clock
 from holdfast.engines.redis import circuit
 from holdfast.engines.redis.circuit import COURTESY, IDLE
-from holdfast.engines.redis.link import BROKEN, LOOKS, PROMPT
+from holdfast.engines.redis.eagerness import Eagerness
+from holdfast.engines.redis.link import LOOKS, PROMPT
 from holdfast.engines.redis.nodes import AT_WORK
+from holdfast.engines.redis.sockets import BROKEN
 from holdfast.lab.servers.redis import RedisServer
 from tests.patience import wait_for
 
@@ -108,7 +110,7 @@ def test_a_strike_as_something_is_read(server: RedisServer, looking: bool, has_r
     was, it is lost, and its connection with it."""
     with holdfast.Client(server.url) as client:
         link = link_of(client)
-        link._far = link._skips = 0
+        link._eagerness = Eagerness()
         store: Any = client._driver._store
         real, link.sock = link.sock, Struck(link.sock, looking=looking, has_read=has_read)
         with pytest.raises(KeyboardInterrupt):
@@ -123,7 +125,7 @@ def test_a_strike_as_something_is_read(server: RedisServer, looking: bool, has_r
 def test_a_server_that_is_not_quick_is_not_looked_for_each_time(server: RedisServer) -> None:
     with holdfast.Client(server.url) as client:
         link = link_of(client)
-        link._far = link._skips = 0
+        link._eagerness = Eagerness()
         link.sock = sock = Far(link.sock)
         store: Any = client._driver._store
 
@@ -147,7 +149,7 @@ def test_a_server_that_is_not_quick_is_not_looked_for_each_time(server: RedisSer
 def test_a_server_that_is_gone_is_noticed_with_a_look(server: RedisServer) -> None:
     with holdfast.Client(server.url) as client:
         link = link_of(client)
-        link._far = link._skips = 0
+        link._eagerness = Eagerness()
         server.kill()
         with pytest.raises(BROKEN):
             link.exchange(b"*1\r\n$4\r\nPING\r\n", select.poll(), PROMPT, look=True)
@@ -195,7 +197,7 @@ def test_a_reply_that_takes_longer_than_a_moment(server: RedisServer) -> None:
 def test_whoever_is_to_queue_is_in_no_hurry(server: RedisServer) -> None:
     with holdfast.Client(server.url) as client:
         link = link_of(client)
-        link._far = link._skips = 0
+        link._eagerness = Eagerness()
         link.sock = sock = Far(link.sock)
         store: Any = client._driver._store
         for queue, looks in ((True, 0), (False, LOOKS)):

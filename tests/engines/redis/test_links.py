@@ -16,8 +16,9 @@ from holdfast.core.messages import Inspect, Listing
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.dial import Dials
-from holdfast.engines.redis.link import Link, take_in
+from holdfast.engines.redis.link import Link
 from holdfast.engines.redis.phrases import command
+from holdfast.engines.redis.sockets import take_in
 from holdfast.lab.servers.certificates import make_certificates
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
@@ -114,14 +115,13 @@ def fleet() -> Iterator[Any]:
 def test_connections_that_are_made_between_two_looks_are_taken(
     fleet: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = Dials.take
+    take = Dials._take
 
-    def take_a_little_early(dials: Dials) -> Iterator[Link]:
-        links = list(take(dials))
-        wait_for(lambda: not dials.under_way)
-        return iter(links)
+    def take_a_little_early(dials: Dials) -> None:
+        take(dials)
+        wait_for(lambda: not dials._under_way)
 
-    monkeypatch.setattr(Dials, "take", take_a_little_early)
+    monkeypatch.setattr(Dials, "_take", take_a_little_early)
     circuit = Circuit(fleet)
     poll = Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
     circuit.perform(poll)
@@ -130,10 +130,10 @@ def test_connections_that_are_made_between_two_looks_are_taken(
 
 
 def test_ends_that_nobody_waited_for_are_no_reason_to_look_again(fleet: Any) -> None:
-    dials = Dials(fleet.nodes, fleet.around.clock)
+    dials = Dials(fleet.nodes, fleet.around.clock, list[Link]().append)
     for node in fleet.nodes:
-        dials.begin(node, spare=False)
+        dials._begin(node, spare=False)
     wait_for(lambda: dials._settled._value == len(fleet.nodes))
-    dials.wait(HANGS_AFTER)
+    dials._wait(HANGS_AFTER)
     assert not dials._settled.acquire(blocking=False)
     dials.abandon()

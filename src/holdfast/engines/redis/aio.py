@@ -20,7 +20,6 @@ from holdfast.engines.redis.chorus import Chorus
 from holdfast.engines.redis.conversation import Conversations
 from holdfast.engines.redis.deadlines import Bell, Deadlines
 from holdfast.engines.redis.ears import Ears
-from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import (
     AT_WORK,
     CONNECT_TIMEOUT,
@@ -32,6 +31,7 @@ from holdfast.engines.redis.nodes import (
 )
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Reply, failed
+from holdfast.engines.redis.sockets import BROKEN, explain
 from holdfast.engines.redis.speech import Speech
 
 _NOBODY: set[int] = set()

@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
-from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.ear import Ear
 from holdfast.engines.redis.nodes import GONE, Fleet
@@ -26,7 +25,7 @@ class RedisStore:
 
     def _begin(self) -> None:
         self._free: list[Circuit] = self._fleet.owing.resting
-        self._all: list[Circuit] = []
+        self._all: list[Circuit] = self._fleet.owing.all
         self._ears: list[Ear] = []
         self._mutex = threading.Lock()
 
@@ -82,7 +81,15 @@ class RedisStore:
                 circuit.perform(poll)
                 answers = self._fleet.answers(poll)
             else:
-                answers = self._ask_all(circuit, self._quorum, requests, until)
+                rounds = self._quorum.ask(requests, until)
+                while True:
+                    effect = next(rounds)
+                    if isinstance(effect, Pause):
+                        time.sleep(max(0.0, effect.until - self._fleet.around.clock()))
+                    else:
+                        circuit.perform(effect)
+        except StopIteration as stop:
+            answers = stop.value
         finally:
             self._free.append(circuit)
         self._fleet.note(requests[0], answers[0])
@@ -127,21 +134,6 @@ class RedisStore:
             circuit.forget()
         self._fleet.forked()
         self._begin()
-
-    def _ask_all(
-        self, circuit: Circuit, quorum: Quorum, requests: Sequence[Request], until: float
-    ) -> Sequence[Answer]:
-        steps = quorum.ask(requests, until)
-        try:
-            while True:
-                effect = next(steps)
-                if isinstance(effect, Pause):
-                    time.sleep(max(0.0, effect.until - self._fleet.around.clock()))
-                else:
-                    circuit.perform(effect)
-        except StopIteration as stop:
-            answers: Sequence[Answer] = stop.value
-            return answers
 
     def _converse(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """A talk that nobody else may have a part in: on connections of its own."""

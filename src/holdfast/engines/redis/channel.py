@@ -18,10 +18,10 @@ from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock
 from holdfast.engines.inherited import detach
 from holdfast.engines.redis.deadlines import LATE, Bell
-from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import MAX_OWED, Fleet, Node, accept
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Reply, command, failed
+from holdfast.engines.redis.sockets import BROKEN, explain
 
 CLOSE_PATIENCE = 1.0
 

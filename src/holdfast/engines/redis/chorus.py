@@ -70,8 +70,8 @@ def _neighbours(unsent: Sequence[Owed]) -> Iterator[list[Owed]]:
 
 
 def _kind_of(owed: Owed) -> Kind | None:
-    call = owed.phrase.call
-    return None if call is None else call.kind
+    head = owed.phrase.head
+    return None if head is None else head.kind
 
 
 def _in_one(neighbours: Sequence[Owed]) -> bytes:
@@ -79,5 +79,5 @@ def _in_one(neighbours: Sequence[Owed]) -> bytes:
     if len(neighbours) == 1:
         return first.text
     first.together = len(neighbours)
-    calls = [owed.phrase.call for owed in neighbours if owed.phrase.call is not None]
+    calls = [call for owed in neighbours if (call := owed.phrase.call) is not None]
     return calls[0].kind.together(calls)

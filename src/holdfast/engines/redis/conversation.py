@@ -7,10 +7,10 @@ from typing import Any
 from holdfast.core.messages import Answer, Request
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.channel import Channel
-from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import SILENT, Fleet, Node
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import failed
+from holdfast.engines.redis.sockets import BROKEN, explain
 
 
 class Conversations:

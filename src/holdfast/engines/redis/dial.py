@@ -1,11 +1,19 @@
 """Connecting in a thread of its own."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
+from holdfast.core.messages import Extend
+from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock
-from holdfast.engines.redis.link import Link, explain
-from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, REDIAL_AFTER, Node
+from holdfast.engines.redis.link import Link
+from holdfast.engines.redis.nodes import (
+    CONNECT_TIMEOUT,
+    REDIAL_AFTER,
+    Node,
+    first_contact_until,
+)
+from holdfast.engines.redis.sockets import explain
 
 
 class Dial:
@@ -42,17 +50,48 @@ class Dial:
 class Dials:
     """The attempts of one circuit: for each node at most one, which is under way or has failed."""
 
-    def __init__(self, nodes: Sequence[Node], clock: Clock) -> None:
-        self._nodes, self._clock = nodes, clock
+    def __init__(self, nodes: Sequence[Node], clock: Clock, put: Callable[[Link], None]) -> None:
+        self._nodes, self._clock, self._put = nodes, clock, put
+        self._quorum = len(nodes) // 2 + 1
         self._dials: dict[int, Dial] = {}
         self._settled = threading.Semaphore(0)
+        self._fresh = True
+
+    def connect(self, poll: Poll, present: Callable[[], Sequence[Link]]) -> None:
+        """Connect to the nodes that there is no connection to. Once there is a quorum without them,
+        nobody waits for them any more, but for the first time."""
+        began = self._clock()
+        self._take()
+        there = {link.node.index for link in present()}
+        for node in self._nodes:
+            if node.index not in there:
+                self._begin(node, spare=self._voters(present()) >= self._quorum)
+        while True:
+            under_way = self._under_way  # before the look: they may end meanwhile
+            self._take()
+            if self._voters(present()) < self._quorum:
+                give_up_at = first_contact_until(poll, began)
+            else:
+                give_up_at = poll.until if self._fresh else began
+            left = give_up_at - self._clock()
+            if not under_way or left <= 0:
+                break
+            self._wait(left)
+        self._fresh = False
+        if type(poll.requests[0]) is not Extend:  # whose holder must be told of its loss in time
+            poll.until += self._clock() - began  # connecting has a time of its own
+
+    def _voters(self, links: Sequence[Link]) -> int:
+        """How many nodes there is a connection to that have a vote."""
+        now = self._clock()
+        return sum(link.node.guard.quarantined_until <= now for link in links)
 
     @property
-    def under_way(self) -> bool:
+    def _under_way(self) -> bool:
         """Whether there is one to wait for."""
         return any(dial.ended_at is None for dial in self._dials.values())
 
-    def begin(self, node: Node, *, spare: bool) -> None:
+    def _begin(self, node: Node, *, spare: bool) -> None:
         """Connect to a node. One that is to spare is left alone for a while after a failure."""
         last = self._dials.get(node.index)
         if last is not None:
@@ -62,19 +101,19 @@ class Dials:
                 return
         self._dials[node.index] = Dial(node, self._clock, self._settled.release)
 
-    def wait(self, patience: float) -> None:
+    def _wait(self, patience: float) -> None:
         """Wait until one has ended, at most so long."""
         self._settled.acquire(timeout=patience)
         # Others may have ended, too, now or before: the caller looks at all of them.
         while self._settled.acquire(blocking=False):
             continue
 
-    def take(self) -> Iterator[Link]:
-        """The connections that were made; whoever could not be reached is in trouble."""
+    def _take(self) -> None:
+        """Put the connections that were made; whoever could not be reached is in trouble."""
         for index, dial in list(self._dials.items()):
             if dial.link is not None:
                 del self._dials[index]
-                yield dial.link
+                self._put(dial.link)
             elif dial.ended_at is not None:
                 self._nodes[index].is_in_trouble(dial.why)
 

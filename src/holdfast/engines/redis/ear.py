@@ -27,9 +27,9 @@ from typing import Any
 import hiredis
 
 from holdfast.engines.inherited import detach
-from holdfast.engines.redis.link import BROKEN, is_foreign, take_in
 from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, REDIAL_AFTER, Fleet, Node
 from holdfast.engines.redis.phrases import Reply, command
+from holdfast.engines.redis.sockets import BROKEN, is_foreign, take_in
 
 REST = 1.0
 """How long the thread rests unless it is called."""

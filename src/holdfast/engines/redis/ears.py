@@ -3,8 +3,8 @@
 import asyncio
 
 from holdfast.engines.redis.channel import Subscription
-from holdfast.engines.redis.link import BROKEN, explain
 from holdfast.engines.redis.nodes import CONNECT_TIMEOUT, REDIAL_AFTER, Fleet, Node
+from holdfast.engines.redis.sockets import BROKEN, explain
 
 
 class Ears:

@@ -6,21 +6,22 @@ has stopped listening: so a late reply never desynchronises a connection.
 
 import select
 import socket
-import ssl
 import struct
 import threading
 from collections import deque
-from typing import Any
+from collections.abc import Sequence
 
 import hiredis
-from redis.exceptions import RedisError
 
 from holdfast.engines.inherited import detach
-from holdfast.engines.redis.nodes import Node, RefusedError, accept
+from holdfast.engines.redis.eagerness import Eagerness
+from holdfast.engines.redis.nodes import Node, accept
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Reply
+from holdfast.engines.redis.sockets import BROKEN, CLOSED, NOT_NOW, take_in
 
-READ_SIZE = 65536
+USUAL_SIZE = 448
+"""No usual reply is longer, and Python has room for so many bytes at hand."""
 
 SHORT = 4096
 """The reply to an exchange is no longer; the rest would be read as other replies are."""
@@ -33,21 +34,13 @@ as long again: signals that come more often than that would keep it there."""
 LOOKS = 32
 """How often to look whether the reply to an exchange is there before going to sleep: some 60 us, in
 which a server on the same host has answered, mostly. To be woken takes longer than to look, about
-10 us of 45. A server that was not so quick is not looked for the next time; one that is late again
-and again, for twice as many exchanges each time, up to so many."""
+10 us of 45."""
 
 _AT_ONCE = socket.MSG_DONTWAIT
 _PROMPT_TIMEVAL = struct.pack("@ll", 0, PROMPT * 1000)
 
-CLOSED = "the connection was closed"
-
-NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
 NOT_YET = False
 """What the parser gives as long as a reply is incomplete."""
-
-BROKEN = (OSError, EOFError, RedisError, RefusedError, hiredis.HiredisError)
-"""What a connection may raise: it is of no use any more, or could not be made."""
 
 
 class Link:
@@ -66,47 +59,37 @@ class Link:
         self._heard = bytearray(SHORT)
         """What an exchange has read last. Begins with a zero, unless it is not parsed yet."""
         self._replies: list[Reply] = []
-        self._mutex = threading.Lock()
-        self._saying = self._hearing = self._waiting = False
-        self._at_once = self._far = self._skips = 0
+        self._in_step = True
+        """Whether what comes next is surely the beginning of a reply."""
+        self.mutex = threading.RLock()
+        """For whoever says something: one for all connections of a circuit."""
+        self.saying = self._hearing = self._waiting = False
+        self._eagerness = Eagerness()
         try:
             self._greet()
             self._is_prompt = self._bound_reads()
-            self._at_once = socket.MSG_DONTWAIT if self._is_prompt else 0
         except BaseException:
             self.close()
             raise
         self.fd: int = self.sock.fileno()
+        self.at_once = _AT_ONCE if self._is_prompt else 0
 
     def say(self, owed: Owed) -> None:
         """Send a phrase, or as much of it as goes out now."""
-        text = owed.text
-        with self._mutex:
-            if self._saying:
-                raise EOFError("another thread was interrupted in the middle of a command")
-            self._saying = True
-            self.owed.append(owed)
-            if self.unsent:
-                self.unsent += text
-            else:
-                try:  # as `_send`, which would be a call for each of several nodes
-                    sent: int = self.sock.send(text, self._at_once)
-                except NOT_NOW:
-                    sent = 0
-                if sent < len(text):
-                    self.unsent = text[sent:]
-            self._saying = False
+        for _, error in say_to((self,), owed):
+            if error is not None:
+                raise error
 
     def exchange(self, text: bytes, poller: select.poll, patience: int, *, look: bool) -> Reply:
         """Send one command and wait for its reply: `say` and `hear` in one, for the usual case that
         nothing is owed. `NOT_YET` if the reply is not there, or not all of it. The caller says by
         `settle` that it has the reply, or by `owe` that it will come."""
-        with self._mutex:
+        with self.mutex:
             if self.owed:
                 return None  # another thread has said something meanwhile: nothing was sent
             self._hearing = True
             try:  # as `_send`
-                sent: int = self.sock.send(text, self._at_once)
+                sent: int = self.sock.send(text, self.at_once)
             except NOT_NOW:
                 sent = 0
             if sent < len(text):
@@ -118,7 +101,7 @@ class Link:
             self._waiting = False
             if not ready:
                 return NOT_YET
-            take_in(self.sock, self._reader, self._at_once)
+            take_in(self.sock, self._reader, self.at_once)
         else:
             heard = self._heard
             try:
@@ -135,8 +118,7 @@ class Link:
 
     def _look(self) -> int:
         """Look for a reply without going to sleep, if it is worth it; gives how much was read."""
-        if self._skips:
-            self._skips -= 1
+        if not self._eagerness.pays():
             return 0
         heard, recv_into = self._heard, self.sock.recv_into
         for _ in range(LOOKS):
@@ -144,9 +126,9 @@ class Link:
                 size: int = recv_into(heard, 0, _AT_ONCE)
             except BlockingIOError:
                 continue
-            self._far = 0
+            self._eagerness.has_paid()
             return size
-        self._far = self._skips = min(2 * self._far or 1, LOOKS)
+        self._eagerness.was_vain()
         return 0
 
     @property
@@ -160,21 +142,44 @@ class Link:
         self._hearing = self._waiting = False
 
     def owe(self, owed: Owed) -> None:
-        """The reply to an exchange is still to come."""
+        """The reply to an exchange is still to come, or some of it."""
+        self._in_step = False
         self.owed.appendleft(owed)
         self.settle()
 
     def flush(self) -> bool:
         """Send what is left to send; True if nothing is left any more."""
-        with self._mutex:
+        with self.mutex:
             if self.unsent:
                 self.unsent = self.unsent[self._send(self.unsent) :]
             return not self.unsent
 
     def hear(self) -> None:
-        """Read what has arrived, and hand it to whoever asked."""
+        """Read what has arrived, and hand it to whoever asked. The usual is told without ado, since
+        this is called for each of several nodes."""
         self._hearing = True
-        take_in(self.sock, self._reader, self._at_once)
+        owed = self.owed
+        usual = owed[0].usual if owed and self._is_prompt else None
+        if usual is None:
+            take_in(self.sock, self._reader, self.at_once)
+        else:
+            try:
+                data = self.sock.recv(USUAL_SIZE, _AT_ONCE)
+            except BlockingIOError:
+                self._hearing = False
+                return
+            if data == usual and self._in_step:
+                owed.popleft().hear_usual(self.node)
+                self._hearing = False
+                return
+            if not data:
+                raise EOFError(CLOSED)
+            self._reader.feed(data)
+        self._hear_all()
+        self._in_step = not owed
+        self._hearing = False
+
+    def _hear_all(self) -> None:
         owed, gets = self.owed, self._reader.gets
         while (reply := gets()) is not NOT_YET:
             if not owed:
@@ -192,18 +197,13 @@ class Link:
             if more is not None:
                 self.say(more)
             owed.popleft()  # not before: what follows it on another connection must not overtake it
-        self._hearing = False
 
     @property
     def interrupted(self) -> bool:
         """Whether a Ctrl-C has struck within a command or a reply: nobody knows how much of it went
         through. Only for whoever uses the connection; others may be saying something."""
-        if self._hearing or not self._mutex.acquire(blocking=False):
-            return self._hearing
-        try:
-            return self._saying
-        finally:
-            self._mutex.release()
+        with self.mutex:
+            return self._hearing or self.saying
 
     def is_stuck(self, now: float) -> bool:
         """Whether the oldest answer is overdue."""
@@ -225,7 +225,7 @@ class Link:
             self.sock.sendall(b"".join(greeting.commands))
             replies: list[Reply] = []
             while len(replies) < len(greeting.commands):
-                take_in(self.sock, self._reader, self._at_once)
+                take_in(self.sock, self._reader)
                 while (reply := self._reader.gets()) is not False:
                     replies.append(reply)
             accept(greeting.conclude(replies))
@@ -245,39 +245,32 @@ class Link:
 
     def _send(self, text: bytes) -> int:
         try:
-            sent: int = self.sock.send(text, self._at_once)
+            sent: int = self.sock.send(text, self.at_once)
         except NOT_NOW:
             return 0
         return sent
 
 
-def take_in(sock: Any, reader: hiredis.Reader, flags: int = 0) -> None:
-    """Feed the parser with what has arrived."""
-    took_some = False
-    try:
-        while data := sock.recv(READ_SIZE, flags):
-            reader.feed(data)
-            if not isinstance(sock, ssl.SSLSocket) or sock.gettimeout() != 0:
-                return
-            took_some = True  # TLS gives one record at a time, and there may be more
-    except NOT_NOW:
-        return  # nothing is left; or it was woken for less than a record, or for nothing
-    except OSError:
-        if not took_some:
-            raise
-    # What came before the end goes first; the end is seen the next time.
-    if not took_some:
-        raise EOFError(CLOSED)
-
-
-def is_foreign(error: BaseException) -> bool:
-    """Whether it is none of a connection's own: an OSError without a number is not the socket's,
-    but some signal handler's."""
-    return isinstance(error, OSError) and error.errno is None
-
-
-def explain(error: BaseException) -> str:
-    """What to say of one of these."""
-    return str(error) or (
-        "no connection in time" if isinstance(error, TimeoutError) else repr(error)
-    )
+def say_to(links: Sequence[Link], owed: Owed) -> Sequence[tuple[Link, Exception | None]]:
+    """Send a phrase on connections of one circuit, or as much of it as goes out now. Gives those on
+    which it did not go out whole, and what is wrong with them, if they are broken."""
+    text, size = owed.text, len(owed.text)
+    lagging: tuple[tuple[Link, Exception | None], ...] = ()
+    with links[0].mutex:
+        for link in links:
+            try:
+                if link.saying:
+                    raise EOFError("somebody was interrupted in the middle of a command")
+                link.saying = True
+                link.owed.append(owed)
+                try:  # as `_send`, which would be a call for each of several nodes
+                    sent: int = 0 if link.unsent else link.sock.send(text, link.at_once)
+                except NOT_NOW:
+                    sent = 0
+                if sent < size:
+                    link.unsent += text[sent:]
+                    lagging += ((link, None),)
+                link.saying = False
+            except BROKEN as error:
+                lagging += ((link, error),)
+    return lagging

@@ -32,46 +32,62 @@ class Owing:
     circuit is named here from when it stops listening until it has seen that all is answered.
     """
 
-    __slots__ = ("_mutex", "circuits", "resting")
+    __slots__ = ("_mutex", "all", "circuits", "resting")
 
     def __init__(self) -> None:
         self.circuits: dict[str, tuple[Any, ...]] = {}
         """By holder."""
+        self.all: list[Any] = []
+        """Every circuit there is."""
         self.resting: list[Any] = []
         """The circuits that nobody uses: what comes there is not read until somebody does. Whoever
         takes one out is its only user."""
         self._mutex = threading.RLock()  # a signal handler may close a client meanwhile
 
+    @property
+    def is_quiet(self) -> bool:
+        """Whether no thread but the one that asks is at work. One that looks for its replies again
+        and again would keep the others from theirs, by the interpreter's lock."""
+        return len(self.all) <= len(self.resting) + 1
+
     def add(self, holders: Iterable[str], circuit: object) -> None:
         """Something of theirs is not answered there."""
-        with self._mutex:
-            for holder in holders:
-                there = self.circuits.get(holder, ())
-                if circuit not in there:
-                    self.circuits[holder] = (*there, circuit)
+        for holder in holders:
+            if circuit not in self.circuits.setdefault(holder, (circuit,)):
+                with self._mutex:
+                    there = self.circuits.get(holder, ())
+                    if circuit not in there:
+                        self.circuits[holder] = (*there, circuit)
 
     def remove(self, holders: Iterable[str], circuit: object) -> None:
         """Nothing of theirs is owed there any more."""
         with self._mutex:
             for holder in holders:
-                others = tuple(c for c in self.circuits.get(holder, ()) if c is not circuit)
+                there = self.circuits.get(holder, ())
+                if circuit not in there:
+                    continue
+                others = tuple(other for other in there if other is not circuit)
                 if others:  # in one step, as whoever looks does so without the mutex
                     self.circuits[holder] = others
                 else:
                     self.circuits.pop(holder, None)
 
-    def elsewhere(self, poll: Poll, circuit: object) -> Sequence[Any]:
-        """The circuits but this one on which something of the poll's holders may be owed, now that
-        those that rest have heard what has come."""
-        others = self._others(poll, circuit) if self.circuits else []
+    def elsewhere(self, holders: Sequence[str], circuit: object) -> Sequence[Any]:
+        """The circuits but this one on which something of these holders may be owed, now that those
+        that rest have heard what has come."""
+        others = self._others(holders, circuit)
         if others:
             self._rouse(others)
-            others = self._others(poll, circuit)
+            others = self._others(holders, circuit)
         return others
 
-    def _others(self, poll: Poll, circuit: object) -> list[Any]:
-        found = [there for h in holders_of(poll) if (there := self.circuits.get(h)) is not None]
-        return [other for there in found for other in there if other is not circuit]
+    def _others(self, holders: Sequence[str], circuit: object) -> Sequence[Any]:
+        others: Sequence[Any] = ()
+        for holder in holders:
+            there = self.circuits.get(holder)
+            if there is not None and (len(there) > 1 or there[0] is not circuit):
+                others = [*others, *(other for other in there if other is not circuit)]
+        return others
 
     def _rouse(self, circuits: Iterable[Any]) -> None:
         """Have those that rest hear what has come: else it would be owed until they are used."""

@@ -57,6 +57,15 @@ class Call(NamedTuple):
     """Those of its own."""
 
 
+class Head(NamedTuple):
+    """What is said of one lock whoever wants it: all but the last words."""
+
+    text: bytes
+    keys: bytes = b""
+    kind: Kind | None = None
+    """These two for a call that can be made together with others."""
+
+
 class Phrase(NamedTuple):
     """Commands that go out together, and what their replies come to: answers, or more to say."""
 
@@ -67,8 +76,20 @@ class Phrase(NamedTuple):
     number: Callable[[int], Answer] | None = None
     """For a single command: what it means that its reply is a number. That is the usual case, so it
     is told without ado; `conclude` would come to the same."""
-    call: Call | None = None
-    """For a single command: what it is, if it can be made together with others."""
+    head: Head | None = None
+    words: bytes = b""
+    """For a single command: what it is made of."""
+    usual: bytes | None = None
+    """For a single command: the reply that is to be expected, as it comes. It need not be read to
+    be known."""
+    usually: Answers = ()
+    """And what that means."""
+
+    @property
+    def call(self) -> Call | None:
+        """What it is, if it can be made together with others."""
+        head = self.head
+        return None if not head or not head.kind else Call(head.kind, head.keys, self.words)
 
 
 class Speaker(Protocol):

@@ -6,7 +6,7 @@ A call is made of a head, which is kept for each lock, and of the holder id, whi
 from collections.abc import Sequence
 from functools import lru_cache
 from math import ceil, inf
-from typing import NamedTuple, cast
+from typing import cast
 
 from holdfast.core.messages import (
     DONE,
@@ -35,7 +35,7 @@ from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.looking import look
 from holdfast.engines.redis.phrases import (
     Answers,
-    Call,
+    Head,
     Kind,
     Phrase,
     Reply,
@@ -53,17 +53,8 @@ LEASES_IN_A_CALL = 200
 """More would keep the server from its other clients for too long."""
 
 
-class Head(NamedTuple):
-    """What is said of one lock whoever wants it: all but the last words."""
-
-    text: bytes
-    keys: bytes = b""
-    kind: Kind | None = None
-    """These two for a call that can be made together with others."""
-
-    def call(self, words: bytes) -> Call | None:
-        """The call with its last words."""
-        return None if self.kind is None else Call(self.kind, self.keys, words)
+_GIVEN_BACK: tuple[bytes, Answers] = (b":1\r\n", (DONE,))
+"""The usual reply to a release, and what it means."""
 
 
 class Speech:
@@ -85,6 +76,7 @@ class Speech:
             0: NOT_YOURS,
             -1: MISSING if quorum else NOT_YOURS,
         }
+        self._code = self._codes.__getitem__
         self._acquire_head = lru_cache(1024)(self._make_acquire_head)
         self._release_head = lru_cache(1024)(self._make_release_head)
         self.listening = False
@@ -98,9 +90,9 @@ class Speech:
         if type(first) is Release:
             if len(requests) == 1:
                 head = self._release_head(first.key, first.wake)
-                holder = word(first.holder.encode())
-                read, number = self._read, self._codes.__getitem__
-                return Phrase((head.text + holder,), read, False, number, head.call(holder))
+                words = word(first.holder.encode())
+                text = (head.text + words,)
+                return Phrase(text, self._read, False, self._code, head, words, *_GIVEN_BACK)
             return Phrase(tuple(map(self._release, cast(Sequence[Release], requests))), self._read)
         if type(first) is Extend:
             return self._extend(cast(Sequence[Extend], requests))
@@ -138,14 +130,18 @@ class Speech:
     def _acquire(self, request: Acquire) -> Phrase:
         queue = request.queue and self.listening
         head, holder = self._acquire_head(request.key, request.ttl, queue), request.holder.encode()
+        usual: bytes | None = None
+        usually: Answers = ()
         if self._quorum:
-            words = _two_words(b"%d" % request.proposed, holder)
+            proposed = b"%d" % request.proposed
+            words = _two_words(proposed, holder)
+            usual, usually = b":%b\r\n" % proposed, (Granted(request.proposed),)
         elif queue and self.hands_over:
             words = _two_words(holder, b"%d" % request.tries)
         else:
             words = word(holder)
         read = _read_queued if queue else _read_unqueued
-        phrase = Phrase((head.text + words,), read, False, Granted, head.call(words))
+        phrase = Phrase((head.text + words,), read, False, Granted, head, words, usual, usually)
         return self._replicated(phrase) if self.replicas else phrase
 
     def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> Head:

@@ -205,6 +205,17 @@ def test_whoever_is_to_queue_is_in_no_hurry(server: RedisServer) -> None:
             assert sock.looks == looks
 
 
+def test_nobody_looks_while_another_thread_is_at_work(server: RedisServer) -> None:
+    with holdfast.Client(server.url) as client:
+        link = link_of(client)
+        link._eagerness = Eagerness()
+        link.sock = sock = Far(link.sock)
+        store: Any = client._driver._store
+        store._all.append(SimpleNamespace(close=lambda: None))
+        store.ask((Acquire("job", "me", 60.0),), clock() + HANGS_AFTER)
+        assert sock.looks == 0
+
+
 def test_whoever_has_just_given_it_back_lets_the_next_one_begin(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,7 +16,8 @@ from holdfast.core.messages import Inspect, Listing
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.dial import Dials
-from holdfast.engines.redis.link import Link
+from holdfast.engines.redis.link import Link, say_to
+from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import command
 from holdfast.engines.redis.sockets import take_in
 from holdfast.lab.servers.certificates import make_certificates
@@ -126,6 +127,83 @@ def test_connections_that_are_made_between_two_looks_are_taken(
     poll = Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
     circuit.perform(poll)
     assert [type(poll.said(node)) for node in range(3)] == [Listing] * 3
+    circuit.close()
+
+
+def test_a_poll_of_some_nodes_is_said_to_them_alone(fleet: Any) -> None:
+    circuit = Circuit(fleet)
+    for nodes in (range(3), (1,)):
+        poll = Poll((Inspect("job"),), nodes, circuit._clock() + HANGS_AFTER)
+        circuit.perform(poll)
+        assert sorted(poll.answers) == list(nodes)
+        assert not any(link.owed for link in circuit._present)
+    circuit.close()
+
+
+def test_a_signal_handler_may_speak_while_all_are_spoken_to(fleet: Any) -> None:
+    """On another connection of the same circuit; so all of them have one mutex, which it may take
+    again."""
+    circuit = Circuit(fleet)
+    circuit.perform(Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
+    first, second, _ = circuit._present
+    assert first.mutex is second.mutex
+    sock, heard = first.sock, []
+
+    class Struck:
+        def send(self, text: bytes, flags: int) -> int:
+            poll = Poll((Inspect("job"),), (1,), circuit._clock() + HANGS_AFTER)
+            said = Owed(circuit._speech.phrase(poll.requests), poll)
+            heard.append((poll, say_to((second,), said)))
+            return int(sock.send(text, flags))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(sock, name)
+
+    first.sock = Struck()
+    poll = Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
+    circuit.perform(poll)
+    [(theirs, lagging)] = heard
+    assert not lagging
+    assert isinstance(theirs.said(1), Listing)
+    assert [type(poll.said(node)) for node in range(3)] == [Listing] * 3
+    circuit.close()
+
+
+def test_connecting_may_go_on_while_it_is_abandoned(fleet: Any) -> None:
+    """By another thread, which closes the client."""
+    dials = Dials(fleet.nodes, fleet.around.clock, Link.close)
+    for node in fleet.nodes:
+        dials._begin(node, spare=False)
+    [first, *_] = dials._dials.values()
+    abandon = first.abandon
+
+    def abandon_and_take() -> None:
+        wait_for(lambda: not dials._under_way)
+        dials._take()
+        abandon()
+
+    first.abandon = abandon_and_take  # type: ignore[method-assign]
+    dials.abandon()
+    assert not dials._dials
+
+
+def test_only_the_first_time_are_all_nodes_waited_for(fleet: Any) -> None:
+    """Then a quorum is enough: the rest come when they come."""
+    circuit = Circuit(fleet)
+    dials, waits = circuit._dials, []
+
+    def wait(patience: float) -> None:
+        waits.append(patience)
+        Dials._wait(dials, patience)
+
+    dials._wait = wait  # type: ignore[method-assign]
+    circuit.perform(Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
+    assert len(circuit._present) == 3
+    assert waits
+    waits.clear()
+    circuit._drop(circuit._present[0], "gone")
+    circuit.perform(Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
+    assert not waits
     circuit.close()
 
 

@@ -171,6 +171,45 @@ class TestCircuits:
         assert isinstance(ask(one, Inspect("job")), Listing)
         assert isinstance(ask(other, Acquire("job", "me", 30)), Granted)
 
+    def test_a_release_waits_behind_what_is_still_to_be_said_on_another(
+        self, server: RedisServer, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        """Whose circuit sees to it that it goes out."""
+        one, other = circuits
+        server.freeze()
+        assert ask(one, Acquire("job", "me", 30)) is None
+        [link] = one._by_fd.values()
+        link.unsent = b"\r\n"  # which means nothing
+        assert ask(other, Release("job", "me")) is None
+        assert owed(one) == [Acquire("job", "me", 30), Release("job", "me")]
+        server.thaw()
+        assert isinstance(ask(one, Inspect("job")), Listing)
+        assert owed(one) == []
+        assert server.command("EXISTS", "job") == 0
+
+    def test_a_strike_while_something_is_noted_hides_nothing_that_is_owed(
+        self, server: RedisServer, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        """Else its release, on another, could overtake it."""
+        one, other = circuits
+        for line in itertools.count():
+            server.freeze()
+            strike = Strike(
+                line, ("redis/circuit.py", "redis/owing.py"), functions=("_stop_listening", "add")
+            )
+            me = f"me {line}"
+            with contextlib.suppress(KeyboardInterrupt), strike:
+                ask(one, Acquire("job", me, 30))
+            if strike.struck:
+                ask(one, Release("job", me))
+            assert one in one._owing.elsewhere([me], other)
+            server.thaw()
+            wait_for(lambda: isinstance(ask(one, Inspect("job")), Listing))
+            ask(one, Release("job", me))
+            if not strike.struck:
+                break
+        assert line > 3
+
     def test_what_nobody_waits_for_is_read_later(
         self, server: RedisServer, circuits: tuple[Circuit, Circuit]
     ) -> None:

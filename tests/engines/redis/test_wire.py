@@ -95,6 +95,14 @@ class TestTheUsual:
         assert phrase.number is not None
         assert [phrase.number(read)] == phrase.conclude([read]) == [answer]
 
+    def test_it_is_told_without_being_read(
+        self, wire: Wire, request_: ToNode, reply: bytes, answer: Answer
+    ) -> None:
+        wire.link._reader = None  # type: ignore[assignment]
+        poll = wire.asks(request_)
+        wire.hears(reply)
+        assert poll.said(0) == answer
+
     def test_it_may_come_in_parts(
         self, wire: Wire, request_: ToNode, reply: bytes, answer: Answer
     ) -> None:
@@ -143,6 +151,39 @@ class TestTheUsual:
         wire.link.owe(Owed(SPEECH.phrase((request_,)), poll))
         wire.hears(reply)
         assert isinstance(poll.said(0), Failed)
+
+    def test_it_may_come_with_the_reply_to_an_exchange(
+        self, wire: Wire, request_: ToNode, reply: bytes, answer: Answer
+    ) -> None:
+        """If another thread has said something meanwhile. It is not mixed up with what follows."""
+        polls: list[Poll] = []
+
+        class Meanwhile:
+            def recv_into(self, *args: Any) -> int:
+                polls.append(wire.asks(request_))
+                return int(sock.recv_into(*args))
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(sock, name)
+
+        sock, wire.link.sock = wire.link.sock, Meanwhile()
+        wire.far.sendall(b":7\r\n" + b"-ERR no\r\n")
+        assert wire.link.exchange(b"?", select.poll(), PROMPT, look=False) == 7
+        wire.link.settle()
+        wire.link.sock = sock
+        polls.append(wire.asks(request_))
+        wire.link.hear()  # though nothing more has come
+        assert [type(poll.said(0)) for poll in polls] == [Failed, type(None)]
+        wire.hears(reply)
+        assert polls[1].said(0) == answer
+
+    def test_all_that_have_come_are_heard(
+        self, wire: Wire, request_: ToNode, reply: bytes, answer: Answer
+    ) -> None:
+        """Else a node that was silent for a while would seem to be so for longer."""
+        polls = [wire.asks(request_) for _ in range(500)]
+        wire.hears(reply * 500)
+        assert [poll.said(0) for poll in polls] == [answer] * 500
 
     def test_whoever_says_it_is_well_again(
         self, wire: Wire, request_: ToNode, reply: bytes, answer: Answer
@@ -236,6 +277,41 @@ class TestSaying:
         assert isinstance(error, EOFError)
         link.sock = sock
 
+    def test_a_ctrl_c_while_the_rest_is_sent_is_known(self, wire: Wire) -> None:
+        """It may have gone out, or not."""
+        sock = wire.link.sock
+
+        class Struck:
+            def send(self, text: bytes, flags: int) -> int:
+                sock.send(text, flags)
+                raise KeyboardInterrupt
+
+        wire.link.unsent, wire.link.sock = b"the rest", Struck()
+        with pytest.raises(KeyboardInterrupt):
+            wire.link.flush()
+        wire.link.sock = sock
+        assert wire.link.interrupted
+        with pytest.raises(EOFError, match="interrupted"):
+            wire.link.flush()
+
+    def test_nothing_comes_between_the_parts_of_what_is_sent(self, wire: Wire, said: Owed) -> None:
+        """By a signal handler."""
+        link, sock = wire.link, wire.link.sock
+        heard: list[Any] = []
+
+        class Struck:
+            def send(self, text: bytes, flags: int) -> int:
+                heard.append(say_to((link,), said))
+                return int(sock.send(text, flags))
+
+        link.unsent, link.sock = b"the rest", Struck()
+        assert link.flush()
+        link.sock = sock
+        [[(_, error)]] = heard
+        assert isinstance(error, EOFError)
+        assert not link.owed
+        assert wire.far.recv(1000) == b"the rest"
+
 
 def fill(sock: socket.socket) -> int:
     """Send until nothing more goes out; gives how much went."""
@@ -298,7 +374,13 @@ class TestLooking:
         assert self.looks(circuit, monkeypatch, over_at=5) == 5
         vain = self.looks(circuit, monkeypatch, over_at=99)
         assert 5 < vain <= 12
-        # Which was in vain, so it is not tried the next time.
+        # Which was in vain, so it is not tried the next time, and twice after the next.
+        assert self.looks(circuit, monkeypatch, over_at=99) == 1
+        assert self.looks(circuit, monkeypatch, over_at=99) == vain
+        assert [self.looks(circuit, monkeypatch, over_at=99) for _ in range(2)] == [1, 1]
+        # But where it was not, all is well again.
+        assert self.looks(circuit, monkeypatch, over_at=5) == 5
+        assert self.looks(circuit, monkeypatch, over_at=99) == vain
         assert self.looks(circuit, monkeypatch, over_at=99) == 1
         assert self.looks(circuit, monkeypatch, over_at=99) == vain
 
@@ -321,12 +403,12 @@ class TestLooking:
     def test_only_at_those_that_owe_something_and_only_until_it_is_settled(
         self, circuit: Circuit, wires: list[Wire]
     ) -> None:
-        poll = Farewell(RELEASE, (0, 2), 0.0, 1)
+        poll = Farewell(RELEASE, (1, 2), 0.0, 1)
         said = Owed(SPEECH.phrase((RELEASE,)), poll)
-        for wire in (wires[0], wires[2]):
-            wire.link.owed.append(said)
+        for wire in wires:
             wire.far.sendall(b":1\r\n")
-        wires[1].far.sendall(b":1\r\n")  # would be a reply that nobody has asked for
+        for wire in wires[1:]:  # from the first, it would be a reply that nobody has asked for
+            wire.link.owed.append(said)
         circuit._present = tuple(wire.link for wire in wires)
         circuit._hear_present(poll)
         assert poll.settled

@@ -123,7 +123,7 @@ class RedisStore:
         self._closed = True
         for ear in self._ears:
             ear.close()
-        for circuit in self._all:
+        for circuit in list(self._all):  # a talk may end meanwhile
             circuit.close()
 
     def forget(self) -> None:

@@ -285,9 +285,8 @@ class Circuit:
                 if index not in poll.answers and self._links[index] is not None:
                     self._nodes[index].is_in_trouble(SILENT)
         poll.over = True
-        if not self._late.issuperset(holders):
-            self._late.update(holders)
-            self._owing.add(holders, self)
+        self._owing.add(holders, self)
+        self._late.update(holders)
 
     def _connect(self, poll: Poll) -> None:
         """Connect to the nodes that there is no connection to."""

@@ -119,5 +119,5 @@ class Dials:
 
     def abandon(self) -> None:
         """Nobody wants any of them any more."""
-        for dial in self._dials.values():
+        for dial in list(self._dials.values()):  # one may be taken meanwhile
             dial.abandon()

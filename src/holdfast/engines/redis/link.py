@@ -39,6 +39,8 @@ which a server on the same host has answered, mostly. To be woken takes longer t
 _AT_ONCE = socket.MSG_DONTWAIT
 _PROMPT_TIMEVAL = struct.pack("@ll", 0, PROMPT * 1000)
 
+INTERRUPTED = "somebody was interrupted in the middle of a command"
+
 NOT_YET = False
 """What the parser gives as long as a reply is incomplete."""
 
@@ -51,7 +53,6 @@ class Link:
         self.circuit: object = None
         """To which it belongs."""
         self.owed: deque[Owed] = deque()
-        self.closed = False
         self.unsent = b""
         """What could not be sent yet."""
         self.sock, self._connection = node.address.open(timeout)
@@ -60,7 +61,8 @@ class Link:
         """What an exchange has read last. Begins with a zero, unless it is not parsed yet."""
         self._replies: list[Reply] = []
         self._in_step = True
-        """Whether what comes next is surely the beginning of a reply."""
+        """Whether what comes next is surely the beginning of a reply, and nothing is left unread
+        before it."""
         self.mutex = threading.RLock()
         """For whoever says something: one for all connections of a circuit."""
         self.saying = self._hearing = self._waiting = False
@@ -114,7 +116,9 @@ class Link:
             self._reader.feed(heard, 0, size)  # type: ignore[arg-type]  # any buffer will do
             self._waiting = False
             heard[0] = 0
-        return self._reader.gets()
+        reply = self._reader.gets()
+        self._in_step = not self.owed  # else another thread's reply may have come with it
+        return reply
 
     def _look(self) -> int:
         """Look for a reply without going to sleep, if it is worth it; gives how much was read."""
@@ -150,32 +154,38 @@ class Link:
     def flush(self) -> bool:
         """Send what is left to send; True if nothing is left any more."""
         with self.mutex:
+            if self.saying:
+                raise EOFError(INTERRUPTED)
+            self.saying = True
             if self.unsent:
                 self.unsent = self.unsent[self._send(self.unsent) :]
+            self.saying = False
             return not self.unsent
 
     def hear(self) -> None:
         """Read what has arrived, and hand it to whoever asked. The usual is told without ado, since
         this is called for each of several nodes."""
         self._hearing = True
-        owed = self.owed
-        usual = owed[0].usual if owed and self._is_prompt else None
-        if usual is None:
-            take_in(self.sock, self._reader, self.at_once)
-        else:
+        owed, size = self.owed, USUAL_SIZE
+        usual = owed[0].usual if owed and self._in_step and self._is_prompt else None
+        if usual is not None:
             try:
                 data = self.sock.recv(USUAL_SIZE, _AT_ONCE)
             except BlockingIOError:
                 self._hearing = False
                 return
-            if data == usual and self._in_step:
+            if data == usual:
                 owed.popleft().hear_usual(self.node)
                 self._hearing = False
                 return
             if not data:
                 raise EOFError(CLOSED)
             self._reader.feed(data)
-        self._hear_all()
+            self._hear_all()
+            size = len(data)
+        if size == USUAL_SIZE:  # there may be more
+            take_in(self.sock, self._reader, self.at_once)
+            self._hear_all()
         self._in_step = not owed
         self._hearing = False
 
@@ -193,9 +203,10 @@ class Link:
             if len(self._replies) < first.count:
                 continue
             replies, self._replies = self._replies, []
-            more = first.hear(self.node, replies, owed)
-            if more is not None:
-                self.say(more)
+            with self.mutex:  # nobody may say between that there is something to say again
+                more = first.hear(self.node, replies, owed)
+                if more is not None:
+                    self.say(more)
             owed.popleft()  # not before: what follows it on another connection must not overtake it
 
     @property
@@ -211,7 +222,6 @@ class Link:
 
     def close(self) -> None:
         """Close it; whatever was owed will not come."""
-        self.closed = True
         self.sock.close()
 
     def forget(self) -> None:
@@ -260,7 +270,7 @@ def say_to(links: Sequence[Link], owed: Owed) -> Sequence[tuple[Link, Exception 
         for link in links:
             try:
                 if link.saying:
-                    raise EOFError("somebody was interrupted in the middle of a command")
+                    raise EOFError(INTERRUPTED)
                 link.saying = True
                 link.owed.append(owed)
                 try:  # as `_send`, which would be a call for each of several nodes

@@ -46,8 +46,8 @@ class Owing:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no thread but the one that asks is at work. One that looks for its replies again
-        and again would keep the others from theirs, by the interpreter's lock."""
+        """Whether no thread of this client is at work but the one that asks. One that looks for its
+        replies again and again would keep the others from theirs, by the interpreter's lock."""
         return len(self.all) <= len(self.resting) + 1
 
     def add(self, holders: Iterable[str], circuit: object) -> None:

@@ -115,7 +115,7 @@ def test_a_signal_handler_may_close_while_somebody_notes_what_is_owed() -> None:
 def test_a_circuit_keeps_the_order_of_its_own_words() -> None:
     owing = Owing()
     owing.add(["ann"], "one")
-    assert owing.elsewhere(about(Release("job", "ann")), "one") == ()
+    assert owing.elsewhere(about(Release("job", "ann")), "one") == []
 
 
 def test_a_ballot_is_known_by_its_own_name_and_by_its_holders() -> None:
@@ -131,14 +131,14 @@ def test_a_ballot_is_known_by_its_own_name_and_by_its_holders() -> None:
 def test_other_holders_are_not_held_up() -> None:
     owing = Owing()
     owing.add(["ann"], "one")
-    assert owing.elsewhere(about(Acquire("job", "ben", 1.0)), "two") == ()
+    assert owing.elsewhere(about(Acquire("job", "ben", 1.0)), "two") == []
 
 
 @pytest.mark.parametrize("request_", [Extend("job", "ann", 1.0), Inspect("job")])
 def test_what_neither_makes_nor_ends_a_lock_is_not_held_up(request_: ToNode) -> None:
     owing = Owing()
     owing.add(["ann"], "one")
-    assert owing.elsewhere(about(request_), "two") == ()
+    assert owing.elsewhere(about(request_), "two") == []
 
 
 def test_each_of_several_holders_counts() -> None:

@@ -82,11 +82,11 @@ class Owing:
         return others
 
     def _others(self, holders: Sequence[str], circuit: object) -> Sequence[Any]:
-        others: Sequence[Any] = ()
+        others: list[Any] = []
         for holder in holders:
             there = self.circuits.get(holder)
-            if there is not None and (len(there) > 1 or there[0] is not circuit):
-                others = [*others, *(other for other in there if other is not circuit)]
+            if there is not None and there != (circuit,):
+                others += (other for other in there if other is not circuit)
         return others
 
     def _rouse(self, circuits: Iterable[Any]) -> None:

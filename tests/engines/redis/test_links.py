@@ -140,6 +140,24 @@ def test_a_poll_of_some_nodes_is_said_to_them_alone(fleet: Any) -> None:
     circuit.close()
 
 
+def test_what_could_not_go_out_at_once_goes_out_though_nobody_listens(fleet: Any) -> None:
+    """As to a node that was stopped, when the others have settled it."""
+    circuit = Circuit(fleet)
+    circuit.perform(Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
+    link = circuit._present[2]
+    link.unsent = b"\r\n"  # which means nothing
+    poll = Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
+    circuit._say(circuit._present, Owed(circuit._speech.phrase(poll.requests), poll))
+    assert link.unsent
+
+    def is_answered() -> bool:
+        circuit._hear(0)
+        return poll.over
+
+    wait_for(is_answered)
+    circuit.close()
+
+
 def test_a_signal_handler_may_speak_while_all_are_spoken_to(fleet: Any) -> None:
     """On another connection of the same circuit; so all of them have one mutex, which it may take
     again."""

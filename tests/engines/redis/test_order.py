@@ -171,6 +171,15 @@ class TestCircuits:
         assert isinstance(ask(one, Inspect("job")), Listing)
         assert isinstance(ask(other, Acquire("job", "me", 30)), Granted)
 
+    def test_what_could_not_go_out_at_once_goes_out_when_it_can(
+        self, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        circuit, _ = circuits
+        [link] = circuit._by_fd.values()
+        link.unsent = b"\r\n"  # which means nothing
+        assert isinstance(ask(circuit, Inspect("job")), Listing)
+        assert not link.unsent
+
     def test_a_release_waits_behind_what_is_still_to_be_said_on_another(
         self, server: RedisServer, circuits: tuple[Circuit, Circuit]
     ) -> None:

@@ -57,6 +57,28 @@ def test_what_another_circuit_notes_meanwhile_is_not_taken_away() -> None:
     assert owing.circuits == {"ann": ("one",)}
 
 
+def test_two_that_note_something_as_a_third_has_its_answer_are_both_noted() -> None:
+    class Racing(dict[str, tuple[object, ...]]):
+        looked = False
+
+        def setdefault(self, holder: str, default: Any = None) -> Any:
+            if not self.looked:  # the third is still there, and removed at once
+                self.looked = True
+                return ("three",)
+            super().setdefault(holder, ("two",))  # just before, by another thread
+            return super().setdefault(holder, default)
+
+        def get(self, holder: str, default: Any = None) -> Any:
+            found = super().get(holder, default)
+            super().setdefault(holder, ("two",))  # just behind
+            return found
+
+    owing = Owing()
+    owing.circuits = Racing()
+    owing.add(["ann"], "one")
+    assert owing.circuits == {"ann": ("two", "one")}
+
+
 @pytest.mark.parametrize("trouble", [None, OSError])
 def test_one_that_rests_hears_first_what_has_come_meanwhile(
     trouble: type[Exception] | None,

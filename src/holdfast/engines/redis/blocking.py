@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
+from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.ear import Ear
 from holdfast.engines.redis.nodes import GONE, Fleet
@@ -81,15 +82,7 @@ class RedisStore:
                 circuit.perform(poll)
                 answers = self._fleet.answers(poll)
             else:
-                rounds = self._quorum.ask(requests, until)
-                while True:
-                    effect = next(rounds)
-                    if isinstance(effect, Pause):
-                        time.sleep(max(0.0, effect.until - self._fleet.around.clock()))
-                    else:
-                        circuit.perform(effect)
-        except StopIteration as stop:
-            answers = stop.value
+                answers = self._ask_all(circuit, self._quorum, requests, until)
         finally:
             self._free.append(circuit)
         self._fleet.note(requests[0], answers[0])
@@ -134,6 +127,21 @@ class RedisStore:
             circuit.forget()
         self._fleet.forked()
         self._begin()
+
+    def _ask_all(
+        self, circuit: Circuit, quorum: Quorum, requests: Sequence[Request], until: float
+    ) -> Sequence[Answer]:
+        steps = quorum.ask(requests, until)
+        try:
+            while True:
+                effect = next(steps)
+                if isinstance(effect, Pause):
+                    time.sleep(max(0.0, effect.until - self._fleet.around.clock()))
+                else:
+                    circuit.perform(effect)
+        except StopIteration as stop:
+            answers: Sequence[Answer] = stop.value
+            return answers
 
     def _converse(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """A talk that nobody else may have a part in: on connections of its own."""

@@ -203,10 +203,9 @@ class Link:
             if len(self._replies) < first.count:
                 continue
             replies, self._replies = self._replies, []
-            with self.mutex:  # nobody may say between that there is something to say again
-                more = first.hear(self.node, replies, owed)
-                if more is not None:
-                    self.say(more)
+            more = first.hear(self.node, replies, owed)
+            if more is not None:
+                self.say(more)
             owed.popleft()  # not before: what follows it on another connection must not overtake it
 
     @property

@@ -54,8 +54,8 @@ class Owing:
         """Something of theirs is not answered there."""
         for holder in holders:
             if circuit not in self.circuits.setdefault(holder, (circuit,)):
-                with self._mutex:
-                    there = self.circuits.get(holder, ())
+                with self._mutex:  # once more: the others may have been removed meanwhile
+                    there = self.circuits.setdefault(holder, (circuit,))
                     if circuit not in there:
                         self.circuits[holder] = (*there, circuit)
 

@@ -1,6 +1,8 @@
 """The renewer at its worst moments: with leases in hand, cancelled, or killed by a callback."""
 
 import asyncio
+import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -13,6 +15,7 @@ import pytest
 
 from holdfast import AsyncClient, Client, NotHeld
 from holdfast.core.messages import Extend
+from tests.engines.redis.strikes import Strike
 from tests.patience import wait_for
 
 
@@ -55,6 +58,19 @@ def test_a_lease_in_the_renewers_hand_is_not_the_childs(client: Client) -> None:
     slow.go_on.set()
     lease.extend()
     lease.release()
+
+
+def test_a_ctrl_c_as_the_renewer_starts_is_nothing_but_a_ctrl_c(tmp_path: Path) -> None:
+    """A `Thread` that is struck while it waits to have started raises a RuntimeError, or worse."""
+    for line in itertools.count():
+        with Client(f"sqlite://{tmp_path}/locks.db") as client:
+            strike = Strike(line, ("/threading.py",), functions=("_acquire_restore",))
+            with contextlib.suppress(KeyboardInterrupt), strike, client.lock("job", ttl=6.0):
+                pass
+            if not strike.struck:
+                break
+            with client.lock("job", ttl=6.0, timeout=10):  # it was given back
+                assert client._driver._has_renewer
 
 
 def test_closing_gives_back_what_is_in_the_renewers_hand(tmp_path: Path) -> None:

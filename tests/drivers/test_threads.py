@@ -5,6 +5,7 @@ import logging
 import os
 import threading
 import warnings
+from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from queue import SimpleQueue
@@ -13,10 +14,11 @@ import pytest
 
 from holdfast import Client, Lease, LockError, LockLost, NotHeld
 from holdfast.core import renewal
-from holdfast.core.messages import HandedOver
+from holdfast.core.messages import Answer, HandedOver, Request
 from holdfast.drivers.threads import Bell, _wait
 from holdfast.events import Defect
 from tests.children import in_child
+from tests.engines.redis.strikes import Strike
 from tests.patience import wait_for
 
 
@@ -219,6 +221,25 @@ def test_what_a_callback_raises_keeps_nobody_else_from_being_told(
         assert "ZeroDivisionError" in caplog.text
         with pytest.raises(LockLost):
             leases[0].release()
+
+
+def test_a_ctrl_c_that_strikes_an_event_of_an_engine_is_a_ctrl_c() -> None:
+    """Its lock is not taken again then, and cannot be let go of: a RuntimeError in its place."""
+    with Client("memory://") as client:
+        store, never = client._driver._store, threading.Event()
+        ask = store.ask
+
+        def ask_and_wait(requests: Sequence[Request], until: float) -> Sequence[Answer]:
+            never.wait(0.001)
+            return ask(requests, until)
+
+        store.ask = ask_and_wait  # type: ignore[method-assign]
+        strike = Strike(0, ("/threading.py",), functions=("_acquire_restore",))
+        with pytest.raises(KeyboardInterrupt), strike:
+            client.lock("job").acquire()
+        assert strike.struck
+        with client.lock("job", timeout=0):
+            pass
 
 
 def test_a_renewer_that_fails_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:

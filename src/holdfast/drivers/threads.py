@@ -67,6 +67,7 @@ class ThreadDriver:
         self._hearing = self._store if isinstance(self._store, HearingStore) else None
         self._tickets: dict[str, Bell] = {}
         self._renewer: threading.Thread | None = None
+        self._starting = threading.Lock()
         self.closed = self._abandoned = False
         self._running: dict[object, int] = {}
         self._one_less: Bell = SimpleQueue()
@@ -151,9 +152,9 @@ class ThreadDriver:
             except BaseException as error:
                 if getgeneratorstate(steps) == GEN_CLOSED:
                     raise  # the algorithm itself has ended with this
-                if not isinstance(error, Exception):
-                    return self._drive_out_of_reach(steps, error)
-                thrown = error
+                thrown = _unmasked(error)
+                if not isinstance(thrown, Exception):
+                    return self._drive_out_of_reach(steps, thrown)
 
     def _drive_out_of_reach(self, steps: Steps[T], error: BaseException) -> T:
         """Throw the error in and go on where a second Ctrl-C cannot strike."""
@@ -193,13 +194,20 @@ class ThreadDriver:
         self._tickets.pop(ticket, None)
 
     def _rouse_renewer(self) -> None:
-        with self.world.mutex:
-            alive = self._renewer is not None and self._renewer.is_alive()
-            if not alive and not self.closed:
+        if not self._has_renewer and not self.closed:
+            out_of_reach(self._start_renewer)  # struck as it starts, a Thread may raise anything
+        self._ring(RENEWER)
+
+    @property
+    def _has_renewer(self) -> bool:
+        return self._renewer is not None and self._renewer.is_alive()
+
+    def _start_renewer(self) -> None:
+        with self._starting:  # and not the world's mutex, which whoever waits for this may have
+            if not self._has_renewer and not self.closed:
                 renewer = threading.Thread(target=self._renew, name="holdfast-renewer", daemon=True)
                 renewer.start()
                 self._renewer = renewer
-        self._ring(RENEWER)
 
     def _renew(self) -> None:
         """Run the renewer until the client is closed; should it ever fail, start it again."""
@@ -212,6 +220,16 @@ class ThreadDriver:
                     time.sleep(RESTART_PAUSE)
         if self._abandoned:
             self._store.close()
+
+
+def _unmasked(error: BaseException) -> BaseException:
+    """What was raised. If a Ctrl-C strikes a Condition (such as there is in an Event, or a Future)
+    that takes its lock again, this comes out as a RuntimeError: that it has no lock to let go of.
+    """
+    struck = error.__context__
+    if isinstance(error, RuntimeError) and isinstance(struck, KeyboardInterrupt):
+        return struck
+    return error
 
 
 def _wait(bell: Bell, until: float) -> HandedOver | bool:

@@ -16,6 +16,13 @@ import holdfast
 SOURCE = Path(__file__).with_name("worker.py")
 
 
+def environment() -> dict[str, str]:
+    """That of a process that has the holdfast that is tested."""
+    source = str(Path(holdfast.__file__).parents[1])
+    path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
+    return {**os.environ, "PYTHONPATH": path}
+
+
 class WorkerGone(Exception):
     """The process ended before it answered."""
 
@@ -32,13 +39,11 @@ class Worker:
 
     @classmethod
     async def start(cls, url: str, colour: str) -> Worker:
-        source = str(Path(holdfast.__file__).parents[1])
-        path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH"))))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", str(SOURCE), colour, url),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": path},
+            env=environment(),
         )
         worker = cls(process)
         await worker("hello")

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from asyncio.subprocess import PIPE
 from typing import Any
 
 import pytest
 
+from .killable import environment
 from .stage import A_WHILE, AT_ONCE, Stage
 
 SHARED = pytest.mark.needs("processes")
+
+CARELESS = """
+import asyncio, holdfast, sys
+
+async def main():
+    global client, lease
+    client = holdfast.AsyncClient(sys.argv[2])
+    lease = await client.lock("door").acquire()
+
+if sys.argv[1] == "async":
+    asyncio.run(main())
+else:
+    client = holdfast.Client(sys.argv[2])
+    lease = client.lock("door").acquire()
+"""
+"""A program that never closes what it opened, and has it until the interpreter shuts down."""
 
 
 @SHARED
@@ -158,6 +177,14 @@ async def test_a_death_at_any_moment_frees_the_name(stage: Stage) -> None:
         fences.append(lease.fence)
         await ann(lease.release)
     assert sorted(set(fences)) == fences
+
+
+@SHARED
+async def test_a_program_that_closes_nothing_ends_without_a_word(stage: Stage) -> None:
+    command = (sys.executable, "-P", "-c", CARELESS, stage.colour, stage.place.url)
+    program = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=environment())
+    _, said = await asyncio.wait_for(program.communicate(), AT_ONCE)
+    assert (program.returncode, said.decode()) == (0, "")
 
 
 def assert_child_leaves_it_alone(report: dict[str, Any]) -> None:

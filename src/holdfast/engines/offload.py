@@ -7,6 +7,7 @@ it in the queue, so nothing overtakes.
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from holdfast.core.messages import Answer, Failed, Request
 from holdfast.core.ports import Clock, Store
@@ -45,7 +46,8 @@ class Offloaded:
 
     def abandon(self) -> None:
         """Have the worker close the store, and do not wait for it."""
-        self._worker.submit(self._store.close)
+        with suppress(RuntimeError):  # while the interpreter shuts down: it closes it all
+            self._worker.submit(self._store.close)
         self._worker.shutdown(wait=False)
 
     def forget(self) -> None:

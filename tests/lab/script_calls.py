@@ -58,7 +58,7 @@ def quorum(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
     tries = random.choice(["", "", "", "#1", "#2"])
     match random.randrange(9):
         case 0 | 1 | 2:
-            proposed = random.choice([0, fence, ground.now + HOUR, ground.now - HOUR])
+            proposed = random.choice([0, fence, *(ground.now + away for away in (-HOUR, 0, HOUR))])
             if random.randrange(3) == 0:
                 return "vote", [*lock[:2]], [ttl, KEEP, proposed, holder + tries]
             return "vote", [*lock], [ttl, KEEP, channel, proposed, holder + tries]
@@ -66,7 +66,7 @@ def quorum(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
             who = random.choice([owner, owner, owner[:1] + (tries or "#0"), ""])
             later: str | int = OFFER if random.randrange(2) else ""
             channel = CHANNELS.get(who[:1], "")
-            return "unvote", [lock[0], lock[2]], [later, channel, who]
+            return "unvote", [lock[0], lock[2]], [f"{later} {channel}", who]
         case 5:
             return "raise", [*lock[:2]], [fence, KEEP, owner]
         case 6 | 7:

@@ -96,5 +96,5 @@ def test_a_broken_rule_is_noticed() -> None:
     held = Lock("a", 1000, 7, 5000, (), -2)
     granted = Call("vote", [1000, 5000, 0, "a"], 7, free, held, 7, LISTENING)
     assert broken(granted) == ["fences grow"]
-    taken = Call("unvote", [500, "c1", "b"], 1, held, free, 7, LISTENING)
+    taken = Call("unvote", ["500 c1", "b"], 1, held, free, 7, LISTENING)
     assert "it tells whether it was theirs" in broken(taken)

@@ -179,7 +179,7 @@ def test_waiters_are_woken_though_the_counter_is_gone(twins: Twins) -> None:
     twins.call("vote", [lock, fence], [TTLS[0], KEEP, 0, "a"])
     twins.call("vote", [lock, fence, room], [TTLS[0], KEEP, "c2", 0, "c"])
     twins.both("DEL", fence)
-    twins.call("unvote", [lock, room], [OFFER, "c1", "a"])
+    twins.call("unvote", [lock, room], [f"{OFFER} c1", "a"])
     assert twins.virtual.get(lock.encode()) is None
 
 

@@ -86,10 +86,11 @@ def test_a_try_does_not_wait_for_a_vote_of_its_own_that_it_could_not_give_back(
     monkeypatch.setattr("holdfast.engines.redis.LEAST_PATIENCE", 10.0)
     monkeypatch.setattr("holdfast.engines.redis.MOST_PATIENCE", 10.0)
     for proxy in proxies:
-        proxy.lose_replies()
+        proxy.hold("replies")
     taking = ann.begin(ann.client.lock("job").acquire, timeout=30)
     wait_for(lambda: all(holders(three.servers[1:])))
     for proxy in proxies:
+        proxy.reset()
         proxy.heal()
     lease = taking.result(30)
     assert holders(three.servers).count(lease.holder) >= 2

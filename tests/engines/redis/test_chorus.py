@@ -51,7 +51,7 @@ class Ends:
 
 def _read(end: socket.socket) -> bytes:
     try:
-        return end.recv(65536)
+        return end.recv(1 << 20)
     except BlockingIOError:
         return b""
 

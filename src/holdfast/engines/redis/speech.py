@@ -161,8 +161,8 @@ class Speech:
     def _make_release_head(self, key: str, wake: bool) -> Head:
         keys = keys_of(key)
         if self._quorum:
-            words = (self._offer if wake else b"", self._channel)
-            return _head("unvote", (keys.lock, keys.queue), words, 1, joint="unvotes")
+            waking = b"%b %b" % (self._offer if wake else b"", self._channel)
+            return _head("unvote", (keys.lock, keys.queue), (waking,), 1, joint="unvotes")
         keep = _milliseconds(self._keep)
         return _head("release", keys, (keep, self._offer, self._ready, self._channel), 1)
 

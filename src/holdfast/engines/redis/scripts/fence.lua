@@ -15,8 +15,10 @@ end
 -- The next fence: more than the last one, and at least what is proposed, which must lie within a
 -- minute of this server's clock. Nothing proposed (0) means this server's clock: so the counter of a
 -- replica that has missed the last grants, or a new one, goes on above what was granted before.
-local function next_fence(counter, proposed, keep)
-  local time, last, wanted = clock(), redis.call('GET', counter), tonumber(proposed)
+-- Who knows the last one says it; false: there is none.
+local function next_fence(counter, proposed, keep, last)
+  local time, wanted = clock(), tonumber(proposed)
+  if last == nil then last = redis.call('GET', counter) end
   if wanted == 0 then wanted, proposed = time, nil end
   local fence = math.max((last or 0) + 1, time - 60000000, math.min(wanted, time + 60000000))
   -- Over a quorum it mostly is what was proposed, and need not be printed again.

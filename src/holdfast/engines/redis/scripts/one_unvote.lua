@@ -7,6 +7,7 @@ if owner == holder and redis.call('EXISTS', room) == 0 then
   return 1
 end
 -- include: ballot.lua
+local later, channel = string.match(waking, '^(%d*) (.*)$')
 local me, last = read_ballot(holder)
 redis.call('ZREM', room, channel .. ' ' .. me)
 if owner and holder ~= '' then

@@ -6,6 +6,7 @@
 local ttl, keep, channel = ARGV[1], ARGV[2], ARGV[3]
 -- include: fence.lua
 local function vote(lock, counter, room, proposed, holder)
+  local taken, last = redis.call('SET', lock, holder, 'NX', 'PX', ttl), nil
 -- include: one_vote.lua
 end
 -- include: apart.lua

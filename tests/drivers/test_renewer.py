@@ -1,5 +1,6 @@
 """The renewer at its worst moments: with leases in hand, cancelled, or killed by a callback."""
 
+import _thread
 import asyncio
 import contextlib
 import itertools
@@ -62,15 +63,41 @@ def test_a_lease_in_the_renewers_hand_is_not_the_childs(client: Client) -> None:
 
 def test_a_ctrl_c_as_the_renewer_starts_is_nothing_but_a_ctrl_c(tmp_path: Path) -> None:
     """A `Thread` that is struck while it waits to have started raises a RuntimeError, or worse."""
+    files, functions = ("/threading.py", "/threads.py"), ("_acquire_restore", "_rouse_renewer")
     for line in itertools.count():
         with Client(f"sqlite://{tmp_path}/locks.db") as client:
-            strike = Strike(line, ("/threading.py",), functions=("_acquire_restore",))
+            strike = Strike(line, files, functions=functions)
             with contextlib.suppress(KeyboardInterrupt), strike, client.lock("job", ttl=6.0):
                 pass
             if not strike.struck:
                 break
             with client.lock("job", ttl=6.0, timeout=10):  # it was given back
-                assert client._driver._has_renewer
+                wait_for(client._driver._renewing.locked)
+    assert line > 1
+
+
+def test_a_signal_handler_may_take_the_first_lock_while_a_thread_is_started(client: Client) -> None:
+    with threading._active_limbo_lock:  # type: ignore[attr-defined]  # as `Thread.start` does
+        lease = client.lock("job").acquire()
+    wait_for(client._driver._renewing.locked)
+    assert lease is not None
+    lease.release()
+
+
+def test_there_is_one_renewer_however_often_it_is_roused(client: Client) -> None:
+    renewers: list[int] = []
+    renew = client._driver._renew
+
+    def count_and_renew() -> None:
+        renewers.append(threading.get_ident())
+        renew()
+
+    client._driver._renew = count_and_renew  # type: ignore[method-assign]
+    for _ in range(50):
+        client._driver._rouse_renewer()
+    wait_for(lambda: renewers)
+    client._driver._rouse_renewer()
+    assert len(renewers) == 1
 
 
 def test_closing_gives_back_what_is_in_the_renewers_hand(tmp_path: Path) -> None:
@@ -101,17 +128,32 @@ def test_a_callback_that_exits_ends_only_itself(client: Client) -> None:
 def test_a_thread_that_cannot_start_is_tried_again(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(thread: threading.Thread) -> None:
+    def refuse(*_: object) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(_thread, "start_new_thread", refuse)
         with pytest.raises(RuntimeError):
             client.lock("job").acquire()
     assert client.inspect("job") is None, "what was granted is given back"
     with client.lock("job", ttl=3.0) as lease:
         before = lease._tenure.valid_until
         wait_for(lambda: lease._tenure.valid_until > before)
+
+
+def test_one_thread_will_do_where_a_second_cannot_start(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with client.lock("job", ttl=3.0) as lease:
+        before = lease._tenure.valid_until
+        wait_for(lambda: lease._tenure.valid_until > before)
+    monkeypatch.undo()
+    client.close()
+    assert not client._driver._renewing.locked()
 
 
 def test_a_renewer_that_was_cancelled_while_idle_starts_with_the_next_lease() -> None:

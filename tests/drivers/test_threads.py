@@ -242,6 +242,20 @@ def test_a_ctrl_c_that_strikes_an_event_of_an_engine_is_a_ctrl_c() -> None:
             pass
 
 
+def test_an_error_after_a_ctrl_c_is_an_error() -> None:
+    with Client("memory://") as client:
+
+        def fail(requests: Sequence[Request], until: float) -> Sequence[Answer]:
+            raise RuntimeError("out of order")
+
+        client._driver._store.ask = fail  # type: ignore[method-assign]
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            with pytest.raises(RuntimeError, match="out of order"):
+                client.inspect("job")
+
+
 def test_a_renewer_that_fails_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
     events: list[object] = []
     real = renewal._renew
@@ -285,6 +299,8 @@ def test_a_dead_threads_number_means_nothing() -> None:
     """The kernel uses thread numbers again; a new thread must not re-enter a dead one's lease."""
     with Client("memory://idents") as client:
         lock = client.lock("job", reentrant=True)
+        client._driver._rouse_renewer()  # else it may be the one that gets the number
+        wait_for(lambda: "holdfast-renewer" in [each.name for each in threading.enumerate()])
         kept: list[object] = []
         first = threading.Thread(target=lambda: kept.append(lock.acquire()))
         first.start()

@@ -10,6 +10,7 @@ Rules:
 4. A forked child starts anew: no threads, no leases, fresh locks.
 """
 
+import _thread
 import threading
 import time
 from functools import partial
@@ -66,8 +67,10 @@ class ThreadDriver:
         self._store = self.engine.connect(around)
         self._hearing = self._store if isinstance(self._store, HearingStore) else None
         self._tickets: dict[str, Bell] = {}
-        self._renewer: threading.Thread | None = None
-        self._starting = threading.Lock()
+        self._renewing = threading.Lock()
+        """Taken by the renewer, for as long as there is one."""
+        self._renewer = 0
+        """Its number."""
         self.closed = self._abandoned = False
         self._running: dict[object, int] = {}
         self._one_less: Bell = SimpleQueue()
@@ -109,16 +112,15 @@ class ThreadDriver:
             if not _wait(self._one_less, give_up_at):
                 break
         self._drive(release_all(self.world))
-        renewer = self._renewer
-        if renewer is not None and renewer.ident != caller:
-            renewer.join(CLOSE_PATIENCE)
+        if self._renewer != caller and self._renewing.acquire(timeout=CLOSE_PATIENCE):
+            self._renewing.release()
         self._store.close()
 
     def abandon(self) -> None:
         """Stop without waiting for anything: the client was garbage-collected."""
         self._abandoned = True
         self._end_waits()
-        if self._renewer is None:
+        if not self._renewing.locked():
             self._store.close()
 
     def forked(self) -> None:
@@ -194,32 +196,35 @@ class ThreadDriver:
         self._tickets.pop(ticket, None)
 
     def _rouse_renewer(self) -> None:
-        if not self._has_renewer and not self.closed:
-            out_of_reach(self._start_renewer)  # struck as it starts, a Thread may raise anything
+        if not self._renewing.locked() and not self.closed:
+            _thread.start_new_thread(self._start_renewer, ())
         self._ring(RENEWER)
 
-    @property
-    def _has_renewer(self) -> bool:
-        return self._renewer is not None and self._renewer.is_alive()
-
     def _start_renewer(self) -> None:
-        with self._starting:  # and not the world's mutex, which whoever waits for this may have
-            if not self._has_renewer and not self.closed:
-                renewer = threading.Thread(target=self._renew, name="holdfast-renewer", daemon=True)
-                renewer.start()
-                self._renewer = renewer
+        """In a thread of its own, for which nobody waits. One that is struck by a Ctrl-C while it
+        starts a `Thread` may raise anything, or, as a signal handler, wait for itself."""
+        if self._renewing.acquire(blocking=False):
+            try:
+                threading.Thread(target=self._renew, name="holdfast-renewer", daemon=True).start()
+            except RuntimeError:  # no more threads can be had: then this one
+                self._renew()
 
     def _renew(self) -> None:
         """Run the renewer until the client is closed; should it ever fail, start it again."""
-        while not self.closed:
-            try:
-                self._drive(renew_for_ever(self.world))
-            except Exception as error:  # noqa: BLE001 - a defect must not end all renewals
-                if not self.closed:
-                    self.world.emit(Defect("the renewer", error))
-                    time.sleep(RESTART_PAUSE)
-        if self._abandoned:
-            self._store.close()
+        self._renewer = get_ident()
+        try:
+            while not self.closed:
+                try:
+                    self._drive(renew_for_ever(self.world))
+                except Exception as error:  # noqa: BLE001 - a defect must not end all renewals
+                    if not self.closed:
+                        self.world.emit(Defect("the renewer", error))
+                        time.sleep(RESTART_PAUSE)
+            if self._abandoned:
+                self._store.close()
+        finally:
+            self._renewer = 0
+            self._renewing.release()
 
 
 def _unmasked(error: BaseException) -> BaseException:
@@ -227,9 +232,8 @@ def _unmasked(error: BaseException) -> BaseException:
     that takes its lock again, this comes out as a RuntimeError: that it has no lock to let go of.
     """
     struck = error.__context__
-    if isinstance(error, RuntimeError) and isinstance(struck, KeyboardInterrupt):
-        return struck
-    return error
+    masked = isinstance(error, RuntimeError) and str(error) == "release unlocked lock"
+    return struck if masked and isinstance(struck, KeyboardInterrupt) else error
 
 
 def _wait(bell: Bell, until: float) -> HandedOver | bool:

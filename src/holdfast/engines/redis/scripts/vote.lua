@@ -9,7 +9,7 @@ local ttl, keep, channel, proposed, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[n -
 local taken, last = redis.call('SET', lock, holder, 'NX', 'PX', ttl), nil
 if taken and not room then
   -- Mostly it is free, and the last fence lies before what is proposed, in the same second. Then the
-  -- clock need not be asked: the first fence of that second was within a minute of it.
+  -- clock need not be asked: it was, for the first of that second, which lies less than one behind.
   last = redis.call('GET', counter)
   local wanted, before = tonumber(proposed), tonumber(last)
   if before and before < wanted and wanted - wanted % 1000000 <= before then

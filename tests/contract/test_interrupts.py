@@ -40,6 +40,7 @@ async def interrupted(stage: Stage, worker: Worker, *, twice: bool = False) -> b
 @pytest.mark.parametrize("pause", [None, 0, 0.001, 0.005], ids=["once", "twice", "1 ms", "5 ms"])
 async def test_interrupting_a_waiter(stage: Stage, pause: float | None) -> None:
     ann, ben = stage.cast("ann", "ben")
+    cleared_up = False
     for name in ("door", "gate"):
         worker = await stage.worker()
         lease = await ann(ann.lock(name).acquire)
@@ -55,7 +56,9 @@ async def test_interrupting_a_waiter(stage: Stage, pause: float | None) -> None:
             await nobody_waits(stage, ben, name)
             await ann(lease.release)
             assert await stage.takes(ben, name)
+            cleared_up = True
         await worker.ends()
+    assert cleared_up, "asyncio's loop is not struck so often"
 
 
 async def nobody_waits(stage: Stage, watcher: Actor, name: str) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from holdfast import AsyncClient, Client, NotHeld
 from holdfast.core.messages import Extend
+from tests.children import in_child
 from tests.engines.redis.strikes import Strike
 from tests.patience import wait_for
 
@@ -82,6 +83,41 @@ def test_a_signal_handler_may_take_the_first_lock_while_a_thread_is_started(clie
     wait_for(client._driver._renewing.locked)
     assert lease is not None
     lease.release()
+
+
+@pytest.mark.parametrize("renewer_first", [True, False])
+def test_a_client_that_is_dropped_as_its_renewer_starts_closes_its_store_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renewer_first: bool
+) -> None:
+    driver = Client(f"sqlite://{tmp_path}/locks.db")._driver  # whose client is gone, unused
+    closed, store = threading.Semaphore(0), driver._store
+    monkeypatch.setattr(store, "close", closed.release)
+    if renewer_first:
+        assert driver._renewing.acquire(blocking=False)
+    driver.abandon()
+    if renewer_first:
+        driver._renew()
+    else:
+        driver._start_renewer()  # which comes too late
+    assert closed.acquire(blocking=False)
+    assert not closed.acquire(timeout=0.05)
+
+
+def test_a_renewer_whose_callback_forks_ends_well_in_the_child(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fork(world: object) -> Iterator[None]:
+        client._driver.forked()
+        client._driver.closed = True
+        yield from ()
+
+    def live_on() -> None:
+        assert client._driver._renewing.acquire(blocking=False)
+        client._driver._renew()
+        assert client._driver._renewing.acquire(blocking=False), "it is the parent's that it ended"
+
+    monkeypatch.setattr("holdfast.drivers.threads.renew_for_ever", fork)
+    in_child(live_on)
 
 
 def test_there_is_one_renewer_however_often_it_is_roused(client: Client) -> None:
@@ -153,7 +189,7 @@ def test_one_thread_will_do_where_a_second_cannot_start(
         wait_for(lambda: lease._tenure.valid_until > before)
     monkeypatch.undo()
     client.close()
-    assert not client._driver._renewing.locked()
+    assert not client._driver._renewer
 
 
 def test_a_renewer_that_was_cancelled_while_idle_starts_with_the_next_lease() -> None:

@@ -68,7 +68,7 @@ class ThreadDriver:
         self._hearing = self._store if isinstance(self._store, HearingStore) else None
         self._tickets: dict[str, Bell] = {}
         self._renewing = threading.Lock()
-        """Taken by the renewer, for as long as there is one."""
+        """Taken by the renewer, for as long as there is one; in the end, by whoever closes."""
         self._renewer = 0
         """Its number."""
         self.closed = self._abandoned = False
@@ -112,15 +112,15 @@ class ThreadDriver:
             if not _wait(self._one_less, give_up_at):
                 break
         self._drive(release_all(self.world))
-        if self._renewer != caller and self._renewing.acquire(timeout=CLOSE_PATIENCE):
-            self._renewing.release()
+        if self._renewer != caller:
+            self._renewing.acquire(timeout=CLOSE_PATIENCE)
         self._store.close()
 
     def abandon(self) -> None:
         """Stop without waiting for anything: the client was garbage-collected."""
         self._abandoned = True
         self._end_waits()
-        if not self._renewing.locked():
+        if self._renewing.acquire(blocking=False):  # else the renewer will
             self._store.close()
 
     def forked(self) -> None:
@@ -211,6 +211,7 @@ class ThreadDriver:
 
     def _renew(self) -> None:
         """Run the renewer until the client is closed; should it ever fail, start it again."""
+        renewing = self._renewing  # of this process, should a callback fork
         self._renewer = get_ident()
         try:
             while not self.closed:
@@ -224,7 +225,7 @@ class ThreadDriver:
                 self._store.close()
         finally:
             self._renewer = 0
-            self._renewing.release()
+            renewing.release()
 
 
 def _unmasked(error: BaseException) -> BaseException:

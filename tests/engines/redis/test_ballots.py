@@ -85,12 +85,17 @@ def test_a_try_does_not_wait_for_a_vote_of_its_own_that_it_could_not_give_back(
     # It gives up when the replies are lost, not for want of time: its release would get through.
     monkeypatch.setattr("holdfast.engines.redis.LEAST_PATIENCE", 10.0)
     monkeypatch.setattr("holdfast.engines.redis.MOST_PATIENCE", 10.0)
+    first = three.servers[0]
+    first.command("CONFIG", "RESETSTAT")
     for proxy in proxies:
         proxy.hold("replies")
     taking = ann.begin(ann.client.lock("job").acquire, timeout=30)
     wait_for(lambda: all(holders(three.servers[1:])))
     for proxy in proxies:
+        proxy.lose_replies()
         proxy.reset()
+    wait_for(lambda: calls(first) >= 3)  # as above: it is at its next try
+    for proxy in proxies:
         proxy.heal()
     lease = taking.result(30)
     assert holders(three.servers).count(lease.holder) >= 2

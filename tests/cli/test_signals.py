@@ -12,14 +12,19 @@ import holdfast as library
 
 from .processes import PATIENCE, Holdfast, eventually, finish, gone, line_of
 
+# By the wake-up pipe, as a Python handler is called late for a signal that comes just before a read
+# begins: with the next one.
 TRAP = """
-import signal, sys
-def tell(signum, frame):
-    print(signum, flush=True)
-for signum in map(int, sys.argv[1:]):
-    signal.signal(signum, tell)
+import os, signal, sys
+numbers = [int(number) for number in sys.argv[1:]]
+reader, writer = os.pipe()
+os.set_blocking(writer, False)
+signal.set_wakeup_fd(writer)
+for number in numbers:
+    signal.signal(number, lambda signum, frame: None)
 print("ready", flush=True)
-sys.stdin.read()
+for _ in numbers:
+    print(ord(os.read(reader, 1)), flush=True)
 """
 
 FORWARDED = [

@@ -5,6 +5,7 @@ import gc
 import threading
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,60 @@ def test_a_cancelled_close_still_closes(url: str) -> None:
     asyncio.run(main())
     ours = [t.name for t in threading.enumerate() if t.name.startswith("holdfast")]
     assert not [name for name in ours if "launcher" not in name]
+
+
+def test_whoever_closes_second_waits_until_it_is_closed(url: str) -> None:
+    async def main() -> None:
+        async with AsyncClient(url) as other:
+            client = AsyncClient(url)
+            lease = await client.lock("job").acquire()
+            assert lease is not None
+            slow = client._driver._store = SlowStore(client._driver._store)
+            first = asyncio.create_task(client.aclose())
+            await slow.asked.wait()
+            second = asyncio.create_task(client.aclose())
+            for _ in range(9):
+                await asyncio.sleep(0)
+            assert not second.done()
+            slow.goes_on.set()
+            await second
+            assert await other.inspect("job") is None
+            await first
+            assert not lease.held
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("ending", [ValueError("mine"), None], ids=["fails", "ends"])
+def test_somebody_elses_cancellation_that_comes_as_a_lost_block_is_left_is_obeyed(
+    url: str, ending: Exception | None
+) -> None:
+    async def work(client: AsyncClient, inside: asyncio.Event) -> None:
+        with suppress(ValueError, LockLost):
+            async with client.lock("job", cancel_on_loss=True):
+                inside.set()
+                try:
+                    await asyncio.sleep(60)
+                except asyncio.CancelledError:
+                    task = asyncio.current_task()
+                    assert task is not None
+                    asyncio.get_running_loop().call_soon(task.cancel)
+                    if ending is not None:
+                        raise ending from None
+        await asyncio.sleep(60)
+
+    async def main() -> None:
+        async with AsyncClient(url) as client:
+            inside = asyncio.Event()
+            working = asyncio.create_task(work(client, inside))
+            await inside.wait()
+            assert await client.break_lock("job")
+            client._driver._lose([t.holder for t in client._driver.world.schedule.held()])
+            with pytest.raises(asyncio.CancelledError):
+                await asyncio.wait_for(working, 30)
+            assert await client.inspect("job") is None
+
+    asyncio.run(main())
 
 
 def test_a_loop_that_dies_with_a_waiter_inside_says_nothing_odd(url: str) -> None:

@@ -66,6 +66,7 @@ class AsyncDriver:
         self._closing = asyncio.Event()
         self._running = 0
         self._idle = asyncio.Event()
+        self._end: asyncio.Task[None] | None = None
 
     def current(self) -> "ref[asyncio.Task[Any]] | None":
         """Who is asking: the running task."""
@@ -85,7 +86,9 @@ class AsyncDriver:
         if not self.closed:
             self._belong_to_this_loop()
             self._end_waits()
-            await _unstoppable(self._close())
+            self._end = asyncio.ensure_future(self._close())
+        if self._end is not None and self._loop is asyncio.get_running_loop():
+            await _unstoppable(self._end)  # also for whoever comes second
 
     async def _close(self) -> None:
         if self._running:
@@ -269,7 +272,7 @@ class AsyncDriver:
                     await asyncio.sleep(RESTART_PAUSE)
 
 
-async def _unstoppable(work: Coroutine[Any, Any, T]) -> T:
+async def _unstoppable(work: "Coroutine[Any, Any, T] | asyncio.Task[T]") -> T:
     """Do the work in a task of its own; a cancellation waits until it is done, then goes on."""
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None

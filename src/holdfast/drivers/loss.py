@@ -32,5 +32,8 @@ class LossWatch:
         try:
             await asyncio.sleep(0)  # the block ended before our cancellation reached it
         except asyncio.CancelledError:
-            return False
+            if self._task.cancelling() > self._cancelling:
+                # Somebody else's came meanwhile: it is to come once more, after this.
+                self._task.cancel()
+                self._task.uncancel()
         return False

@@ -136,16 +136,18 @@ class AsyncRedisStore:
         """Close every connection."""
         self._closed = True
         self._deadlines.stop()
+        connections = self._connections()
         tasks = [*self._dials.values(), *self._ears.tasks]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        for connection in self._connections():
+        for connection in {*connections, *self._connections()}:
             await connection.close()
 
     def abandon(self) -> None:
         """Close every connection without waiting: nobody is there to wait."""
+        self._closed = True
         for task in [*self._dials.values(), *self._ears.tasks]:
             loop = task.get_loop()
             if not loop.is_closed():

@@ -13,18 +13,25 @@ class Ears:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._ready = asyncio.Event()
-        self.tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[int, asyncio.Task[None]] = {}
         self.subscriptions: dict[int, Subscription] = {}
 
     async def open(self, until: float) -> None:
         """See to it that we can be woken."""
-        if not self.tasks:
-            self.tasks = [asyncio.ensure_future(self._hear(node)) for node in self._fleet.nodes]
+        for node in self._fleet.nodes:
+            task = self._tasks.get(node.index)
+            if task is None or task.done():  # somebody has cancelled it
+                self._tasks[node.index] = asyncio.ensure_future(self._hear(node))
         try:
             async with asyncio.timeout((until - self._fleet.around.clock()) / 2):
                 await self._ready.wait()
         except TimeoutError:
             return  # then we ask again from time to time
+
+    @property
+    def tasks(self) -> "list[asyncio.Task[None]]":
+        """One for each server."""
+        return list(self._tasks.values())
 
     async def _hear(self, node: Node) -> None:
         """Listen to one server, for as long as there is this client."""
@@ -37,7 +44,14 @@ class Ears:
                 await asyncio.wait((subscription.lost,))
             except BROKEN as error:
                 node.is_in_trouble(explain(error))
-            self._fleet.deaf(node)
-            if not self._fleet.speech.listening:
-                self._ready.clear()
+            finally:
+                self._stop_hearing(node)
             await asyncio.sleep(REDIAL_AFTER)
+
+    def _stop_hearing(self, node: Node) -> None:
+        subscription = self.subscriptions.pop(node.index, None)
+        if subscription is not None:
+            subscription.transport.abort()
+        self._fleet.deaf(node)
+        if not self._fleet.speech.listening:
+            self._ready.clear()

@@ -33,13 +33,14 @@ class RenewalFailed:
 
 @dataclass(frozen=True, slots=True)
 class NotGivenBack:
-    """A lock that is not wanted any more could not be given back; it ends with its ttl."""
+    """A lock, or a place in its queue, that is not wanted any more could not be given back. It is
+    tried again until the client is closed, and a lock ends with its ttl in any case."""
 
     name: str
     why: str
 
     def __str__(self) -> str:
-        return f"could not give {self.name!r} back, it ends with its ttl: {self.why}"
+        return f"could not give {self.name!r} back yet, it ends with its ttl: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

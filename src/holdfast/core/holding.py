@@ -1,7 +1,10 @@
 """What a holder does with its lease: extend it, give it back, leave its section."""
 
 from collections.abc import Collection
+from itertools import islice
+from math import inf
 
+from holdfast.core.backoff import spread
 from holdfast.core.effects import Ask, Steps, ask
 from holdfast.core.messages import (
     DONE,
@@ -17,6 +20,15 @@ from holdfast.core.tenure import EXPIRED, HELD, LOST, RELEASED, TAKEN, Claim, Te
 from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable, LockLost
 from holdfast.events import NotGivenBack
+
+RETURN_AFTER = 0.5
+"""About how often to try again to give back what could not be."""
+
+RETURN_PATIENCE = 0.1
+"""How long to wait for the word that it was. (If that is late, it was given back all the same.)"""
+
+RETURNS = 100
+"""So many in one go."""
 
 
 def extend(world: World, tenure: Tenure, ttl: float) -> Steps[None]:
@@ -181,6 +193,39 @@ def give_back(world: World, claim: Claim, holder: str, patience: float) -> Steps
         [answer] = yield ask(Release(claim.key, holder), until)  # a connection was lost
     if type(answer) is Failed:
         world.emit(NotGivenBack(claim.name, str(answer)))
+        _give_back_later(world, Release(claim.key, holder))
+
+
+def _give_back_later(world: World, release: Release) -> None:
+    """As soon as the engine can be told: a place in a queue that is nobody's keeps the lock from
+    those behind it."""
+    at = world.clock() + spread(RETURN_AFTER, world.uniform)
+    with world.mutex:
+        is_soon = world.schedule.return_later(release, at)
+    if is_soon:
+        world.rouse_renewer()
+
+
+def give_back_again(world: World) -> Steps[None]:
+    """Try once more to give back what could not be, if it is time to."""
+    schedule = world.schedule
+    with world.mutex:
+        now = world.clock()
+        if now < schedule.return_at:
+            return
+        schedule.return_at = now + spread(RETURN_AFTER, world.uniform)
+        releases = tuple(islice(schedule.unreturned.values(), RETURNS))
+        # No lease is renewed, nor told of as lost, meanwhile.
+        until = min(now + RETURN_PATIENCE, schedule.next_due(), schedule.first_deadline())
+    answers = yield Ask(releases, max(until, now + RETURN_PATIENCE / 10))
+    with world.mutex:
+        for release, answer in zip(releases, answers, strict=True):
+            if type(answer) is not Failed:
+                schedule.unreturned.pop(release.holder, None)
+        if not schedule.unreturned:
+            schedule.return_at = inf
+        elif not any(release.holder in schedule.unreturned for release in releases):
+            schedule.return_at = now  # it can be told, and there is more
 
 
 def unavailable(message: str, answer: Answer) -> EngineUnavailable:

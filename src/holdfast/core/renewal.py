@@ -6,13 +6,14 @@
    then, not when a slow engine has answered about another one.
 4. A failed renewal is tried again until the deadline; "not yours" is a loss at once.
 5. `max_hold` ends renewal: the last one is cut to what is left.
+6. What could not be given back is tried again, now and then, until the client is closed.
 """
 
 from functools import lru_cache
 from math import inf
 
 from holdfast.core.effects import Announce, Ask, Listen, Steps, Wait
-from holdfast.core.holding import settle_extension
+from holdfast.core.holding import give_back_again, settle_extension
 from holdfast.core.messages import Answer, Extend, Failed
 from holdfast.core.tenure import EXPIRED, Tenure
 from holdfast.core.world import World
@@ -54,6 +55,7 @@ def _look_once(world: World) -> Steps[None]:
     if due:
         yield from _renew(world, due)
     del due  # or this frame would keep an abandoned lease alive
+    yield from give_back_again(world)
     with world.mutex:
         schedule.put_back()
         wake_at = schedule.fall_asleep()

@@ -4,6 +4,8 @@ Renewals fall on a grid, so many are due at one instant: a lease costs a place i
 is referred to weakly, so that a lease that nobody can reach any more is not renewed. References are
 not removed when a tenure ends; they are skipped when they come up, and swept when most have ended.
 
+What could not be given back is here, too, to be tried again.
+
 Most leases are over before anything is due. So a new one only enters: it is put in its place when
 the renewer looks, or when there is a crowd at the door.
 """
@@ -15,10 +17,14 @@ from itertools import chain
 from math import inf
 from weakref import ref
 
+from holdfast.core.messages import Release
 from holdfast.core.tenure import HELD, Tenure
 
 SWEEP_ABOVE = 64
 CROWD = 64
+
+MOST_UNRETURNED = 1000
+"""So many are kept in mind; of more, the latest."""
 
 
 class Schedule:
@@ -40,6 +46,10 @@ class Schedule:
         """The instant at which the renewer means to look next."""
         self.untold: deque[Tenure] = deque()
         """Lost, and its watchers not told yet."""
+        self.unreturned: dict[str, Release] = {}
+        """What could not be given back yet, by holder."""
+        self.return_at = inf
+        """When to try that again."""
 
     def enter(self, tenure: Tenure) -> bool:
         """A new tenure; True if it is due before the renewer means to look."""
@@ -77,6 +87,14 @@ class Schedule:
         """Tell this tenure's watchers, soon."""
         self.untold.append(tenure)
 
+    def return_later(self, release: Release, at: float) -> bool:
+        """Give it back at that instant; True if that is before the renewer means to look."""
+        if len(self.unreturned) >= MOST_UNRETURNED:
+            del self.unreturned[next(iter(self.unreturned))]
+        self.unreturned[release.holder] = release
+        self.return_at = min(self.return_at, at)
+        return self.return_at < self.asleep_until
+
     def due(self, now: float, limit: int) -> list[Tenure]:
         """Take the held tenures that are due in hand, at most `limit` of them; see `put_back`."""
         self.settle()
@@ -105,8 +123,12 @@ class Schedule:
         # Whoever enters from here on sees that it sleeps; whoever entered before is settled below.
         self.asleep_until = inf
         self.settle()
-        self.asleep_until = -inf if self.untold else self._heap[0] if self._heap else inf
+        self.asleep_until = -inf if self.untold else self.next_due()
         return self.asleep_until
+
+    def next_due(self) -> float:
+        """The instant at which something is due next."""
+        return min(self._heap[0], self.return_at) if self._heap else self.return_at
 
     def first_deadline(self) -> float:
         """The earliest instant at which a tenure in here ends."""
@@ -125,7 +147,8 @@ class Schedule:
         self._in_hand.clear()
         self.entered.clear()
         self.untold.clear()
-        self.asleep_until = inf
+        self.unreturned.clear()
+        self.return_at = self.asleep_until = inf
 
     def _sweep(self) -> None:
         before, self._due_at, self._size = self._due_at, {}, 0

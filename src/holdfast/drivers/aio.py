@@ -250,7 +250,7 @@ class AsyncDriver:
         self._ring_here(RENEWER)
 
     def _renewer_ended(self, renewer: "asyncio.Task[None]") -> None:
-        """Somebody cancelled it; while there are leases, it is still needed.
+        """Somebody cancelled it; while there is something to be done, it is still needed.
 
         Not at once: a loop that is being shut down must not get a new task.
         """
@@ -258,7 +258,8 @@ class AsyncDriver:
             self._loop.call_later(RESTART_PAUSE, self._restart_renewer)
 
     def _restart_renewer(self) -> None:
-        if any(self.world.schedule.held()):
+        schedule = self.world.schedule
+        if schedule.unreturned or any(schedule.held()):
             self._rouse_renewer()
 
     async def _renew(self) -> None:

@@ -1,7 +1,6 @@
 """Being woken under asyncio, when somebody cancels what hears, and when a client is dropped."""
 
 import asyncio
-import gc
 import logging
 
 import pytest
@@ -45,9 +44,10 @@ def test_a_client_that_is_dropped_does_not_say_that_its_nodes_are_down(
         async with client.lock("job"):
             pass
         channels = client._driver._store._channels[:]  # type: ignore[attr-defined]
+        holders = [client]
+        del client
         with pytest.warns(ResourceWarning):
-            del client
-            gc.collect()
+            holders.clear()
         await asyncio.wait([channel.lost for channel in channels])
         await asyncio.sleep(0)
 

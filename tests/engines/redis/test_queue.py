@@ -161,6 +161,24 @@ def test_a_guard_has_a_successor_before_it_looks(
     assert heard_by(processes) == [["a"], ["b"], ["c 60000", "c 60000"], [], []]
 
 
+def test_those_who_could_not_give_their_places_back_keep_nobody_from_the_lock(
+    server: RedisServer, invite: Invite
+) -> None:
+    """Their process listens still, so each would be offered it, one after the other."""
+    ann, ben = invite(server.url, ttl=60), invite(server.url, ttl=60)
+    held = ann.takes()
+    waiting = [ben.begin(ben.client.lock("job").acquire, timeout=1.0) for _ in range(3)]
+    wait_for(lambda: ann(ann.client.inspect, "job").waiters == 3)
+    server.command("REPLICAOF", "127.0.0.1", "1")  # from now on it carries nothing out
+    try:
+        assert [each.result() for each in waiting] == [None] * 3
+        assert ann(ann.client.inspect, "job").waiters == 3
+    finally:
+        server.command("REPLICAOF", "NO", "ONE")
+    wait_for(lambda: ann(ann.client.inspect, "job").waiters == 0)
+    ann(held.release)
+
+
 @pytest.fixture
 def client(server: RedisServer, invite: Invite) -> Party:
     return invite(server.url, prefix="", ttl=60)

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from inspect import isasyncgenfunction, iscoroutine, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
@@ -13,7 +14,7 @@ from holdfast.core.queries import is_held
 from holdfast.core.tenure import Claim, Tenure
 from holdfast.drivers.surroundings import Driver
 from holdfast.drivers.threads import ThreadDriver
-from holdfast.errors import AcquireTimeout, NotHeld
+from holdfast.errors import AcquireTimeout, LockError, NotHeld
 from holdfast.lease import AsyncLease, BaseLease, Lease, Promising
 from holdfast.options import check_bool, check_timeout
 
@@ -163,8 +164,16 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         lease = self._again(owner, entered)
         if lease is not None:
             return lease
-        tenure = self._driver.run(acquire(self._driver.world, self._claim, patience))
-        return self._took(owner, tenure, entered)
+        taken: list[Tenure] = []
+        try:
+            tenure = self._driver.run(acquire(self._driver.world, self._claim, patience, taken))
+            return self._took(owner, tenure, entered)
+        except BaseException:
+            for tenure in taken:  # struck on its way to the caller, who could not release it
+                self._ledger.forget(tenure)
+                with suppress(LockError):
+                    self._driver.run(release(self._driver.world, tenure))
+            raise
 
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`, else the only one

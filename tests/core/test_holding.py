@@ -24,6 +24,20 @@ def releasing(until: float = NOW + PATIENCE) -> Ask:
     return Ask((Release("p:job", "me"),), until)
 
 
+class Striking:
+    """A mutex after which a signal handler raises something."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if error is None:
+            raise self._error
+
+
 class TestExtending:
     def test_the_new_end_counts_from_before_it_was_asked_for(self) -> None:
         hand = Hand()
@@ -172,6 +186,27 @@ class TestReleasing:
         assert play.interrupt(stop).effect == releasing(NOW + 1 + PATIENCE)
         assert play.hears(answer).error is stop
         assert tenure.state is RELEASED
+
+    def test_so_is_one_that_was_interrupted_before_it_could_ask(self) -> None:
+        hand = Hand()
+        tenure = hand.tenure()
+        stop = KeyboardInterrupt()
+        hand.world.mutex = Striking(stop)
+        play = hand.play(release(hand.world, tenure))
+        assert (play.effect, tenure.state) == (releasing(), RELEASED)
+        assert play.hears(DONE).error is stop
+
+    @pytest.mark.parametrize("depth", [1, 2])
+    def test_but_not_one_that_is_still_held_or_was_given_back_before(self, depth: int) -> None:
+        hand = Hand()
+        tenure = hand.tenure()
+        tenure.depth = depth
+        if depth == 1:
+            tenure.let_go()
+        hand.world.mutex = Striking(KeyboardInterrupt())
+        play = hand.play(release(hand.world, tenure))
+        assert play.effect is None
+        assert play.error is not None
 
     def test_one_whose_driver_is_gone_asks_for_nothing_more(self) -> None:
         hand = Hand()

@@ -1,11 +1,13 @@
 """What is particular to the thread driver."""
 
 import gc
+import itertools
 import logging
 import os
 import threading
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from math import inf
 from pathlib import Path
 from queue import SimpleQueue
@@ -316,3 +318,65 @@ def test_a_dead_threads_number_means_nothing() -> None:
             if again.ident == ident:
                 return
         pytest.fail("no thread got the same number again, so nothing was tested")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError])
+def test_wherever_an_acquire_is_struck_nothing_is_held(
+    url: str, error: type[BaseException]
+) -> None:
+    """Nobody has the lease then, and nobody could give it back."""
+    ours = ("holdfast/lock.py", "drivers/threads.py", "core/ledger.py", "core/acquire.py")
+    steps = ("acquire", "_acquire", "_take", "run", "_drive", "_took", "add")
+    with Client(url) as client:
+        lock = client.lock("job")
+        for line in itertools.count():
+            strike = Strike(line, ours, error, functions=steps)
+            lease = None
+            with suppress(error), strike:
+                lease = lock.acquire()
+            if not strike.struck:
+                break
+            assert lease is None
+            assert client.inspect("job") is None, f"struck at line {line}"
+        assert lease is not None
+        lease.release()
+        assert line > 30
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_handler_closes_while_its_thread_has_the_mutex(url: str) -> None:
+    """As within `lease.held`: whoever closes in its place would wait for it."""
+    with Client(url) as other:
+        client = Client(url)
+        lease = client.lock("job").acquire()
+        assert lease is not None
+        with client._driver.world.mutex:
+            client.close()
+        assert not lease.held
+        assert other.inspect("job") is None
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_handler_closes_in_the_middle_of_an_acquire(url: str) -> None:
+    with Client(url) as other:
+        client = Client(url)
+        first = client.lock("first").acquire()
+        store = client._driver._store
+        closed: list[None] = []
+        ask, close = store.ask, store.close
+
+        def ask_and_close(requests: Sequence[Request], until: float) -> Sequence[Answer]:
+            answers = ask(requests, until)
+            if not client.closed:
+                client.close()
+                assert other.inspect("first") is None, "what it had was given back at once"
+            return answers
+
+        store.ask = ask_and_close  # type: ignore[method-assign]
+        store.close = lambda: closed.append(close())  # type: ignore[method-assign]
+        lease = client.lock("job").acquire()
+        assert other.inspect("job") is None
+        for each in (first, lease):
+            assert each is not None
+            assert not each.held
+        assert closed == [None], "when that was over"

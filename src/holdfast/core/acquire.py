@@ -40,9 +40,12 @@ FAILING_PATIENCE = 0.1
 
 
 def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
-    world: World, claim: Claim, timeout: float | None
+    world: World, claim: Claim, timeout: float | None, taken: list[Tenure] | None = None
 ) -> Steps[Tenure | None]:
-    """Get the lock; None if somebody else has it until `timeout` (0: ask once; None: for ever)."""
+    """Get the lock; None if somebody else has it until `timeout` (0: ask once; None: for ever).
+
+    What it gives is in `taken` before, should a Ctrl-C strike while it is on its way.
+    """
     holder, key = world.new_holder(), claim.key
     began = world.clock()
     give_up_at = inf if timeout is None else began + timeout
@@ -50,6 +53,7 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
     failing_since, tries = inf, 0
     pauses: Iterator[float] | None = None
     untidy = waited = False
+    taken = [] if taken is None else taken
     listening = timeout != 0 and key in world.contended
     answer: Answer
     pause: Listen | Wait | Sleep
@@ -65,6 +69,7 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
             if type(answer) is Granted:
                 tenure = _take(world, claim, answer.holder or holder, answer.fence, began, now)
                 if tenure is not None:
+                    taken.append(tenure)
                     untidy = False
                     return tenure
                 answer = Failed.at("engine", f"took {now - began:.3f} s to answer")
@@ -97,6 +102,7 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
                     ):
                         tenure = _take(world, claim, holder, heard.fence, asked, began)
                         if tenure is not None:
+                            taken.append(tenure)
                             untidy = False
                             return tenure
                     until = min(began + claim.patience, give_up_at)

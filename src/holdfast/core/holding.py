@@ -79,23 +79,23 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
 
     A lost one is given back too: the engine may believe in it for longer than we do.
     """
-    claim = tenure.claim
-    with world.mutex:
-        now = world.clock()
-        ends_at = tenure.valid_until
-        if tenure.state is HELD:
-            if tenure.depth > 1:
-                tenure.depth -= 1
-                tenure.require_held(now)
-                return
-            if now < ends_at:
-                tenure.let_go()
-            else:
-                _lose(world, tenure, EXPIRED)
-        elif tenure.state is not LOST:
-            tenure.require_held(now)
-    until = now + claim.patience
+    claim, was_mine = tenure.claim, tenure.unsettled
     try:
+        with world.mutex:
+            now = world.clock()
+            ends_at = tenure.valid_until
+            if tenure.state is HELD:
+                if tenure.depth > 1:
+                    tenure.depth -= 1
+                    tenure.require_held(now)
+                    return
+                if now < ends_at:
+                    tenure.let_go()
+                else:
+                    _lose(world, tenure, EXPIRED)
+            elif tenure.state is not LOST:
+                tenure.require_held(now)
+        until = now + claim.patience
         [answer] = yield Ask((Release(claim.key, tenure.holder),), until)
         if type(answer) is Failed and world.clock() < until:
             # A connection was lost, and with it the word whether it arrived. If it did, the lock is
@@ -104,8 +104,9 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
             answer = again if type(again) is Failed else DONE
     except GeneratorExit:
         raise
-    except BaseException:  # nobody knows whether it arrived
-        yield from give_back(world, claim, tenure.holder, claim.patience)
+    except BaseException:  # nobody knows whether it was sent, or arrived
+        if was_mine and tenure.state is not HELD:
+            yield from give_back(world, claim, tenure.holder, claim.patience)
         raise
     if type(answer) is NotYours and tenure.state is RELEASED:
         with world.mutex:

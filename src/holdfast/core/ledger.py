@@ -61,6 +61,12 @@ class Ledger(Generic[L]):
                 self._forget(entry)
         self._prune_above = max(PRUNE_ABOVE, 2 * len(self._entries))
 
+    def forget(self, tenure: Tenure) -> None:
+        """It has not got to whom it was for."""
+        for entry in self._entries[:]:
+            if entry.tenure is tenure:
+                self._forget(entry)
+
     def _forget(self, entry: Entry[L]) -> None:
         try:
             self._entries.remove(entry)

@@ -4,7 +4,9 @@ Rules:
 
 1. An interruption (Ctrl-C, a closing client) is thrown into the algorithm, which then yields its
    cleanup. After a Ctrl-C, that cleanup runs in a thread of its own, because a second Ctrl-C can
-   only strike the main thread. So does closing.
+   only strike the main thread. So does closing; but if a signal handler closes in the middle of
+   something of ours, whose locks its thread has, it gives back what is held there and then, and
+   the rest is done when that is over.
 2. Wake-ups are remembered from `Listen` to `unlisten`, so one that comes early is not missed.
 3. The renewer is one daemon thread, started with the first lease.
 4. A forked child starts anew: no threads, no leases, fresh locks.
@@ -56,7 +58,8 @@ class ThreadDriver:
     """Runs the core for one `Client`."""
 
     def __init__(self, engine: Engine) -> None:
-        self.world = make_world(engine, threading.RLock(), self._unlisten, self._rouse_renewer)
+        self._mutex = threading.RLock()
+        self.world = make_world(engine, self._mutex, self._unlisten, self._rouse_renewer)
         self.engine = engine
         self._begin()
         surroundings.survive_forks(self)
@@ -74,6 +77,8 @@ class ThreadDriver:
         self.closed = self._abandoned = False
         self._running: dict[object, int] = {}
         self._one_less: Bell = SimpleQueue()
+        self._closes_after = 0
+        """The thread that closes when what it has under way is over."""
 
     def current(self) -> object:
         """Who is asking: the running thread (not its number, which is used again)."""
@@ -88,7 +93,7 @@ class ThreadDriver:
                 raise closed()
             self.in_use = True
             return self._drive(steps)
-        except KeyboardInterrupt as error:
+        except BaseException as error:
             if getgeneratorstate(steps) == GEN_CLOSED:
                 raise
             return self._drive_out_of_reach(steps, error)  # struck before the cleanup was safe
@@ -96,6 +101,7 @@ class ThreadDriver:
             self._running.pop(steps, None)
             if self.closed:
                 self._one_less.put(None)
+                self._close_after_that()
 
     def close(self) -> None:
         """End the waits, give every lease back, stop the renewer, close the store."""
@@ -103,7 +109,21 @@ class ThreadDriver:
             if self.closed:
                 return
             self._end_waits()
-        out_of_reach(partial(self._close, get_ident()))
+            amid = get_ident() in list(self._running.values())
+            if amid:
+                self._closes_after = get_ident()
+        if amid:
+            self._drive(release_all(self.world))
+        elif _is_mine(self._mutex):
+            self._close(get_ident())
+        else:
+            out_of_reach(partial(self._close, get_ident()))
+
+    def _close_after_that(self) -> None:
+        me = get_ident()
+        if self._closes_after == me and me not in list(self._running.values()):
+            self._closes_after = 0
+            out_of_reach(partial(self._close, me))
 
     def _close(self, caller: int) -> None:
         give_up_at = clock() + CLOSE_PATIENCE
@@ -125,7 +145,7 @@ class ThreadDriver:
 
     def forked(self) -> None:
         """In a forked child: whatever was held or under way is the parent's."""
-        self.world.mutex = threading.RLock()
+        self._mutex = self.world.mutex = threading.RLock()
         surroundings.disown_all(self.world)
         self._store.forget()
         was_closed = self.closed
@@ -226,6 +246,11 @@ class ThreadDriver:
         finally:
             self._renewer = 0
             renewing.release()
+
+
+def _is_mine(mutex: threading.RLock) -> bool:
+    """Whether this thread has it: a signal handler may have struck while it had."""
+    return mutex._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001 - as Condition asks
 
 
 def _unmasked(error: BaseException) -> BaseException:

@@ -6,6 +6,7 @@ import itertools
 import select
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -435,3 +436,33 @@ def test_no_name_is_that_of_the_nodes_own_key() -> None:
     with RedisMasters(count=3) as masters, Client(masters.url, max_ttl=1, ttl=1) as client:
         lock = client.lock("max_ttl")
         assert lock.acquire(timeout=20) is not None
+
+
+class Struck:
+    """A socket on which a Ctrl-C strikes whoever sends something, once it is sent."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def send(self, *args: Any) -> int:
+        self._sock.send(*args)
+        raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("node", range(3))
+def test_no_node_keeps_the_vote_of_a_request_that_was_struck(
+    three: RedisMasters, node: int
+) -> None:
+    """Its connection is closed, as nobody knows what was said on it; so another one is made."""
+    with Client(three.url, restart_guard=False, ttl=60) as client:
+        with client.lock("job"):
+            pass
+        [circuit] = client._driver._store._all  # type: ignore[attr-defined]
+        circuit._links[node].sock = Struck(circuit._links[node].sock)
+        with pytest.raises(KeyboardInterrupt):
+            client.lock("job").acquire()
+        for server in three.servers:
+            wait_for(lambda server=server: not locks_on(server))  # type: ignore[misc]

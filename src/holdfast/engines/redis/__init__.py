@@ -33,7 +33,7 @@ from holdfast.engines.redis.addresses import (
 from holdfast.engines.redis.getset import Getset
 from holdfast.engines.redis.guarantees import CLUSTER, DAY, REDLOCK, SENTINEL, SINGLE, getset
 from holdfast.engines.redis.nodes import Fleet, Node
-from holdfast.engines.redis.options import Options
+from holdfast.engines.redis.options import MOST_DATABASES, Options
 from holdfast.engines.redis.speech import Speech
 
 HOUR = 3600.0
@@ -225,6 +225,6 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _database(text: str) -> int:
-    if text and not (text.isascii() and text.isdigit()):
+    if text and not (text.isascii() and text.isdigit() and int(text[:20]) <= MOST_DATABASES):
         raise ValueError(f"url: the path is the number of a database, got {text!r}")
     return int(text or 0)

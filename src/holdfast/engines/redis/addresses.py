@@ -132,8 +132,19 @@ def read_places(url: SplitResult, port: int) -> list[Place]:
             raise ValueError(f"url: an IPv6 address is written in brackets, got {each!r}")
         if not bare and len(several) > 1:
             raise ValueError(f"url: one of several hosts is empty in {text!r}")
-        places.append(Place(bare or "localhost", int(digits)))
+        places.append(Place(_host(bare) or "localhost", int(digits)))
     return places
+
+
+def _host(name: str) -> str:
+    if ":" in name:
+        return name  # an IPv6 address, perhaps with the name of an interface
+    try:
+        name.encode("idna")  # as whoever looks it up will
+    except UnicodeError:
+        why = "between its dots are 1 to 63 letters"
+        raise ValueError(f"url: {name!r} is not the name of a host: {why}") from None
+    return name.lower()  # so that a host is known again
 
 
 def read_login(url: SplitResult) -> Settings:

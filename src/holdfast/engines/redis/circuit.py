@@ -191,6 +191,7 @@ class Circuit:
         for link in list(filter(None, self._links)):
             if link.interrupted or link not in self._present:
                 self._drop(link, "interrupted")
+                self._dials.wait_for_all()  # to give back what it may have been asked for
 
     def catch_up(self) -> None:
         """Hear what has come since it was used last."""
@@ -206,7 +207,7 @@ class Circuit:
         self._hear(0)
         self._skipped = self._stuck(now)
         if self._late:
-            owed = [each.poll for link in self._by_fd.values() for each in list(link.owed)]
+            owed = [each.poll for link in list(self._by_fd.values()) for each in list(link.owed)]
             answered = self._late.difference(*map(holders_of, owed))
             self._owing.remove(answered, self)
             self._late -= answered
@@ -214,7 +215,7 @@ class Circuit:
     def _stuck(self, now: float) -> set[int]:
         """The nodes to skip: those whose oldest answer is overdue, if there are enough others, or
         if they owe too many."""
-        stuck = [link for link in self._by_fd.values() if link.is_stuck(now)]
+        stuck = [link for link in list(self._by_fd.values()) if link.is_stuck(now)]
         if not stuck:
             return _NOBODY
         enough = len(self._by_fd) - len(stuck) >= self._quorum

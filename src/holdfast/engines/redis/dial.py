@@ -81,6 +81,10 @@ class Dials:
         if type(poll.requests[0]) is not Extend:  # whose holder must be told of its loss in time
             poll.until += self._clock() - began  # connecting has a time of its own
 
+    def wait_for_all(self) -> None:
+        """The next time, as for the first."""
+        self._fresh = True
+
     def _voters(self, links: Sequence[Link]) -> int:
         """How many nodes there is a connection to that have a vote."""
         now = self._clock()

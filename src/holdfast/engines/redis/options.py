@@ -7,6 +7,8 @@ from holdfast.engines.redis.addresses import Settings
 
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
+MOST_DATABASES = 10**6
+
 
 class Options:
     """Options are taken out one by one; what nobody took is refused."""
@@ -38,7 +40,7 @@ class Options:
 
     def database(self) -> int:
         """The number of a database."""
-        return self.count("db", 0, 10**6)
+        return self.count("db", 0, MOST_DATABASES)
 
     def _file(self, name: str) -> str:
         path = self._left.pop(name)

@@ -2,6 +2,7 @@
 
 from math import inf
 
+from holdfast.core.acquire import acquire
 from holdfast.core.effects import Ask, Wait
 from holdfast.core.holding import (
     RETURN_AFTER,
@@ -9,8 +10,9 @@ from holdfast.core.holding import (
     RETURNS,
     give_back,
     give_back_again,
+    hasten_returns,
 )
-from holdfast.core.messages import DONE, NOT_YOURS, Release
+from holdfast.core.messages import DONE, NOT_YOURS, Held, Release
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.schedule import MOST_UNRETURNED
 from holdfast.core.tenure import HELD
@@ -43,12 +45,12 @@ def test_it_is_asked_after_a_while_and_forgotten_with_an_answer() -> None:
 def test_without_an_answer_it_is_asked_again_and_again() -> None:
     hand = failed()
     renewing = hand.play(renew_for_ever(hand.world)).goes_on()
-    for _ in range(3):
+    for pause in (2 * RETURN_AFTER, 4 * RETURN_AFTER, 8 * RETURN_AFTER):
         asked_at = renewing.effect.until
         renewing.goes_on(at=asked_at)
         assert renewing.effect.requests == (Release("p:job", "h0"),)
         renewing.hears(BROKEN, at=asked_at + RETURN_PATIENCE)
-        assert renewing.effect == Wait(RENEWER, asked_at + RETURN_AFTER)
+        assert renewing.effect == Wait(RENEWER, asked_at + pause)
     assert hand.events == [], "that was told once"
 
 
@@ -84,3 +86,19 @@ def test_one_client_closes_or_forks_and_has_nothing_to_give_back() -> None:
     hand = failed()
     hand.world.schedule.clear()
     assert (hand.world.schedule.unreturned, hand.world.schedule.fall_asleep()) == ({}, inf)
+
+
+def test_it_is_tried_at_once_when_somebody_is_told_to_wait() -> None:
+    hand = failed()
+    asking = hand.play(acquire(hand.world, claim(), None))
+    assert hand.world.schedule.return_at > hand.now
+    asking.hears(Held(1.0, False))
+    assert hand.world.schedule.return_at == hand.now
+    assert hand.roused == 2
+
+
+def test_nothing_is_asked_if_it_was_hastened_when_it_was_done_already() -> None:
+    hand = Hand()
+    hasten_returns(hand.world)
+    assert hand.play(give_back_again(hand.world)).effect is None
+    assert hand.world.schedule.fall_asleep() == inf

@@ -19,7 +19,7 @@ from math import inf
 
 from holdfast.core.backoff import backoff, spread
 from holdfast.core.effects import Ask, Listen, Sleep, Steps, Wait
-from holdfast.core.holding import give_back, unavailable
+from holdfast.core.holding import give_back, hasten_returns, unavailable
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, HandedOver, Held
 from holdfast.core.renewal import plan_renewal
 from holdfast.core.schedule import CROWD
@@ -78,6 +78,8 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
                 waited = True
                 failing_since = inf
                 _note_contention(world, key)
+                if world.schedule.unreturned:
+                    hasten_returns(world)
                 untidy = listening  # a place in the queue
                 wake_at = now + _pause(world, claim, answer)
                 last_try = give_up_at

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from itertools import islice
 from math import inf
 
-from holdfast.core.backoff import spread
+from holdfast.core.backoff import backoff
 from holdfast.core.effects import Ask, Steps, ask
 from holdfast.core.messages import (
     DONE,
@@ -21,8 +21,9 @@ from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable, LockLost
 from holdfast.events import NotGivenBack
 
-RETURN_AFTER = 0.5
-"""About how often to try again to give back what could not be."""
+RETURN_AFTER, SELDOM = 0.5, 10.0
+"""About when to try again to give back what could not be: less and less often, since what was said
+to an engine that is only stopped will be carried out, however often."""
 
 RETURN_PATIENCE = 0.1
 """How long to wait for the word that it was. (If that is late, it was given back all the same.)"""
@@ -200,11 +201,22 @@ def give_back(world: World, claim: Claim, holder: str, patience: float) -> Steps
 def _give_back_later(world: World, release: Release) -> None:
     """As soon as the engine can be told: a place in a queue that is nobody's keeps the lock from
     those behind it."""
-    at = world.clock() + spread(RETURN_AFTER, world.uniform)
+    schedule = world.schedule
     with world.mutex:
-        is_soon = world.schedule.return_later(release, at)
+        schedule.return_later(release)
+        if schedule.return_at == inf:
+            schedule.pauses = backoff(world.uniform, RETURN_AFTER, SELDOM)
+            schedule.return_at = world.clock() + next(schedule.pauses)
+        is_soon = schedule.return_at < schedule.asleep_until
     if is_soon:
         world.rouse_renewer()
+
+
+def hasten_returns(world: World) -> None:
+    """The engine answers one who has to wait: perhaps behind what could not be given back."""
+    with world.mutex:
+        world.schedule.return_at = world.clock()
+    world.rouse_renewer()
 
 
 def give_back_again(world: World) -> Steps[None]:
@@ -214,7 +226,10 @@ def give_back_again(world: World) -> Steps[None]:
         now = world.clock()
         if now < schedule.return_at:
             return
-        schedule.return_at = now + spread(RETURN_AFTER, world.uniform)
+        if not schedule.unreturned:  # somebody has just hastened what is done already
+            schedule.return_at = inf
+            return
+        schedule.return_at = now + next(schedule.pauses)
         releases = tuple(islice(schedule.unreturned.values(), RETURNS))
         # No lease is renewed, nor told of as lost, meanwhile.
         until = min(now + RETURN_PATIENCE, schedule.next_due(), schedule.first_deadline())

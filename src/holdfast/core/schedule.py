@@ -13,7 +13,7 @@ the renewer looks, or when there is a crowd at the door.
 from collections import deque
 from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
-from itertools import chain
+from itertools import chain, repeat
 from math import inf
 from weakref import ref
 
@@ -50,6 +50,8 @@ class Schedule:
         """What could not be given back yet, by holder."""
         self.return_at = inf
         """When to try that again."""
+        self.pauses: Iterator[float] = repeat(inf)
+        """And how long after that, each time."""
 
     def enter(self, tenure: Tenure) -> bool:
         """A new tenure; True if it is due before the renewer means to look."""
@@ -87,13 +89,11 @@ class Schedule:
         """Tell this tenure's watchers, soon."""
         self.untold.append(tenure)
 
-    def return_later(self, release: Release, at: float) -> bool:
-        """Give it back at that instant; True if that is before the renewer means to look."""
+    def return_later(self, release: Release) -> None:
+        """Keep in mind what is to be given back."""
         if len(self.unreturned) >= MOST_UNRETURNED:
             del self.unreturned[next(iter(self.unreturned))]
         self.unreturned[release.holder] = release
-        self.return_at = min(self.return_at, at)
-        return self.return_at < self.asleep_until
 
     def due(self, now: float, limit: int) -> list[Tenure]:
         """Take the held tenures that are due in hand, at most `limit` of them; see `put_back`."""

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from holdfast.core.acquire import acquire
-from holdfast.core.holding import leave, release, report_loss
+from holdfast.core.holding import disclaim, leave, release, report_loss
 from holdfast.core.ledger import Ledger
 from holdfast.core.queries import is_held
 from holdfast.core.tenure import Claim, Tenure
@@ -171,8 +171,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         except BaseException:
             for tenure in taken:  # struck on its way to the caller, who could not release it
                 self._ledger.forget(tenure)
-                with suppress(LockError):
-                    self._driver.run(release(self._driver.world, tenure))
+                with suppress(LockError):  # it is closed, and has given it back
+                    self._driver.run(disclaim(self._driver.world, tenure))
             raise
 
     def release(self) -> None:

@@ -5,17 +5,19 @@ from math import inf
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Ask, Wait
 from holdfast.core.holding import (
+    LEISURE,
     RETURN_AFTER,
     RETURN_PATIENCE,
     RETURNS,
+    disclaim,
     give_back,
     give_back_again,
     hasten_returns,
 )
-from holdfast.core.messages import DONE, NOT_YOURS, Held, Release
+from holdfast.core.messages import DONE, NOT_YOURS, Extend, Held, Release
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.schedule import MOST_UNRETURNED
-from holdfast.core.tenure import HELD
+from holdfast.core.tenure import RELEASED
 from tests.core.hand import BROKEN, PATIENCE, Hand, claim
 
 
@@ -54,25 +56,41 @@ def test_without_an_answer_it_is_asked_again_and_again() -> None:
     assert hand.events == [], "that was told once"
 
 
-def test_no_renewal_waits_for_it() -> None:
-    hand = failed()
-    due = hand.now + RETURN_AFTER + RETURN_PATIENCE / 2
-    tenure = hand.tenure(until=due)
-    play = hand.play(give_back_again(hand.world))
-    assert play.effect is None, "it is not time yet"
-    hand.now += RETURN_AFTER
-    assert hand.play(give_back_again(hand.world)).effect.until == due
-    assert tenure.state is HELD
+def test_no_lease_waits_for_it() -> None:
+    """Not even one that was renewed just now."""
+    for leisure, asks in ((2 * LEISURE, True), (LEISURE / 2, False)):
+        hand = failed()
+        tenure = hand.tenure(until=hand.now + 100, ttl=3 * leisure)
+        tenure.renew_at = hand.now + RETURN_AFTER
+        hand.world.schedule.enter(tenure)
+        renewing = hand.play(renew_for_ever(hand.world)).goes_on()
+        renewing.goes_on(at=hand.now + RETURN_AFTER)
+        assert isinstance(renewing.effect.requests[0], Extend)
+        renewing.hears(DONE)
+        if asks:
+            assert renewing.effect == Ask((Release("p:job", "h0"),), hand.now + RETURN_PATIENCE)
+        else:
+            assert isinstance(renewing.effect, Wait)
 
 
-def test_many_go_out_together_and_the_rest_at_once() -> None:
+def test_one_goes_out_to_see_then_many_together_and_the_rest_at_once() -> None:
     hand = failed(RETURNS + 1)
     hand.now += RETURN_AFTER
     play = hand.play(give_back_again(hand.world))
-    assert len(play.effect.requests) == RETURNS
-    assert play.hears(*[DONE] * RETURNS).effect is None
+    assert play.effect.requests == (Release("p:job", "h0"),)
+    play.hears(DONE)
+    assert len(play.effect.requests) == RETURNS - 1
+    assert play.hears(*[DONE] * (RETURNS - 1)).effect is None
     play = hand.play(give_back_again(hand.world))
     assert play.effect.requests == (Release("p:job", f"h{RETURNS}"),)
+
+
+def test_without_an_answer_to_one_the_others_are_not_asked_about() -> None:
+    hand = failed(2)
+    hand.now += RETURN_AFTER
+    play = hand.play(give_back_again(hand.world))
+    assert play.hears(BROKEN).effect is None
+    assert len(hand.world.schedule.unreturned) == 2
 
 
 def test_of_too_many_the_oldest_are_forgotten() -> None:
@@ -88,13 +106,14 @@ def test_one_client_closes_or_forks_and_has_nothing_to_give_back() -> None:
     assert (hand.world.schedule.unreturned, hand.world.schedule.fall_asleep()) == ({}, inf)
 
 
-def test_it_is_tried_at_once_when_somebody_is_told_to_wait() -> None:
-    hand = failed()
-    asking = hand.play(acquire(hand.world, claim(), None))
-    assert hand.world.schedule.return_at > hand.now
-    asking.hears(Held(1.0, False))
-    assert hand.world.schedule.return_at == hand.now
-    assert hand.roused == 2
+def test_it_is_tried_soon_when_somebody_is_told_to_wait() -> None:
+    for ago, soon in ((0.0, RETURN_AFTER), (9.0, RETURN_AFTER - 9.0)):
+        hand = failed()
+        schedule = hand.world.schedule
+        schedule.tried_at, schedule.return_at = hand.now - ago, hand.now + 9
+        hand.play(acquire(hand.world, claim(), None)).hears(Held(1.0, False))
+        assert schedule.return_at == hand.now + soon, "but not again and again"
+        assert hand.roused == 2
 
 
 def test_nothing_is_asked_if_it_was_hastened_when_it_was_done_already() -> None:
@@ -102,3 +121,14 @@ def test_nothing_is_asked_if_it_was_hastened_when_it_was_done_already() -> None:
     hasten_returns(hand.world)
     assert hand.play(give_back_again(hand.world)).effect is None
     assert hand.world.schedule.fall_asleep() == inf
+
+
+def test_so_is_a_lease_that_has_not_got_to_whom_it_was_for() -> None:
+    hand = Hand()
+    tenure = hand.tenure()
+    play = hand.play(disclaim(hand.world, tenure))
+    assert play.effect == Ask((Release("p:job", "me"),), hand.now + PATIENCE)
+    play.hears(BROKEN, at=hand.now + PATIENCE)
+    assert tenure.state is RELEASED
+    assert list(hand.world.schedule.unreturned) == ["me"]
+    assert hand.play(disclaim(hand.world, tenure)).effect is None

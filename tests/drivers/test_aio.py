@@ -207,6 +207,29 @@ def test_whoever_closes_second_waits_until_it_is_closed(url: str) -> None:
     asyncio.run(main())
 
 
+def test_a_close_that_somebody_has_cancelled_is_done_by_the_next(url: str) -> None:
+    async def main() -> None:
+        async with AsyncClient(url) as other:
+            client = AsyncClient(url)
+            lease = await client.lock("job").acquire()
+            assert lease is not None
+            slow = client._driver._store = SlowStore(client._driver._store)
+            first = asyncio.create_task(client.aclose())
+            await slow.asked.wait()
+            assert client._driver._end is not None
+            client._driver._end.cancel()
+            slow.goes_on.set()
+            await asyncio.wait([first])
+            await client.aclose()
+            await client.aclose()
+            assert client._driver._end.done()
+            assert not client._driver._end.cancelled()
+            assert not lease.held
+            await other.inspect("job")
+
+    asyncio.run(main())
+
+
 @pytest.mark.parametrize("ending", [ValueError("mine"), None], ids=["fails", "ends"])
 def test_somebody_elses_cancellation_that_comes_as_a_lost_block_is_left_is_obeyed(
     url: str, ending: Exception | None

@@ -322,7 +322,7 @@ def test_a_dead_threads_number_means_nothing() -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError])
 def test_wherever_an_acquire_is_struck_nothing_is_held(
-    url: str, error: type[BaseException]
+    url: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody has the lease then, and nobody could give it back."""
     ours = ("holdfast/lock.py", "drivers/threads.py", "core/ledger.py", "core/acquire.py")
@@ -341,6 +341,7 @@ def test_wherever_an_acquire_is_struck_nothing_is_held(
         assert lease is not None
         lease.release()
         assert line > 30
+        assert caplog.text == "", "nothing was lost"
 
 
 @pytest.mark.timeout(60)

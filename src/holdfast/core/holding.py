@@ -25,8 +25,11 @@ RETURN_AFTER, SELDOM = 0.5, 10.0
 """About when to try again to give back what could not be: less and less often, since what was said
 to an engine that is only stopped will be carried out, however often."""
 
-RETURN_PATIENCE = 0.1
+RETURN_PATIENCE = 0.5
 """How long to wait for the word that it was. (If that is late, it was given back all the same.)"""
+
+LEISURE = 1.0
+"""It is only tried if no lease needs the renewer for as long: connecting has a time of its own."""
 
 RETURNS = 100
 """So many in one go."""
@@ -214,9 +217,12 @@ def _give_back_later(world: World, release: Release) -> None:
 
 def hasten_returns(world: World) -> None:
     """The engine answers one who has to wait: perhaps behind what could not be given back."""
+    schedule = world.schedule
     with world.mutex:
-        world.schedule.return_at = world.clock()
-    world.rouse_renewer()
+        schedule.return_at = min(schedule.return_at, schedule.tried_at + RETURN_AFTER)
+        is_soon = schedule.return_at < schedule.asleep_until
+    if is_soon:
+        world.rouse_renewer()
 
 
 def give_back_again(world: World) -> Steps[None]:
@@ -230,18 +236,30 @@ def give_back_again(world: World) -> Steps[None]:
             schedule.return_at = inf
             return
         schedule.return_at = now + next(schedule.pauses)
+        if min(schedule.next_due(), schedule.first_deadline()) < now + LEISURE:
+            return
+        schedule.tried_at = now
         releases = tuple(islice(schedule.unreturned.values(), RETURNS))
-        # No lease is renewed, nor told of as lost, meanwhile.
-        until = min(now + RETURN_PATIENCE, schedule.next_due(), schedule.first_deadline())
-    answers = yield Ask(releases, max(until, now + RETURN_PATIENCE / 10))
+    for some in (releases[:1], releases[1:]):  # one, to see whether the engine can be told
+        if some:
+            answers = yield Ask(some, world.clock() + RETURN_PATIENCE)
+            if Failed in map(type, answers):
+                break
+            with world.mutex:
+                for release in some:
+                    schedule.unreturned.pop(release.holder, None)
+    else:
+        with world.mutex:
+            schedule.return_at = world.clock() if schedule.unreturned else inf
+
+
+def disclaim(world: World, tenure: Tenure) -> Steps[None]:
+    """Give back a lease that has not got to whom it was for."""
     with world.mutex:
-        for release, answer in zip(releases, answers, strict=True):
-            if type(answer) is not Failed:
-                schedule.unreturned.pop(release.holder, None)
-        if not schedule.unreturned:
-            schedule.return_at = inf
-        elif not any(release.holder in schedule.unreturned for release in releases):
-            schedule.return_at = now  # it can be told, and there is more
+        if tenure.state is not HELD:
+            return
+        tenure.let_go()
+    yield from give_back(world, tenure.claim, tenure.holder, tenure.claim.patience)
 
 
 def unavailable(message: str, answer: Answer) -> EngineUnavailable:

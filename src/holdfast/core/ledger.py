@@ -6,7 +6,7 @@
    took the lock again (as `threading.Condition.wait` does), the latest one that it took.
 4. What its holder has let go of is forgotten; so is a lost lease once its owner has moved on.
 
-The caller has the world's mutex, except for `add`, which needs none.
+The caller has the world's mutex, except for `add` and `forget`, which need none.
 """
 
 from dataclasses import dataclass

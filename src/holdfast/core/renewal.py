@@ -55,9 +55,10 @@ def _look_once(world: World) -> Steps[None]:
     if due:
         yield from _renew(world, due)
     del due  # or this frame would keep an abandoned lease alive
-    yield from give_back_again(world)
     with world.mutex:
         schedule.put_back()
+    yield from give_back_again(world)
+    with world.mutex:
         wake_at = schedule.fall_asleep()
     if wake_at > world.clock():
         yield Wait(RENEWER, wake_at)

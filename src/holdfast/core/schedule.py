@@ -50,6 +50,8 @@ class Schedule:
         """What could not be given back yet, by holder."""
         self.return_at = inf
         """When to try that again."""
+        self.tried_at = -inf
+        """When that was tried last."""
         self.pauses: Iterator[float] = repeat(inf)
         """And how long after that, each time."""
 
@@ -64,8 +66,11 @@ class Schedule:
     def settle(self) -> None:
         """Put those who entered in their places."""
         entered, heap = self.entered, self._heap
-        while entered:
-            due, reference = entered.popleft()
+        while True:
+            try:
+                due, reference = entered.popleft()
+            except IndexError:
+                break
             tenure = reference()
             if tenure is not None and tenure.state is HELD:
                 self._add(due, [reference])

@@ -87,8 +87,11 @@ class AsyncDriver:
             self._belong_to_this_loop()
             self._end_waits()
             self._end = asyncio.ensure_future(self._close())
-        if self._end is not None and self._loop is asyncio.get_running_loop():
-            await _unstoppable(self._end)  # also for whoever comes second
+        if self._end is None or self._loop is not asyncio.get_running_loop():
+            return
+        if self._end.cancelled():  # by somebody who cancels all tasks
+            self._end = asyncio.ensure_future(self._close())
+        await _unstoppable(self._end)  # also for whoever comes second
 
     async def _close(self) -> None:
         if self._running:

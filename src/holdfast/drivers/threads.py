@@ -16,7 +16,7 @@ import _thread
 import threading
 import time
 from functools import partial
-from inspect import GEN_CLOSED, getgeneratorstate
+from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import TypeAlias, TypeVar
@@ -94,7 +94,7 @@ class ThreadDriver:
             self.in_use = True
             return self._drive(steps)
         except BaseException as error:
-            if getgeneratorstate(steps) == GEN_CLOSED:
+            if getgeneratorstate(steps) in (GEN_CREATED, GEN_CLOSED):
                 raise
             return self._drive_out_of_reach(steps, error)  # struck before the cleanup was safe
         finally:
@@ -114,8 +114,9 @@ class ThreadDriver:
                 self._closes_after = get_ident()
         if amid:
             self._drive(release_all(self.world))
-        elif _is_mine(self._mutex):
-            self._close(get_ident())
+        elif _is_mine(self._mutex):  # others may wait for that, so nobody can wait for them here
+            self._drive(release_all(self.world))
+            _thread.start_new_thread(self._close, (get_ident(),))
         else:
             out_of_reach(partial(self._close, get_ident()))
 

@@ -1,7 +1,12 @@
 """Being woken under asyncio, when somebody cancels what hears, and when a client is dropped."""
 
 import asyncio
+import gc
 import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -54,6 +59,40 @@ def test_a_client_that_is_dropped_does_not_say_that_its_nodes_are_down(
     with caplog.at_level(logging.INFO, "holdfast"):
         asyncio.run(main())
     assert "does not answer" not in caplog.text
+
+
+def test_a_loop_that_dies_with_a_waiter_inside_says_nothing_odd(server: RedisServer) -> None:
+    async def main() -> list[object]:
+        ann, ben = AsyncClient(server.url), AsyncClient(server.url)
+        lease = await ann.lock("job").acquire()
+        waiting.append(asyncio.create_task(ben.lock("job").acquire()))
+        await _until_somebody_waits(ann)
+        return [ann, ben, lease]
+
+    waiting: list[asyncio.Task[object]] = []
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda loop, context: None)  # the tasks that are destroyed
+    kept = loop.run_until_complete(main())
+    loop.close()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with unraised() as errors:
+            waiting.clear()
+            kept.clear()
+            gc.collect()
+    assert errors == []
+    assert {warning.category for warning in caught} <= {ResourceWarning}
+
+
+@contextmanager
+def unraised() -> Iterator[list[object]]:
+    """What is raised where nobody can catch it."""
+    errors: list[object] = []
+    before, sys.unraisablehook = sys.unraisablehook, errors.append
+    try:
+        yield errors
+    finally:
+        sys.unraisablehook = before
 
 
 async def _until_somebody_waits(client: AsyncClient) -> None:

@@ -225,6 +225,8 @@ def _listed(names: Iterable[str]) -> str:
 
 
 def _database(text: str) -> int:
-    if text and not (text.isascii() and text.isdigit() and int(text[:20]) <= MOST_DATABASES):
+    if text and not (
+        text.isascii() and text.isdigit() and int(text.lstrip("0")[:9] or 0) <= MOST_DATABASES
+    ):
         raise ValueError(f"url: the path is the number of a database, got {text!r}")
     return int(text or 0)

@@ -142,8 +142,7 @@ def _host(name: str) -> str:
     try:
         name.encode("idna")  # as whoever looks it up will
     except UnicodeError:
-        why = "between its dots are 1 to 63 letters"
-        raise ValueError(f"url: {name!r} is not the name of a host: {why}") from None
+        raise ValueError(f"url: {name!r} cannot be the name of a host") from None
     return name.lower()  # so that a host is known again
 
 

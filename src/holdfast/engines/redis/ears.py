@@ -51,7 +51,7 @@ class Ears:
     def _stop_hearing(self, node: Node) -> None:
         subscription = self.subscriptions.pop(node.index, None)
         if subscription is not None:
-            subscription.transport.abort()
+            subscription.abandon()
         self._fleet.deaf(node)
         if not self._fleet.speech.listening:
             self._ready.clear()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import AsyncClient, LockError, LockLost
+from holdfast import AsyncClient, AsyncLease, LockError, LockLost
 from holdfast.core.messages import Answer, HandedOver, Request
 from holdfast.core.ports import AsyncStore
 
@@ -52,6 +52,23 @@ class SlowStore:
         self.asked.set()
         await self.goes_on.wait()
         return await self._store.ask(requests, until)
+
+
+async def holding(url: str) -> tuple[AsyncClient, AsyncLease]:
+    """A client that holds the lock `job`."""
+    client = AsyncClient(url)
+    lease = await client.lock("job").acquire()
+    assert lease is not None
+    return client, lease
+
+
+async def closing(url: str) -> tuple[AsyncClient, AsyncLease, SlowStore, asyncio.Task[None]]:
+    """One that is being closed, and comes to its end when its store is told to go on."""
+    client, lease = await holding(url)
+    slow = client._driver._store = SlowStore(client._driver._store)
+    first = asyncio.create_task(client.aclose())
+    await slow.asked.wait()
+    return client, lease, slow, first
 
 
 def test_a_cancelled_renewer_starts_again(url: str) -> None:
@@ -168,9 +185,7 @@ def test_closing_waits_for_what_is_under_way_and_gives_it_back(
 
 def test_a_cancelled_close_still_closes(url: str) -> None:
     async def main() -> None:
-        client = AsyncClient(url)
-        lease = await client.lock("job").acquire()
-        assert lease is not None
+        client, _lease = await holding(url)
         closing = asyncio.create_task(client.aclose())
         await asyncio.sleep(0)
         closing.cancel()
@@ -188,12 +203,7 @@ def test_a_cancelled_close_still_closes(url: str) -> None:
 def test_whoever_closes_second_waits_until_it_is_closed(url: str) -> None:
     async def main() -> None:
         async with AsyncClient(url) as other:
-            client = AsyncClient(url)
-            lease = await client.lock("job").acquire()
-            assert lease is not None
-            slow = client._driver._store = SlowStore(client._driver._store)
-            first = asyncio.create_task(client.aclose())
-            await slow.asked.wait()
+            client, lease, slow, first = await closing(url)
             second = asyncio.create_task(client.aclose())
             for _ in range(9):
                 await asyncio.sleep(0)
@@ -210,12 +220,7 @@ def test_whoever_closes_second_waits_until_it_is_closed(url: str) -> None:
 def test_a_close_that_somebody_has_cancelled_is_done_by_the_next(url: str) -> None:
     async def main() -> None:
         async with AsyncClient(url) as other:
-            client = AsyncClient(url)
-            lease = await client.lock("job").acquire()
-            assert lease is not None
-            slow = client._driver._store = SlowStore(client._driver._store)
-            first = asyncio.create_task(client.aclose())
-            await slow.asked.wait()
+            client, lease, slow, first = await closing(url)
             assert client._driver._end is not None
             client._driver._end.cancel()
             slow.goes_on.set()

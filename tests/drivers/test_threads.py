@@ -322,12 +322,12 @@ def test_a_dead_threads_number_means_nothing() -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError])
 def test_wherever_an_acquire_is_struck_nothing_is_held(
-    url: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
+    error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nobody has the lease then, and nobody could give it back."""
     ours = ("holdfast/lock.py", "drivers/threads.py", "core/ledger.py", "core/acquire.py")
     steps = ("acquire", "_acquire", "_take", "run", "_drive", "_took", "add")
-    with Client(url) as client:
+    with Client("memory://struck") as client:
         lock = client.lock("job")
         for line in itertools.count():
             strike = Strike(line, ours, error, functions=steps)

@@ -40,7 +40,7 @@ class NotGivenBack:
     why: str
 
     def __str__(self) -> str:
-        return f"could not give {self.name!r} back yet, it ends with its ttl: {self.why}"
+        return f"could not give {self.name!r} back, it ends with its ttl: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,3 +132,15 @@ def test_so_is_a_lease_that_has_not_got_to_whom_it_was_for() -> None:
     assert tenure.state is RELEASED
     assert list(hand.world.schedule.unreturned) == ["me"]
     assert hand.play(disclaim(hand.world, tenure)).effect is None
+
+
+def test_what_fails_goes_behind_the_rest() -> None:
+    """It may be kept by a part of the engine that is down, while others answer."""
+    hand = failed(3)
+    unreturned = hand.world.schedule.unreturned
+    hand.now += RETURN_AFTER
+    hand.play(give_back_again(hand.world)).hears(BROKEN)
+    assert list(unreturned) == ["h1", "h2", "h0"]
+    hand.now = hand.world.schedule.return_at
+    hand.play(give_back_again(hand.world)).hears(DONE).hears(BROKEN, DONE)
+    assert list(unreturned) == ["h2"]

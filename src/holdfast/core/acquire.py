@@ -118,8 +118,6 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
     finally:
         try:
             if untidy:
-                for tenure in taken:  # struck just then
-                    tenure.let_go()
                 yield from _tidy_up(world, claim, holder, failing=failing_since < inf)
         finally:
             if listening:

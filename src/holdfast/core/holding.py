@@ -83,9 +83,10 @@ def release(world: World, tenure: Tenure) -> Steps[None]:
 
     A lost one is given back too: the engine may believe in it for longer than we do.
     """
-    claim, was_mine = tenure.claim, tenure.unsettled
+    claim, was_mine = tenure.claim, False
     try:
         with world.mutex:
+            was_mine = tenure.unsettled
             now = world.clock()
             ends_at = tenure.valid_until
             if tenure.state is HELD:
@@ -209,19 +210,19 @@ def _give_back_later(world: World, release: Release) -> None:
         schedule.return_later(release)
         if schedule.return_at == inf:
             schedule.pauses = backoff(world.uniform, RETURN_AFTER, SELDOM)
-            schedule.return_at = world.clock() + next(schedule.pauses)
-        is_soon = schedule.return_at < schedule.asleep_until
-    if is_soon:
-        world.rouse_renewer()
+            _return_by(world, world.clock() + next(schedule.pauses))
 
 
 def hasten_returns(world: World) -> None:
     """The engine answers one who has to wait: perhaps behind what could not be given back."""
-    schedule = world.schedule
     with world.mutex:
-        schedule.return_at = min(schedule.return_at, schedule.tried_at + RETURN_AFTER)
-        is_soon = schedule.return_at < schedule.asleep_until
-    if is_soon:
+        _return_by(world, world.schedule.tried_at + RETURN_AFTER)
+
+
+def _return_by(world: World, at: float) -> None:
+    schedule = world.schedule
+    schedule.return_at = min(schedule.return_at, at)
+    if schedule.return_at < schedule.asleep_until:
         world.rouse_renewer()
 
 
@@ -243,11 +244,10 @@ def give_back_again(world: World) -> Steps[None]:
     for some in (releases[:1], releases[1:]):  # one, to see whether the engine can be told
         if some:
             answers = yield Ask(some, world.clock() + RETURN_PATIENCE)
-            if Failed in map(type, answers):
-                break
             with world.mutex:
-                for release in some:
-                    schedule.unreturned.pop(release.holder, None)
+                failed = schedule.returned(some, [type(answer) is not Failed for answer in answers])
+            if failed:
+                break
     else:
         with world.mutex:
             schedule.return_at = world.clock() if schedule.unreturned else inf

@@ -11,7 +11,7 @@ the renewer looks, or when there is a crowd at the door.
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from itertools import chain, repeat
 from math import inf
@@ -99,6 +99,15 @@ class Schedule:
         if len(self.unreturned) >= MOST_UNRETURNED:
             del self.unreturned[next(iter(self.unreturned))]
         self.unreturned[release.holder] = release
+
+    def returned(self, releases: Sequence[Release], done: Sequence[bool]) -> bool:
+        """Forget those that were given back; the others go behind the rest, which may belong to a
+        part of the engine that answers. True if there are any."""
+        for release, was_done in zip(releases, done, strict=True):
+            there = self.unreturned.pop(release.holder, None)
+            if there is not None and not was_done:
+                self.unreturned[release.holder] = there
+        return not all(done)
 
     def due(self, now: float, limit: int) -> list[Tenure]:
         """Take the held tenures that are due in hand, at most `limit` of them; see `put_back`."""

@@ -112,13 +112,12 @@ class ThreadDriver:
             amid = get_ident() in list(self._running.values())
             if amid:
                 self._closes_after = get_ident()
-        if amid:
-            self._drive(release_all(self.world))
-        elif _is_mine(self._mutex):  # others may wait for that, so nobody can wait for them here
-            self._drive(release_all(self.world))
-            _thread.start_new_thread(self._close, (get_ident(),))
-        else:
+        if not amid and not _is_mine(self._mutex):
             out_of_reach(partial(self._close, get_ident()))
+            return
+        self._drive(release_all(self.world))
+        if not amid:  # others may wait for the mutex, so nobody can wait for them here
+            _thread.start_new_thread(self._close, (get_ident(),))
 
     def _close_after_that(self) -> None:
         me = get_ident()

@@ -322,12 +322,15 @@ def test_a_dead_threads_number_means_nothing() -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError])
 def test_wherever_an_acquire_is_struck_nothing_is_held(
-    error: type[BaseException], caplog: pytest.LogCaptureFixture
+    url: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nobody has the lease then, and nobody could give it back."""
+    """Nobody has the lease then, and nobody could give it back. And the client can be closed."""
     ours = ("holdfast/lock.py", "drivers/threads.py", "core/ledger.py", "core/acquire.py")
     steps = ("acquire", "_acquire", "_take", "run", "_drive", "_took", "add")
-    with Client("memory://struck") as client:
+    closed: list[None] = []
+    with Client(url) as client:
+        store, close = client._driver._store, client._driver._store.close
+        store.close = lambda: closed.append(close())  # type: ignore[method-assign]
         lock = client.lock("job")
         for line in itertools.count():
             strike = Strike(line, ours, error, functions=steps)
@@ -342,6 +345,7 @@ def test_wherever_an_acquire_is_struck_nothing_is_held(
         lease.release()
         assert line > 30
         assert caplog.text == "", "nothing was lost"
+    assert closed == [None]
 
 
 @pytest.mark.timeout(60)

@@ -19,7 +19,7 @@ from functools import partial
 from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
 from queue import Empty, SimpleQueue
 from threading import get_ident
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
 from holdfast.core.holding import lose, release_all
@@ -75,7 +75,7 @@ class ThreadDriver:
         self._renewer = 0
         """Its number."""
         self.closed = self._abandoned = False
-        self._running: dict[object, int] = {}
+        self._running: dict[Steps[Any], int] = {}
         self._one_less: Bell = SimpleQueue()
         self._closes_after = 0
         """The thread that closes when what it has under way is over."""
@@ -109,7 +109,7 @@ class ThreadDriver:
             if self.closed:
                 return
             self._end_waits()
-            amid = get_ident() in list(self._running.values())
+            amid = get_ident() in self._busy()
             if amid:
                 self._closes_after = get_ident()
         if not amid and not _is_mine(self._mutex):
@@ -121,14 +121,20 @@ class ThreadDriver:
 
     def _close_after_that(self) -> None:
         me = get_ident()
-        if self._closes_after == me and me not in list(self._running.values()):
+        if self._closes_after == me and me not in self._busy():
             self._closes_after = 0
             out_of_reach(partial(self._close, me))
+
+    def _busy(self) -> set[int]:
+        """The threads that have something under way. One that was struck as it ended may not have
+        got to say so, but it has ended."""
+        running = list(self._running.items())
+        return {thread for steps, thread in running if getgeneratorstate(steps) != GEN_CLOSED}
 
     def _close(self, caller: int) -> None:
         give_up_at = clock() + CLOSE_PATIENCE
         # What the caller itself has under way (it may be a signal handler) cannot end meanwhile.
-        while any(thread != caller for thread in list(self._running.values())):
+        while self._busy() - {caller}:
             if not _wait(self._one_less, give_up_at):
                 break
         self._drive(release_all(self.world))

@@ -28,7 +28,7 @@ MAY_IMPORT = {
 # What computes and does nothing else. Everything with I/O, time, randomness or concurrency is out.
 PURE = {
     "collections", "contextlib", "dataclasses", "enum", "functools", "heapq", "itertools",
-    "math", "types", "typing", "weakref",
+    "math", "operator", "types", "typing", "weakref",
 }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ In quarantine a node gets our releases and repairs, but its votes do not count.
 """
 
 from math import inf
+from operator import attrgetter
 
 UPTIME_STEP = 1.0
 """Nodes tell their uptime in whole seconds."""
@@ -36,3 +37,7 @@ class RestartGuard:
             elif run != self._run:
                 self.quarantined_until = now + self._longest
         self._run, self._durable = run, durable
+
+
+quarantine_of = attrgetter("quarantined_until")
+"""For whoever must look at those of all nodes, for every vote."""

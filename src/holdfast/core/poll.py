@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from holdfast.core.guard import RestartGuard
+from holdfast.core.guard import RestartGuard, quarantine_of
 from holdfast.core.messages import (
     Answer,
     Done,
@@ -71,24 +71,28 @@ class Vote(Poll):
         Poll.__init__(self, (request,), nodes, until)
         self._enough = enough
         self._guards, self._began = guards, began
-        self._granted = 0
+        self._granted: dict[int, int] = {}
 
     def take(self, node: int, answers: Sequence[Answer]) -> None:
         """Hear a node."""
         self.answers[node] = answers
-        if type(answers[0]) is Granted and self._guards[node].quarantined_until <= self._began:
-            self._granted += 1
-            if self._granted >= self._enough:
+        answer = answers[0]
+        if type(answer) is Granted and self._guards[node].quarantined_until <= self._began:
+            granted = self._granted
+            granted[node] = answer.fence
+            if len(granted) >= self._enough:
                 self.over = self.settled = True
-        elif self._granted + len(self.nodes) - len(self.answers) < self._enough:
+        elif len(self._granted) + len(self.nodes) - len(self.answers) < self._enough:
             self.over = True
 
     def grants(self) -> dict[int, int]:
         """The counter of each node that granted, and has a vote."""
+        if max(map(quarantine_of, self._guards)) <= self._began:
+            return self._granted
         return {
-            node: answers[0].fence
-            for node, answers in self.answers.items()
-            if type(answers[0]) is Granted and self._guards[node].quarantined_until <= self._began
+            node: fence
+            for node, fence in self._granted.items()
+            if self._guards[node].quarantined_until <= self._began
         }
 
 

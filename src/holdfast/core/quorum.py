@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from holdfast.core.ballot import ballot, undoing
-from holdfast.core.guard import RestartGuard
+from holdfast.core.guard import RestartGuard, quarantine_of
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
@@ -89,7 +89,7 @@ class Quorum:
         if type(first) is Acquire:
             return self._acquire(first, until)
         if type(first) is Release:
-            return self._release(cast("Sequence[Release]", requests), until)
+            return self._release(requests, until)
         if type(first) is Extend:
             return self._extend(cast("Sequence[Extend]", requests), until)
         if type(first) is Break:
@@ -165,9 +165,9 @@ class Quorum:
         remaining = last if nodes >= self.size else min(last, UNSURE)
         return Held(remaining, any(answer.wakes for answer in held), owner)
 
-    def _release(self, requests: Sequence[Release], until: float) -> Rounds[Sequence[Answer]]:
+    def _release(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
         if self._extending:
-            self._extending -= {request.holder for request in requests}
+            self._extending -= {each.holder for each in requests if isinstance(each, Release)}
         if len(requests) == 1:
             # A silent minority delays nobody, and nobody is in a hurry if a majority is slow.
             until = max(until, self.clock() + FAREWELL)
@@ -278,10 +278,9 @@ class Quorum:
         return fence if nodes >= self.size else max(counters)
 
     def _voters(self, at: float) -> Sequence[int]:
-        for guard in self.guards:
-            if guard.quarantined_until > at:
-                return [n for n, each in enumerate(self.guards) if each.quarantined_until <= at]
-        return self.everybody
+        if max(map(quarantine_of, self.guards)) <= at:
+            return self.everybody
+        return [n for n, each in enumerate(self.guards) if each.quarantined_until <= at]
 
     def _failed(self, poll: Poll, now: float, index: int = 0) -> Failed:
         """What each node answered."""

@@ -15,12 +15,12 @@ import pytest
 import holdfast
 from holdfast.core.messages import DONE, Acquire, Release
 from holdfast.drivers.surroundings import clock
-from holdfast.engines.redis import circuit
-from holdfast.engines.redis.circuit import COURTESY, IDLE
+from holdfast.engines.redis import sole
 from holdfast.engines.redis.eagerness import Eagerness
-from holdfast.engines.redis.link import LOOKS, PROMPT
+from holdfast.engines.redis.link import PROMPT
 from holdfast.engines.redis.nodes import AT_WORK
 from holdfast.engines.redis.sockets import BROKEN
+from holdfast.engines.redis.sole import COURTESY, IDLE, LOOKS
 from holdfast.lab.servers.redis import RedisServer
 from tests.patience import wait_for
 
@@ -220,7 +220,7 @@ def test_whoever_has_just_given_it_back_lets_the_next_one_begin(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     naps: list[float] = []
-    monkeypatch.setattr(circuit, "time", SimpleNamespace(sleep=naps.append))
+    monkeypatch.setattr(sole, "time", SimpleNamespace(sleep=naps.append))
     with holdfast.Client(server.url) as client:
         link_of(client)
         store: Any = client._driver._store

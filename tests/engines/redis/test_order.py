@@ -104,6 +104,7 @@ class TestCircuits:
             fleet = client._driver._store._fleet  # type: ignore[attr-defined]
             pair = Circuit(fleet), Circuit(fleet)
             for circuit in pair:
+                fleet.owing.admit(circuit)
                 assert isinstance(ask(circuit, Inspect("job")), Listing)
             yield pair
             for circuit in pair:
@@ -140,6 +141,23 @@ class TestCircuits:
 
         wait_for(is_over)  # it looks now and then, and what is answered keeps nobody back
 
+    @pytest.mark.parametrize("first", [Acquire("job", "me", 30), Repair("job", "me", 30, 7)])
+    def test_also_if_there_was_only_one_connection_till_then(
+        self, server: RedisServer, first: ToNode
+    ) -> None:
+        """As long as there is one alone, nobody notes what is owed on it."""
+        with Client(server.url) as client:
+            fleet = client._driver._store._fleet  # type: ignore[attr-defined]
+            one, other = Circuit(fleet), Circuit(fleet)
+            fleet.owing.admit(one)
+            assert isinstance(ask(one, Inspect("job")), Listing)
+            server.freeze()
+            assert ask(one, first) is None
+            assert fleet.owing.circuits == {}
+            fleet.owing.admit(other)
+            assert ask(other, Release("job", "me")) is None
+            assert [type(each) for each in owed(one)] == [type(first), Release]
+
     def test_a_release_goes_out_behind_on_a_connection_that_another_thread_uses(
         self, server: RedisServer
     ) -> None:
@@ -148,8 +166,8 @@ class TestCircuits:
             assert isinstance(store, RedisStore)
             clock = store._fleet.around.clock
             used, free = Circuit(store._fleet), Circuit(store._fleet)
-            store._all += [used, free]
             for circuit in (used, free):
+                store._fleet.owing.admit(circuit)
                 assert isinstance(ask(circuit, Inspect("job")), Listing)
             server.freeze()
             assert ask(used, Acquire("job", "me", 30)) is None
@@ -322,7 +340,7 @@ class TestCircuits:
         circuit, _ = circuits
         for line in itertools.count():
             [link] = circuit._by_fd.values()
-            circuit._busy = link._hearing = True  # it was struck
+            circuit._busy = link.hearing = True  # it was struck
             strike = Strike(line, ("redis/circuit.py",))
             with contextlib.suppress(KeyboardInterrupt), strike:
                 ask(circuit, Inspect("job"))

@@ -192,3 +192,42 @@ def test_what_two_threads_hear_of_one_release_is_not_mixed_up() -> None:
 
     said.hear_number(Mine(), 1)  # type: ignore[arg-type]
     assert (said.poll.said(0), said.poll.said(1)) == (DONE, NOT_YOURS)
+
+
+class TestAdmitting:
+    """Who is alone has nobody to note anything for."""
+
+    def test_what_the_first_owes_is_noted_before_the_second_is_used(self) -> None:
+        owing, noted = Owing(), []
+
+        class Noting:
+            def note_all(self) -> None:
+                assert owing.noting, "else whoever stops listening just now would note nothing"
+                noted.append(self)
+
+        circuits = [Noting() for _ in range(3)]
+        owing.admit(circuits[0])
+        assert (owing.noting, noted) == (False, [])
+        owing.admit(circuits[1])
+        assert owing.noting
+        assert noted == circuits[:2]
+        owing.admit(circuits[2])  # the others have been doing so all the time
+        assert noted == circuits[:2]
+        assert owing.all == circuits
+
+    def test_one_that_is_struck_has_the_next_one_do_it(self) -> None:
+        owing, noted = Owing(), []
+
+        class Noting:
+            def note_all(self) -> None:
+                noted.append(self)
+                if len(noted) == 1:
+                    raise KeyboardInterrupt
+
+        owing.admit(Noting())
+        with pytest.raises(KeyboardInterrupt):
+            owing.admit(Noting())
+        assert not owing.noting
+        owing.admit(Noting())
+        assert owing.noting
+        assert noted[1:] == owing.all

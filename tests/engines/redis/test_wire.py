@@ -2,7 +2,7 @@
 
 import select
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +13,10 @@ from holdfast.core.messages import DONE, Acquire, Answer, Failed, Granted, Relea
 from holdfast.core.poll import Farewell, Poll
 from holdfast.engines.redis.circuit import LOOKING, Circuit
 from holdfast.engines.redis.eagerness import MOST_SKIPS, Eagerness
-from holdfast.engines.redis.link import NOT_YET, PROMPT, Link, say_to
+from holdfast.engines.redis.link import NOT_YET, PROMPT, Link, hear_from, say_to
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.owing import Owing
+from holdfast.engines.redis.sole import SoleLink
 from holdfast.engines.redis.speech import Speech
 
 FENCE = 1_790_000_000_000_000
@@ -45,7 +46,7 @@ class Wire:
 
     def __init__(self, index: int = 0) -> None:
         near, self.far = socket.socketpair()
-        self.link = Link(Node(index, near), 1.0)  # type: ignore[arg-type]
+        self.link = SoleLink(Node(index, near), 1.0)  # type: ignore[arg-type]
 
     def asks(self, request: ToNode) -> Poll:
         """As it was asked, with its answer still to come."""
@@ -98,10 +99,20 @@ class TestTheUsual:
     def test_it_is_told_without_being_read(
         self, wire: Wire, request_: ToNode, reply: bytes, answer: Answer
     ) -> None:
-        wire.link._reader = None  # type: ignore[assignment]
+        wire.link.reader = None  # type: ignore[assignment]
         poll = wire.asks(request_)
         wire.hears(reply)
         assert poll.said(0) == answer
+
+    def test_so_are_two_when_the_first_was_late(
+        self, wire: Wire, request_: ToNode, reply: bytes, answer: Answer
+    ) -> None:
+        wire.link.reader = None  # type: ignore[assignment]
+        polls = [wire.asks(each) for each in (request_, RELEASE, request_)]
+        wire.hears(reply + b":1\r\n")
+        assert [poll.said(0) for poll in polls] == [answer, DONE, None]
+        wire.hears(reply)
+        assert polls[2].said(0) == answer
 
     def test_it_may_come_in_parts(
         self, wire: Wire, request_: ToNode, reply: bytes, answer: Answer
@@ -361,12 +372,13 @@ class TestLooking:
         """How often it looks at a poll that is over when it does so for that time."""
         poll, count = Poll((RELEASE,), (0,), 0.0), 0
 
-        def hear(poll: Poll) -> None:
+        def hear(links: Sequence[Link], poll: Poll) -> Sequence[Any]:
             nonlocal count
             count += 1
             poll.over = count == over_at
+            return ()
 
-        monkeypatch.setattr(circuit, "_hear_present", hear)
+        monkeypatch.setattr("holdfast.engines.redis.circuit.hear_from", hear)
         circuit._look_out(poll)
         return count
 
@@ -401,7 +413,7 @@ class TestLooking:
         assert self.looks(circuit, monkeypatch, over_at=99) > 1
 
     def test_only_at_those_that_owe_something_and_only_until_it_is_settled(
-        self, circuit: Circuit, wires: list[Wire]
+        self, wires: list[Wire]
     ) -> None:
         poll = Farewell(RELEASE, (1, 2), 0.0, 1)
         said = Owed(SPEECH.phrase((RELEASE,)), poll)
@@ -409,7 +421,6 @@ class TestLooking:
             wire.far.sendall(b":1\r\n")
         for wire in wires[1:]:  # from the first, it would be a reply that nobody has asked for
             wire.link.owed.append(said)
-        circuit._present = tuple(wire.link for wire in wires)
-        circuit._hear_present(poll)
+        assert not hear_from([wire.link for wire in wires], poll)
         assert poll.settled
         assert [len(wire.link.owed) for wire in wires] == [0, 0, 1]

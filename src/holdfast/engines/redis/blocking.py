@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
 from holdfast.core.poll import Pause, Poll
-from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.ear import Ear
 from holdfast.engines.redis.nodes import GONE, Fleet
 from holdfast.engines.redis.owing import ORDERED
+from holdfast.engines.redis.sole import SoleCircuit
 from holdfast.engines.redis.speech import Speech
 
 
@@ -21,11 +21,14 @@ class RedisStore:
         self._fleet = fleet
         self._quorum = fleet.quorum
         self._direct = fleet.direct
+        self._make = Circuit if fleet.direct is None else SoleCircuit
         self._closed = False
         self._begin()
 
     def _begin(self) -> None:
         self._free: list[Circuit] = self._fleet.owing.resting
+        self._sole: list[SoleCircuit] = self._fleet.owing.resting
+        """The same, for a single server that can be asked directly."""
         self._all: list[Circuit] = self._fleet.owing.all
         self._ears: list[Ear] = []
         self._mutex = threading.Lock()
@@ -59,13 +62,13 @@ class RedisStore:
         if request.holder in fleet.owing.circuits:
             return None  # it must go out behind something else, on whichever connection
         try:
-            circuit = self._free.pop()
+            circuit = self._sole.pop()
         except IndexError:
             return None  # another thread was faster
         try:
             answer = circuit.ask(request, speech, until)
         finally:
-            self._free.append(circuit)
+            self._sole.append(circuit)
         if type(answer) is Failed:
             fleet.waiting.discard(request.holder)
             answer = Failed.at(fleet.nodes[0].name, answer.nodes[0][1])
@@ -82,10 +85,20 @@ class RedisStore:
                 circuit.perform(poll)
                 answers = self._fleet.answers(poll)
             else:
-                answers = self._ask_all(circuit, self._quorum, requests, until)
+                steps = self._quorum.ask(requests, until)
+                try:
+                    while True:
+                        effect = next(steps)
+                        if isinstance(effect, Pause):
+                            time.sleep(max(0.0, effect.until - self._fleet.around.clock()))
+                        else:
+                            circuit.perform(effect)
+                except StopIteration as stop:
+                    answers = stop.value
         finally:
             self._free.append(circuit)
-        self._fleet.note(requests[0], answers[0])
+        if self._fleet.waiting or type(answers[0]) is Held:
+            self._fleet.note(requests[0], answers[0])
         return answers
 
     def _release_all(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
@@ -128,21 +141,6 @@ class RedisStore:
         self._fleet.forked()
         self._begin()
 
-    def _ask_all(
-        self, circuit: Circuit, quorum: Quorum, requests: Sequence[Request], until: float
-    ) -> Sequence[Answer]:
-        steps = quorum.ask(requests, until)
-        try:
-            while True:
-                effect = next(steps)
-                if isinstance(effect, Pause):
-                    time.sleep(max(0.0, effect.until - self._fleet.around.clock()))
-                else:
-                    circuit.perform(effect)
-        except StopIteration as stop:
-            answers: Sequence[Answer] = stop.value
-            return answers
-
     def _converse(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """A talk that nobody else may have a part in: on connections of its own."""
         circuit = Circuit(self._fleet)
@@ -169,8 +167,8 @@ class RedisStore:
         try:
             return self._free.pop()
         except IndexError:
-            circuit = Circuit(self._fleet)
-            self._all.append(circuit)
+            circuit = self._make(self._fleet)
+            self._fleet.owing.admit(circuit)
             return circuit
 
     def _listen(self, until: float) -> None:

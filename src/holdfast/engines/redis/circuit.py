@@ -13,31 +13,21 @@ reads.
 
 import select
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from math import ceil
+from typing import ClassVar
 
-from holdfast.core.messages import Acquire, Answer, Release
+from holdfast.core.messages import Release
 from holdfast.core.poll import Poll
 from holdfast.engines.redis.dial import Dials
 from holdfast.engines.redis.eagerness import Eagerness
-from holdfast.engines.redis.link import NOT_YET, Link, say_to
+from holdfast.engines.redis.link import Link, hear_from, say_to
 from holdfast.engines.redis.nodes import AT_WORK, GONE, MAX_OWED, SILENT, Fleet
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.owing import holders_of
 from holdfast.engines.redis.phrases import failed
-from holdfast.engines.redis.sockets import BROKEN, explain, is_foreign
-from holdfast.engines.redis.speech import Speech
-
-IDLE = 0.01
-"""A single server's connection that was not used for longer may have been closed meanwhile, and is
-looked at first. (To one that was closed within this time a release is said twice.)"""
-
-COURTESY = 0.0002
-"""How long whoever has just given a lock back waits before it queues for it again. It has to wait
-in any case; but whoever got the lock should begin before the next in the queue is told to get
-ready, where all of them and the server share a few cores."""
+from holdfast.engines.redis.sockets import BROKEN, explain
 
 LOOKING = 0.0002
 """For how many seconds to look whether nodes have answered before going to sleep. On the same host
@@ -48,6 +38,9 @@ _NOBODY: set[int] = set()
 
 class Circuit:
     """A connection to each node."""
+
+    LINK: ClassVar[type[Link]] = Link
+    """The connection to a single node."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._nodes, self._speech, self._clock = fleet.nodes, fleet.speech, fleet.around.clock
@@ -66,52 +59,6 @@ class Circuit:
         self._eagerness = Eagerness()
         self._busy = False
         self._used_at = 0.0
-        self._given_back = ""
-        """The lock that the last exchange was a release of."""
-
-    def ask(self, request: Acquire | Release, speech: Speech, until: float) -> Answer | None:
-        """Ask a single server that owes nothing, without ado: N = 1 must not pay for the rest.
-
-        None if that cannot be done, and nothing was done: then it is to be asked in full.
-        """
-        link = self._links[0]
-        now = self._clock()
-        if link is None or link.owed or self._busy or now >= until:
-            return None
-        if now > self._used_at + IDLE and self._poller.poll(0):
-            return None
-        queues = type(request) is Acquire and request.queue
-        if queues and request.key == self._given_back and now < self._used_at + AT_WORK:
-            time.sleep(COURTESY)
-        self._given_back = "" if type(request) is Acquire else request.key
-        self._used_at = now
-        self._busy = True
-        patience, look = int((until - now) * 1000) + 1, self._owing.is_quiet and not queues
-        try:
-            reply = link.exchange(speech.command(request), self._poller, patience, look=look)
-            if reply is not NOT_YET:
-                link.settle()
-                self._busy = False
-                return speech.read(request, reply)
-            poll = self._owe(link, request, speech, until)
-        except BaseException as error:
-            if isinstance(error, BROKEN) and not is_foreign(error):
-                self._drop(link, explain(error))
-                self._busy = False
-                return failed(explain(error))
-            if link.has_heard_nothing:
-                self._stop_listening(self._owe(link, request, speech, until), (request.holder,))
-            raise
-        self._listen(poll, (request.holder,))
-        self._busy = False
-        return poll.said(0) or failed(SILENT)
-
-    def _owe(self, link: Link, request: Acquire | Release, speech: Speech, until: float) -> Poll:
-        poll = Poll((request,), (0,), until)
-        link.owe(Owed(speech.phrase((request,)), poll))
-        if link.unsent:
-            self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
-        return poll
 
     def perform(self, poll: Poll) -> None:
         """Say it to all, then listen until it is over or its time is."""
@@ -123,8 +70,8 @@ class Circuit:
             self._look(now)
         if len(self._present) < len(self._nodes):
             self._connect(poll)
-        owed, holders = Owed(self._speech.phrase(poll.requests), poll), holders_of(poll)
-        elsewhere = self._owing.elsewhere(holders, self)
+        owed = Owed(self._speech.phrase(poll.requests), poll)
+        elsewhere = self._owing.elsewhere(holders_of(poll), self) if self._owing.noting else ()
         try:
             to_all = len(self._nodes) == len(self._present) == len(poll.nodes)
             if to_all and not elsewhere and not self._skipped:
@@ -132,12 +79,12 @@ class Circuit:
             else:
                 self._say_with_care(owed, elsewhere)
         except BaseException:
-            self._stop_listening(poll, holders)
+            self._stop_listening(poll)
             raise
-        self._listen(poll, holders)
+        self._listen(poll)
         self._busy = False
 
-    def _listen(self, poll: Poll, holders: Sequence[str]) -> None:
+    def _listen(self, poll: Poll) -> None:
         """Hear the answers until it is over or its time is."""
         try:
             self._look_out(poll)
@@ -148,27 +95,25 @@ class Circuit:
                     break  # after a last look: it may be we who were late
         finally:
             if len(poll.answers) < len(poll.nodes):
-                self._stop_listening(poll, holders)
+                self._stop_listening(poll)
 
     def _look_out(self, poll: Poll) -> None:
         """Hear whoever has answered already; and again and again, if that is worth it."""
-        self._hear_present(poll)
-        if poll.over or not self._owing.is_quiet or not self._eagerness.pays():
-            return
-        give_up_at = self._clock() + LOOKING
-        while self._clock() < give_up_at:
-            self._hear_present(poll)
+        eagerness, give_up_at = self._eagerness, 0.0
+        while True:
+            for link, error in hear_from(self._present, poll):
+                self._care_for(link, error)
             if poll.over:
-                self._eagerness.has_paid()
+                if give_up_at and eagerness.vain:
+                    eagerness.has_paid()
                 return
-        self._eagerness.was_vain()
-
-    def _hear_present(self, poll: Poll) -> None:
-        for link in self._present:  # whoever was asked first has answered first, mostly
-            if link.owed:
-                self._attend_to(link)
-                if poll.settled:
+            if not give_up_at:
+                if not self._owing.is_quiet or not eagerness.pays():
                     return
+                give_up_at = self._clock() + LOOKING
+            elif self._clock() >= give_up_at:
+                eagerness.was_vain()
+                return
 
     def close(self) -> None:
         """Close every connection."""
@@ -230,12 +175,16 @@ class Circuit:
     def _say(self, links: Sequence[Link], owed: Owed) -> None:
         for link, error in say_to(links, owed):
             if error is not None:
-                index, why = link.node.index, explain(error)
-                owed.poll.take(index, [failed(why)] * len(owed.requests))
-                if link is self._links[index]:
-                    self._drop(link, why)
-            elif link.circuit is self:
-                self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
+                owed.poll.take(link.node.index, [failed(explain(error))] * len(owed.requests))
+            self._care_for(link, error)
+
+    def _care_for(self, link: Link, error: Exception | None) -> None:
+        """It is broken; or something is left to be sent, when there is room for it."""
+        if error is not None:
+            if link is self._links[link.node.index]:
+                self._drop(link, explain(error))
+        elif link.unsent and link.circuit is self:
+            self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
 
     def _say_with_care(self, owed: Owed, elsewhere: "Sequence[Circuit]") -> None:
         """Say it where nothing speaks against it."""
@@ -274,18 +223,28 @@ class Circuit:
                 self._poller.modify(link.fd, select.POLLIN)
             if event & ~select.POLLOUT:
                 link.hear()
-                if link.unsent:  # it had to be asked once more
-                    self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)
+                self._care_for(link, None)
         except BROKEN as error:
-            self._drop(link, explain(error))
+            self._care_for(link, error)
 
-    def _stop_listening(self, poll: Poll, holders: Sequence[str]) -> None:
+    def _stop_listening(self, poll: Poll) -> None:
         """Note who has not answered, and where what follows must go out."""
         if not poll.over and self._clock() >= poll.until:
             for index in poll.nodes:
                 if index not in poll.answers and self._links[index] is not None:
                     self._nodes[index].is_in_trouble(SILENT)
         poll.over = True
+        if self._owing.noting:
+            self._note(poll)
+
+    def note_all(self) -> None:
+        """Note what is not answered here yet: there are others now."""
+        for link in list(self._by_fd.values()):
+            for owed in list(link.owed):
+                self._note(owed.poll)
+
+    def _note(self, poll: Poll) -> None:
+        holders = holders_of(poll)
         self._owing.add(holders, self)
         self._late.update(holders)
 
@@ -295,7 +254,7 @@ class Circuit:
             self._dials.connect(poll, lambda: self._present)
             return
         try:
-            self._put(Link(self._nodes[0], max(poll.until - self._clock(), 0.001)))
+            self._put(self.LINK(self._nodes[0], max(poll.until - self._clock(), 0.001)))
         except BROKEN as error:
             self._nodes[0].is_in_trouble(explain(error))
 

@@ -7,10 +7,11 @@ class Eagerness:
     """Whether to look for a reply again and again before going to sleep. What was in vain is not
     tried the next time; what was so again and again, twice as many times after each."""
 
-    __slots__ = ("_skips", "_vain")
+    __slots__ = ("_skips", "vain")
 
     def __init__(self) -> None:
-        self._skips = self._vain = 0
+        self._skips = self.vain = 0
+        """`vain`: how many tries the last one in vain has cost, if it was the last one."""
 
     def pays(self) -> bool:
         """Whether it is worth trying."""
@@ -21,8 +22,8 @@ class Eagerness:
 
     def has_paid(self) -> None:
         """It was there in time."""
-        self._vain = 0
+        self.vain = 0
 
     def was_vain(self) -> None:
         """It was not."""
-        self._vain = self._skips = min(2 * self._vain or 1, MOST_SKIPS)
+        self.vain = self._skips = min(2 * self.vain or 1, MOST_SKIPS)

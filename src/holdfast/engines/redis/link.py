@@ -4,7 +4,6 @@ Replies come in the order of the commands, and each is handed to whoever asked, 
 has stopped listening: so a late reply never desynchronises a connection.
 """
 
-import select
 import socket
 import struct
 import threading
@@ -13,8 +12,8 @@ from collections.abc import Sequence
 
 import hiredis
 
+from holdfast.core.poll import Poll
 from holdfast.engines.inherited import detach
-from holdfast.engines.redis.eagerness import Eagerness
 from holdfast.engines.redis.nodes import Node, accept
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Reply
@@ -23,20 +22,12 @@ from holdfast.engines.redis.sockets import BROKEN, CLOSED, NOT_NOW, take_in
 USUAL_SIZE = 448
 """No usual reply is longer, and Python has room for so many bytes at hand."""
 
-SHORT = 4096
-"""The reply to an exchange is no longer; the rest would be read as other replies are."""
-
 PROMPT = 2
 """Milliseconds that the reply to an exchange is waited for by reading it, which saves the call that
 asks whether there is anything to read: 2 us of 25. Few, since after a signal Python reads anew, for
 as long again: signals that come more often than that would keep it there."""
 
-LOOKS = 32
-"""How often to look whether the reply to an exchange is there before going to sleep: some 60 us, in
-which a server on the same host has answered, mostly. To be woken takes longer than to look, about
-10 us of 45."""
-
-_AT_ONCE = socket.MSG_DONTWAIT
+AT_ONCE = socket.MSG_DONTWAIT
 _PROMPT_TIMEVAL = struct.pack("@ll", 0, PROMPT * 1000)
 
 INTERRUPTED = "somebody was interrupted in the middle of a command"
@@ -56,100 +47,28 @@ class Link:
         self.unsent = b""
         """What could not be sent yet."""
         self.sock, self._connection = node.address.open(timeout)
-        self._reader = hiredis.Reader()
-        self._heard = bytearray(SHORT)
-        """What an exchange has read last. Begins with a zero, unless it is not parsed yet."""
+        self.reader = hiredis.Reader()
         self._replies: list[Reply] = []
-        self._in_step = True
-        """Whether what comes next is surely the beginning of a reply, and nothing is left unread
-        before it."""
+        self.in_step = False
+        """Whether what comes next is surely the beginning of a reply, nothing is left unread before
+        it, and it can be read without waiting for it."""
         self.mutex = threading.RLock()
         """For whoever says something: one for all connections of a circuit."""
-        self.saying = self._hearing = self._waiting = False
-        self._eagerness = Eagerness()
+        self.saying = self.hearing = False
         try:
             self._greet()
-            self._is_prompt = self._bound_reads()
+            self.in_step = self.is_prompt = self._bound_reads()
         except BaseException:
             self.close()
             raise
         self.fd: int = self.sock.fileno()
-        self.at_once = _AT_ONCE if self._is_prompt else 0
+        self.at_once = AT_ONCE if self.is_prompt else 0
 
     def say(self, owed: Owed) -> None:
         """Send a phrase, or as much of it as goes out now."""
         for _, error in say_to((self,), owed):
             if error is not None:
                 raise error
-
-    def exchange(self, text: bytes, poller: select.poll, patience: int, *, look: bool) -> Reply:
-        """Send one command and wait for its reply: `say` and `hear` in one, for the usual case that
-        nothing is owed. `NOT_YET` if the reply is not there, or not all of it. The caller says by
-        `settle` that it has the reply, or by `owe` that it will come."""
-        with self.mutex:
-            if self.owed:
-                return None  # another thread has said something meanwhile: nothing was sent
-            self._hearing = True
-            try:  # as `_send`
-                sent: int = self.sock.send(text, self.at_once)
-            except NOT_NOW:
-                sent = 0
-            if sent < len(text):
-                self.unsent = text[sent:]
-                return NOT_YET
-        self._waiting = True
-        if not self._is_prompt or patience < PROMPT:
-            ready = poller.poll(patience)
-            self._waiting = False
-            if not ready:
-                return NOT_YET
-            take_in(self.sock, self._reader, self.at_once)
-        else:
-            heard = self._heard
-            try:
-                size = (look and self._look()) or self.sock.recv_into(heard)
-            except BlockingIOError:
-                self._waiting = False
-                return NOT_YET
-            if not size:
-                raise EOFError(CLOSED)
-            self._reader.feed(heard, 0, size)  # type: ignore[arg-type]  # any buffer will do
-            self._waiting = False
-            heard[0] = 0
-        reply = self._reader.gets()
-        self._in_step = not self.owed  # else another thread's reply may have come with it
-        return reply
-
-    def _look(self) -> int:
-        """Look for a reply without going to sleep, if it is worth it; gives how much was read."""
-        if not self._eagerness.pays():
-            return 0
-        heard, recv_into = self._heard, self.sock.recv_into
-        for _ in range(LOOKS):
-            try:
-                size: int = recv_into(heard, 0, _AT_ONCE)
-            except BlockingIOError:
-                continue
-            self._eagerness.has_paid()
-            return size
-        self._eagerness.was_vain()
-        return 0
-
-    @property
-    def has_heard_nothing(self) -> bool:
-        """Whether an exchange was interrupted after it had sent its command, and before it read
-        anything. What `recv_into` gave may have been lost on its way, but not that it has read."""
-        return self._waiting and not self._heard[0]
-
-    def settle(self) -> None:
-        """The reply to an exchange has got to whoever wanted it."""
-        self._hearing = self._waiting = False
-
-    def owe(self, owed: Owed) -> None:
-        """The reply to an exchange is still to come, or some of it."""
-        self._in_step = False
-        self.owed.appendleft(owed)
-        self.settle()
 
     def flush(self) -> bool:
         """Send what is left to send; True if nothing is left any more."""
@@ -163,34 +82,32 @@ class Link:
             return not self.unsent
 
     def hear(self) -> None:
-        """Read what has arrived, and hand it to whoever asked. The usual is told without ado, since
-        this is called for each of several nodes."""
-        self._hearing = True
-        owed, size = self.owed, USUAL_SIZE
-        usual = owed[0].usual if owed and self._in_step and self._is_prompt else None
-        if usual is not None:
-            try:
-                data = self.sock.recv(USUAL_SIZE, _AT_ONCE)
-            except BlockingIOError:
-                self._hearing = False
-                return
-            if data == usual:
-                owed.popleft().hear_usual(self.node)
-                self._hearing = False
-                return
-            if not data:
-                raise EOFError(CLOSED)
-            self._reader.feed(data)
-            self._hear_all()
-            size = len(data)
-        if size == USUAL_SIZE:  # there may be more
-            take_in(self.sock, self._reader, self.at_once)
-            self._hear_all()
-        self._in_step = not owed
-        self._hearing = False
+        """Read what has arrived, and hand it to whoever asked."""
+        if self.owed:
+            for _, error in hear_from((self,), _NOBODYS):
+                if error is not None:
+                    raise error
+        else:
+            self.hearing = True
+            self.hear_all()
+            self.hearing = False
 
-    def _hear_all(self) -> None:
-        owed, gets = self.owed, self._reader.gets
+    def hear_all(self) -> None:
+        """Read what has arrived, however much it is."""
+        take_in(self.sock, self.reader, self.at_once)
+        self._hand_on()
+
+    def hear_more(self, heard: bytes) -> None:
+        """This was heard, which is not the usual; read what else has arrived."""
+        if not heard:
+            raise EOFError(CLOSED)
+        self.reader.feed(heard)
+        self._hand_on()
+        if len(heard) == USUAL_SIZE:
+            self.hear_all()
+
+    def _hand_on(self) -> None:
+        owed, gets = self.owed, self.reader.gets
         while (reply := gets()) is not NOT_YET:
             if not owed:
                 raise EOFError("a reply that nobody has asked for")
@@ -207,13 +124,14 @@ class Link:
             if more is not None:
                 self.say(more)
             owed.popleft()  # not before: what follows it on another connection must not overtake it
+        self.in_step = self.is_prompt and not owed
 
     @property
     def interrupted(self) -> bool:
         """Whether a Ctrl-C has struck within a command or a reply: nobody knows how much of it went
         through. Only for whoever uses the connection; others may be saying something."""
         with self.mutex:
-            return self._hearing or self.saying
+            return self.hearing or self.saying
 
     def is_stuck(self, now: float) -> bool:
         """Whether the oldest answer is overdue."""
@@ -234,8 +152,8 @@ class Link:
             self.sock.sendall(b"".join(greeting.commands))
             replies: list[Reply] = []
             while len(replies) < len(greeting.commands):
-                take_in(self.sock, self._reader)
-                while (reply := self._reader.gets()) is not False:
+                take_in(self.sock, self.reader)
+                while (reply := self.reader.gets()) is not False:
                     replies.append(reply)
             accept(greeting.conclude(replies))
 
@@ -283,3 +201,51 @@ def say_to(links: Sequence[Link], owed: Owed) -> Sequence[tuple[Link, Exception 
             except BROKEN as error:
                 lagging += ((link, error),)
     return lagging
+
+
+def hear_from(links: Sequence[Link], poll: Poll) -> Sequence[tuple[Link, Exception | None]]:
+    """Read what has arrived on connections that owe something, and hand it to whoever asked, until
+    a poll is settled. Gives those on which something is left to be said once more, and those that
+    are broken, with what is wrong with them.
+
+    The usual is told here, without a call for each step, since this is done for each of several
+    nodes, again and again."""
+    lagging: tuple[tuple[Link, Exception | None], ...] = ()
+    for link in links:
+        owed = link.owed
+        if not owed:
+            continue
+        link.hearing = True
+        try:
+            if link.in_step:
+                data = link.sock.recv(USUAL_SIZE, AT_ONCE)
+                first, node = owed[0], link.node
+                if data == first.usual:
+                    owed.popleft()
+                    if node.trouble:
+                        node.is_well()
+                    if not first.poll.settled:
+                        first.poll.take(node.index, first.usually)
+                elif len(owed) > 1 and data == first.usual + owed[1].usual:  # it was late
+                    owed.popleft().hear_usual(node)
+                    owed.popleft().hear_usual(node)
+                else:
+                    link.hear_more(data)
+            else:
+                link.hear_all()
+        except BlockingIOError:
+            link.hearing = False  # nothing has
+            continue
+        except BROKEN as error:
+            lagging += ((link, error),)
+            continue
+        link.hearing = False
+        if link.unsent:
+            lagging += ((link, None),)
+        if poll.settled:
+            break
+    return lagging
+
+
+_NOBODYS = Poll((), (), 0.0)
+"""Never settled."""

@@ -32,7 +32,7 @@ class Owing:
     circuit is named here from when it stops listening until it has seen that all is answered.
     """
 
-    __slots__ = ("_mutex", "all", "circuits", "resting")
+    __slots__ = ("_mutex", "all", "circuits", "noting", "resting")
 
     def __init__(self) -> None:
         self.circuits: dict[str, tuple[Any, ...]] = {}
@@ -42,6 +42,8 @@ class Owing:
         self.resting: list[Any] = []
         """The circuits that nobody uses: what comes there is not read until somebody does. Whoever
         takes one out is its only user."""
+        self.noting = False
+        """Whether there was ever more than one circuit: till then, there is no other to know of."""
         self._mutex = threading.RLock()  # a signal handler may close a client meanwhile
 
     @property
@@ -49,6 +51,20 @@ class Owing:
         """Whether no thread of this client is at work but the one that asks. One that looks for its
         replies again and again would keep the others from theirs, by the interpreter's lock."""
         return len(self.all) <= len(self.resting) + 1
+
+    def admit(self, circuit: Any) -> None:
+        """A new one. What is owed on the first is noted from when there is a second."""
+        with self._mutex:
+            self.all.append(circuit)
+            if self.noting or len(self.all) == 1:
+                return
+            self.noting = True  # first: whoever stops listening meanwhile notes that by itself
+            try:
+                for other in self.all:
+                    other.note_all()
+            except BaseException:
+                self.noting = False
+                raise
 
     def add(self, holders: Iterable[str], circuit: object) -> None:
         """Something of theirs is not answered there."""

@@ -79,9 +79,9 @@ class Phrase(NamedTuple):
     head: Head | None = None
     words: bytes = b""
     """For a single command: what it is made of."""
-    usual: bytes | None = None
-    """For a single command: the reply that is to be expected, as it comes. It need not be read to
-    be known."""
+    usual: bytes = b"?"
+    """For a single command: the reply that is to be expected, as it comes. It need not be parsed to
+    be known. (No reply begins with a question mark.)"""
     usually: Answers = ()
     """And what that means."""
 

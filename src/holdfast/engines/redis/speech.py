@@ -4,7 +4,7 @@ A call is made of a head, which is kept for each lock, and of the holder id, whi
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil, inf
 from typing import cast
 
@@ -57,6 +57,10 @@ _GIVEN_BACK: tuple[bytes, Answers] = (b":1\r\n", (DONE,))
 """The usual reply to a release, and what it means."""
 
 
+_phrase = partial(tuple.__new__, Phrase)
+"""As `Phrase` itself, but without a call of a function in Python."""
+
+
 class Speech:
     """How one client speaks of its locks."""
 
@@ -90,9 +94,10 @@ class Speech:
         if type(first) is Release:
             if len(requests) == 1:
                 head = self._release_head(first.key, first.wake)
-                words = word(first.holder.encode())
+                holder = first.holder.encode()
+                words = b"$%d\r\n%b\r\n" % (len(holder), holder)
                 text = (head.text + words,)
-                return Phrase(text, self._read, False, self._code, head, words, *_GIVEN_BACK)
+                return _phrase((text, self._read, False, self._code, head, words, *_GIVEN_BACK))
             return Phrase(tuple(map(self._release, cast(Sequence[Release], requests))), self._read)
         if type(first) is Extend:
             return self._extend(cast(Sequence[Extend], requests))
@@ -130,18 +135,18 @@ class Speech:
     def _acquire(self, request: Acquire) -> Phrase:
         queue = request.queue and self.listening
         head, holder = self._acquire_head(request.key, request.ttl, queue), request.holder.encode()
-        usual: bytes | None = None
-        usually: Answers = ()
+        read = _read_queued if queue else _read_unqueued
         if self._quorum:
             proposed = b"%d" % request.proposed
-            words = _two_words(proposed, holder)
+            words = b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(proposed), proposed, len(holder), holder)
             usual, usually = b":%b\r\n" % proposed, (Granted(request.proposed),)
-        elif queue and self.hands_over:
+            text = (head.text + words,)
+            return _phrase((text, read, False, Granted, head, words, usual, usually))
+        if queue and self.hands_over:
             words = _two_words(holder, b"%d" % request.tries)
         else:
             words = word(holder)
-        read = _read_queued if queue else _read_unqueued
-        phrase = Phrase((head.text + words,), read, False, Granted, head, words, usual, usually)
+        phrase = Phrase((head.text + words,), read, False, Granted, head, words)
         return self._replicated(phrase) if self.replicas else phrase
 
     def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> Head:

@@ -157,7 +157,7 @@ class RedisStore:
         """A circuit: if it can be had, the one on which something of this holder is not answered
         yet."""
         circuit: Circuit
-        if isinstance(request, ORDERED):
+        if self._fleet.owing.noting and isinstance(request, ORDERED):
             for circuit in self._fleet.owing.circuits.get(request.holder, ()):
                 try:
                     self._free.remove(circuit)

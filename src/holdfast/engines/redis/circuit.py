@@ -94,7 +94,7 @@ class Circuit:
                 if left <= 0:
                     break  # after a last look: it may be we who were late
         finally:
-            if len(poll.answers) < len(poll.nodes):
+            if not poll.over or self._owing.noting:
                 self._stop_listening(poll)
 
     def _look_out(self, poll: Poll) -> None:
@@ -234,7 +234,7 @@ class Circuit:
                 if index not in poll.answers and self._links[index] is not None:
                     self._nodes[index].is_in_trouble(SILENT)
         poll.over = True
-        if self._owing.noting:
+        if self._owing.noting and len(poll.answers) < len(poll.nodes):
             self._note(poll)
 
     def note_all(self) -> None:

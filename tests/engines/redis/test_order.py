@@ -291,6 +291,15 @@ class TestCircuits:
         circuit._attend_to(link, select.POLLIN)
         assert circuit._poller.poll(0) == [(link.fd, select.POLLOUT)]
 
+    def test_also_if_the_word_of_it_was_lost_to_a_ctrl_c(
+        self, circuits: tuple[Circuit, Circuit]
+    ) -> None:
+        circuit, _ = circuits
+        [link] = circuit._by_fd.values()
+        link.unsent, circuit._busy = b"more", True
+        circuit.catch_up()
+        assert not link.unsent
+
     @nobody_closes_what_nobody_has
     @pytest.mark.parametrize("count", [1, 3])
     def test_a_ctrl_c_at_any_line_leaves_a_circuit_of_use(self, count: int) -> None:

@@ -227,7 +227,19 @@ class TestAdmitting:
         owing.admit(Noting())
         with pytest.raises(KeyboardInterrupt):
             owing.admit(Noting())
-        assert not owing.noting
         owing.admit(Noting())
-        assert owing.noting
         assert noted[1:] == owing.all
+
+    def test_a_signal_handler_that_strikes_there_does_not_rely_on_it(self) -> None:
+        """It cannot wait for what it has interrupted."""
+        owing, noted = Owing(), []
+
+        class Noting:
+            def note_all(self) -> None:
+                noted.append(self)
+                if len(noted) == 1:
+                    owing.admit(Noting())
+
+        owing.admit(Noting())
+        owing.admit(Noting())
+        assert noted[1:4] == owing.all

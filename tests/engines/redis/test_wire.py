@@ -1,5 +1,8 @@
 """What is said and heard on connections, byte for byte. The test is at their other ends."""
 
+import contextlib
+import errno
+import itertools
 import select
 import socket
 from collections.abc import Iterator, Sequence
@@ -9,15 +12,26 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdfast.core.messages import DONE, Acquire, Answer, Failed, Granted, Release, ToNode
+from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
+    Acquire,
+    Answer,
+    Failed,
+    Granted,
+    Release,
+    ToNode,
+)
 from holdfast.core.poll import Farewell, Poll
 from holdfast.engines.redis.circuit import LOOKING, Circuit
 from holdfast.engines.redis.eagerness import MOST_SKIPS, Eagerness
 from holdfast.engines.redis.link import NOT_YET, PROMPT, Link, hear_from, say_to
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.owing import Owing
+from holdfast.engines.redis.sockets import BROKEN
 from holdfast.engines.redis.sole import SoleLink
 from holdfast.engines.redis.speech import Speech
+from tests.engines.redis.strikes import Strike
 
 FENCE = 1_790_000_000_000_000
 ACQUIRE = Acquire("job", "me", 30.0, False, FENCE)
@@ -211,6 +225,68 @@ class TestTheUsual:
         poll.settled = True
         wire.hears(reply)
         assert poll.answers == {}
+
+
+@pytest.mark.parametrize("error", [BlockingIOError, TimeoutError, KeyboardInterrupt])
+@pytest.mark.parametrize(
+    ("reply", "rest"),
+    [
+        (b":%d\r\n" % FENCE, b":0\r\n:1\r\n"),
+        (b":7\r\n", b":0\r\n:1\r\n"),
+        (b":%d\r\n:0\r\n" % FENCE, b":1\r\n"),
+    ],
+)
+def test_whatever_strikes_while_it_is_read_no_reply_is_taken_for_another(
+    reply: bytes, rest: bytes, error: type[BaseException]
+) -> None:
+    """A signal handler may raise anything, also what a socket does when nothing has come."""
+    for line in itertools.count():
+        wire = Wire()
+        polls = [wire.asks(each) for each in (ACQUIRE, RELEASE, RELEASE)]
+        wire.far.sendall(reply)
+        strike = Strike(line, ("redis/link.py", "redis/owed.py", "core/poll.py"), error)
+        with contextlib.suppress(*BROKEN, KeyboardInterrupt), strike:
+            wire.link.hear()
+        if not wire.link.interrupted:  # else it is dropped
+            wire.hears(rest)
+            assert [poll.said(0) for poll in polls[1:]] == [NOT_YOURS, DONE]
+        wire.close()
+        if not strike.struck:
+            break
+    assert line > 5
+
+
+def test_what_a_signal_handler_raises_amid_a_call_is_not_the_sockets() -> None:
+    def handler() -> None:
+        raise BlockingIOError(errno.EAGAIN, "the pipe is full")
+
+    class Struck:
+        """After it has done what it should."""
+
+        def __init__(self, sock: Any) -> None:
+            self._sock = sock
+
+        def send(self, *args: Any) -> int:
+            self._sock.send(*args)
+            handler()
+            return 0
+
+        def recv(self, *args: Any) -> bytes:
+            self._sock.recv(*args)
+            handler()
+            return b""
+
+    for act in ("say", "hear"):
+        wire = Wire()
+        wire.asks(RELEASE)
+        wire.far.sendall(b":1\r\n")
+        said, near = Owed(SPEECH.phrase((RELEASE,)), Poll((RELEASE,), (0,), 1.0)), wire.link.sock
+        wire.link.sock = Struck(near)
+        with pytest.raises(BlockingIOError):
+            wire.link.say(said) if act == "say" else wire.link.hear()
+        assert wire.link.interrupted
+        wire.link.sock = near
+        wire.close()
 
 
 def test_long_replies_are_read_in_one_go(wire: Wire) -> None:

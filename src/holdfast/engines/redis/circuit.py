@@ -137,6 +137,8 @@ class Circuit:
             if link.interrupted or link not in self._present:
                 self._drop(link, "interrupted")
                 self._dials.wait_for_all()  # to give back what it may have been asked for
+            else:
+                self._care_for(link, None)  # word of what is left to be sent may have been lost
 
     def catch_up(self) -> None:
         """Hear what has come since it was used last."""

@@ -17,7 +17,7 @@ from holdfast.engines.inherited import detach
 from holdfast.engines.redis.nodes import Node, accept
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Reply
-from holdfast.engines.redis.sockets import BROKEN, CLOSED, NOT_NOW, take_in
+from holdfast.engines.redis.sockets import BROKEN, CLOSED, NOT_NOW, has_struck, take_in
 
 USUAL_SIZE = 448
 """No usual reply is longer, and Python has room for so many bytes at hand."""
@@ -173,7 +173,9 @@ class Link:
     def _send(self, text: bytes) -> int:
         try:
             sent: int = self.sock.send(text, self.at_once)
-        except NOT_NOW:
+        except NOT_NOW as error:
+            if self.is_prompt and has_struck(error):
+                raise
             return 0
         return sent
 
@@ -192,7 +194,9 @@ def say_to(links: Sequence[Link], owed: Owed) -> Sequence[tuple[Link, Exception 
                 link.owed.append(owed)
                 try:  # as `_send`, which would be a call for each of several nodes
                     sent: int = 0 if link.unsent else link.sock.send(text, link.at_once)
-                except NOT_NOW:
+                except NOT_NOW as error:
+                    if link.is_prompt and has_struck(error):
+                        raise
                     sent = 0
                 if sent < size:
                     link.unsent += text[sent:]
@@ -203,7 +207,9 @@ def say_to(links: Sequence[Link], owed: Owed) -> Sequence[tuple[Link, Exception 
     return lagging
 
 
-def hear_from(links: Sequence[Link], poll: Poll) -> Sequence[tuple[Link, Exception | None]]:
+def hear_from(  # noqa: C901 - a call for each step is what it does without
+    links: Sequence[Link], poll: Poll
+) -> Sequence[tuple[Link, Exception | None]]:
     """Read what has arrived on connections that owe something, and hand it to whoever asked, until
     a poll is settled. Gives those on which something is left to be said once more, and those that
     are broken, with what is wrong with them.
@@ -218,7 +224,13 @@ def hear_from(links: Sequence[Link], poll: Poll) -> Sequence[tuple[Link, Excepti
         link.hearing = True
         try:
             if link.in_step:
-                data = link.sock.recv(USUAL_SIZE, AT_ONCE)
+                try:
+                    data = link.sock.recv(USUAL_SIZE, AT_ONCE)
+                except BlockingIOError as error:
+                    if has_struck(error):
+                        raise
+                    link.hearing = False
+                    continue  # nothing has
                 first, node = owed[0], link.node
                 if data == first.usual:
                     owed.popleft()
@@ -233,9 +245,6 @@ def hear_from(links: Sequence[Link], poll: Poll) -> Sequence[tuple[Link, Excepti
                     link.hear_more(data)
             else:
                 link.hear_all()
-        except BlockingIOError:
-            link.hearing = False  # nothing has
-            continue
         except BROKEN as error:
             lagging += ((link, error),)
             continue

@@ -32,7 +32,7 @@ class Owing:
     circuit is named here from when it stops listening until it has seen that all is answered.
     """
 
-    __slots__ = ("_mutex", "all", "circuits", "noting", "resting")
+    __slots__ = ("_has_noted", "_mutex", "all", "circuits", "noting", "resting")
 
     def __init__(self) -> None:
         self.circuits: dict[str, tuple[Any, ...]] = {}
@@ -44,6 +44,8 @@ class Owing:
         takes one out is its only user."""
         self.noting = False
         """Whether there was ever more than one circuit: till then, there is no other to know of."""
+        self._has_noted = False
+        """And whether what was owed until then is noted."""
         self._mutex = threading.RLock()  # a signal handler may close a client meanwhile
 
     @property
@@ -56,15 +58,12 @@ class Owing:
         """A new one. What is owed on the first is noted from when there is a second."""
         with self._mutex:
             self.all.append(circuit)
-            if self.noting or len(self.all) == 1:
+            if self._has_noted or len(self.all) == 1:
                 return
             self.noting = True  # first: whoever stops listening meanwhile notes that by itself
-            try:
-                for other in self.all:
-                    other.note_all()
-            except BaseException:
-                self.noting = False
-                raise
+            for other in list(self.all):
+                other.note_all()
+            self._has_noted = True  # last: a signal handler that strikes before must do it, too
 
     def add(self, holders: Iterable[str], circuit: object) -> None:
         """Something of theirs is not answered there."""

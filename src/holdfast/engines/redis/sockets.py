@@ -43,6 +43,13 @@ def is_foreign(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno is None
 
 
+def has_struck(error: BaseException) -> bool:
+    """Whether a signal handler has raised it, just as a socket was called that is not made of
+    Python: then it has come through a frame more. What was read or sent nobody knows."""
+    trace = error.__traceback__
+    return trace is not None and trace.tb_next is not None
+
+
 def explain(error: BaseException) -> str:
     """What to say of one of these."""
     return str(error) or (

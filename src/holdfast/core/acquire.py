@@ -53,7 +53,6 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
     failing_since, tries = inf, 0
     pauses: Iterator[float] | None = None
     untidy = waited = False
-    taken = [] if taken is None else taken
     listening = timeout != 0 and key in world.contended
     answer: Answer
     pause: Listen | Wait | Sleep
@@ -69,7 +68,8 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
             if type(answer) is Granted:
                 tenure = _take(world, claim, answer.holder or holder, answer.fence, began, now)
                 if tenure is not None:
-                    taken.append(tenure)
+                    if taken is not None:
+                        taken.append(tenure)
                     untidy = False
                     return tenure
                 answer = Failed.at("engine", f"took {now - began:.3f} s to answer")
@@ -104,7 +104,8 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
                     ):
                         tenure = _take(world, claim, holder, heard.fence, asked, began)
                         if tenure is not None:
-                            taken.append(tenure)
+                            if taken is not None:
+                                taken.append(tenure)
                             untidy = False
                             return tenure
                     until = min(began + claim.patience, give_up_at)

@@ -237,7 +237,7 @@ def hear_from(  # noqa: C901 - a call for each step is what it does without
                     if node.trouble:
                         node.is_well()
                     if not first.poll.settled:
-                        first.poll.take(node.index, first.usually)
+                        first.poll.take(node.index, first.phrase.usually)
                 elif len(owed) > 1 and data == first.usual + owed[1].usual:  # it was late
                     owed.popleft().hear_usual(node)
                     owed.popleft().hear_usual(node)

@@ -28,23 +28,13 @@ class Owed:
     """A phrase on its way, and the poll that wants to know what comes of it. It keeps nothing of
     any node but what was heard last, so that one will do for all."""
 
-    __slots__ = (
-        "_last",
-        "bell",
-        "number",
-        "phrase",
-        "poll",
-        "text",
-        "together",
-        "usual",
-        "usually",
-    )
+    __slots__ = ("_last", "bell", "number", "phrase", "poll", "text", "together", "usual")
 
     def __init__(self, phrase: Phrase, poll: Poll, bell: Any = None) -> None:
         self.phrase = phrase
         self.poll = poll
         self.bell = bell  # under asyncio: the future that whoever asked awaits
-        self.number, self.usual, self.usually = phrase.number, phrase.usual, phrase.usually
+        self.number, self.usual = phrase.number, phrase.usual
         self.text = b"".join(phrase.commands)
         self.together = 1
         """How many were said in one command, of which this is the first."""
@@ -85,7 +75,7 @@ class Owed:
         if node.trouble:
             node.is_well()
         if not self.poll.settled:
-            self.poll.take(node.index, self.usually)
+            self.poll.take(node.index, self.phrase.usually)
 
     def hear(self, node: Node, replies: list[Reply], behind: "Iterable[Asked]") -> "Owed | None":
         """Take all replies of a node, on whose connection `behind` is owed next; gives what else is

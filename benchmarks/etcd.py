@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from benchmarks.contenders import TTL, AsyncPair, Pair, library
-from holdfast.drivers.surroundings import new_holder
+from holdfast.drivers.common import new_holder
 from holdfast.engines.etcd.books import new_lease
 from holdfast.engines.etcd.keys import place_of, queue_of
 from holdfast.engines.etcd.lines import HAS_LEADER, SETTINGS, Line

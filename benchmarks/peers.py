@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from benchmarks.contenders import TTL, AsyncPair, Pair
-from holdfast.drivers.surroundings import clock, new_holder
+from holdfast.drivers.common import clock, new_holder
 from holdfast.engines.sql.scripts import MICROSECONDS, Text
 from holdfast.engines.sql.sqlite import statements
 from holdfast.engines.sql.sqlite.file import boot_id, connect, relax

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import holdfast
 from benchmarks.contenders import TTL
 from benchmarks.workers import Worker
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 
 PROCESSES = 10
 MOMENT = 0.002

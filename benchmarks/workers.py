@@ -11,7 +11,7 @@ from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
 import holdfast
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 
 PATIENCE = 60.0
 

@@ -114,7 +114,7 @@ def test_a_short_contest_in_frames(folder: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 def test_one_that_waits_in_vain_is_a_failure(folder: Path) -> None:
     out = StringIO()
-    plan = Plan(contenders=("ann", "ben"), turns=1, work=30.0, patience=1.5)
+    plan = Plan(contenders=("ann", "ben"), turns=1, work=30.0, request_timeout=1.5)
     assert show(plan, Plain(out, Ink(colour=False, unicode=True))) == 1
     assert "FAILED" in out.getvalue()
     assert "nobody was killed" in out.getvalue()

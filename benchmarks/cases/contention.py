@@ -9,7 +9,7 @@ from statistics import mean, quantiles
 from benchmarks.measure import Case, Effort, Values, interleave, rows, worth_counting
 from benchmarks.peers import sqlite_url
 from benchmarks.workers import Kind, Worker, contend
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 
 CONTENDERS = 8
 SECTION = 0.001
@@ -77,8 +77,8 @@ def _sections(waits: Waits) -> int:
 
 
 def _percentile(waits: Waits, percent: int) -> float:
-    everybody = [wait for each in waits for wait in each]
-    return quantiles(everybody, n=100, method="inclusive")[percent - 1]
+    all_nodes = [wait for each in waits for wait in each]
+    return quantiles(all_nodes, n=100, method="inclusive")[percent - 1]
 
 
 def _median(waits: Waits) -> float:

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.measure import Case, Effort, Spread, Target, interleave, rows
 from benchmarks.peers import sqlite_url
 from benchmarks.workers import Kind, Worker, echo, wait_and_tell
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 
 MOST_MILLISECONDS = 5.0
 POLL = 0.05

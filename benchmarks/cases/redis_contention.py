@@ -30,7 +30,7 @@ from benchmarks.redis.contest import (
     put_token,
 )
 from benchmarks.workers import Worker
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.lab.servers.redis import RedisServer
 
 SECTION = 0.001
@@ -199,8 +199,8 @@ def _each(results: dict[str, list[Result]], figure: Callable[[Result], float]) -
 
 
 def _percentile(result: Result, percent: int) -> float:
-    everybody = [wait for each in result.waits for wait in each]
-    return quantiles(everybody, n=100, method="inclusive")[percent - 1]
+    all_nodes = [wait for each in result.waits for wait in each]
+    return quantiles(all_nodes, n=100, method="inclusive")[percent - 1]
 
 
 def _p50(result: Result) -> float:

@@ -10,7 +10,7 @@ from benchmarks.measure import Case, Effort, Spread, Target, interleave, rows
 from benchmarks.redis import idle
 from benchmarks.redis.contest import put_token
 from benchmarks.workers import Worker
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.lab.servers.redis import RedisServer
 
 MOST_MILLISECONDS = 1.5

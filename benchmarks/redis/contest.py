@@ -22,7 +22,7 @@ import redis.asyncio
 import holdfast
 from benchmarks.contenders import TTL
 from benchmarks.redis.floors import Pipelines, RawSockets
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.engines.redis.phrases import command
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer

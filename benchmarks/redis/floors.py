@@ -17,7 +17,7 @@ import hiredis
 
 from benchmarks.contenders import TTL, AsyncPair, Pair
 from holdfast.core.messages import Acquire, Release
-from holdfast.drivers.surroundings import new_holder
+from holdfast.drivers.common import new_holder
 from holdfast.engines.redis.phrases import command
 from holdfast.engines.redis.scripts import scripts
 from holdfast.engines.redis.speech import Speech

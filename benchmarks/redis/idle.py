@@ -11,7 +11,7 @@ import redis_lock
 import holdfast
 from benchmarks.contenders import TTL
 from benchmarks.redis.contest import Lock, QueueLock
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.lab.servers.ports import HOST
 
 Open = Callable[[int], Any]

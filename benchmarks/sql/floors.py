@@ -10,7 +10,7 @@ from typing import Any
 
 from benchmarks.contenders import AsyncPair, Pair
 from benchmarks.sql.words import Words
-from holdfast.drivers.surroundings import new_holder
+from holdfast.drivers.common import new_holder
 from holdfast.lab.servers.mariadb import DATABASE, USER
 from holdfast.lab.servers.ports import HOST
 

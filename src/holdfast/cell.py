@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from holdfast.core.cells import get, put, update
 from holdfast.core.records import Versioned
-from holdfast.drivers.surroundings import Driver
+from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.options import check_timeout, check_value, check_version
 
@@ -28,7 +28,7 @@ class BaseCell(Generic[D]):
     def __init__(self, client: object, driver: D, prefix: str, name: str) -> None:
         self._client = client  # which thereby lives as long as its cells
         self._driver = driver
-        self._place = driver.world, prefix + name, name
+        self._place = driver.runtime, prefix + name, name
 
     @property
     def name(self) -> str:

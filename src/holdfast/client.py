@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from holdfast.cell import AsyncCell, Cell
+from holdfast.core.lease_state import LockSpec, validity
 from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, LeaseInfo
-from holdfast.core.tenure import Claim, validity
-from holdfast.drivers.surroundings import Driver
+from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.engines import default_url, of_clients, open_engine
 from holdfast.lock import AsyncLock, Lock
@@ -114,14 +114,14 @@ class BaseClient(Generic[D]):
             raise ValueError(f"url: {self.url} has no cells: {self._engine.no_cells}")
         return name
 
-    def _claim(
+    def _spec(
         self,
         name: str,
         ttl: float | None,
         renew: bool,
         max_hold: float | None,
         retry: float | None,
-    ) -> Claim:
+    ) -> LockSpec:
         name = check_name(name)
         ttl = self._check_ttl(self._options.ttl if ttl is None else ttl)
         if max_hold is not None:
@@ -131,14 +131,14 @@ class BaseClient(Generic[D]):
                 least = self.guarantees.min_ttl
                 raise ValueError(f"max_hold: must be at least {least:g} seconds, got {max_hold!r}")
             ttl = min(ttl, max_hold)
-        return Claim(
+        return LockSpec(
             name=name,
             prefix=self._options.prefix,
             ttl=ttl,
             renew=check_bool("renew", renew),
             max_hold=max_hold,
             retry=self._options.retry if retry is None else check_positive("retry", retry),
-            patience=self._engine.patience(ttl),
+            request_timeout=self._engine.request_timeout(ttl),
             validity=validity(ttl, self._engine.drift),
         )
 
@@ -184,10 +184,10 @@ class Client(BaseClient[ThreadDriver]):
         the longest that one lease is kept alive (default: no limit). `retry`: how often to ask
         where the engine wakes nobody (default: the client's).
         """
-        claim = self._claim(name, ttl, renew, max_hold, retry)
+        spec = self._spec(name, ttl, renew, max_hold, retry)
         return Lock(
             self._driver,
-            claim,
+            spec,
             check_timeout(timeout),
             check_bool("reentrant", reentrant),
             self,
@@ -200,7 +200,9 @@ class Client(BaseClient[ThreadDriver]):
 
     def inspect(self, name: str) -> LeaseInfo | None:
         """Who holds this name; None if nobody does."""
-        return self._driver.run(inspect(self._driver.world, self._options.prefix, check_name(name)))
+        return self._driver.run(
+            inspect(self._driver.runtime, self._options.prefix, check_name(name))
+        )
 
     def leases(self, prefix: str = "") -> Iterator[LeaseInfo]:
         """Every held lock whose name begins with `prefix`, by name."""
@@ -209,7 +211,7 @@ class Client(BaseClient[ThreadDriver]):
     def _pages(self, start: str) -> Iterator[LeaseInfo]:
         after = ""
         while found := self._driver.run(
-            page(self._driver.world, self._options.prefix, start, after)
+            page(self._driver.runtime, self._options.prefix, start, after)
         ):
             yield from found
             after = found[-1].name
@@ -221,7 +223,7 @@ class Client(BaseClient[ThreadDriver]):
         Fences still order what is written.
         """
         return self._driver.run(
-            break_lock(self._driver.world, self._options.prefix, check_name(name))
+            break_lock(self._driver.runtime, self._options.prefix, check_name(name))
         )
 
     def close(self) -> None:
@@ -269,10 +271,10 @@ class AsyncClient(BaseClient[AsyncDriver]):
         """Describe a lock: as `Client.lock`, with tasks for threads, and `cancel_on_loss`: the body
         of an `async with` is cancelled at the moment of loss, and leaves as `LockLost` (default:
         no)."""
-        claim = self._claim(name, ttl, renew, max_hold, retry)
+        spec = self._spec(name, ttl, renew, max_hold, retry)
         return AsyncLock(
             self._driver,
-            claim,
+            spec,
             check_timeout(timeout),
             check_bool("reentrant", reentrant),
             self,
@@ -286,7 +288,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
     async def inspect(self, name: str) -> LeaseInfo | None:
         """Who holds this name; None if nobody does."""
         return await self._driver.run(
-            inspect(self._driver.world, self._options.prefix, check_name(name))
+            inspect(self._driver.runtime, self._options.prefix, check_name(name))
         )
 
     def leases(self, prefix: str = "") -> AsyncIterator[LeaseInfo]:
@@ -296,7 +298,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
     async def _pages(self, start: str) -> AsyncIterator[LeaseInfo]:
         after = ""
         while found := await self._driver.run(
-            page(self._driver.world, self._options.prefix, start, after)
+            page(self._driver.runtime, self._options.prefix, start, after)
         ):
             for info in found:
                 yield info
@@ -305,7 +307,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
     async def break_lock(self, name: str) -> bool:
         """Take the lock away from whoever holds it: as `Client.break_lock`. For operators."""
         return await self._driver.run(
-            break_lock(self._driver.world, self._options.prefix, check_name(name))
+            break_lock(self._driver.runtime, self._options.prefix, check_name(name))
         )
 
     async def aclose(self) -> None:

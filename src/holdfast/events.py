@@ -32,7 +32,7 @@ class RenewalFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class NotGivenBack:
+class ReleaseFailed:
     """A lock, or a place in its queue, that is not wanted any more could not be given back. It is
     tried again until the client is closed, and a lock ends with its ttl in any case."""
 
@@ -55,7 +55,7 @@ class NodeFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeBack:
+class NodeRecovered:
     """A node that had stopped answering answers again."""
 
     node: str
@@ -65,7 +65,7 @@ class NodeBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Defect:
+class InternalError:
     """Something raised that must not: a user's callback, or holdfast itself."""
 
     where: str
@@ -75,4 +75,4 @@ class Defect:
         return f"{self.where} raised {self.error!r}"
 
 
-Event = Lost | RenewalFailed | NotGivenBack | NodeFailed | NodeBack | Defect
+Event = Lost | RenewalFailed | ReleaseFailed | NodeFailed | NodeRecovered | InternalError

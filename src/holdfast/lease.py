@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
 from weakref import ref
 
 from holdfast.core.holding import explain_unguarded, extend, release
+from holdfast.core.lease_state import HELD, LOST, LeaseState
 from holdfast.core.ports import Comparison, Guard
 from holdfast.core.records import Guarantees
-from holdfast.core.tenure import HELD, LOST, Tenure
-from holdfast.core.world import World
-from holdfast.drivers.surroundings import Driver
+from holdfast.core.runtime import Runtime
+from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.options import check_ttl
 
@@ -39,7 +39,7 @@ class BaseLease(Generic[D]):
 
     __slots__ = ("__weakref__", "_client", "_driver", "_tenure")
 
-    def __init__(self, driver: D, tenure: Tenure, client: Promising) -> None:
+    def __init__(self, driver: D, tenure: LeaseState, client: Promising) -> None:
         self._driver = driver
         self._tenure = tenure
         self._client = client  # which thereby lives as long as its leases
@@ -47,7 +47,7 @@ class BaseLease(Generic[D]):
     @property
     def name(self) -> str:
         """The name of the lock."""
-        return self._tenure.claim.name
+        return self._tenure.spec.name
 
     @property
     def holder(self) -> str:
@@ -65,36 +65,36 @@ class BaseLease(Generic[D]):
     @property
     def ttl(self) -> float:
         """How long the lease lasts from its last renewal, in seconds."""
-        return self._tenure.claim.ttl
+        return self._tenure.spec.ttl
 
     @property
     def held(self) -> bool:
         """Whether it is surely yours at this instant, by the clock."""
-        world = self._world
-        with world.mutex:
-            return self._tenure.is_held(world.clock())
+        runtime = self._world
+        with runtime.mutex:
+            return self._tenure.is_held(runtime.clock())
 
     @property
     def lost(self) -> bool:
         """Whether it ended without your releasing it. Once True, always True."""
-        world = self._world
-        with world.mutex:
-            return self._tenure.is_lost(world.clock())
+        runtime = self._world
+        with runtime.mutex:
+            return self._tenure.is_lost(runtime.clock())
 
     def remaining(self) -> float:
         """Seconds for which it is surely yours if no renewal succeeds; never negative."""
-        world = self._world
-        with world.mutex:
-            return self._tenure.remaining(world.clock())
+        runtime = self._world
+        with runtime.mutex:
+            return self._tenure.remaining(runtime.clock())
 
     def ensure_held(self) -> None:
         """Raise `LockLost` if the lease is lost, `NotHeld` if it was released.
 
         Call it before each step that must not be done by two.
         """
-        world = self._world
-        with world.mutex:
-            self._tenure.require_held(world.clock())
+        runtime = self._world
+        with runtime.mutex:
+            self._tenure.require_held(runtime.clock())
 
     def on_lost(self: Self, callback: Callable[[Self], object]) -> None:
         """Call `callback` with this lease, once, when it is lost; at once if it is lost already.
@@ -113,8 +113,8 @@ class BaseLease(Generic[D]):
             if lease is not None:
                 callback(lease)
 
-        world = self._world
-        with world.mutex:
+        runtime = self._world
+        with runtime.mutex:
             told = self._tenure.state is LOST
             if not told:
                 self._tenure.watchers += (tell,)
@@ -147,11 +147,11 @@ class BaseLease(Generic[D]):
 
     @property
     def _identity(self) -> tuple[str, str, int]:
-        return self._tenure.claim.key, self._tenure.holder, self._tenure.fence
+        return self._tenure.spec.key, self._tenure.holder, self._tenure.fence
 
     @property
-    def _world(self) -> World:
-        return self._driver.world
+    def _world(self) -> Runtime:
+        return self._driver.runtime
 
     def __repr__(self) -> str:
         state = "held" if self.held else "lost" if self.lost else self._tenure.state.value
@@ -217,13 +217,13 @@ class Lease(BaseLease[ThreadDriver]):
         """
         if connection is None:
             return self._comparison()
-        if not self._guard().tie(connection, *self._identity):
+        if not self._guard().lock(connection, *self._identity):
             self._driver.run(explain_unguarded(self._world, self._tenure))
         return None
 
     def release(self) -> None:
         """Give it back. From any thread."""
-        self._driver.run(release(self._driver.world, self._tenure))
+        self._driver.run(release(self._driver.runtime, self._tenure))
 
 
 class AsyncLease(BaseLease[AsyncDriver]):
@@ -259,10 +259,10 @@ class AsyncLease(BaseLease[AsyncDriver]):
         asyncio."""
         if connection is None:
             return self._comparison()
-        if not await self._guard().tie_async(connection, *self._identity):
+        if not await self._guard().lock_async(connection, *self._identity):
             await self._driver.run(explain_unguarded(self._world, self._tenure))
         return None
 
     async def release(self) -> None:
         """Give it back. From any task of the loop."""
-        await self._driver.run(release(self._driver.world, self._tenure))
+        await self._driver.run(release(self._driver.runtime, self._tenure))

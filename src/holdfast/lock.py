@@ -8,11 +8,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from holdfast.core.acquire import acquire
-from holdfast.core.holding import disclaim, leave, release, report_loss
+from holdfast.core.holding import leave, release, release_undelivered, report_loss
+from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.ledger import Ledger
 from holdfast.core.queries import is_held
-from holdfast.core.tenure import Claim, Tenure
-from holdfast.drivers.surroundings import Driver
+from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError, NotHeld
 from holdfast.lease import AsyncLease, BaseLease, Lease, Promising
@@ -48,14 +48,14 @@ class BaseLock(Generic[D, L]):
     def __init__(
         self,
         driver: D,
-        claim: Claim,
+        spec: LockSpec,
         timeout: float | None,
         reentrant: bool,
         client: Promising,
     ) -> None:
         self._driver = driver
         self._client = client
-        self._claim = claim
+        self._spec = spec
         self._timeout = timeout
         self._reentrant = reentrant
         self._ledger: Ledger[L] = Ledger()
@@ -63,12 +63,12 @@ class BaseLock(Generic[D, L]):
     @property
     def name(self) -> str:
         """The name of the lock."""
-        return self._claim.name
+        return self._spec.name
 
     @property
     def ttl(self) -> float:
         """The ttl of its leases, in seconds."""
-        return self._claim.ttl
+        return self._spec.ttl
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ttl={self.ttl:g}>"
@@ -86,9 +86,9 @@ class BaseLock(Generic[D, L]):
         """The lease that this thread or task has already, counted once more."""
         if not self._reentrant:
             return None
-        world = self._driver.world
-        with world.mutex:
-            now = world.clock()
+        runtime = self._driver.runtime
+        with runtime.mutex:
+            now = runtime.clock()
             entry = self._ledger.held_by(owner, now)
             if entry is None:
                 return None
@@ -96,20 +96,20 @@ class BaseLock(Generic[D, L]):
             self._ledger.add(owner, entry.tenure, entry.lease, entered)
             return entry.lease
 
-    def _took(self, owner: object, tenure: Tenure | None, entered: bool) -> L | None:
+    def _took(self, owner: object, tenure: LeaseState | None, entered: bool) -> L | None:
         """What was taken, as a lease."""
         if tenure is None:
             return None
         lease = self._lease(self._driver, tenure, self._client)
         if self._ledger.add(owner, tenure, lease, entered):
-            world = self._driver.world
-            with world.mutex:
-                self._ledger.prune(owner, world.clock())
+            runtime = self._driver.runtime
+            with runtime.mutex:
+                self._ledger.prune(owner, runtime.clock())
         return lease
 
     def _latest(self) -> L:
         """The lease that `release()` means."""
-        with self._driver.world.mutex:
+        with self._driver.runtime.mutex:
             lease = self._ledger.latest(self._driver.current())
         if lease is None:
             raise NotHeld(
@@ -120,7 +120,7 @@ class BaseLock(Generic[D, L]):
 
     def _leave(self) -> L:
         """What the innermost `with` of this thread or task must give back."""
-        with self._driver.world.mutex:
+        with self._driver.runtime.mutex:
             lease = self._ledger.leave(self._driver.current())
         if lease is None:
             raise NotHeld(f"{self.name!r} was not entered by this thread or task")
@@ -159,30 +159,32 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         """
         return self._acquire(self._patience(blocking, timeout), False)
 
-    def _acquire(self, patience: float | None, entered: bool) -> Lease | None:
+    def _acquire(self, request_timeout: float | None, entered: bool) -> Lease | None:
         owner = self._driver.current()
         lease = self._again(owner, entered)
         if lease is not None:
             return lease
-        taken: list[Tenure] = []
+        taken: list[LeaseState] = []
         try:
-            tenure = self._driver.run(acquire(self._driver.world, self._claim, patience, taken))
+            tenure = self._driver.run(
+                acquire(self._driver.runtime, self._spec, request_timeout, taken)
+            )
             return self._took(owner, tenure, entered)
         except BaseException:
             for tenure in taken:  # struck on its way to the caller, who could not release it
                 self._ledger.forget(tenure)
                 with suppress(LockError):  # it is closed, and has given it back
-                    self._driver.run(disclaim(self._driver.world, tenure))
+                    self._driver.run(release_undelivered(self._driver.runtime, tenure))
             raise
 
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`, else the only one
         taken through it, else raise `NotHeld`."""
-        self._driver.run(release(self._driver.world, self._latest()._tenure))
+        self._driver.run(release(self._driver.runtime, self._latest()._tenure))
 
     def locked(self) -> bool:
         """Whether anybody holds it."""
-        return self._driver.run(is_held(self._driver.world, self._claim.key))
+        return self._driver.run(is_held(self._driver.runtime, self._spec.key))
 
     def __enter__(self) -> Lease:
         lease = self._acquire(self._timeout, True)
@@ -201,7 +203,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         if self._driver.closed:
             report_loss(tenure, error)
         else:
-            self._driver.run(leave(self._driver.world, tenure, error))
+            self._driver.run(leave(self._driver.runtime, tenure, error))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while it holds the lock, or raises `AcquireTimeout`."""
@@ -239,13 +241,13 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     def __init__(
         self,
         driver: AsyncDriver,
-        claim: Claim,
+        spec: LockSpec,
         timeout: float | None,
         reentrant: bool,
         client: Promising,
         cancel_on_loss: bool,
     ) -> None:
-        super().__init__(driver, claim, timeout, reentrant, client)
+        super().__init__(driver, spec, timeout, reentrant, client)
         self._cancel_on_loss = cancel_on_loss
 
     async def acquire(
@@ -256,28 +258,28 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
         that cannot be asked raises `EngineUnavailable`.
         """
-        patience = self._patience(blocking, timeout)
+        request_timeout = self._patience(blocking, timeout)
         owner = self._driver.current()
         lease = self._again(owner, False)
         if lease is not None:
             return lease
-        tenure = await self._driver.run(acquire(self._driver.world, self._claim, patience))
+        tenure = await self._driver.run(acquire(self._driver.runtime, self._spec, request_timeout))
         return self._took(owner, tenure, False)
 
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`, else the only one
         taken through it, else raise `NotHeld`."""
-        await self._driver.run(release(self._driver.world, self._latest()._tenure))
+        await self._driver.run(release(self._driver.runtime, self._latest()._tenure))
 
     async def locked(self) -> bool:
         """Whether anybody holds it."""
-        return await self._driver.run(is_held(self._driver.world, self._claim.key))
+        return await self._driver.run(is_held(self._driver.runtime, self._spec.key))
 
     async def __aenter__(self) -> AsyncLease:
         owner = self._driver.current()
         lease = self._again(owner, True)
         if lease is None:
-            steps = acquire(self._driver.world, self._claim, self._timeout)
+            steps = acquire(self._driver.runtime, self._spec, self._timeout)
             lease = self._took(owner, await self._driver.run(steps), True)
         if lease is None:
             raise self._timed_out()
@@ -298,7 +300,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         if self._driver.closed:
             report_loss(tenure, error)
         else:
-            await self._driver.run(leave(self._driver.world, tenure, error))
+            await self._driver.run(leave(self._driver.runtime, tenure, error))
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """Decorate a coroutine function: it runs while it holds the lock, or raises

@@ -4,10 +4,10 @@ from contextlib import nullcontext
 from typing import Any
 
 from holdfast.core.effects import Steps
+from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Answer, Failed
+from holdfast.core.runtime import Runtime
 from holdfast.core.schedule import Schedule
-from holdfast.core.tenure import Claim, Tenure
-from holdfast.core.world import World
 
 NOW = 100.0
 TTL, DRIFT, PATIENCE, RETRY = 15.0, 0.25, 2.0, 1.0
@@ -23,8 +23,8 @@ class Hand:
         self.events: list[object] = []
         self.unlistened: list[str] = []
         self.roused = 0
-        self._leases: list[Tenure] = []  # what nobody can reach is not renewed
-        self.world = World(
+        self._leases: list[LeaseState] = []  # what nobody can reach is not renewed
+        self.runtime = Runtime(
             clock=lambda: self.now,
             uniform=lambda low, high: high,
             new_holder=lambda: "me",
@@ -32,8 +32,8 @@ class Hand:
             mutex=nullcontext(),
             drift=lambda ttl: DRIFT,
             min_ttl=MIN_TTL,
-            unlisten=self.unlistened.append,
-            rouse_renewer=self._rouse,
+            unsubscribe=self.unlistened.append,
+            wake_renewer=self._rouse,
             schedule=Schedule(),
         )
 
@@ -46,11 +46,11 @@ class Hand:
 
     def tenure(
         self, until: float = NOW + TTL, hold_until: float = NOW + 1000, **asked: Any
-    ) -> Tenure:
+    ) -> LeaseState:
         """A lease that is held, and on the schedule."""
-        made = Tenure(claim(**asked), "me", 7, until, hold_until)
+        made = LeaseState(spec(**asked), "me", 7, until, hold_until)
         self._leases.append(made)
-        self.world.schedule.enter(made)
+        self.runtime.schedule.enter(made)
         return made
 
 
@@ -88,13 +88,13 @@ class Play:
         return self
 
 
-def claim(
+def spec(
     name: str = "job",
     ttl: float = TTL,
     *,
     renew: bool = True,
     max_hold: float | None = None,
-    patience: float = PATIENCE,
-) -> Claim:
+    request_timeout: float = PATIENCE,
+) -> LockSpec:
     """What a `Lock` would ask for."""
-    return Claim(name, "p:", ttl, renew, max_hold, RETRY, patience, ttl - DRIFT)
+    return LockSpec(name, "p:", ttl, renew, max_hold, RETRY, request_timeout, ttl - DRIFT)

@@ -5,13 +5,13 @@ time. What a client sends to one node arrives in order; a restart takes with it 
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 from holdfast.core.acquire import acquire
-from holdfast.core.ballot import holder_of
+from holdfast.core.attempt import holder_of
 from holdfast.core.effects import Ask
+from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.guard import RestartGuard
+from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode
-from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
-from holdfast.core.tenure import Claim, Tenure
 from holdfast.engines.redis import drift, quorum_patience
 from holdfast.lab.timeline import Timeline
 from holdfast.lab.virtual import Link, Network, Resumption, VirtualClient, VirtualNode
@@ -34,7 +34,7 @@ def quorum_of(
     return Quorum(names, guards, clock, lambda: EPOCH + clock(), lambda low, high: high, drift)
 
 
-Steps_ = Generator[Poll | Pause, None, Sequence[Answer]]
+Steps_ = Generator[FanOut | Pause, None, Sequence[Answer]]
 
 
 class Talk:
@@ -42,12 +42,12 @@ class Talk:
 
     def __init__(self, quorum: Quorum, *requests: Request, until: float = 1.0) -> None:
         self._steps = quorum.ask(requests, until)
-        self.polls: list[Poll] = []
+        self.polls: list[FanOut] = []
         self.answers: Sequence[Answer] | None = None
         self._advance()
 
     @property
-    def poll(self) -> Poll:
+    def poll(self) -> FanOut:
         assert self.answers is None, f"it is over: {self.answers}"
         return self.polls[-1]
 
@@ -108,7 +108,7 @@ class QuorumNode:
         for request in requests:
             self.asked.append(request)
             if isinstance(request, Acquire) and request.queue:
-                self.bells[holder_of(request.holder)] = client.ring
+                self.bells[holder_of(request.holder)] = client.notify
             answers.append(self.votes.answer(request, self.now))
             said, answered = type(request).__name__, type(answers[-1]).__name__
             self.stage.timeline.note(f"{client.name} to {self.name}: {said} -> {answered}")
@@ -154,7 +154,7 @@ class QuorumClient(VirtualClient):
         super().__init__(name, VirtualNode(stage.timeline, stage.network), memory_engine())
         timeline = stage.timeline
         self.nodes = stage.nodes
-        self.world.drift = drift
+        self.runtime.drift = drift
         self.guards = [RestartGuard(LONGEST, on=stage.guarded) for _ in self.nodes]
         self.quorum = Quorum(
             [node.name for node in self.nodes],
@@ -164,7 +164,7 @@ class QuorumClient(VirtualClient):
             timeline.random.uniform,
             drift,
         )
-        self.polls: list[Poll] = []
+        self.polls: list[FanOut] = []
         self._there = [Link(stage.network) for _ in self.nodes]
         self._back = [Link(stage.network) for _ in self.nodes]
         self._met = [0 for _ in self.nodes]
@@ -172,7 +172,7 @@ class QuorumClient(VirtualClient):
     def ask(self, ask: Ask, resume: Resumption) -> None:
         Asking(self, self.quorum.ask(ask.requests, ask.until), resume)
 
-    def send(self, index: int, poll: Poll, heard: Callable[[], None]) -> None:
+    def send(self, index: int, poll: FanOut, heard: Callable[[], None]) -> None:
         """Say a poll's requests to one node; connect to it before, if need be."""
         node = self.nodes[index]
         if not node.up:
@@ -201,7 +201,7 @@ class Asking:
 
     def __init__(self, client: QuorumClient, steps: Steps_, resume: Resumption) -> None:
         self._client, self._steps, self._resume = client, steps, resume
-        self._poll: Poll | None = None
+        self._poll: FanOut | None = None
         self._go_on()
 
     def _go_on(self) -> None:
@@ -224,7 +224,7 @@ class Asking:
         timeline.at(poll.until, lambda: self._heard(poll, late=True))
         timeline.at(timeline.now, lambda: self._heard(poll))
 
-    def _heard(self, poll: Poll, *, late: bool = False) -> None:
+    def _heard(self, poll: FanOut, *, late: bool = False) -> None:
         if poll is self._poll and (poll.over or late):
             self._go_on()
 
@@ -257,14 +257,14 @@ class QuorumStage:
         for node in self.nodes:
             found += [row.room for row in node.votes.rows.values() if row.room]
         for client in self.clients:
-            found += [ticket for ticket in client.tickets if ticket != "renewer"]
+            found += [waiter_id for waiter_id in client.tickets if waiter_id != "renewer"]
             found += [process for process in client.processes if process is not client.renewer]
         return found
 
 
-def claim(ttl: float = TTL, *, renew: bool = True, key: str = "job") -> Claim:
+def spec(ttl: float = TTL, *, renew: bool = True, key: str = "job") -> LockSpec:
     """What a `Lock` over a quorum would ask for."""
-    return Claim(key, "", ttl, renew, None, 0.1, quorum_patience(ttl), ttl - drift(ttl))
+    return LockSpec(key, "", ttl, renew, None, 0.1, quorum_patience(ttl), ttl - drift(ttl))
 
 
 def granted(fences: Iterable[int]) -> dict[int, Answer | Sequence[Answer]]:
@@ -272,9 +272,9 @@ def granted(fences: Iterable[int]) -> dict[int, Answer | Sequence[Answer]]:
     return {node: Granted(fence) for node, fence in enumerate(fences)}
 
 
-def take(stage: QuorumStage, client: QuorumClient, *, renew: bool = True) -> Tenure:
+def take(stage: QuorumStage, client: QuorumClient, *, renew: bool = True) -> LeaseState:
     """A client takes the lock, which is free."""
-    taking = client.start(acquire(client.world, claim(renew=renew), 0))
+    taking = client.start(acquire(client.runtime, spec(renew=renew), 0))
     stage.run(0.1)
     assert taking.result is not None, taking.error
     return taking.result

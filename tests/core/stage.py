@@ -36,7 +36,7 @@ class Stage:
         rows = self.node.table.rows
         found: list[object] = [row for row in rows.values() if row.is_held(now) or row.queue]
         for client in self.clients:
-            found += [ticket for ticket in client.tickets if ticket != "renewer"]
+            found += [waiter_id for waiter_id in client.tickets if waiter_id != "renewer"]
             found += [process for process in client.processes if process is not client.renewer]
         return found
 

@@ -10,11 +10,11 @@ from holdfast.core.acquire import (
     acquire,
 )
 from holdfast.core.backoff import FIRST, LONGEST
-from holdfast.core.effects import Ask, Listen, Sleep, Wait
+from holdfast.core.effects import Ask, Sleep, Subscribe, Wait
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Granted, HandedOver, Held, Release
 from holdfast.errors import EngineUnavailable
-from holdfast.events import NotGivenBack
-from tests.core.hand import BROKEN, DRIFT, NOW, PATIENCE, RETRY, TTL, Hand, Play, claim
+from holdfast.events import ReleaseFailed
+from tests.core.hand import BROKEN, DRIFT, NOW, PATIENCE, RETRY, TTL, Hand, Play, spec
 
 HELD = Held(5.0, wakes=True)
 
@@ -29,8 +29,8 @@ def giving_back(until: float) -> Ask:
 
 def in_the_queue(hand: Hand, timeout: float | None) -> Play:
     """It was held, so it listens, asks for a place, and has one."""
-    play = hand.play(acquire(hand.world, claim(), timeout))
-    assert play.hears(HELD).effect == Listen("me")
+    play = hand.play(acquire(hand.runtime, spec(), timeout))
+    assert play.hears(HELD).effect == Subscribe("me")
     play.goes_on()
     assert isinstance(play.effect, Ask)
     assert play.effect.requests == (Acquire("p:job", "me", TTL, True),)
@@ -40,20 +40,20 @@ def in_the_queue(hand: Hand, timeout: float | None) -> Play:
 class TestGrants:
     def test_a_grant_is_a_lease_that_the_renewer_knows_of(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), None))
+        play = hand.play(acquire(hand.runtime, spec(), None))
         assert play.effect == asking(NOW + PATIENCE)
         lease = play.hears(Granted(7), at=NOW + 1).result
         assert (lease.holder, lease.fence) == ("me", 7)
         assert lease.valid_until == NOW + TTL - DRIFT
         assert lease.renew_at == NOW + TTL / 3
-        assert list(hand.world.schedule.held()) == [lease]
+        assert list(hand.runtime.schedule.held()) == [lease]
         assert hand.roused == 1
         assert hand.unlistened == []
 
     def test_the_renewer_is_not_roused_if_it_looks_in_time_anyway(self) -> None:
         hand = Hand()
-        hand.world.schedule.asleep_until = NOW
-        assert hand.play(acquire(hand.world, claim(), 0)).hears(Granted(7)).result is not None
+        hand.runtime.schedule.asleep_until = NOW
+        assert hand.play(acquire(hand.runtime, spec(), 0)).hears(Granted(7)).result is not None
         assert hand.roused == 0
 
     @pytest.mark.parametrize("timeout", [0, 1.0, None])
@@ -62,17 +62,17 @@ class TestGrants:
     ) -> None:
         hand = Hand()
         ends_at = NOW + TTL - DRIFT
-        in_time = hand.play(acquire(hand.world, claim(), timeout))
+        in_time = hand.play(acquire(hand.runtime, spec(), timeout))
         assert in_time.hears(Granted(7), at=ends_at - 0.001).result is not None
         hand = Hand()
-        late = hand.play(acquire(hand.world, claim(), timeout)).hears(Granted(7), at=ends_at)
+        late = hand.play(acquire(hand.runtime, spec(), timeout)).hears(Granted(7), at=ends_at)
         assert late.result is None
         assert late.effect is not None
-        assert not list(hand.world.schedule.held())
+        assert not list(hand.runtime.schedule.held())
 
     def test_one_that_came_too_late_is_given_back_and_told(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), 0)).hears(Granted(7), at=NOW + TTL)
+        play = hand.play(acquire(hand.runtime, spec(), 0)).hears(Granted(7), at=NOW + TTL)
         assert play.effect == giving_back(NOW + TTL + FAILING_PATIENCE)
         play.hears(DONE)
         assert isinstance(play.error, EngineUnavailable)
@@ -88,9 +88,11 @@ class TestGrants:
 
     def test_max_hold_cuts_the_first_stretch_short(self) -> None:
         hand = Hand()
-        short = hand.play(acquire(hand.world, claim(max_hold=3.0), 0)).hears(Granted(7), at=NOW + 1)
+        short = hand.play(acquire(hand.runtime, spec(max_hold=3.0), 0)).hears(
+            Granted(7), at=NOW + 1
+        )
         assert (short.result.valid_until, short.result.hold_until) == (NOW + 3, NOW + 3)
-        long = hand.play(acquire(hand.world, claim(max_hold=50.0), 0)).hears(Granted(8))
+        long = hand.play(acquire(hand.runtime, spec(max_hold=50.0), 0)).hears(Granted(8))
         assert long.result.valid_until == NOW + 1 + TTL - DRIFT
         assert long.result.hold_until == NOW + 1 + 50
 
@@ -98,7 +100,7 @@ class TestGrants:
 class TestWaiting:
     def test_it_lasts_until_the_holders_time_is_over(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), None))
+        play = hand.play(acquire(hand.runtime, spec(), None))
         play.hears(HELD, at=NOW + 1).goes_on()
         assert play.effect == asking(NOW + 1 + PATIENCE, queue=True)
         assert play.hears(HELD, at=NOW + 2).effect == Wait("me", NOW + 2 + HELD.remaining)
@@ -113,19 +115,19 @@ class TestWaiting:
             (Held(0.0, wakes=False), SHORTEST_WAIT),
         ):
             hand = Hand()
-            play = hand.play(acquire(hand.world, claim(), None)).hears(held).goes_on()
+            play = hand.play(acquire(hand.runtime, spec(), None)).hears(held).goes_on()
             assert play.hears(held).effect == Wait("me", NOW + pause)
 
     def test_no_wait_and_no_question_goes_beyond_the_timeout(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), 4.0))
+        play = hand.play(acquire(hand.runtime, spec(), 4.0))
         assert play.effect == asking(NOW + PATIENCE)
         assert play.hears(HELD, at=NOW + 1).goes_on().effect == asking(NOW + 3, queue=True)
         assert play.hears(HELD, at=NOW + 2).effect == Wait("me", NOW + 4)
         assert play.goes_on(True, at=NOW + 3.5).effect == asking(NOW + 4, queue=True)
         hand = Hand()
-        assert hand.play(acquire(hand.world, claim(), 0.5)).effect == asking(NOW + 0.5)
-        assert hand.play(acquire(hand.world, claim(), 0)).effect == asking(NOW + PATIENCE)
+        assert hand.play(acquire(hand.runtime, spec(), 0.5)).effect == asking(NOW + 0.5)
+        assert hand.play(acquire(hand.runtime, spec(), 0)).effect == asking(NOW + PATIENCE)
 
     def test_at_the_timeout_it_leaves_the_queue_and_has_nothing(self) -> None:
         hand = Hand()
@@ -142,7 +144,7 @@ class TestWaiting:
 
     def test_to_try_once_is_one_question(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), 0)).hears(HELD)
+        play = hand.play(acquire(hand.runtime, spec(), 0)).hears(HELD)
         assert (play.effect, play.result, play.error) == (None, None, None)
 
 
@@ -156,7 +158,7 @@ class TestHandOver:
         tenure = play.goes_on(HandedOver(9, 2), at=NOW + 4).result
         assert (tenure.fence, tenure.holder) == (9, "me")
         assert tenure.valid_until == NOW + 2 + TTL - DRIFT
-        assert list(hand.world.schedule.held()) == [tenure]
+        assert list(hand.runtime.schedule.held()) == [tenure]
         assert hand.unlistened == ["me"]
 
     @pytest.mark.parametrize("tries", [0, 2])
@@ -176,7 +178,7 @@ class TestHandOver:
 
     def test_nor_is_it_worth_anything_when_its_validity_is_over(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(patience=TTL), None))
+        play = hand.play(acquire(hand.runtime, spec(request_timeout=TTL), None))
         play.hears(HELD).goes_on()
         play.hears(HELD).goes_on(HandedOver(9, 1), at=NOW + TTL - DRIFT)
         assert isinstance(play.effect, Ask)
@@ -189,7 +191,7 @@ class TestHandOver:
 
     def test_max_hold_counts_from_there_too(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(max_hold=4.0), None))
+        play = hand.play(acquire(hand.runtime, spec(max_hold=4.0), None))
         play.hears(HELD).goes_on()
         tenure = play.hears(HELD).goes_on(HandedOver(9, 1), at=NOW + 1).result
         assert tenure.hold_until == NOW + 4
@@ -198,32 +200,32 @@ class TestHandOver:
 class TestContention:
     def test_whoever_wants_what_was_held_queues_at_once(self) -> None:
         hand = Hand()
-        hand.play(acquire(hand.world, claim(), 0)).hears(HELD)
-        assert hand.world.contended == {"p:job"}
-        play = hand.play(acquire(hand.world, claim(), None))
-        assert play.effect == Listen("me")
+        hand.play(acquire(hand.runtime, spec(), 0)).hears(HELD)
+        assert hand.runtime.contended == {"p:job"}
+        play = hand.play(acquire(hand.runtime, spec(), None))
+        assert play.effect == Subscribe("me")
         assert play.goes_on().effect == asking(NOW + PATIENCE, queue=True)
         assert play.hears(Granted(7)).result is not None
-        assert hand.world.contended == set()
+        assert hand.runtime.contended == set()
 
     def test_but_not_to_try_once(self) -> None:
         hand = Hand()
-        hand.world.contended.add("p:job")
-        assert hand.play(acquire(hand.world, claim(), 0)).effect == asking(NOW + PATIENCE)
+        hand.runtime.contended.add("p:job")
+        assert hand.play(acquire(hand.runtime, spec(), 0)).effect == asking(NOW + PATIENCE)
 
     def test_many_names_are_kept_in_mind_but_not_all(self) -> None:
         hand = Hand()
         for number in range(3 * MOST_CONTENDED):
-            hand.play(acquire(hand.world, claim(f"job{number}"), 0)).hears(HELD)
-            assert len(hand.world.contended) <= MOST_CONTENDED
-            assert f"p:job{number}" in hand.world.contended
-            assert "p:job0" in hand.world.contended or number >= 100
+            hand.play(acquire(hand.runtime, spec(f"job{number}"), 0)).hears(HELD)
+            assert len(hand.runtime.contended) <= MOST_CONTENDED
+            assert f"p:job{number}" in hand.runtime.contended
+            assert "p:job0" in hand.runtime.contended or number >= 100
 
 
 class TestFailures:
     def test_pauses_double_up_to_a_second(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(ttl=60.0), None))
+        play = hand.play(acquire(hand.runtime, spec(ttl=60.0), None))
         pauses: list[float] = []
         for _ in range(10):
             play.hears(BROKEN)
@@ -236,7 +238,7 @@ class TestFailures:
 
     def test_without_a_timeout_it_ends_one_ttl_after_the_first_question_that_failed(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), None)).hears(BROKEN, at=NOW + 1)
+        play = hand.play(acquire(hand.runtime, spec(), None)).hears(BROKEN, at=NOW + 1)
         play.goes_on(at=NOW + 5).hears(BROKEN, at=NOW + TTL - 0.001)
         assert play.effect == Sleep(NOW + TTL)
         assert play.goes_on(at=NOW + TTL).effect == giving_back(NOW + TTL + FAILING_PATIENCE)
@@ -246,14 +248,14 @@ class TestFailures:
 
     def test_an_answer_in_between_begins_the_count_anew(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), None)).hears(BROKEN)
+        play = hand.play(acquire(hand.runtime, spec(), None)).hears(BROKEN)
         play.goes_on(at=NOW + 6).hears(HELD).goes_on(at=NOW + 7).hears(BROKEN, at=NOW + 8)
         play.goes_on(at=NOW + 9).hears(BROKEN, at=NOW + 7 + TTL - 0.001)
         assert play.effect == Sleep(NOW + 7 + TTL)
 
     def test_with_a_timeout_it_ends_there(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), 30.0)).hears(BROKEN, at=NOW + TTL + 1)
+        play = hand.play(acquire(hand.runtime, spec(), 30.0)).hears(BROKEN, at=NOW + TTL + 1)
         assert isinstance(play.effect, Sleep)
         play.goes_on(at=NOW + 29).hears(BROKEN, at=NOW + 29.99)
         assert play.effect == Sleep(NOW + 30)
@@ -274,32 +276,34 @@ class TestFailures:
 
     def test_nor_does_haste_excuse_an_engine_that_never_answered(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), HASTE / 2))
+        play = hand.play(acquire(hand.runtime, spec(), HASTE / 2))
         play.hears(BROKEN, at=NOW + HASTE / 2).hears(BROKEN, at=NOW + 1)
         assert isinstance(play.error, EngineUnavailable)
 
     def test_a_held_lock_after_failures_is_no_failure(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), 4.0)).hears(BROKEN)
+        play = hand.play(acquire(hand.runtime, spec(), 4.0)).hears(BROKEN)
         play.goes_on(at=NOW + 3).hears(HELD, at=NOW + 4)
         assert (play.effect, play.result, play.error) == (None, None, None)
 
 
 class TestInterruptions:
-    @pytest.mark.parametrize(("failing", "patience"), [(False, PATIENCE), (True, FAILING_PATIENCE)])
+    @pytest.mark.parametrize(
+        ("failing", "request_timeout"), [(False, PATIENCE), (True, FAILING_PATIENCE)]
+    )
     def test_it_is_given_back_and_once_more_if_that_is_interrupted_too(
-        self, failing: bool, patience: float
+        self, failing: bool, request_timeout: float
     ) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), None))
+        play = hand.play(acquire(hand.runtime, spec(), None))
         if failing:
             play.hears(BROKEN)
         first, second = KeyboardInterrupt("first"), KeyboardInterrupt("second")
-        assert play.interrupt(first).effect == giving_back(NOW + patience)
-        assert play.interrupt(second).effect == giving_back(NOW + patience)
-        play.hears(BROKEN, at=NOW + patience)
+        assert play.interrupt(first).effect == giving_back(NOW + request_timeout)
+        assert play.interrupt(second).effect == giving_back(NOW + request_timeout)
+        play.hears(BROKEN, at=NOW + request_timeout)
         assert play.error is second
-        assert [type(event) for event in hand.events] == [NotGivenBack]
+        assert [type(event) for event in hand.events] == [ReleaseFailed]
 
     def test_a_place_in_the_queue_is_given_up_and_its_ticket_too(self) -> None:
         hand = Hand()

@@ -3,9 +3,9 @@
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Ask
 from holdfast.core.messages import DONE, Acquire, Failed, Granted, Held, Raise, Release
-from tests.core.hand import BROKEN, Hand, claim
+from tests.core.hand import BROKEN, Hand, spec
 from tests.core.quorum_stage import QuorumStage, Talk, quorum_of
-from tests.core.quorum_stage import claim as claim_of_quorum
+from tests.core.quorum_stage import spec as claim_of_quorum
 
 AGAIN = Acquire("job", "me", 2.0, tries=2)
 
@@ -13,7 +13,7 @@ AGAIN = Acquire("job", "me", 2.0, tries=2)
 class TestTries:
     def test_each_says_how_many_came_before_it(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), None))
+        play = hand.play(acquire(hand.runtime, spec(), None))
         told: list[int] = []
         for answer in (BROKEN, Held(1.0, wakes=True), BROKEN, Granted(7)):
             while not isinstance(play.effect, Ask):
@@ -28,12 +28,12 @@ class TestTries:
 
     def test_a_lease_has_the_name_in_which_it_was_granted(self) -> None:
         hand = Hand()
-        lease = hand.play(acquire(hand.world, claim(), None)).hears(Granted(7, "me#2")).result
+        lease = hand.play(acquire(hand.runtime, spec(), None)).hears(Granted(7, "me#2")).result
         assert lease.holder == "me#2"
 
     def test_what_comes_to_nothing_is_given_back_by_the_holders_own_name(self) -> None:
         hand = Hand()
-        play = hand.play(acquire(hand.world, claim(), 0)).hears(BROKEN)
+        play = hand.play(acquire(hand.runtime, spec(), 0)).hears(BROKEN)
         assert isinstance(play.effect, Ask)
         assert play.effect.requests == (Release("p:job", "me"),)
 
@@ -63,7 +63,7 @@ class TestLateReleases:
         client = stage.client()
         for index in frozen:
             stage.nodes[index].freeze()
-        taking = client.start(acquire(client.world, claim_of_quorum(renew=False), None))
+        taking = client.start(acquire(client.runtime, claim_of_quorum(renew=False), None))
         stage.run(0.3)
         for index in frozen:
             stage.nodes[index].thaw()

@@ -23,7 +23,7 @@ class Play:
         self.asked: list[Any] = []
         self.pauses: list[float] = []
         self.now = 100.0
-        self.world: Any = SimpleNamespace(clock=lambda: self.now, uniform=lambda low, high: high)
+        self.runtime: Any = SimpleNamespace(clock=lambda: self.now, uniform=lambda low, high: high)
 
     def run(self, steps: Any) -> Any:
         try:
@@ -51,20 +51,20 @@ def more(value: Any) -> str:
 
 def test_reading() -> None:
     play = Play(Versioned("a", 7))
-    assert play.run(get(play.world, "p:x", "x")) == ("a", 7)
+    assert play.run(get(play.runtime, "p:x", "x")) == ("a", 7)
     assert play.asked == [Read("p:x")]
 
 
 def test_a_read_that_fails_says_that_nothing_was_set() -> None:
     play = Play(FAILED)
     with pytest.raises(EngineUnavailable, match="'x' was not read, and nothing was set: engine"):
-        play.run(update(play.world, "p:x", "x", more, 1))
+        play.run(update(play.runtime, "p:x", "x", more, 1))
 
 
 @pytest.mark.parametrize(("answer", "result"), [(DONE, True), (CHANGED, False)])
 def test_writing(answer: Any, result: bool) -> None:
     play = Play(answer)
-    assert play.run(put(play.world, "p:x", "x", b"v", 7)) is result
+    assert play.run(put(play.runtime, "p:x", "x", b"v", 7)) is result
     assert play.asked == [Write("p:x", b"v", 7)]
 
 
@@ -77,7 +77,7 @@ def test_a_write_whose_reply_is_lost_is_not_repeated() -> None:
         return "b"
 
     with pytest.raises(EngineUnavailable, match="nobody knows whether the cell 'x' was set"):
-        play.run(update(play.world, "p:x", "x", note, None))
+        play.run(update(play.runtime, "p:x", "x", note, None))
     assert calls == ["a"]
     assert play.asked == [Read("p:x"), Write("p:x", "b", 7)]
 
@@ -85,13 +85,13 @@ def test_a_write_whose_reply_is_lost_is_not_repeated() -> None:
 def test_what_is_no_value_is_not_written() -> None:
     play = Play(Versioned("a", 7))
     with pytest.raises(TypeError):
-        play.run(update(play.world, "p:x", "x", lambda value: 7, None))  # type: ignore[arg-type,return-value]
+        play.run(update(play.runtime, "p:x", "x", lambda value: 7, None))  # type: ignore[arg-type,return-value]
     assert play.asked == [Read("p:x")]
 
 
 def test_each_try_starts_from_what_is_there_by_then() -> None:
     play = Play(Versioned("a", 7), CHANGED, Versioned("b", 8), CHANGED, Versioned("c", 12), DONE)
-    assert play.run(update(play.world, "p:x", "x", more, 60)) == "c+"
+    assert play.run(update(play.runtime, "p:x", "x", more, 60)) == "c+"
     assert [each for each in play.asked if isinstance(each, Write)] == [
         Write("p:x", "a+", 7),
         Write("p:x", "b+", 8),
@@ -102,7 +102,7 @@ def test_each_try_starts_from_what_is_there_by_then() -> None:
 def test_pauses_grow_and_the_deadline_is_kept() -> None:
     play = Play(*[Versioned("a", 1), CHANGED] * 100)
     with pytest.raises(UpdateTimeout) as error:
-        play.run(update(play.world, "p:x", "x", more, 1.0))
+        play.run(update(play.runtime, "p:x", "x", more, 1.0))
     assert play.now == 101.0
     assert play.pauses[:3] == pytest.approx([0.002, 0.004, 0.008])
     assert max(play.pauses) == pytest.approx(LONGEST_PAUSE)
@@ -113,10 +113,10 @@ def test_pauses_grow_and_the_deadline_is_kept() -> None:
 def test_a_deadline_that_is_now_leaves_one_try() -> None:
     play = Play(Versioned("a", 1), CHANGED)
     with pytest.raises(UpdateTimeout, match="the only try"):
-        play.run(update(play.world, "p:x", "x", more, 0))
+        play.run(update(play.runtime, "p:x", "x", more, 0))
     assert play.pauses == []
 
 
 def test_without_a_deadline_it_goes_on() -> None:
     play = Play(*[Versioned("a", 1), CHANGED] * 500, Versioned("a", 1), DONE)
-    assert play.run(update(play.world, "p:x", "x", more, None)) == "a+"
+    assert play.run(update(play.runtime, "p:x", "x", more, None)) == "a+"

@@ -9,23 +9,23 @@ from holdfast.core.holding import (
     RETURN_AFTER,
     RETURN_PATIENCE,
     RETURNS,
-    disclaim,
     give_back,
     give_back_again,
     hasten_returns,
+    release_undelivered,
 )
+from holdfast.core.lease_state import RELEASED
 from holdfast.core.messages import DONE, NOT_YOURS, Extend, Held, Release
 from holdfast.core.renewal import RENEWER, renew_for_ever
 from holdfast.core.schedule import MOST_UNRETURNED
-from holdfast.core.tenure import RELEASED
-from tests.core.hand import BROKEN, PATIENCE, Hand, claim
+from tests.core.hand import BROKEN, PATIENCE, Hand, spec
 
 
 def failed(count: int = 1) -> Hand:
     """So many could not be given back, just now."""
     hand = Hand()
     for number in range(count):
-        play = hand.play(give_back(hand.world, claim(), f"h{number}", PATIENCE))
+        play = hand.play(give_back(hand.runtime, spec(), f"h{number}", PATIENCE))
         play.hears(BROKEN, at=hand.now + PATIENCE)
     hand.events.clear()
     return hand
@@ -35,7 +35,7 @@ def test_it_is_asked_after_a_while_and_forgotten_with_an_answer() -> None:
     for answer in (DONE, NOT_YOURS):
         hand = failed()
         assert hand.roused == 1
-        renewing = hand.play(renew_for_ever(hand.world)).goes_on()
+        renewing = hand.play(renew_for_ever(hand.runtime)).goes_on()
         assert renewing.effect == Wait(RENEWER, hand.now + RETURN_AFTER)
         renewing.goes_on(at=renewing.effect.until)
         assert renewing.effect == Ask((Release("p:job", "h0"),), hand.now + RETURN_PATIENCE)
@@ -46,7 +46,7 @@ def test_it_is_asked_after_a_while_and_forgotten_with_an_answer() -> None:
 
 def test_without_an_answer_it_is_asked_again_and_again() -> None:
     hand = failed()
-    renewing = hand.play(renew_for_ever(hand.world)).goes_on()
+    renewing = hand.play(renew_for_ever(hand.runtime)).goes_on()
     for pause in (2 * RETURN_AFTER, 4 * RETURN_AFTER, 8 * RETURN_AFTER):
         asked_at = renewing.effect.until
         renewing.goes_on(at=asked_at)
@@ -62,8 +62,8 @@ def test_no_lease_waits_for_it() -> None:
         hand = failed()
         tenure = hand.tenure(until=hand.now + 100, ttl=3 * leisure)
         tenure.renew_at = hand.now + RETURN_AFTER
-        hand.world.schedule.enter(tenure)
-        renewing = hand.play(renew_for_ever(hand.world)).goes_on()
+        hand.runtime.schedule.enter(tenure)
+        renewing = hand.play(renew_for_ever(hand.runtime)).goes_on()
         renewing.goes_on(at=hand.now + RETURN_AFTER)
         assert isinstance(renewing.effect.requests[0], Extend)
         renewing.hears(DONE)
@@ -76,71 +76,74 @@ def test_no_lease_waits_for_it() -> None:
 def test_one_goes_out_to_see_then_many_together_and_the_rest_at_once() -> None:
     hand = failed(RETURNS + 1)
     hand.now += RETURN_AFTER
-    play = hand.play(give_back_again(hand.world))
+    play = hand.play(give_back_again(hand.runtime))
     assert play.effect.requests == (Release("p:job", "h0"),)
     play.hears(DONE)
     assert len(play.effect.requests) == RETURNS - 1
     assert play.hears(*[DONE] * (RETURNS - 1)).effect is None
-    play = hand.play(give_back_again(hand.world))
+    play = hand.play(give_back_again(hand.runtime))
     assert play.effect.requests == (Release("p:job", f"h{RETURNS}"),)
 
 
 def test_without_an_answer_to_one_the_others_are_not_asked_about() -> None:
     hand = failed(2)
     hand.now += RETURN_AFTER
-    play = hand.play(give_back_again(hand.world))
+    play = hand.play(give_back_again(hand.runtime))
     assert play.hears(BROKEN).effect is None
-    assert len(hand.world.schedule.unreturned) == 2
+    assert len(hand.runtime.schedule.pending_releases) == 2
 
 
 def test_of_too_many_the_oldest_are_forgotten() -> None:
     hand = failed(MOST_UNRETURNED + 2)
-    unreturned = hand.world.schedule.unreturned
-    assert len(unreturned) == MOST_UNRETURNED
-    assert next(iter(unreturned)) == "h2"
+    pending_releases = hand.runtime.schedule.pending_releases
+    assert len(pending_releases) == MOST_UNRETURNED
+    assert next(iter(pending_releases)) == "h2"
 
 
 def test_one_client_closes_or_forks_and_has_nothing_to_give_back() -> None:
     hand = failed()
-    hand.world.schedule.clear()
-    assert (hand.world.schedule.unreturned, hand.world.schedule.fall_asleep()) == ({}, inf)
+    hand.runtime.schedule.clear()
+    assert (hand.runtime.schedule.pending_releases, hand.runtime.schedule.fall_asleep()) == (
+        {},
+        inf,
+    )
 
 
 def test_it_is_tried_soon_when_somebody_is_told_to_wait() -> None:
     for ago, soon in ((0.0, RETURN_AFTER), (9.0, RETURN_AFTER - 9.0)):
         hand = failed()
-        schedule = hand.world.schedule
+        schedule = hand.runtime.schedule
         schedule.tried_at, schedule.return_at = hand.now - ago, hand.now + 9
-        hand.play(acquire(hand.world, claim(), None)).hears(Held(1.0, False))
+        hand.play(acquire(hand.runtime, spec(), None)).hears(Held(1.0, False))
         assert schedule.return_at == hand.now + soon, "but not again and again"
         assert hand.roused == 2
 
 
 def test_nothing_is_asked_if_it_was_hastened_when_it_was_done_already() -> None:
     hand = Hand()
-    hasten_returns(hand.world)
-    assert hand.play(give_back_again(hand.world)).effect is None
-    assert hand.world.schedule.fall_asleep() == inf
+    hasten_returns(hand.runtime)
+    assert hand.play(give_back_again(hand.runtime)).effect is None
+    assert hand.runtime.schedule.fall_asleep() == inf
 
 
 def test_so_is_a_lease_that_has_not_got_to_whom_it_was_for() -> None:
     hand = Hand()
     tenure = hand.tenure()
-    play = hand.play(disclaim(hand.world, tenure))
+    play = hand.play(release_undelivered(hand.runtime, tenure))
     assert play.effect == Ask((Release("p:job", "me"),), hand.now + PATIENCE)
     play.hears(BROKEN, at=hand.now + PATIENCE)
     assert tenure.state is RELEASED
-    assert list(hand.world.schedule.unreturned) == ["me"]
-    assert hand.play(disclaim(hand.world, tenure)).effect is None
+    assert list(hand.runtime.schedule.pending_releases) == ["me"]
+    assert hand.play(release_undelivered(hand.runtime, tenure)).effect is None
 
 
 def test_what_fails_goes_behind_the_rest() -> None:
     """It may be kept by a part of the engine that is down, while others answer."""
     hand = failed(3)
-    unreturned = hand.world.schedule.unreturned
+    pending_releases = hand.runtime.schedule.pending_releases
     hand.now += RETURN_AFTER
-    hand.play(give_back_again(hand.world)).hears(BROKEN)
-    assert list(unreturned) == ["h1", "h2", "h0"]
-    hand.now = hand.world.schedule.return_at
-    hand.play(give_back_again(hand.world)).hears(DONE).hears(BROKEN, DONE)
-    assert list(unreturned) == ["h2"]
+    hand.play(give_back_again(hand.runtime)).hears(BROKEN)
+    assert list(pending_releases) == ["h1", "h2", "h0"]
+    hand.now = hand.runtime.schedule.return_at
+    hand.play(give_back_again(hand.runtime)).hears(DONE).hears(BROKEN, DONE)
+    assert list(pending_releases) == ["h2"]

@@ -1,15 +1,15 @@
 """What `release()`, re-entering and leaving a `with` mean."""
 
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.ledger import Entry, Ledger
-from holdfast.core.tenure import Tenure
-from holdfast.lab.virtual import claim
+from holdfast.lab.virtual import spec
 
 
-def tenure(until: float = 100.0) -> Tenure:
-    return Tenure(claim("job", 10.0), "me", 1, until, until)
+def tenure(until: float = 100.0) -> LeaseState:
+    return LeaseState(spec("job", 10.0), "me", 1, until, until)
 
 
-def add(ledger: Ledger[str], owner: object, lease: str, *, entered: bool = False) -> Tenure:
+def add(ledger: Ledger[str], owner: object, lease: str, *, entered: bool = False) -> LeaseState:
     made = tenure()
     ledger.add(owner, made, lease, entered=entered)
     return made
@@ -18,7 +18,7 @@ def add(ledger: Ledger[str], owner: object, lease: str, *, entered: bool = False
 def test_release_means_the_latest_of_its_caller() -> None:
     ledger = Ledger[str]()
     add(ledger, "ann", "first")
-    add(ledger, "ann", "second").let_go()
+    add(ledger, "ann", "second").mark_released()
     add(ledger, "ben", "third")
     assert ledger.latest("ann") == "first"
     assert ledger.latest("ben") == "third"
@@ -61,7 +61,7 @@ def test_a_block_left_by_another_thread_than_it_was_entered_by() -> None:
 
 def test_a_block_that_took_the_lock_again_gives_that_back() -> None:
     ledger = Ledger[str]()
-    add(ledger, "ann", "entered with", entered=True).let_go()
+    add(ledger, "ann", "entered with", entered=True).mark_released()
     add(ledger, "ben", "another's")
     add(ledger, "ann", "taken again")
     assert ledger.leave("ann") == "taken again"
@@ -86,7 +86,7 @@ def test_it_does_not_grow() -> None:
         released = tenure()
         if ledger.add("ben", released, str(number), entered=False):
             ledger.prune("ann", float(number))
-        released.let_go()
+        released.mark_released()
     assert len(ledger._entries) < 50
 
 
@@ -110,16 +110,16 @@ def test_a_stranger_cannot_tell_which_of_two_blocks_it_leaves() -> None:
 def test_a_block_that_released_its_lease_leaves_that_and_not_the_one_around_it() -> None:
     ledger = Ledger[str]()
     add(ledger, "ann", "outer", entered=True)
-    add(ledger, "ann", "inner", entered=True).let_go()
+    add(ledger, "ann", "inner", entered=True).mark_released()
     assert ledger.leave("ann") == "inner"
     assert ledger.leave("ann") == "outer"
 
 
 def test_of_what_a_block_took_again_the_latest_that_is_not_settled_is_meant() -> None:
     ledger = Ledger[str]()
-    add(ledger, "ann", "entered with", entered=True).let_go()
+    add(ledger, "ann", "entered with", entered=True).mark_released()
     add(ledger, "ann", "taken again")
-    add(ledger, "ann", "and again").let_go()
+    add(ledger, "ann", "and again").mark_released()
     assert ledger.leave("ann") == "taken again"
 
 
@@ -135,7 +135,7 @@ def test_a_lost_lease_stays_until_its_block_is_left() -> None:
 
 def test_what_is_over_is_forgotten_but_not_what_another_has_yet_to_be_told_of() -> None:
     ledger = Ledger[str]()
-    add(ledger, "ann", "released").let_go()
+    add(ledger, "ann", "released").mark_released()
     add(ledger, "ann", "ran out")
     add(ledger, "ben", "his ran out")
     for lease in ("a", "b", "c"):
@@ -150,7 +150,7 @@ def test_a_loss_is_kept_for_its_owner_while_others_come_and_go() -> None:
     ledger = Ledger[str]()
     add(ledger, "ann", "lost").lose("for a reason")
     for _ in range(3):
-        add(ledger, "ben", "taken and given back").let_go()
+        add(ledger, "ben", "taken and given back").mark_released()
     assert ledger.latest("ann") == "lost"
 
 
@@ -159,21 +159,21 @@ def test_what_was_given_back_is_forgotten_by_the_next_that_is_taken() -> None:
     for number in range(4):
         released = add(ledger, "ann", str(number))
         assert [entry.lease for entry in ledger._entries] == [str(number)]
-        released.let_go()
+        released.mark_released()
 
 
 def test_what_another_thread_forgets_while_the_rest_is_pruned_takes_nothing_else_with_it() -> None:
     ledger = Ledger[str]()
 
-    class Slow(Tenure):
+    class Slow(LeaseState):
         def is_held(self, now: float) -> bool:
             add(ledger, "ben", "meanwhile")
             return super().is_held(now)
 
-    slow = Slow(claim("job", 10.0), "me", 1, 100.0, 100.0)
+    slow = Slow(spec("job", 10.0), "me", 1, 100.0, 100.0)
     ledger.add("ann", slow, "first", entered=False)
     add(ledger, "ann", "second")
-    slow.let_go()
+    slow.mark_released()
     ledger.prune("ann", 0.0)
     assert [entry.lease for entry in ledger._entries] == ["second", "meanwhile"]
 
@@ -205,13 +205,13 @@ def test_what_is_added_while_the_rest_is_pruned_stays() -> None:
     """`add` needs no mutex, so it may come at any instant of a pruning."""
     ledger = Ledger[str]()
 
-    class Slow(Tenure):
+    class Slow(LeaseState):
         def is_held(self, now: float) -> bool:
             add(ledger, "ben", "meanwhile")
             return super().is_held(now)
 
-    ledger.add("ann", Slow(claim("job", 10.0), "me", 1, 100.0, 100.0), "first", False)
-    add(ledger, "ann", "second").let_go()
+    ledger.add("ann", Slow(spec("job", 10.0), "me", 1, 100.0, 100.0), "first", False)
+    add(ledger, "ann", "second").mark_released()
     ledger.prune("ann", 0.0)
     assert ledger.latest("ann") == "first"
     assert ledger.latest("ben") == "meanwhile"

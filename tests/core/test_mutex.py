@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.core.acquire import acquire
 from holdfast.core.holding import extend, release, release_all
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import DONE, NOT_YOURS, Granted
 from holdfast.core.renewal import renew_for_ever
 from holdfast.core.schedule import SWEEP_ABOVE, Schedule
-from holdfast.core.tenure import Tenure
-from tests.core.hand import BROKEN, NOW, TTL, Hand, claim
+from tests.core.hand import BROKEN, NOW, TTL, Hand, spec
 
 
 class Mutex:
@@ -39,7 +39,7 @@ CHANGES = {
         "first_deadline",
         "held",
     ),
-    Tenure: ("prolong", "let_go", "lose", "require_held"),
+    LeaseState: ("prolong", "mark_released", "lose", "require_held"),
 }
 
 
@@ -72,20 +72,20 @@ def hand() -> Hand:
 
 @pytest.fixture
 def changed(hand: Hand, monkeypatch: pytest.MonkeyPatch) -> Iterator[set[str]]:
-    mutex = hand.world.mutex = Mutex()
+    mutex = hand.runtime.mutex = Mutex()
     with watched(mutex, monkeypatch) as seen:
         yield seen
 
 
-def taken(hand: Hand, **asked: Any) -> Tenure:
-    play = hand.play(acquire(hand.world, claim(**asked), None)).hears(Granted(7))
-    assert isinstance(play.result, Tenure), play.error
+def taken(hand: Hand, **asked: Any) -> LeaseState:
+    play = hand.play(acquire(hand.runtime, spec(**asked), None)).hears(Granted(7))
+    assert isinstance(play.result, LeaseState), play.error
     return play.result
 
 
 def test_taking(hand: Hand, changed: set[str]) -> None:
     kept = [taken(hand) for _ in range(SWEEP_ABOVE + 1)]
-    hand.world.schedule.asleep_until = 0.0
+    hand.runtime.schedule.asleep_until = 0.0
     assert changed == set(), "to enter needs no mutex"
     kept.append(taken(hand))
     assert changed == {"settle"}
@@ -94,7 +94,7 @@ def test_taking(hand: Hand, changed: set[str]) -> None:
 @pytest.mark.parametrize("answer", [DONE, NOT_YOURS, BROKEN])
 def test_extending(hand: Hand, changed: set[str], answer: Any) -> None:
     tenure = taken(hand)
-    play = hand.play(extend(hand.world, tenure, 2 * TTL)).hears(answer)
+    play = hand.play(extend(hand.runtime, tenure, 2 * TTL)).hears(answer)
     assert not isinstance(play.error, AssertionError)
     assert "require_held" in changed
 
@@ -104,29 +104,29 @@ def test_extending(hand: Hand, changed: set[str], answer: Any) -> None:
 def test_releasing(hand: Hand, changed: set[str], answer: Any, late: float) -> None:
     tenure = taken(hand)
     hand.now += late
-    play = hand.play(release(hand.world, tenure)).hears(answer)
+    play = hand.play(release(hand.runtime, tenure)).hears(answer)
     assert not isinstance(play.error, AssertionError)
-    assert changed >= ({"lose", "lost"} if late else {"let_go"})
+    assert changed >= ({"lose", "lost"} if late else {"mark_released"})
 
 
 def test_releasing_what_was_entered_twice(hand: Hand, changed: set[str]) -> None:
     tenure = taken(hand)
     tenure.depth = 2
-    assert hand.play(release(hand.world, tenure)).error is None
+    assert hand.play(release(hand.runtime, tenure)).error is None
     assert "require_held" in changed
 
 
 def test_closing(hand: Hand, changed: set[str]) -> None:
     tenure = taken(hand)
-    assert hand.play(release_all(hand.world)).hears(DONE).error is None
-    assert changed >= {"held", "let_go", "clear"}
+    assert hand.play(release_all(hand.runtime)).hears(DONE).error is None
+    assert changed >= {"held", "mark_released", "clear"}
     assert not tenure.is_held(NOW)
 
 
 @pytest.mark.parametrize("answer", [DONE, NOT_YOURS, BROKEN])
 def test_renewing(hand: Hand, changed: set[str], answer: Any) -> None:
     kept = [taken(hand, name="job"), taken(hand, name="over", ttl=TTL / 4, renew=False)]
-    play = hand.play(renew_for_ever(hand.world)).goes_on()
+    play = hand.play(renew_for_ever(hand.runtime)).goes_on()
     play.goes_on(at=kept[0].renew_at).hears(answer)
     assert play.error is None
     assert changed >= {"due", "put_back", "fall_asleep", "first_deadline", "lose", "lost"}

@@ -2,9 +2,9 @@
 
 import pytest
 
+from holdfast.core.fanout import AcquireRound, FanOut, ReleaseRound
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import DONE, MISSING, Acquire, Answer, Failed, Granted, Held, Release
-from holdfast.core.poll import Farewell, Poll, Vote
 
 ASKED, RELEASE = Acquire("job", "me", 2.0), Release("job", "me")
 BROKEN = Failed.at("node", "ERR broken")
@@ -12,12 +12,12 @@ HELD = Held(1.0, False)
 GUARDS = [RestartGuard(60.0) for _ in range(3)]
 
 
-def a_vote() -> Vote:
+def a_vote() -> AcquireRound:
     """Two of three are enough."""
-    return Vote(ASKED, range(3), 1.0, 2, GUARDS, 0.0)
+    return AcquireRound(ASKED, range(3), 1.0, 2, GUARDS, 0.0)
 
 
-def hear(poll: Poll, answers: list[Answer]) -> list[bool]:
+def hear(poll: FanOut, answers: list[Answer]) -> list[bool]:
     """Each node answers in turn; whether it was over after each."""
     over = []
     for node, answer in enumerate(answers):
@@ -27,13 +27,13 @@ def hear(poll: Poll, answers: list[Answer]) -> list[bool]:
 
 
 def test_a_plain_poll_wants_to_hear_everybody() -> None:
-    poll = Poll([ASKED], range(3), 1.0)
+    poll = FanOut([ASKED], range(3), 1.0)
     assert hear(poll, [DONE, BROKEN, MISSING]) == [False, False, True]
     assert [poll.said(node) for node in range(4)] == [DONE, BROKEN, MISSING, None]
 
 
 def test_each_request_has_its_answer() -> None:
-    poll = Poll([ASKED, RELEASE], [0], 1.0)
+    poll = FanOut([ASKED, RELEASE], [0], 1.0)
     poll.take(0, [HELD, DONE])
     assert (poll.said(0, 0), poll.said(0, 1)) == (HELD, DONE)
 
@@ -77,7 +77,7 @@ def test_only_after_a_vote_that_was_won_nobody_cares_who_else_would_have_granted
 
 
 def test_a_farewell_is_settled_when_enough_have_let_go() -> None:
-    farewell = Farewell(RELEASE, range(3), 1.0, 2)
+    farewell = ReleaseRound(RELEASE, range(3), 1.0, 2)
     hear(farewell, [MISSING, DONE])
     assert not farewell.settled
     hear(farewell, [MISSING, DONE, DONE])
@@ -86,7 +86,7 @@ def test_a_farewell_is_settled_when_enough_have_let_go() -> None:
 
 def test_a_grant_counts_no_more_once_its_node_turns_out_to_be_in_quarantine() -> None:
     guards = [RestartGuard(60.0) for _ in range(3)]
-    vote = Vote(ASKED, range(3), 1.0, 2, guards, 0.0)
+    vote = AcquireRound(ASKED, range(3), 1.0, 2, guards, 0.0)
     hear(vote, [Granted(1), Granted(1)])
     guards[1].quarantined_until = 9.0
     assert vote.grants() == {0: 1}
@@ -96,7 +96,7 @@ def test_a_node_may_vote_from_the_end_of_its_quarantine_on() -> None:
     for ends, grants in ((4.999, {0: 1}), (5.0, {0: 1}), (5.001, {})):
         guard = RestartGuard(60.0)
         guard.quarantined_until = ends
-        vote = Vote(ASKED, range(1), 9.0, 1, [guard], began=5.0)
+        vote = AcquireRound(ASKED, range(1), 9.0, 1, [guard], began=5.0)
         vote.take(0, [Granted(1)])
         assert vote.grants() == grants
         assert vote.over
@@ -113,18 +113,18 @@ def test_a_node_may_vote_from_the_end_of_its_quarantine_on() -> None:
 def test_a_farewell_is_over_when_enough_have_let_go_or_all_have_answered(
     answers: list[Answer], over: list[bool]
 ) -> None:
-    assert hear(Farewell(RELEASE, range(3), 1.0, 2), answers) == over
+    assert hear(ReleaseRound(RELEASE, range(3), 1.0, 2), answers) == over
 
 
 @pytest.mark.parametrize(
     "poll",
     [
-        Poll([RELEASE], range(3), 1.0),
+        FanOut([RELEASE], range(3), 1.0),
         a_vote(),
-        Farewell(RELEASE, range(3), 1.0, 2),
+        ReleaseRound(RELEASE, range(3), 1.0, 2),
     ],
 )
-def test_what_was_given_up_stays_over_whoever_answers_then(poll: Poll) -> None:
+def test_what_was_given_up_stays_over_whoever_answers_then(poll: FanOut) -> None:
     poll.over = True
     assert hear(poll, [DONE]) == [True]
     assert poll.said(0) == DONE

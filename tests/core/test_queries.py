@@ -3,10 +3,10 @@
 import pytest
 
 from holdfast.core.effects import Ask
+from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import DONE, NOT_YOURS, Break, Inspect, List, Listing, Request, Seen
 from holdfast.core.queries import PAGE, break_lock, inspect, is_held, page
 from holdfast.core.records import Label, LeaseInfo
-from holdfast.core.tenure import NODE_TIMEOUT
 from holdfast.errors import EngineUnavailable
 from tests.core.hand import BROKEN, NOW, Hand
 
@@ -20,24 +20,24 @@ def asking(request: Request) -> Ask:
 
 def test_who_holds_a_name() -> None:
     hand = Hand()
-    play = hand.play(inspect(hand.world, "p:", "job"))
+    play = hand.play(inspect(hand.runtime, "p:", "job"))
     assert play.effect == asking(Inspect("p:job"))
     assert play.hears(FOUND).result == LeaseInfo("job", "me", 7, 2.5, 3)
-    free = hand.play(inspect(hand.world, "p:", "job")).hears(NOTHING)
+    free = hand.play(inspect(hand.runtime, "p:", "job")).hears(NOTHING)
     assert (free.result, free.error) == (None, None)
 
 
 def test_whether_anybody_does() -> None:
     hand = Hand()
-    play = hand.play(is_held(hand.world, "p:job"))
+    play = hand.play(is_held(hand.runtime, "p:job"))
     assert play.effect == asking(Inspect("p:job"))
     assert play.hears(FOUND).result is True
-    assert hand.play(is_held(hand.world, "p:job")).hears(NOTHING).result is False
+    assert hand.play(is_held(hand.runtime, "p:job")).hears(NOTHING).result is False
 
 
 def test_a_page_goes_on_after_a_name() -> None:
     hand = Hand()
-    play = hand.play(page(hand.world, "p:", "j", "jo"))
+    play = hand.play(page(hand.runtime, "p:", "j", "jo"))
     assert play.effect == asking(List("p:j", "p:jo", PAGE))
     assert [info.name for info in play.hears(FOUND).result] == ["job"]
 
@@ -45,7 +45,7 @@ def test_a_page_goes_on_after_a_name() -> None:
 @pytest.mark.parametrize(("answer", "outcome"), [(DONE, True), (NOT_YOURS, False)])
 def test_breaking_a_lock(answer: object, outcome: bool) -> None:
     hand = Hand()
-    play = hand.play(break_lock(hand.world, "p:", "job"))
+    play = hand.play(break_lock(hand.runtime, "p:", "job"))
     assert play.effect == asking(Break("p:job"))
     assert play.goes_on([answer]).result is outcome
 
@@ -53,10 +53,10 @@ def test_breaking_a_lock(answer: object, outcome: bool) -> None:
 def test_an_engine_that_cannot_be_asked_has_not_said_no() -> None:
     hand = Hand()
     for steps in (
-        inspect(hand.world, "p:", "job"),
-        is_held(hand.world, "p:job"),
-        page(hand.world, "p:", "", ""),
-        break_lock(hand.world, "p:", "job"),
+        inspect(hand.runtime, "p:", "job"),
+        is_held(hand.runtime, "p:job"),
+        page(hand.runtime, "p:", "", ""),
+        break_lock(hand.runtime, "p:", "job"),
     ):
         play = hand.play(steps)
         assert isinstance(play.hears(BROKEN).error, EngineUnavailable)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from holdfast.core.fanout import Pause
 from holdfast.core.messages import (
     DONE,
     MISSING,
@@ -14,7 +15,6 @@ from holdfast.core.messages import (
     Raise,
     Release,
 )
-from holdfast.core.poll import Pause
 from holdfast.core.quorum import UNSURE, Quorum
 from holdfast.engines.redis import drift
 from tests.core.quorum_stage import Talk, granted, quorum_of

@@ -5,27 +5,27 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.core.acquire import acquire
+from holdfast.core.fanout import FanOut
 from holdfast.core.holding import release
+from holdfast.core.lease_state import HELD, LOST, TAKEN, LeaseState
 from holdfast.core.messages import Acquire, Granted, Raise, Release, Repair
-from holdfast.core.poll import Poll
-from holdfast.core.tenure import HELD, LOST, TAKEN, Tenure
 from holdfast.engines.redis import quorum_patience
 from holdfast.errors import EngineUnavailable
 from holdfast.lab.virtual import CancelledError
-from tests.core.quorum_stage import LONGEST, TTL, QuorumClient, QuorumStage, claim, take
+from tests.core.quorum_stage import LONGEST, TTL, QuorumClient, QuorumStage, spec, take
 from tests.core.stage import increasing
 
 PATIENCE = quorum_patience(TTL)
 
 
-def give_back(stage: QuorumStage, client: QuorumClient, tenure: Tenure) -> None:
-    giving = client.start(release(client.world, tenure))
+def give_back(stage: QuorumStage, client: QuorumClient, tenure: LeaseState) -> None:
+    giving = client.start(release(client.runtime, tenure))
     stage.run(0.1)
     assert giving.done
     assert giving.error is None
 
 
-def kinds(polls: list[Poll]) -> list[type]:
+def kinds(polls: list[FanOut]) -> list[type]:
     return [type(poll.requests[0]) for poll in polls]
 
 
@@ -60,7 +60,7 @@ def test_without_a_majority_there_is_no_lock_and_all_nodes_are_named(count: int)
     for node in down:
         node.up = False
     me = stage.client()
-    trying = me.start(acquire(me.world, claim(), 0))
+    trying = me.start(acquire(me.runtime, spec(), 0))
     stage.run(1)
     assert isinstance(trying.error, EngineUnavailable)
     assert trying.error.nodes == {
@@ -74,9 +74,9 @@ class TestFrozenNodes:
         stage = QuorumStage(3)
         stage.nodes[0].freeze()
         me = stage.client()
-        me.start(acquire(me.world, claim(), 0))
+        me.start(acquire(me.runtime, spec(), 0))
         stage.run(PATIENCE / 2)
-        assert me.world.schedule.first_deadline() < 2 * TTL
+        assert me.runtime.schedule.first_deadline() < 2 * TTL
 
     def test_its_late_grant_is_part_of_the_lease_and_goes_with_it(self) -> None:
         stage = QuorumStage(3)
@@ -102,7 +102,7 @@ class TestFrozenNodes:
         stage.nodes[0].freeze()
         stage.nodes[1].freeze()
         me = stage.client()
-        trying = me.start(acquire(me.world, claim(), 0))
+        trying = me.start(acquire(me.runtime, spec(), 0))
         stage.run(1)
         assert isinstance(trying.error, EngineUnavailable)
         for node in stage.nodes[:2]:
@@ -115,7 +115,7 @@ class TestFrozenNodes:
         stage.nodes[0].freeze()
         stage.nodes[1].freeze()
         me = stage.client()
-        trying = me.start(acquire(me.world, claim(), 0))
+        trying = me.start(acquire(me.runtime, spec(), 0))
         stage.run(PATIENCE / 2)
         trying.cancel()
         stage.run(1)
@@ -139,7 +139,7 @@ class TestSplitVotes:
             stage = QuorumStage(count, seed)
             rivals = [stage.client() for _ in range(count)]
             self.first_come(stage, *rivals)
-            taking = [rival.start(acquire(rival.world, claim(), None)) for rival in rivals]
+            taking = [rival.start(acquire(rival.runtime, spec(), None)) for rival in rivals]
             stage.run(0.0002)
             for rival in rivals:
                 vote, farewell = rival.polls[:2]
@@ -159,10 +159,10 @@ class TestSplitVotes:
                 client = stage.client()
 
                 def work(client: QuorumClient = client, fences: list[int] = fences):  # type: ignore[no-untyped-def]
-                    tenure = yield from acquire(client.world, claim(), None)
+                    tenure = yield from acquire(client.runtime, spec(), None)
                     assert tenure is not None
                     fences.append(tenure.fence)
-                    yield from release(client.world, tenure)
+                    yield from release(client.runtime, tenure)
 
                 client.start(work())
             stage.run(2 * TTL)
@@ -232,7 +232,7 @@ class TestForgetting:
         take(stage, me, renew=False)
         stage.nodes[0].up = True
         stage.nodes[1].restart(keep=False)
-        trying = rival.start(acquire(rival.world, claim(), 0))
+        trying = rival.start(acquire(rival.runtime, spec(), 0))
         stage.run(0.2)
         assert trying.done
         # Without the guard it does: that is what the guard is for.
@@ -243,13 +243,13 @@ class TestForgetting:
         me = stage.client()
         for node in stage.nodes[:2]:
             node.restart(keep=False)
-        trying = me.start(acquire(me.world, claim(), 0))
+        trying = me.start(acquire(me.runtime, spec(), 0))
         stage.run(0.2)
         assert isinstance(trying.error, EngineUnavailable)
         assert "no vote for another 2.0 s" in trying.error.nodes["n0"]
         assert trying.error.nodes["n2"] == "granted"
         assert not stage.leftovers()
-        waiting = me.start(acquire(me.world, claim(), 10.0))
+        waiting = me.start(acquire(me.runtime, spec(), 10.0))
         stage.run(LONGEST - 0.3)
         assert not waiting.done
         stage.run(2.0)
@@ -273,7 +273,7 @@ def test_cancelled_at_every_step_it_leaves_nothing(upset: str | None, again: boo
         stage = QuorumStage(3)
         prepare(stage, upset)
         me = stage.client("me")
-        taking = me.start(acquire(me.world, claim(), None))
+        taking = me.start(acquire(me.runtime, spec(), None))
         for _ in range(steps):
             stage.timeline.run_one()
         finished = taking.done

@@ -1,9 +1,9 @@
 """What an operator does to locks over a quorum, on virtual time."""
 
 from holdfast.core.holding import extend
+from holdfast.core.lease_state import LOST, TAKEN
 from holdfast.core.messages import Acquire, Release
 from holdfast.core.queries import PAGE, break_lock, inspect, page
-from holdfast.core.tenure import LOST, TAKEN
 from holdfast.errors import LockLost
 from tests.core.quorum_stage import TTL, QuorumStage, take
 
@@ -13,7 +13,7 @@ class TestOperators:
         stage = QuorumStage(3)
         me, operator = stage.client(), stage.client()
         tenure = take(stage, me)
-        breaking = operator.start(break_lock(operator.world, "", "job"))
+        breaking = operator.start(break_lock(operator.runtime, "", "job"))
         stage.run(0.1)
         assert breaking.result is True
         assert stage.holders() == ["", "", ""]
@@ -26,9 +26,9 @@ class TestOperators:
         me, operator = stage.client(), stage.client()
         tenure = take(stage, me, renew=False)
         stage.nodes[0].freeze()
-        operator.start(break_lock(operator.world, "", "job"))
+        operator.start(break_lock(operator.runtime, "", "job"))
         stage.run(0.1)
-        extending = me.start(extend(me.world, tenure, TTL))
+        extending = me.start(extend(me.runtime, tenure, TTL))
         stage.run(0.1)
         assert isinstance(extending.error, LockLost)
 
@@ -42,10 +42,10 @@ class TestOperators:
         late.votes = type(late.votes)()
         late.execute([Acquire("job", "rival", TTL, proposed=tenure.fence + 1000)], rival)
         late.execute([Release("job", "rival")], rival)
-        me.start(extend(me.world, tenure, TTL))  # repairs it
+        me.start(extend(me.runtime, tenure, TTL))  # repairs it
         stage.run(0.1)
         assert late.holder() == tenure.holder
-        found = operator.start(inspect(operator.world, "", "job"))
+        found = operator.start(inspect(operator.runtime, "", "job"))
         stage.run(0.1)
         assert found.result is not None
         assert found.result.fence == tenure.fence
@@ -59,18 +59,18 @@ class TestOperators:
             node.execute([Acquire(f"a{i:04}", f"x{index}", 1000.0) for i in lone], me)
         names: list[str] = []
         while True:
-            looking = me.start(page(me.world, "", "", names[-1] if names else ""))
+            looking = me.start(page(me.runtime, "", "", names[-1] if names else ""))
             stage.run(0.1)
             assert looking.result is not None, looking.error
             if not looking.result:
                 break
             names += [info.name for info in looking.result]
         assert names == [f"j{i:04}" for i in range(PAGE + 50)]
-        found = me.start(inspect(me.world, "", "j0001"))
+        found = me.start(inspect(me.runtime, "", "j0001"))
         stage.run(0.1)
         assert found.result is not None
         assert found.result.holder == "them"
-        split = me.start(inspect(me.world, "", "a0300"))
+        split = me.start(inspect(me.runtime, "", "a0300"))
         stage.run(0.1)
         assert split.done
         assert split.result is None

@@ -10,10 +10,10 @@ import pytest
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.holding import leave
-from holdfast.core.tenure import Tenure
+from holdfast.core.lease_state import LeaseState
 from holdfast.errors import LockError
 from holdfast.lab.virtual import CancelledError
-from tests.core.quorum_stage import TTL, QuorumClient, QuorumStage, claim
+from tests.core.quorum_stage import TTL, QuorumClient, QuorumStage, spec
 from tests.core.stage import increasing
 
 SIZES = (1, 2, 3, 3, 4, 5, 5, 7)
@@ -27,7 +27,7 @@ class Window:
     who: str
     fence: int
     start: float
-    tenure: Tenure
+    tenure: LeaseState
     left_at: float = inf
 
     @property
@@ -40,7 +40,7 @@ def section(stage: QuorumStage, client: QuorumClient, windows: list[Window]) -> 
     random = stage.timeline.random
     while True:
         try:
-            tenure = yield from acquire(client.world, claim(), random.choice([None, 1.0]))
+            tenure = yield from acquire(client.runtime, spec(), random.choice([None, 1.0]))
         except LockError:
             continue
         if tenure is None:
@@ -54,7 +54,7 @@ def section(stage: QuorumStage, client: QuorumClient, windows: list[Window]) -> 
             error = cancelled
         window.left_at = stage.timeline.now
         try:
-            yield from leave(client.world, tenure, error)
+            yield from leave(client.runtime, tenure, error)
         except LockError:
             continue
         if error is not None:

@@ -1,7 +1,7 @@
 """How long to wait for a lock over a quorum that somebody has, and for whom to wait."""
 
+from holdfast.core.fanout import ReleaseRound
 from holdfast.core.messages import DONE, Acquire, Failed, Granted, Held, Release
-from holdfast.core.poll import Farewell
 from holdfast.core.quorum import FAREWELL, UNSURE
 from tests.core.quorum_stage import Talk, quorum_of
 
@@ -89,9 +89,9 @@ def test_a_second_round_has_the_same_patience_too() -> None:
 
 def test_nobody_is_in_a_hurry_to_hear_that_a_lock_was_given_back() -> None:
     quorum = quorum_of(3, Clock())
-    for patience, waits in ((0.1, FAREWELL), (2.0, 2.0)):
-        talk = Talk(quorum, Release("job", "me"), until=BEGAN + patience)
-        assert isinstance(talk.poll, Farewell)
+    for request_timeout, waits in ((0.1, FAREWELL), (2.0, 2.0)):
+        talk = Talk(quorum, Release("job", "me"), until=BEGAN + request_timeout)
+        assert isinstance(talk.poll, ReleaseRound)
         assert talk.poll.until == BEGAN + waits
     many = Talk(quorum, Release("a", "me"), Release("b", "me"), until=BEGAN + 0.1)
     assert many.poll.until == BEGAN + 0.1

@@ -7,24 +7,24 @@ import pytest
 
 from holdfast.core.acquire import acquire
 from holdfast.core.holding import extend, give_back, release
+from holdfast.core.lease_state import LeaseState, State
 from holdfast.core.messages import DONE, NOT_YOURS, Break, Extend, Failed
-from holdfast.core.tenure import State, Tenure
 from holdfast.errors import EngineUnavailable, LockLost, NotHeld
-from holdfast.events import Lost, NotGivenBack, RenewalFailed
-from holdfast.lab.virtual import VirtualClient, claim
+from holdfast.events import Lost, ReleaseFailed, RenewalFailed
+from holdfast.lab.virtual import VirtualClient, spec
 from tests.core.stage import TTL, Stage
 
 
 def take(
     stage: Stage, client: VirtualClient, name: str = "job", ttl: float = TTL, **options: object
-) -> Tenure:
-    taking = client.start(acquire(client.world, claim(name, ttl, **options), 0))  # type: ignore[arg-type]
+) -> LeaseState:
+    taking = client.start(acquire(client.runtime, spec(name, ttl, **options), 0))  # type: ignore[arg-type]
     stage.run(0.01)
     assert taking.result is not None
     return taking.result
 
 
-def watched(tenure: Tenure, stage: Stage) -> list[float]:
+def watched(tenure: LeaseState, stage: Stage) -> list[float]:
     told: list[float] = []
     tenure.watchers = (lambda: told.append(stage.timeline.now),)
     return told
@@ -121,7 +121,7 @@ def test_released_means_not_told_and_not_renewed() -> None:
     me = stage.client()
     tenure = take(stage, me)
     told = watched(tenure, stage)
-    me.start(release(me.world, tenure))
+    me.start(release(me.runtime, tenure))
     stage.run(10 * TTL)
     assert not told
     assert not stage.requests(Extend)
@@ -157,7 +157,7 @@ def test_an_extension_does_not_go_beyond_max_hold() -> None:
     stage = Stage()
     me = stage.client()
     tenure = take(stage, me, max_hold=2 * TTL)
-    me.start(extend(me.world, tenure, 10 * TTL))
+    me.start(extend(me.runtime, tenure, 10 * TTL))
     stage.run(1)
     assert tenure.valid_until <= 2 * TTL
     assert stage.node.table.rows["job"].ends_at <= 2 * TTL + 0.1
@@ -186,9 +186,9 @@ def test_the_schedule_does_not_keep_what_was_released() -> None:
     me = stage.client()
     for number in range(1000):
         tenure = take(stage, me, f"job{number}", ttl=1000.0)
-        me.start(release(me.world, tenure))
+        me.start(release(me.runtime, tenure))
         stage.run(0.01)
-    assert len(me.world.schedule._heap) < 200
+    assert len(me.runtime.schedule._heap) < 200
 
 
 def test_an_extension_never_shortens() -> None:
@@ -196,13 +196,13 @@ def test_an_extension_never_shortens() -> None:
     me = stage.client()
     tenure = take(stage, me, renew=False)
     before = tenure.valid_until
-    extending = me.start(extend(me.world, tenure, 1.0))
+    extending = me.start(extend(me.runtime, tenure, 1.0))
     stage.run(0.01)
     assert extending.done
     assert extending.error is None
     assert tenure.valid_until == before
     assert stage.node.table.rows["job"].ends_at >= before
-    me.start(extend(me.world, tenure, 5 * TTL))
+    me.start(extend(me.runtime, tenure, 5 * TTL))
     stage.run(0.01)
     assert tenure.valid_until > 4 * TTL
 
@@ -212,7 +212,7 @@ def test_extending_after_the_end_raises_and_changes_nothing() -> None:
     me = stage.client()
     tenure = take(stage, me, renew=False)
     stage.run(TTL + 1)
-    extending = me.start(extend(me.world, tenure, TTL))
+    extending = me.start(extend(me.runtime, tenure, TTL))
     stage.run(1)
     assert isinstance(extending.error, LockLost)
     assert not stage.requests(Extend)
@@ -222,13 +222,13 @@ def test_a_second_release_raises_not_held_and_one_after_a_loss_lock_lost() -> No
     stage = Stage()
     me = stage.client()
     tenure = take(stage, me)
-    me.start(release(me.world, tenure))
+    me.start(release(me.runtime, tenure))
     stage.run(0.1)
-    again = me.start(release(me.world, tenure))
+    again = me.start(release(me.runtime, tenure))
     assert type(again.error) is NotHeld
     lost = take(stage, me, renew=False)
     stage.run(TTL + 1)
-    late = me.start(release(me.world, lost))
+    late = me.start(release(me.runtime, lost))
     stage.run(0.1)
     assert isinstance(late.error, LockLost)
 
@@ -238,7 +238,7 @@ def test_a_release_whose_reply_is_lost_says_so_and_ends_with_the_ttl() -> None:
     me = stage.client()
     tenure = take(stage, me)
     stage.network.loss = 1.0
-    releasing = me.start(release(me.world, tenure))
+    releasing = me.start(release(me.runtime, tenure))
     stage.run(4)
     assert "engine could not be told" in str(releasing.error)
     stage.network.loss = 0.0
@@ -256,7 +256,7 @@ class TestALostConnection:
         stage = Stage()
         me = stage.client()
         for second in ([DONE], [NOT_YOURS]):  # it did not arrive, or it did
-            steps = release(me.world, take(stage, me, f"job {second}"))
+            steps = release(me.runtime, take(stage, me, f"job {second}"))
             first = next(steps)
             assert steps.send(self.BROKEN) == first
             with pytest.raises(StopIteration):
@@ -265,7 +265,7 @@ class TestALostConnection:
     def test_but_not_for_ever(self) -> None:
         stage = Stage()
         me = stage.client()
-        steps = release(me.world, take(stage, me))
+        steps = release(me.runtime, take(stage, me))
         next(steps)
         steps.send(self.BROKEN)
         with pytest.raises(EngineUnavailable, match="could not be told"):
@@ -274,9 +274,9 @@ class TestALostConnection:
     def test_so_is_what_a_failed_acquire_may_have_left(self) -> None:
         stage = Stage()
         me = stage.client()
-        steps = give_back(me.world, claim("job", TTL), "me", 1.0)
+        steps = give_back(me.runtime, spec("job", TTL), "me", 1.0)
         first = next(steps)
         assert steps.send(self.BROKEN) == first
         with pytest.raises(StopIteration):
             steps.send(self.BROKEN)
-        assert [type(event) for event in me.events] == [NotGivenBack]
+        assert [type(event) for event in me.events] == [ReleaseFailed]

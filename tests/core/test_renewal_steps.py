@@ -5,12 +5,12 @@ from weakref import ref
 
 import pytest
 
-from holdfast.core.effects import Announce, Ask, Listen, Wait
+from holdfast.core.effects import Ask, NotifyLost, Subscribe, Wait
+from holdfast.core.lease_state import EXPIRED, HELD, LOST, TAKEN, LeaseState
 from holdfast.core.messages import DONE, NOT_YOURS, Extend
 from holdfast.core.renewal import BATCH, GRID, MANY, RENEWER, plan_renewal, renew_for_ever
-from holdfast.core.tenure import EXPIRED, HELD, LOST, TAKEN, Tenure
 from holdfast.events import Lost, RenewalFailed
-from tests.core.hand import BROKEN, DRIFT, MIN_TTL, NOW, PATIENCE, TTL, Hand, Play, claim
+from tests.core.hand import BROKEN, DRIFT, MIN_TTL, NOW, PATIENCE, TTL, Hand, Play, spec
 
 THIRD = TTL / 3
 STEP = THIRD / GRID
@@ -18,17 +18,17 @@ STEP = THIRD / GRID
 
 def awake(hand: Hand) -> Play:
     """A renewer that has begun."""
-    play = hand.play(renew_for_ever(hand.world))
-    assert play.effect == Listen(RENEWER)
+    play = hand.play(renew_for_ever(hand.runtime))
+    assert play.effect == Subscribe(RENEWER)
     return play.goes_on()
 
 
-def due(hand: Hand, **asked: object) -> Tenure:
+def due(hand: Hand, **asked: object) -> LeaseState:
     """A lease that is to be renewed now, and ends in a while."""
     tenure = hand.tenure(**asked)  # type: ignore[arg-type]
     tenure.renew_at = NOW
-    hand.world.schedule.clear()
-    hand.world.schedule.enter(tenure)
+    hand.runtime.schedule.clear()
+    hand.runtime.schedule.enter(tenure)
     return tenure
 
 
@@ -66,7 +66,7 @@ class TestRenewing:
         assert tenure.valid_until == NOW + TTL  # it was to end then anyway, without the drift
         assert tenure.renew_at == NOW + THIRD
         assert play.effect == Wait(RENEWER, tenure.renew_at)
-        assert hand.world.schedule.asleep_until == tenure.renew_at
+        assert hand.runtime.schedule.asleep_until == tenure.renew_at
 
     def test_validity_counts_from_before_it_asked_less_the_drift(self) -> None:
         hand = Hand()
@@ -79,8 +79,8 @@ class TestRenewing:
         due(hand)
         play = awake(hand)
         assert isinstance(play.effect, Ask)
-        assert hand.world.schedule.asleep_until == -inf
-        assert not hand.world.schedule.enter(hand.tenure(until=NOW + 0.1))
+        assert hand.runtime.schedule.asleep_until == -inf
+        assert not hand.runtime.schedule.enter(hand.tenure(until=NOW + 0.1))
 
     def test_no_answer_is_waited_for_beyond_the_first_end_of_any_lease(self) -> None:
         hand = Hand()
@@ -94,13 +94,13 @@ class TestRenewing:
         for count, factor in ((MANY, 1.0), (2 * MANY, 2.0)):
             hand = Hand()
             kept = [
-                hand.tenure(name=str(number), patience=1.0 if number else PATIENCE)
+                hand.tenure(name=str(number), request_timeout=1.0 if number else PATIENCE)
                 for number in range(count)
             ]
-            hand.world.schedule.clear()
+            hand.runtime.schedule.clear()
             for each in kept:
                 each.renew_at = NOW
-                hand.world.schedule.enter(each)
+                hand.runtime.schedule.enter(each)
             play = awake(hand)
             assert isinstance(play.effect, Ask)
             assert play.effect.until == NOW + PATIENCE * factor
@@ -108,10 +108,10 @@ class TestRenewing:
     def test_at_most_a_batch_goes_out_at_once_and_the_rest_right_after(self) -> None:
         hand = Hand()
         kept = [hand.tenure(name=str(number)) for number in range(BATCH + 3)]
-        hand.world.schedule.clear()
+        hand.runtime.schedule.clear()
         for each in kept:
             each.renew_at = NOW
-            hand.world.schedule.enter(each)
+            hand.runtime.schedule.enter(each)
         play = awake(hand)
         for count in (BATCH, 3):
             assert isinstance(play.effect, Ask)
@@ -122,19 +122,19 @@ class TestRenewing:
     def test_each_of_a_batch_has_its_own_answer(self) -> None:
         hand = Hand()
         kept = [hand.tenure(name=name) for name in ("first", "second", "third")]
-        hand.world.schedule.clear()
+        hand.runtime.schedule.clear()
         for tenure in kept:
             tenure.renew_at = NOW
-            hand.world.schedule.enter(tenure)
+            hand.runtime.schedule.enter(tenure)
         awake(hand).hears(DONE, NOT_YOURS, BROKEN)
         assert [tenure.state for tenure in kept] == [HELD, LOST, HELD]
         assert kept[0].renew_at > kept[2].renew_at, "the last is tried again soon"
 
     def test_while_it_sleeps_it_keeps_no_lease_alive(self) -> None:
         hand = Hand()
-        tenure = Tenure(claim(), "me", 7, NOW + TTL, inf)
+        tenure = LeaseState(spec(), "me", 7, NOW + TTL, inf)
         tenure.renew_at = NOW
-        hand.world.schedule.enter(tenure)
+        hand.runtime.schedule.enter(tenure)
         play = awake(hand).hears(DONE)
         assert isinstance(play.effect, Wait)
         abandoned = ref(tenure)
@@ -182,7 +182,7 @@ class TestLosses:
         tenure = hand.tenure(until=NOW)
         tenure.watchers = (watcher,)
         play = awake(hand)
-        assert play.effect == Announce((watcher,))
+        assert play.effect == NotifyLost((watcher,))
         assert (tenure.state, tenure.why) == (LOST, EXPIRED)
         assert hand.events == [Lost("job", 7, EXPIRED)]
         assert play.goes_on().effect == Ask((Extend("p:other", "me", TTL, 7),), NOW + PATIENCE)
@@ -199,7 +199,7 @@ class TestLosses:
         kept = [hand.tenure(name=name) for name in ("first", "second")]
         for tenure in kept:
             tenure.lose(TAKEN)
-            hand.world.schedule.lost(tenure)
+            hand.runtime.schedule.lost(tenure)
         awake(hand)
         assert hand.events == [Lost("first", 7, TAKEN), Lost("second", 7, TAKEN)]
 
@@ -224,7 +224,7 @@ class TestItsOwnEnd:
         due(hand)
         play = awake(hand)
         assert play.interrupt(KeyboardInterrupt()).effect is None
-        assert hand.world.schedule.asleep_until == inf
+        assert hand.runtime.schedule.asleep_until == inf
 
     def test_the_next_one_goes_on_with_what_it_had_in_hand(self) -> None:
         hand = Hand()

@@ -4,18 +4,18 @@ import gc
 from math import inf
 from random import Random
 
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.schedule import CROWD, SWEEP_ABOVE, Schedule
-from holdfast.core.tenure import Tenure
-from tests.core.hand import claim
+from tests.core.hand import spec
 
 
-def tenure(renew_at: float, until: float = 1000.0) -> Tenure:
-    made = Tenure(claim(), "me", 1, until, inf)
+def tenure(renew_at: float, until: float = 1000.0) -> LeaseState:
+    made = LeaseState(spec(), "me", 1, until, inf)
     made.renew_at = renew_at
     return made
 
 
-def put(schedule: Schedule, *instants: float) -> list[Tenure]:
+def put(schedule: Schedule, *instants: float) -> list[LeaseState]:
     made = [tenure(at) for at in instants]
     for each in made:
         schedule.enter(each)
@@ -75,12 +75,12 @@ def test_who_entered_and_left_again_is_slept_for_once() -> None:
     schedule = Schedule()
     over = tenure(5.0)
     assert schedule.enter(over)
-    over.let_go()
+    over.mark_released()
     assert schedule.fall_asleep() == 5.0
     for number in range(3 * CROWD):
         over = tenure(6.0 + number)
         assert not schedule.enter(over)
-        over.let_go()
+        over.mark_released()
     assert len(schedule.entered) > CROWD
     assert schedule.fall_asleep() == 5.0
     assert len(schedule._heap) == 1
@@ -102,7 +102,7 @@ def test_what_is_in_hand_is_put_back_once_at_its_new_instant() -> None:
     first, second, over = put(schedule, 5.0, 5.0, 5.0)
     assert schedule.due(5.0, 100) == [first, second, over]
     first.renew_at = 8.0
-    over.let_go()
+    over.mark_released()
     assert list(schedule.held()) == [first, second], "it is there while it is in hand"
     for _ in range(2):
         schedule.put_back()
@@ -112,7 +112,7 @@ def test_what_is_in_hand_is_put_back_once_at_its_new_instant() -> None:
 def test_what_is_over_or_out_of_reach_does_not_come_up() -> None:
     schedule = Schedule()
     made = put(schedule, *[5.0] * 4)
-    made[0].let_go()
+    made[0].mark_released()
     made[1].lose("for a reason")
     del made[2]
     gc.collect()
@@ -126,7 +126,7 @@ def test_the_first_deadline_is_the_least_of_those_that_are_held() -> None:
     kept = [tenure(5.0, until=until) for until in (40.0, 30.0, 20.0)]
     for each in kept:
         schedule.enter(each)
-    kept[2].let_go()
+    kept[2].mark_released()
     assert schedule.first_deadline() == 30.0
     schedule.due(5.0, 100)
     assert schedule.first_deadline() == 30.0, "in hand or not"
@@ -137,7 +137,7 @@ def test_somebody_to_be_told_is_due_at_once() -> None:
     [lost] = put(schedule, 5.0)
     schedule.lost(lost)
     assert schedule.fall_asleep() == -inf
-    schedule.untold.clear()
+    schedule.unnotified.clear()
     assert schedule.fall_asleep() == 5.0
 
 
@@ -145,7 +145,7 @@ def test_a_sweep_keeps_what_is_held_and_nothing_else() -> None:
     schedule = Schedule()
     made = put(schedule, *(float(number // 2) for number in range(SWEEP_ABOVE)))
     for each in made[::3]:
-        each.let_go()
+        each.mark_released()
     held = [each for each in made if each.is_held(0.0)]
     made += put(schedule, 500.0)
     assert schedule._size == len(held) + 1
@@ -170,7 +170,7 @@ def test_it_never_holds_much_more_than_is_held() -> None:
     schedule = Schedule()
     for number in range(20 * SWEEP_ABOVE):
         [over] = put(schedule, float(number))
-        over.let_go()
+        over.mark_released()
         assert schedule._size <= SWEEP_ABOVE + 1
         assert len(schedule._heap) <= SWEEP_ABOVE + 1
 

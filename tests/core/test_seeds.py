@@ -8,10 +8,10 @@ import pytest
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.holding import leave
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import Granted
-from holdfast.core.tenure import Tenure
 from holdfast.errors import LockError
-from holdfast.lab.virtual import CancelledError, VirtualClient, claim
+from holdfast.lab.virtual import CancelledError, VirtualClient, spec
 from tests.core.stage import Stage, increasing
 
 TTL = 2.0
@@ -24,7 +24,7 @@ class Window:
     who: str
     fence: int
     start: float
-    tenure: Tenure | None
+    tenure: LeaseState | None
     end: float = field(default=0.0)
 
 
@@ -33,7 +33,9 @@ def section(stage: Stage, client: VirtualClient, windows: list[Window]) -> Steps
     random = stage.timeline.random
     while True:
         try:
-            tenure = yield from acquire(client.world, claim("job", TTL), random.choice([None, 1.0]))
+            tenure = yield from acquire(
+                client.runtime, spec("job", TTL), random.choice([None, 1.0])
+            )
         except LockError:
             continue
         if tenure is None:
@@ -48,7 +50,7 @@ def section(stage: Stage, client: VirtualClient, windows: list[Window]) -> Steps
         window.end = min(stage.timeline.now, tenure.valid_until)
         window.tenure = None
         try:
-            yield from leave(client.world, tenure, error)
+            yield from leave(client.runtime, tenure, error)
         except LockError:
             continue
         if error is not None:

@@ -10,7 +10,7 @@ import sys
 import time
 from types import FrameType
 
-from holdfast.drivers.errand import out_of_reach
+from holdfast.drivers.errand import uninterruptible
 
 SOON, LATER = 20e-6, 500e-6
 """Seconds until it is struck, about as long as it takes to start a thread."""
@@ -35,7 +35,7 @@ def errands(rounds: int) -> int:
         done: list[bool] = []
         with contextlib.suppress(KeyboardInterrupt):
             strike = Strike()
-            out_of_reach(lambda done=done: done.append(True))  # type: ignore[misc]
+            uninterruptible(lambda done=done: done.append(True))  # type: ignore[misc]
             while not strike.over:
                 time.sleep(LATER)
         assert len(done) <= 1, "done twice"

@@ -29,8 +29,8 @@ async def queued(client: AsyncClient) -> str:
         await asyncio.sleep(0.001)
         info = await client.inspect("job")
         if info is not None and info.waiters == 1:
-            [ticket] = client._driver._tickets
-            return ticket
+            [waiter_id] = client._driver._tickets
+            return waiter_id
     pytest.fail("nobody has queued up")
 
 
@@ -121,18 +121,18 @@ def test_a_waiter_has_what_is_handed_over_to_it(url: str, elsewhere: bool) -> No
         async with AsyncClient(url) as other, other.lock("job"), AsyncClient(url) as client:
             waiting = asyncio.create_task(client.lock("job").acquire())
             driver = client._driver
-            ticket = await queued(client)
+            waiter_id = await queued(client)
             word = HandedOver(99, 1)  # the second request had it wait
             if elsewhere:
-                await asyncio.to_thread(driver._ring, ticket, word)
+                await asyncio.to_thread(driver._notify, waiter_id, word)
             else:
-                driver._ring(ticket, word)
-                driver._ring(ticket)  # several rings are one, and no word is lost
+                driver._notify(waiter_id, word)
+                driver._notify(waiter_id)  # several rings are one, and no word is lost
             lease = await waiting
             assert lease
             assert lease.fence == 99
             assert not driver._handed_over
-            driver._ring(ticket, word)
+            driver._notify(waiter_id, word)
             assert not driver._handed_over  # nobody waits for it any more
 
     asyncio.run(main())
@@ -142,9 +142,9 @@ def test_what_is_handed_over_to_one_who_is_just_cancelled_is_forgotten(url: str)
     async def main() -> None:
         async with AsyncClient(url) as other, other.lock("job"), AsyncClient(url) as client:
             waiting = asyncio.create_task(client.lock("job").acquire())
-            ticket = await queued(client)
+            waiter_id = await queued(client)
             waiting.cancel()
-            client._driver._ring(ticket, HandedOver(99, 1))
+            client._driver._notify(waiter_id, HandedOver(99, 1))
             with pytest.raises(asyncio.CancelledError):
                 await waiting
             assert not client._driver._handed_over
@@ -257,7 +257,7 @@ def test_somebody_elses_cancellation_that_comes_as_a_lost_block_is_left_is_obeye
             working = asyncio.create_task(work(client, inside))
             await inside.wait()
             assert await client.break_lock("job")
-            client._driver._lose([t.holder for t in client._driver.world.schedule.held()])
+            client._driver._lose([t.holder for t in client._driver.runtime.schedule.held()])
             with pytest.raises(asyncio.CancelledError):
                 await asyncio.wait_for(working, 30)
             assert await client.inspect("job") is None

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from holdfast.drivers.errand import out_of_reach
+from holdfast.drivers.errand import uninterruptible
 
 ROUNDS = 500
 
@@ -21,6 +21,6 @@ def test_a_strike_while_the_thread_starts() -> None:
 
 
 def test_what_it_gives_and_what_it_raises() -> None:
-    assert out_of_reach(lambda: "done") == "done"
+    assert uninterruptible(lambda: "done") == "done"
     with pytest.raises(ZeroDivisionError):
-        out_of_reach(lambda: 1 // 0)
+        uninterruptible(lambda: 1 // 0)

@@ -64,7 +64,7 @@ def test_a_lease_in_the_renewers_hand_is_not_the_childs(client: Client) -> None:
 
 def test_a_ctrl_c_as_the_renewer_starts_is_nothing_but_a_ctrl_c(tmp_path: Path) -> None:
     """A `Thread` that is struck while it waits to have started raises a RuntimeError, or worse."""
-    files, functions = ("/threading.py", "/threads.py"), ("_acquire_restore", "_rouse_renewer")
+    files, functions = ("/threading.py", "/threads.py"), ("_acquire_restore", "_wake_renewer")
     for line in itertools.count():
         with Client(f"sqlite://{tmp_path}/locks.db") as client:
             strike = Strike(line, files, functions=functions)
@@ -106,7 +106,7 @@ def test_a_client_that_is_dropped_as_its_renewer_starts_closes_its_store_once(
 def test_a_renewer_whose_callback_forks_ends_well_in_the_child(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fork(world: object) -> Iterator[None]:
+    def fork(runtime: object) -> Iterator[None]:
         client._driver.forked()
         client._driver.closed = True
         yield from ()
@@ -130,9 +130,9 @@ def test_there_is_one_renewer_however_often_it_is_roused(client: Client) -> None
 
     client._driver._renew = count_and_renew  # type: ignore[method-assign]
     for _ in range(50):
-        client._driver._rouse_renewer()
+        client._driver._wake_renewer()
     wait_for(lambda: renewers)
-    client._driver._rouse_renewer()
+    client._driver._wake_renewer()
     assert len(renewers) == 1
 
 

@@ -18,7 +18,7 @@ from holdfast import Client, Lease, LockError, LockLost, NotHeld
 from holdfast.core import renewal
 from holdfast.core.messages import Answer, HandedOver, Request
 from holdfast.drivers.threads import Bell, _wait
-from holdfast.events import Defect
+from holdfast.events import InternalError
 from tests.children import in_child
 from tests.engines.redis.strikes import Strike
 from tests.patience import wait_for
@@ -138,8 +138,8 @@ class TestHandOver:
             thread = threading.Thread(target=lambda: taken.append(client.lock("job").acquire()))
             thread.start()
             wait_for(lambda: (info := client.inspect("job")) and info.waiters == 1)
-            [ticket] = client._driver._tickets
-            client._driver._ring(ticket, HandedOver(99, 1))  # the second request had it wait
+            [waiter_id] = client._driver._tickets
+            client._driver._notify(waiter_id, HandedOver(99, 1))  # the second request had it wait
             thread.join()
             assert [lease.fence for lease in taken if lease] == [99]
 
@@ -270,10 +270,10 @@ def test_a_renewer_that_fails_starts_again(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(renewal, "_renew", fail_once)
     with Client("memory://restarts") as client:
-        client._driver.world.emit = events.append
+        client._driver.runtime.emit = events.append
         first = client.lock("first", ttl=3.0).acquire()
         wait_for(lambda: len(events) == 1)
-        assert isinstance(events[0], Defect)
+        assert isinstance(events[0], InternalError)
         with client.lock("second", ttl=3.0) as second:
             before = second._tenure.valid_until
             wait_for(lambda: second._tenure.valid_until > before)
@@ -301,7 +301,7 @@ def test_a_dead_threads_number_means_nothing() -> None:
     """The kernel uses thread numbers again; a new thread must not re-enter a dead one's lease."""
     with Client("memory://idents") as client:
         lock = client.lock("job", reentrant=True)
-        client._driver._rouse_renewer()  # else it may be the one that gets the number
+        client._driver._wake_renewer()  # else it may be the one that gets the number
         wait_for(lambda: "holdfast-renewer" in [each.name for each in threading.enumerate()])
         kept: list[object] = []
         first = threading.Thread(target=lambda: kept.append(lock.acquire()))
@@ -355,7 +355,7 @@ def test_a_signal_handler_closes_while_its_thread_has_the_mutex(url: str) -> Non
         client = Client(url)
         lease = client.lock("job").acquire()
         assert lease is not None
-        with client._driver.world.mutex:
+        with client._driver.runtime.mutex:
             client.close()
         assert not lease.held
         assert other.inspect("job") is None

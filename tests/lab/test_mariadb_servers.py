@@ -18,10 +18,10 @@ def server() -> Iterator[MariaDbServer]:
         yield server
 
 
-def say(server: MariaDbServer, sql: str, patience: float = 5.0) -> object:
+def say(server: MariaDbServer, sql: str, request_timeout: float = 5.0) -> object:
     """As the user."""
     connection = pymysql.connect(
-        host=HOST, port=server.port, user=USER, database=DATABASE, read_timeout=patience
+        host=HOST, port=server.port, user=USER, database=DATABASE, read_timeout=request_timeout
     )
     with connection, connection.cursor() as cursor:
         cursor.execute(sql)
@@ -54,7 +54,7 @@ def test_what_was_committed_survives_a_restart_and_a_crash(server: MariaDbServer
 def test_a_frozen_one_answers_nobody_until_it_is_thawed(server: MariaDbServer) -> None:
     server.freeze()
     with pytest.raises(pymysql.OperationalError, match="timed out"):
-        say(server, "SELECT 1", patience=0.2)
+        say(server, "SELECT 1", request_timeout=0.2)
     server.thaw()
     assert say(server, "SELECT 1") == ((1,),)
 

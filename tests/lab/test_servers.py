@@ -237,10 +237,10 @@ def test_a_port_that_was_taken_meanwhile_is_given_up(server: RedisServer) -> Non
 def test_a_port_that_was_taken_before_the_restart_is_waited_for(server: RedisServer) -> None:
     server.kill()
     with socket.create_server((HOST, server.port), reuse_port=False):
-        server.patience = 0.2
+        server.request_timeout = 0.2
         with pytest.raises(ServerFailed, match="Address already in use"):
             server.start()
-    server.patience = RedisServer.patience
+    server.request_timeout = RedisServer.request_timeout
     assert server.start().command("PING") == "PONG"
 
 

@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from math import inf
 
 from holdfast.core.backoff import backoff, spread
-from holdfast.core.effects import Ask, Listen, Sleep, Steps, Wait
+from holdfast.core.effects import Ask, Sleep, Steps, Subscribe, Wait
 from holdfast.core.holding import give_back, hasten_returns, unavailable
+from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, HandedOver, Held
 from holdfast.core.renewal import plan_renewal
+from holdfast.core.runtime import Runtime
 from holdfast.core.schedule import CROWD
-from holdfast.core.tenure import Claim, Tenure
-from holdfast.core.world import World
 from holdfast.errors import EngineUnavailable
 
 SHORTEST_WAIT = 0.001
@@ -40,33 +40,35 @@ FAILING_PATIENCE = 0.1
 
 
 def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
-    world: World, claim: Claim, timeout: float | None, taken: list[Tenure] | None = None
-) -> Steps[Tenure | None]:
+    runtime: Runtime, spec: LockSpec, timeout: float | None, taken: list[LeaseState] | None = None
+) -> Steps[LeaseState | None]:
     """Get the lock; None if somebody else has it until `timeout` (0: ask once; None: for ever).
 
     What it gives is in `taken` before, should a Ctrl-C strike while it is on its way.
     """
-    holder, key = world.new_holder(), claim.key
-    began = world.clock()
+    holder, key = runtime.new_holder(), spec.key
+    began = runtime.clock()
     give_up_at = inf if timeout is None else began + timeout
-    until = min(began + claim.patience, give_up_at) if timeout else began + claim.patience
+    until = (
+        min(began + spec.request_timeout, give_up_at) if timeout else began + spec.request_timeout
+    )
     failing_since, tries = inf, 0
     pauses: Iterator[float] | None = None
     untidy = waited = False
-    listening = timeout != 0 and key in world.contended
+    listening = timeout != 0 and key in runtime.contended
     answer: Answer
-    pause: Listen | Wait | Sleep
+    pause: Subscribe | Wait | Sleep
     try:
         if listening:
-            world.contended.discard(key)  # unless it turns out to be held again
-            yield Listen(holder)
+            runtime.contended.discard(key)  # unless it turns out to be held again
+            yield Subscribe(holder)
         while True:
             untidy = True  # from here on the engine may have something of ours
-            [answer] = yield Ask((Acquire(key, holder, claim.ttl, listening, 0, tries),), until)
+            [answer] = yield Ask((Acquire(key, holder, spec.ttl, listening, 0, tries),), until)
             tries += 1
-            now = world.clock()
+            now = runtime.clock()
             if type(answer) is Granted:
-                tenure = _take(world, claim, answer.holder or holder, answer.fence, began, now)
+                tenure = _take(runtime, spec, answer.holder or holder, answer.fence, began, now)
                 if tenure is not None:
                     if taken is not None:
                         taken.append(tenure)
@@ -77,102 +79,104 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
             if type(answer) is Held:
                 waited = True
                 failing_since = inf
-                _note_contention(world, key)
-                if world.schedule.unreturned:
-                    hasten_returns(world)
+                _note_contention(runtime, key)
+                if runtime.schedule.pending_releases:
+                    hasten_returns(runtime)
                 untidy = listening  # a place in the queue
-                wake_at = now + _pause(world, claim, answer)
+                wake_at = now + _pause(runtime, spec, answer)
                 last_try = give_up_at
-                pause = Wait(holder, min(wake_at, last_try)) if listening else Listen(holder)
+                pause = Wait(holder, min(wake_at, last_try)) if listening else Subscribe(holder)
                 listening = True
             else:
                 waited = waited and give_up_at - began < HASTE
                 failing_since = min(failing_since, began)
-                last_try = failing_since + claim.ttl if timeout is None else give_up_at
-                pauses = pauses or backoff(world.uniform)
+                last_try = failing_since + spec.ttl if timeout is None else give_up_at
+                pauses = pauses or backoff(runtime.uniform)
                 pause = Sleep(min(now + next(pauses), last_try))
 
             if now < last_try:
                 heard = yield pause
-                asked, began = began, world.clock()
+                asked, began = began, runtime.clock()
                 if began < last_try:
                     # Not later than any answer may be: then to ask again gives it a whole ttl.
                     if (
                         type(heard) is HandedOver
                         and heard.tries == tries - 1
-                        and began <= asked + claim.patience
+                        and began <= asked + spec.request_timeout
                     ):
-                        tenure = _take(world, claim, holder, heard.fence, asked, began)
+                        tenure = _take(runtime, spec, holder, heard.fence, asked, began)
                         if tenure is not None:
                             if taken is not None:
                                 taken.append(tenure)
                             untidy = False
                             return tenure
-                    until = min(began + claim.patience, give_up_at)
+                    until = min(began + spec.request_timeout, give_up_at)
                     continue
             if waited:
                 return None
-            raise _unavailable(claim, answer)
+            raise _unavailable(spec, answer)
     except GeneratorExit:
         untidy = False  # nobody performs anything for us any more
         raise
     finally:
         try:
             if untidy:
-                yield from _tidy_up(world, claim, holder, failing=failing_since < inf)
+                yield from _tidy_up(runtime, spec, holder, failing=failing_since < inf)
         finally:
             if listening:
-                world.unlisten(holder)
+                runtime.unsubscribe(holder)
 
 
-def _tidy_up(world: World, claim: Claim, holder: str, *, failing: bool) -> Steps[None]:
+def _tidy_up(runtime: Runtime, spec: LockSpec, holder: str, *, failing: bool) -> Steps[None]:
     """Give back whatever we have there. An engine that fails to answer is not waited for again."""
-    patience = min(claim.patience, FAILING_PATIENCE) if failing else claim.patience
+    request_timeout = (
+        min(spec.request_timeout, FAILING_PATIENCE) if failing else spec.request_timeout
+    )
     try:
-        yield from give_back(world, claim, holder, patience)
+        yield from give_back(runtime, spec, holder, request_timeout)
     except GeneratorExit:
         raise  # nobody performs anything for us any more
     except BaseException:  # interrupted: nobody knows whether it arrived
-        yield from give_back(world, claim, holder, patience)
+        yield from give_back(runtime, spec, holder, request_timeout)
         raise
 
 
-def _note_contention(world: World, key: str) -> None:
-    if len(world.contended) >= MOST_CONTENDED:
-        world.contended.clear()
-    world.contended.add(key)
+def _note_contention(runtime: Runtime, key: str) -> None:
+    if len(runtime.contended) >= MOST_CONTENDED:
+        runtime.contended.clear()
+    runtime.contended.add(key)
 
 
 def _take(
-    world: World, claim: Claim, holder: str, fence: int, began: float, now: float
-) -> Tenure | None:
+    runtime: Runtime, spec: LockSpec, holder: str, fence: int, began: float, now: float
+) -> LeaseState | None:
     """Hold what was granted; None if that came too late."""
-    valid_until, hold_until = began + claim.validity, inf
-    if claim.max_hold is not None:
-        hold_until = began + claim.max_hold
+    valid_until, hold_until = began + spec.validity, inf
+    if spec.max_hold is not None:
+        hold_until = began + spec.max_hold
         valid_until = min(valid_until, hold_until)
     if now >= valid_until:
         return None
-    tenure = Tenure(claim, holder, fence, valid_until, hold_until)
+    tenure = LeaseState(spec, holder, fence, valid_until, hold_until)
     plan_renewal(tenure, began)
-    schedule = world.schedule
+    schedule = runtime.schedule
     if schedule.enter(tenure):
-        world.rouse_renewer()
+        runtime.wake_renewer()
     elif len(schedule.entered) > CROWD:
-        with world.mutex:
+        with runtime.mutex:
             schedule.settle()
     return tenure
 
 
-def _pause(world: World, claim: Claim, held: Held) -> float:
+def _pause(runtime: Runtime, spec: LockSpec, held: Held) -> float:
     """How long asking again is pointless, unless we are woken."""
     pause = (
-        held.remaining if held.wakes else min(held.remaining, spread(claim.retry, world.uniform))
+        held.remaining if held.wakes else min(held.remaining, spread(spec.retry, runtime.uniform))
     )
     return max(pause, SHORTEST_WAIT)
 
 
-def _unavailable(claim: Claim, answer: Answer) -> EngineUnavailable:
+def _unavailable(spec: LockSpec, answer: Answer) -> EngineUnavailable:
     return unavailable(
-        f"{claim.name!r} was not acquired, since the engine could not be asked", answer
+        f"{spec.name!r} was not acquired, since the engine could not be asked", answer
     )

@@ -16,29 +16,29 @@ from math import inf
 from holdfast.core.backoff import backoff
 from holdfast.core.effects import Sleep, Steps, ask
 from holdfast.core.holding import unavailable
+from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import Answer, Done, Failed, Read, Write
 from holdfast.core.records import Versioned
-from holdfast.core.tenure import NODE_TIMEOUT
-from holdfast.core.world import World
+from holdfast.core.runtime import Runtime
 from holdfast.errors import UpdateTimeout
 from holdfast.options import check_value
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 
 
-def get(world: World, key: str, name: str) -> Steps[Versioned]:
+def get(runtime: Runtime, key: str, name: str) -> Steps[Versioned]:
     """What is in the cell."""
     answer: Answer
-    [answer] = yield ask(Read(key), world.clock() + NODE_TIMEOUT)
+    [answer] = yield ask(Read(key), runtime.clock() + NODE_TIMEOUT)
     if isinstance(answer, Versioned):
         return answer
     raise unavailable(f"the cell {name!r} was not read, and nothing was set", answer)
 
 
-def put(world: World, key: str, name: str, value: bytes | str, expect: int) -> Steps[bool]:
+def put(runtime: Runtime, key: str, name: str, value: bytes | str, expect: int) -> Steps[bool]:
     """Set the cell if its version is still `expect`; False if it is not."""
     answer: Answer
-    [answer] = yield ask(Write(key, value, expect), world.clock() + NODE_TIMEOUT)
+    [answer] = yield ask(Write(key, value, expect), runtime.clock() + NODE_TIMEOUT)
     if type(answer) is Failed:
         raise unavailable(
             f"nobody knows whether the cell {name!r} was set; its version is {expect} if it was "
@@ -49,23 +49,23 @@ def put(world: World, key: str, name: str, value: bytes | str, expect: int) -> S
 
 
 def update(
-    world: World,
+    runtime: Runtime,
     key: str,
     name: str,
     fn: Callable[[bytes | str | None], bytes | str],
     timeout: float | None,
 ) -> Steps[bytes | str]:
     """Set the cell to what `fn` makes of its value, and give that; `fn` is called for each try."""
-    give_up_at = inf if timeout is None else world.clock() + timeout
-    pauses = backoff(world.uniform, FIRST_PAUSE, LONGEST_PAUSE)
+    give_up_at = inf if timeout is None else runtime.clock() + timeout
+    pauses = backoff(runtime.uniform, FIRST_PAUSE, LONGEST_PAUSE)
     tries = 0
     while True:
-        seen = yield from get(world, key, name)
+        seen = yield from get(runtime, key, name)
         value = check_value("fn", fn(seen.value))
-        if (yield from put(world, key, name, value, seen.version)):
+        if (yield from put(runtime, key, name, value, seen.version)):
             return value
         tries += 1
-        now = world.clock()
+        now = runtime.clock()
         if now >= give_up_at:
             raise UpdateTimeout(name, timeout or 0.0, tries)
         yield Sleep(min(now + next(pauses), give_up_at))

@@ -26,10 +26,10 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Listen:
+class Subscribe:
     """From now on, and until `World.unlisten`, remember wake-ups for this ticket."""
 
-    ticket: str
+    waiter_id: str
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Wait:
     """Wait for a wake-up for this ticket; gives False if `until` passed without one, and
     `HandedOver` if that was said with it."""
 
-    ticket: str
+    waiter_id: str
     until: float
 
 
@@ -49,13 +49,13 @@ class Sleep:
 
 
 @dataclass(slots=True)
-class Announce:
+class NotifyLost:
     """Call those who asked to be told that a lease is lost."""
 
     watchers: tuple[Any, ...]
 
 
-Effect: TypeAlias = Ask | Listen | Wait | Sleep | Announce
+Effect: TypeAlias = Ask | Subscribe | Wait | Sleep | NotifyLost
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]

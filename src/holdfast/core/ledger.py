@@ -12,7 +12,7 @@ The caller has the world's mutex, except for `add` and `forget`, which need none
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from holdfast.core.tenure import HELD, LOST, RELEASED, Tenure
+from holdfast.core.lease_state import HELD, LOST, RELEASED, LeaseState
 
 L = TypeVar("L")
 
@@ -24,7 +24,7 @@ class Entry(Generic[L]):
     """One lease that was taken."""
 
     owner: object
-    tenure: Tenure
+    tenure: LeaseState
     lease: L
     entered: bool
     """Whether a `with` took it."""
@@ -37,7 +37,7 @@ class Ledger(Generic[L]):
         self._entries: list[Entry[L]] = []
         self._prune_above = PRUNE_ABOVE
 
-    def add(self, owner: object, tenure: Tenure, lease: L, entered: bool) -> bool:
+    def add(self, owner: object, tenure: LeaseState, lease: L, entered: bool) -> bool:
         """A lease was taken; True if it is time to prune.
 
         The one before is mostly over, and forgotten at once: of a thousand locks, each with a few
@@ -61,7 +61,7 @@ class Ledger(Generic[L]):
                 self._forget(entry)
         self._prune_above = max(PRUNE_ABOVE, 2 * len(self._entries))
 
-    def forget(self, tenure: Tenure) -> None:
+    def forget(self, tenure: LeaseState) -> None:
         """It has not got to whom it was for."""
         for entry in self._entries[:]:
             if entry.tenure is tenure:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
+from holdfast.core.lease_state import node_timeout
 from holdfast.core.messages import Answer, HandedOver, Request
 from holdfast.core.records import Guarantees
-from holdfast.core.tenure import node_timeout
 from holdfast.events import Event
 
 Clock: TypeAlias = Callable[[], float]
-Ring: TypeAlias = Callable[[str], None]
+Notify: TypeAlias = Callable[[str], None]
 Lose: TypeAlias = Callable[[Collection[str]], None]
 HandOver: TypeAlias = Callable[[str, HandedOver], None]
 
@@ -30,11 +30,11 @@ def _hand_over_nothing(holder: str, word: HandedOver) -> None:
     """For a store that nobody waits for."""
 
 
-class Surroundings(NamedTuple):
+class StoreHost(NamedTuple):
     """What a driver gives to a store."""
 
     clock: Clock
-    ring: Ring
+    notify: Notify
     emit: Callable[[Event], None]
     lose: Lose = _lose_nothing
     hand_over: HandOver = _hand_over_nothing
@@ -57,15 +57,15 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class HearingStore(Store, Protocol):
+class PumpedStore(Store, Protocol):
     """One that can do with the thread of one who waits instead of waking it from another."""
 
-    def attend(self, ticket: str, silent: Callable[[], bool], until: float) -> None:
+    def pump(self, waiter_id: str, silent: Callable[[], bool], until: float) -> None:
         """Hear, and ring for whom it is, as long as it is `silent`, and not beyond `until`. May
         return at once, if somebody else hears."""
         ...
 
-    def stop_hearing(self) -> None:
+    def stop_pumping(self) -> None:
         """Let everybody return who attends: nobody waits any more."""
         ...
 
@@ -96,12 +96,12 @@ class Guard(Protocol):
     """Ties a transaction of a user's own to a lease that is kept in the same database: a takeover
     waits for its end. A connection that it cannot do that on is a `TypeError` or `ValueError`."""
 
-    def tie(self, connection: object, key: str, holder: str, fence: int) -> bool:
+    def lock(self, connection: object, key: str, holder: str, fence: int) -> bool:
         """Tie the transaction that is open on a connection that blocks; False if the lease is not
         to be found there."""
         ...
 
-    async def tie_async(self, connection: object, key: str, holder: str, fence: int) -> bool:
+    async def lock_async(self, connection: object, key: str, holder: str, fence: int) -> bool:
         """The same for a connection of asyncio."""
         ...
 
@@ -136,9 +136,9 @@ class Engine:
     guarantees: Guarantees
     drift: Callable[[float], float]
     """How much of a ttl the clocks of holder and engine may come to differ by."""
-    connect: Callable[[Surroundings], Store]
-    connect_async: Callable[[Surroundings], AsyncStore]
-    patience: Callable[[float], float] = node_timeout
+    connect: Callable[[StoreHost], Store]
+    connect_async: Callable[[StoreHost], AsyncStore]
+    request_timeout: Callable[[float], float] = node_timeout
     """How long to wait for an answer about a lease of that ttl."""
     no_cells: str = ""
     """Why it has no cells; empty if it has."""

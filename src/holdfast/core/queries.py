@@ -4,6 +4,7 @@ from typing import cast
 
 from holdfast.core.effects import Steps, ask
 from holdfast.core.holding import unavailable
+from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import (
     Answer,
     Break,
@@ -16,42 +17,41 @@ from holdfast.core.messages import (
     Seen,
 )
 from holdfast.core.records import LeaseInfo
-from holdfast.core.tenure import NODE_TIMEOUT
-from holdfast.core.world import World
+from holdfast.core.runtime import Runtime
 
 PAGE = 500
 
 
-def inspect(world: World, prefix: str, name: str) -> Steps[LeaseInfo | None]:
+def inspect(runtime: Runtime, prefix: str, name: str) -> Steps[LeaseInfo | None]:
     """Who holds this name; None if nobody does."""
-    found = yield from _look(world, prefix, Inspect(prefix + name))
+    found = yield from _look(runtime, prefix, Inspect(prefix + name))
     return found[0] if found else None
 
 
-def is_held(world: World, key: str) -> Steps[bool]:
+def is_held(runtime: Runtime, key: str) -> Steps[bool]:
     """Whether anybody holds it."""
-    return bool((yield from _look(world, "", Inspect(key))))
+    return bool((yield from _look(runtime, "", Inspect(key))))
 
 
-def page(world: World, prefix: str, start: str, after: str) -> Steps[list[LeaseInfo]]:
+def page(runtime: Runtime, prefix: str, start: str, after: str) -> Steps[list[LeaseInfo]]:
     """The next leases whose names begin with `start` and come after `after`; none: no more."""
-    return (yield from _look(world, prefix, List(prefix + start, prefix + after, PAGE)))
+    return (yield from _look(runtime, prefix, List(prefix + start, prefix + after, PAGE)))
 
 
-def break_lock(world: World, prefix: str, name: str) -> Steps[bool]:
+def break_lock(runtime: Runtime, prefix: str, name: str) -> Steps[bool]:
     """Take the lock away from whoever has it; False if nobody has."""
-    answer = yield from _ask(world, Break(prefix + name))
+    answer = yield from _ask(runtime, Break(prefix + name))
     return type(answer) is Done
 
 
-def _look(world: World, prefix: str, request: Inspect | List) -> Steps[list[LeaseInfo]]:
-    answer = cast(Listing, (yield from _ask(world, request)))
+def _look(runtime: Runtime, prefix: str, request: Inspect | List) -> Steps[list[LeaseInfo]]:
+    answer = cast(Listing, (yield from _ask(runtime, request)))
     return [_info(prefix, seen) for seen in answer.leases]
 
 
-def _ask(world: World, request: Request) -> Steps[Answer]:
+def _ask(runtime: Runtime, request: Request) -> Steps[Answer]:
     answer: Answer
-    [answer] = yield ask(request, world.clock() + NODE_TIMEOUT)
+    [answer] = yield ask(request, runtime.clock() + NODE_TIMEOUT)
     if type(answer) is Failed:
         raise unavailable("the engine could not be asked", answer)
     return answer

@@ -20,7 +20,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
-from holdfast.core.ballot import ballot, undoing
+from holdfast.core.attempt import attempt_id, undoing
+from holdfast.core.fanout import AcquireRound, FanOut, Pause, ReleaseRound, Rounds, in_words
 from holdfast.core.guard import RestartGuard, quarantine_of
 from holdfast.core.messages import (
     DONE,
@@ -42,7 +43,6 @@ from holdfast.core.messages import (
     Request,
     Seen,
 )
-from holdfast.core.poll import Farewell, Pause, Poll, Rounds, Vote, in_words
 
 SCATTER = 0.003
 """Over how many seconds those who were woken spread their tries, so as not to split the vote."""
@@ -75,13 +75,13 @@ class Quorum:
     uniform: Callable[[float, float], float]
     drift: Callable[[float], float]
     size: int = field(init=False)
-    everybody: range = field(init=False)
+    all_nodes: range = field(init=False)
     _extending: set[str] = field(init=False, default_factory=set)
     """The holders that are being extended, unless they have let go meanwhile."""
 
     def __post_init__(self) -> None:
         self.size = len(self.names) // 2 + 1
-        self.everybody = range(len(self.names))
+        self.all_nodes = range(len(self.names))
 
     def ask(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
         """Ask one thing, or several of a kind; gives an answer for each."""
@@ -98,15 +98,15 @@ class Quorum:
 
     def _acquire(self, request: Acquire, until: float) -> Rounds[Sequence[Answer]]:
         began = asked = self.clock()
-        patience = until - began
+        request_timeout = until - began
         if request.queue:
-            yield Pause(began + self.uniform(0, min(SCATTER, patience)))
+            yield Pause(began + self.uniform(0, min(SCATTER, request_timeout)))
             asked = self.clock()
         proposed = int(self.wall_clock() * 1_000_000)
-        name = ballot(request.holder, request.tries)
+        name = attempt_id(request.holder, request.tries)
         voters = self._voters(began)
         asking = Acquire(request.key, name, request.ttl, request.queue, proposed)
-        vote = Vote(asking, voters, asked + patience, self.size, self.guards, began)
+        vote = AcquireRound(asking, voters, asked + request_timeout, self.size, self.guards, began)
         if len(voters) < self.size:
             return (self._failed(vote, began),)
         yield vote
@@ -115,36 +115,45 @@ class Quorum:
             token = token_of(grants.values())
             agreed = is_committed(grants.values(), token, self.size)
             if not agreed:
-                agreed = yield from self._raise(asking, grants, token, began, patience)
+                agreed = yield from self._raise(asking, grants, token, began, request_timeout)
             if agreed and self.clock() - began < request.ttl - self.drift(request.ttl):
                 return (Granted(token, name),)
         now = self.clock()
-        yield from self._let_go(request, vote, now + patience, wake=len(grants) >= self.size)
+        yield from self._release_attempt(
+            request, vote, now + request_timeout, wake=len(grants) >= self.size
+        )
         if now - began >= request.ttl - self.drift(request.ttl):
             why = f"the vote took {now - began:.3f} s, longer than the ttl allows"
             return (Failed(tuple((name, why) for name in self.names)),)
         return (self._refusal(vote, now - began),)
 
     def _raise(
-        self, request: Acquire, grants: dict[int, int], token: int, began: float, patience: float
+        self,
+        request: Acquire,
+        grants: dict[int, int],
+        token: int,
+        began: float,
+        request_timeout: float,
     ) -> Rounds[bool]:
         """Have the nodes that granted less raise their counters to the token."""
         behind = [node for node, fence in grants.items() if fence != token]
         level = len(grants) - len(behind)
         raising = Raise(request.key, request.holder, token)
-        until = self.clock() + patience
-        vote = Vote(raising, behind, until, self.size - level, self.guards, began)
+        until = self.clock() + request_timeout
+        vote = AcquireRound(raising, behind, until, self.size - level, self.guards, began)
         yield vote
         return is_committed({**grants, **vote.grants()}.values(), token, self.size)
 
-    def _let_go(self, request: Acquire, vote: Vote, until: float, *, wake: bool) -> Rounds[None]:
+    def _release_attempt(
+        self, request: Acquire, vote: AcquireRound, until: float, *, wake: bool
+    ) -> Rounds[None]:
         """Give back what was granted, or may have been. Those that refused keep our place."""
         doubtful = [node for node in vote.nodes if type(vote.said(node)) is not Held]
         if doubtful:
             release = Release(request.key, undoing(request.holder, request.tries), wake)
-            yield Farewell(release, doubtful, until, len(doubtful))
+            yield ReleaseRound(release, doubtful, until, len(doubtful))
 
-    def _refusal(self, vote: Vote, took: float) -> Answer:
+    def _refusal(self, vote: AcquireRound, took: float) -> Answer:
         """Why there was no lock, and when to try again."""
         total = len(self.names)
         held = [a[0] for a in vote.answers.values() if type(a[0]) is Held]
@@ -171,14 +180,14 @@ class Quorum:
         if len(requests) == 1:
             # A silent minority delays nobody, and nobody is in a hurry if a majority is slow.
             until = max(until, self.clock() + FAREWELL)
-            farewell = Farewell(requests[0], self.everybody, until, self.size)
+            farewell = ReleaseRound(requests[0], self.all_nodes, until, self.size)
             yield farewell
             return (DONE if farewell.done >= self.size else self._released(farewell, 0),)
-        poll = Poll(requests, self.everybody, until)
+        poll = FanOut(requests, self.all_nodes, until)
         yield poll
         return [self._released(poll, index) for index in range(len(requests))]
 
-    def _released(self, poll: Poll, index: int) -> Answer:
+    def _released(self, poll: FanOut, index: int) -> Answer:
         # Another thread may hear of it, too, where it went out behind something else.
         heard = [type(answers[index]) for answers in list(poll.answers.values())]
         silent = len(self.names) - len(heard) + heard.count(Failed)
@@ -190,13 +199,13 @@ class Quorum:
 
     def _extend(self, requests: Sequence[Extend], until: float) -> Rounds[Sequence[Answer]]:
         began = self.clock()
-        poll = Poll(requests, self.everybody, until)
+        poll = FanOut(requests, self.all_nodes, until)
         holders = {request.holder for request in requests}
         self._extending |= holders
         try:
             yield poll
             answers = [self._extended(poll, index, began) for index in range(len(requests))]
-            for node in self.everybody:
+            for node in self.all_nodes:
                 forgotten = [
                     Repair(request.key, request.holder, request.ttl, request.fence)
                     for index, request in enumerate(requests)
@@ -205,7 +214,7 @@ class Quorum:
                     and self._is_worth_repairing(request, began)
                 ]
                 if forgotten:
-                    yield Poll(forgotten, (node,), self.clock() + until - began)
+                    yield FanOut(forgotten, (node,), self.clock() + until - began)
         finally:
             self._extending -= holders
         return answers
@@ -215,7 +224,7 @@ class Quorum:
         ends_at = began + request.ttl - self.drift(request.ttl)
         return request.holder in self._extending and self.clock() < ends_at
 
-    def _extended(self, poll: Poll, index: int, began: float) -> Answer:
+    def _extended(self, poll: FanOut, index: int, began: float) -> Answer:
         mine = others = 0
         for node, answers in poll.answers.items():
             said = type(answers[index])
@@ -228,7 +237,7 @@ class Quorum:
         return NOT_YOURS if others >= self.size else self._failed(poll, began, index)
 
     def _break(self, request: Break, until: float) -> Rounds[Sequence[Answer]]:
-        poll = Poll((request,), self.everybody, until)
+        poll = FanOut((request,), self.all_nodes, until)
         yield poll
         heard = [type(answers[0]) for answers in poll.answers.values()]
         if len(heard) - heard.count(Failed) < self.size:
@@ -238,7 +247,7 @@ class Quorum:
     def _look(self, request: Request, until: float) -> Rounds[Sequence[Answer]]:
         """The locks that a quorum of nodes ascribe to one holder."""
         while True:
-            poll = Poll((request,), self.everybody, until)
+            poll = FanOut((request,), self.all_nodes, until)
             yield poll
             heard = [a[0] for a in poll.answers.values()]
             listings = [answer.leases for answer in heard if type(answer) is Listing]
@@ -279,14 +288,14 @@ class Quorum:
 
     def _voters(self, at: float) -> Sequence[int]:
         if max(map(quarantine_of, self.guards)) <= at:
-            return self.everybody
+            return self.all_nodes
         return [n for n, each in enumerate(self.guards) if each.quarantined_until <= at]
 
-    def _failed(self, poll: Poll, now: float, index: int = 0) -> Failed:
+    def _failed(self, poll: FanOut, now: float, index: int = 0) -> Failed:
         """What each node answered."""
         told = [
             self._told(poll.said(node, index), self.guards[node].quarantined_until - now)
-            for node in self.everybody
+            for node in self.all_nodes
         ]
         return Failed(tuple(zip(self.names, told, strict=True)))
 

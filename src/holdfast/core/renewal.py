@@ -12,11 +12,11 @@
 from functools import lru_cache
 from math import inf
 
-from holdfast.core.effects import Announce, Ask, Listen, Steps, Wait
+from holdfast.core.effects import Ask, NotifyLost, Steps, Subscribe, Wait
 from holdfast.core.holding import give_back_again, settle_extension
+from holdfast.core.lease_state import EXPIRED, LeaseState
 from holdfast.core.messages import Answer, Extend, Failed
-from holdfast.core.tenure import EXPIRED, Tenure
-from holdfast.core.world import World
+from holdfast.core.runtime import Runtime
 from holdfast.events import Lost, RenewalFailed
 
 RENEWER = "renewer"
@@ -32,43 +32,43 @@ BATCH = 1000
 """Renewals in one request; more would hold up those behind it."""
 
 
-def renew_for_ever(world: World) -> Steps[None]:
+def renew_for_ever(runtime: Runtime) -> Steps[None]:
     """Renew what is due, tell of what is lost, sleep until there is more to do."""
-    schedule = world.schedule
+    schedule = runtime.schedule
     try:
-        yield Listen(RENEWER)
-        with world.mutex:
+        yield Subscribe(RENEWER)
+        with runtime.mutex:
             schedule.put_back()  # what an earlier renewer, that failed, had in hand
         while True:
-            yield from _look_once(world)
+            yield from _look_once(runtime)
     finally:
         schedule.asleep_until = inf  # whoever takes a lease now must start another renewer
 
 
-def _look_once(world: World) -> Steps[None]:
-    schedule = world.schedule
-    with world.mutex:
-        now = world.clock()
+def _look_once(runtime: Runtime) -> Steps[None]:
+    schedule = runtime.schedule
+    with runtime.mutex:
+        now = runtime.clock()
         schedule.asleep_until = -inf
-        due = [t for t in schedule.due(now, BATCH) if not _ended(world, t, now)]
-    yield from _tell(world)
+        due = [t for t in schedule.due(now, BATCH) if not _ended(runtime, t, now)]
+    yield from _tell(runtime)
     if due:
-        yield from _renew(world, due)
+        yield from _renew(runtime, due)
     del due  # or this frame would keep an abandoned lease alive
-    with world.mutex:
+    with runtime.mutex:
         schedule.put_back()
-    yield from give_back_again(world)
-    with world.mutex:
+    yield from give_back_again(runtime)
+    with runtime.mutex:
         wake_at = schedule.fall_asleep()
-    if wake_at > world.clock():
+    if wake_at > runtime.clock():
         yield Wait(RENEWER, wake_at)
 
 
-def plan_renewal(tenure: Tenure, began: float) -> None:
+def plan_renewal(tenure: LeaseState, began: float) -> None:
     """Set the instant of the next renewal, given when the last one began."""
-    claim = tenure.claim
-    if claim.renew and tenure.valid_until < tenure.hold_until:
-        interval = claim.ttl / 3
+    spec = tenure.spec
+    if spec.renew and tenure.valid_until < tenure.hold_until:
+        interval = spec.ttl / 3
         tenure.renew_at = _grid_point(began // (interval / GRID), interval)
     else:
         tenure.renew_at = inf
@@ -80,59 +80,59 @@ def _grid_point(number: float, interval: float) -> float:
     return number * (interval / GRID) + interval
 
 
-def _ended(world: World, tenure: Tenure, now: float) -> bool:
+def _ended(runtime: Runtime, tenure: LeaseState, now: float) -> bool:
     if now < tenure.valid_until:
         return False
     tenure.lose(EXPIRED)
-    world.schedule.lost(tenure)
+    runtime.schedule.lost(tenure)
     return True
 
 
-def _tell(world: World) -> Steps[None]:
-    untold = world.schedule.untold
-    while untold:
-        tenure = untold.popleft()
-        world.emit(Lost(tenure.claim.name, tenure.fence, tenure.why))
+def _tell(runtime: Runtime) -> Steps[None]:
+    unnotified = runtime.schedule.unnotified
+    while unnotified:
+        tenure = unnotified.popleft()
+        runtime.emit(Lost(tenure.spec.name, tenure.fence, tenure.why))
         if tenure.watchers:
-            yield Announce(tenure.watchers)
+            yield NotifyLost(tenure.watchers)
 
 
-def _renew(world: World, batch: list[Tenure]) -> Steps[None]:
-    began = world.clock()
-    asked = [(tenure, _extension(world, tenure, began)) for tenure in batch]
+def _renew(runtime: Runtime, batch: list[LeaseState]) -> Steps[None]:
+    began = runtime.clock()
+    asked = [(tenure, _extension(runtime, tenure, began)) for tenure in batch]
     wanted = [(tenure, ttl) for tenure, ttl in asked if ttl > 0]
     if wanted:
         # A node that answers one in time may need longer for a thousand.
-        patience = max(tenure.claim.patience for tenure, _ in wanted)
-        until = began + patience * max(1.0, len(wanted) / MANY)
-        with world.mutex:
-            until = min(until, world.schedule.first_deadline())
-        requests = tuple(Extend(t.claim.key, t.holder, ttl, t.fence) for t, ttl in wanted)
+        request_timeout = max(tenure.spec.request_timeout for tenure, _ in wanted)
+        until = began + request_timeout * max(1.0, len(wanted) / MANY)
+        with runtime.mutex:
+            until = min(until, runtime.schedule.first_deadline())
+        requests = tuple(Extend(t.spec.key, t.holder, ttl, t.fence) for t, ttl in wanted)
         answers = yield Ask(requests, until)
         for (tenure, ttl), answer in zip(wanted, answers, strict=True):
-            settle_extension(world, tenure, answer, began, ttl)
-            _plan(world, tenure, answer, began)
+            settle_extension(runtime, tenure, answer, began, ttl)
+            _plan(runtime, tenure, answer, began)
 
 
-def _extension(world: World, tenure: Tenure, now: float) -> float:
+def _extension(runtime: Runtime, tenure: LeaseState, now: float) -> float:
     """For how long to renew; 0 for not at all."""
     if now < tenure.renew_at:
         return 0.0  # its end has been moved since it was put on the schedule
     left = tenure.hold_until - now
-    if left >= tenure.claim.ttl:
-        return tenure.claim.ttl
-    if left < world.min_ttl:
+    if left >= tenure.spec.ttl:
+        return tenure.spec.ttl
+    if left < runtime.min_ttl:
         tenure.renew_at = inf
         return 0.0
     return left
 
 
-def _plan(world: World, tenure: Tenure, answer: Answer, began: float) -> None:
+def _plan(runtime: Runtime, tenure: LeaseState, answer: Answer, began: float) -> None:
     if type(answer) is not Failed:
         plan_renewal(tenure, began)
         return
-    now = world.clock()
-    interval = tenure.claim.ttl / 3
-    tenure.renew_at = now + world.uniform(interval / 20, interval / 10)
+    now = runtime.clock()
+    interval = tenure.spec.ttl / 3
+    tenure.renew_at = now + runtime.uniform(interval / 20, interval / 10)
     left = tenure.remaining(now)
-    world.emit(RenewalFailed(tenure.claim.name, tenure.fence, left, str(answer)))
+    runtime.emit(RenewalFailed(tenure.spec.name, tenure.fence, left, str(answer)))

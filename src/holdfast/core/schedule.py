@@ -17,8 +17,8 @@ from itertools import chain, repeat
 from math import inf
 from weakref import ref
 
+from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.messages import Release
-from holdfast.core.tenure import HELD, Tenure
 
 SWEEP_ABOVE = 64
 CROWD = 64
@@ -36,17 +36,17 @@ class Schedule:
 
     def __init__(self) -> None:
         self._heap: list[float] = []
-        self._due_at: dict[float, list[ref[Tenure]]] = {}
+        self._due_at: dict[float, list[ref[LeaseState]]] = {}
         self._size = 0
         self._sweep_at = SWEEP_ABOVE
-        self._in_hand: list[ref[Tenure]] = []
-        self.entered: deque[tuple[float, ref[Tenure]]] = deque()
+        self._in_hand: list[ref[LeaseState]] = []
+        self.entered: deque[tuple[float, ref[LeaseState]]] = deque()
         """Not in their places yet. Above `CROWD`, whoever sees it should `settle` them."""
         self.asleep_until = inf
         """The instant at which the renewer means to look next."""
-        self.untold: deque[Tenure] = deque()
+        self.unnotified: deque[LeaseState] = deque()
         """Lost, and its watchers not told yet."""
-        self.unreturned: dict[str, Release] = {}
+        self.pending_releases: dict[str, Release] = {}
         """What could not be given back yet, by holder."""
         self.return_at = inf
         """When to try that again."""
@@ -55,7 +55,7 @@ class Schedule:
         self.pauses: Iterator[float] = repeat(inf)
         """And how long after that, each time."""
 
-    def enter(self, tenure: Tenure) -> bool:
+    def enter(self, tenure: LeaseState) -> bool:
         """A new tenure; True if it is due before the renewer means to look."""
         due = tenure.valid_until
         if tenure.renew_at < due:
@@ -81,7 +81,7 @@ class Schedule:
         if self._size > self._sweep_at:
             self._sweep()
 
-    def _add(self, due: float, references: "list[ref[Tenure]]") -> None:
+    def _add(self, due: float, references: "list[ref[LeaseState]]") -> None:
         there = self._due_at.get(due)
         if there is None:
             self._due_at[due] = references
@@ -90,30 +90,30 @@ class Schedule:
             there += references
         self._size += len(references)
 
-    def lost(self, tenure: Tenure) -> None:
+    def lost(self, tenure: LeaseState) -> None:
         """Tell this tenure's watchers, soon."""
-        self.untold.append(tenure)
+        self.unnotified.append(tenure)
 
     def return_later(self, release: Release) -> None:
         """Keep in mind what is to be given back."""
-        if len(self.unreturned) >= MOST_UNRETURNED:
-            del self.unreturned[next(iter(self.unreturned))]
-        self.unreturned[release.holder] = release
+        if len(self.pending_releases) >= MOST_UNRETURNED:
+            del self.pending_releases[next(iter(self.pending_releases))]
+        self.pending_releases[release.holder] = release
 
     def returned(self, releases: Sequence[Release], done: Sequence[bool]) -> bool:
         """Forget those that were given back; the others go behind the rest, which may belong to a
         part of the engine that answers. True if there are any."""
         for release, was_done in zip(releases, done, strict=True):
-            there = self.unreturned.pop(release.holder, None)
+            there = self.pending_releases.pop(release.holder, None)
             if there is not None and not was_done:
-                self.unreturned[release.holder] = there
+                self.pending_releases[release.holder] = there
         return not all(done)
 
-    def due(self, now: float, limit: int) -> list[Tenure]:
+    def due(self, now: float, limit: int) -> list[LeaseState]:
         """Take the held tenures that are due in hand, at most `limit` of them; see `put_back`."""
         self.settle()
         heap = self._heap
-        found: list[Tenure] = []
+        found: list[LeaseState] = []
         while heap and heap[0] <= now and len(found) < limit:
             there = self._due_at[heap[0]]
             taken = there[: limit - len(found)]
@@ -137,7 +137,7 @@ class Schedule:
         # Whoever enters from here on sees that it sleeps; whoever entered before is settled below.
         self.asleep_until = inf
         self.settle()
-        self.asleep_until = -inf if self.untold else self.next_due()
+        self.asleep_until = -inf if self.unnotified else self.next_due()
         return self.asleep_until
 
     def next_due(self) -> float:
@@ -148,7 +148,7 @@ class Schedule:
         """The earliest instant at which a tenure in here ends."""
         return min((tenure.valid_until for tenure in self.held()), default=inf)
 
-    def held(self) -> Iterator[Tenure]:
+    def held(self) -> Iterator[LeaseState]:
         """Every tenure in here that has not ended."""
         self.settle()
         return _held(chain(*self._due_at.values(), self._in_hand))
@@ -160,8 +160,8 @@ class Schedule:
         self._size = 0
         self._in_hand.clear()
         self.entered.clear()
-        self.untold.clear()
-        self.unreturned.clear()
+        self.unnotified.clear()
+        self.pending_releases.clear()
         self.return_at = self.asleep_until = inf
 
     def _sweep(self) -> None:
@@ -173,7 +173,7 @@ class Schedule:
         self._sweep_at = max(SWEEP_ABOVE, 2 * self._size)
 
 
-def _held(references: Iterable["ref[Tenure]"]) -> Iterator[Tenure]:
+def _held(references: Iterable["ref[LeaseState]"]) -> Iterator[LeaseState]:
     for reference in references:
         tenure = reference()
         if tenure is not None and tenure.state is HELD:

@@ -20,25 +20,25 @@ from math import inf
 from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary, ref
 
-from holdfast.core.effects import Ask, Effect, Listen, Sleep, Steps, Wait
+from holdfast.core.effects import Ask, Effect, Sleep, Steps, Subscribe, Wait
 from holdfast.core.holding import lose, release_all
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import HandedOver
-from holdfast.core.ports import Engine, Surroundings
+from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.renewal import RENEWER, renew_for_ever
-from holdfast.core.tenure import Tenure
-from holdfast.drivers import surroundings
-from holdfast.drivers.loss import LossWatch
-from holdfast.drivers.surroundings import (
+from holdfast.drivers import common
+from holdfast.drivers.common import (
     CLOSE_PATIENCE,
     RESTART_PAUSE,
-    announce,
     clock,
     closed,
     log,
-    make_world,
+    make_runtime,
+    notify_lost,
 )
+from holdfast.drivers.loss import LossWatch
 from holdfast.errors import LockError
-from holdfast.events import Defect
+from holdfast.events import InternalError
 
 T = TypeVar("T")
 
@@ -47,18 +47,18 @@ class AsyncDriver:
     """Runs the core for one `AsyncClient`."""
 
     def __init__(self, engine: Engine) -> None:
-        self.world = make_world(engine, nullcontext(), self._unlisten, self._rouse_renewer)
+        self.runtime = make_runtime(engine, nullcontext(), self._unsubscribe, self._wake_renewer)
         self.engine = engine
         self._begin()
-        surroundings.survive_forks(self)
+        common.survive_forks(self)
 
     def _begin(self) -> None:
         self.in_use = False
-        around = Surroundings(clock, self._ring, log, self._lose, self._ring)
+        around = StoreHost(clock, self._notify, log, self._lose, self._notify)
         self._store = self.engine.connect_async(around)
         self._tickets: dict[str, asyncio.Event] = {}
         self._handed_over: dict[str, HandedOver] = {}
-        self._watches: WeakKeyDictionary[Tenure, list[LossWatch]] = WeakKeyDictionary()
+        self._watches: WeakKeyDictionary[LeaseState, list[LossWatch]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._renewer: asyncio.Task[None] | None = None
@@ -98,8 +98,10 @@ class AsyncDriver:
             try:
                 await asyncio.wait_for(self._idle.wait(), CLOSE_PATIENCE)
             except TimeoutError:
-                self.world.emit(Defect("closing", TimeoutError("an operation is still under way")))
-        await self._drive(release_all(self.world))
+                self.runtime.emit(
+                    InternalError("closing", TimeoutError("an operation is still under way"))
+                )
+        await self._drive(release_all(self.runtime))
         if self._renewer is not None:
             self._renewer.cancel()
             await asyncio.wait([self._renewer])
@@ -114,13 +116,13 @@ class AsyncDriver:
 
     def forked(self) -> None:
         """In a forked child: whatever was held or under way is the parent's."""
-        surroundings.disown_all(self.world)
+        common.mark_all_inherited(self.runtime)
         self._store.forget()
         was_closed = self.closed
         self._begin()
         self.closed = was_closed
 
-    def cancel_on_loss(self, tenure: Tenure) -> None:
+    def cancel_on_loss(self, tenure: LeaseState) -> None:
         """Cancel the running task at the moment when the tenure is lost."""
         watch = LossWatch(cast("asyncio.Task[Any]", asyncio.current_task()))
         self._watches.setdefault(tenure, []).append(watch)
@@ -129,7 +131,7 @@ class AsyncDriver:
         else:
             tenure.watchers += (watch.fire,)
 
-    async def was_cancelled_by_loss(self, tenure: Tenure, error: BaseException | None) -> bool:
+    async def was_cancelled_by_loss(self, tenure: LeaseState, error: BaseException | None) -> bool:
         """Call off `cancel_on_loss`; True if `error` is the cancellation that it made."""
         watches = self._watches.get(tenure, [])
         return bool(watches) and await watches.pop().call_off(error)
@@ -190,14 +192,14 @@ class AsyncDriver:
         if isinstance(effect, Ask):
             return await self._ask_again(effect)
         if isinstance(effect, Wait):
-            woken = await self._wait(self._tickets[effect.ticket], effect.until)
-            return self._handed_over.pop(effect.ticket, woken)
+            woken = await self._wait(self._tickets[effect.waiter_id], effect.until)
+            return self._handed_over.pop(effect.waiter_id, woken)
         if isinstance(effect, Sleep):
             return await self._wait(self._closing, effect.until)
-        if isinstance(effect, Listen):
-            self._tickets[effect.ticket] = asyncio.Event()
+        if isinstance(effect, Subscribe):
+            self._tickets[effect.waiter_id] = asyncio.Event()
         else:
-            announce(self.world, effect.watchers)
+            notify_lost(self.runtime, effect.watchers)
         return None
 
     async def _ask_again(self, effect: Ask) -> object:
@@ -223,28 +225,28 @@ class AsyncDriver:
         event.clear()
         return woken
 
-    def _ring(self, ticket: str, word: HandedOver | None = None) -> None:
+    def _notify(self, waiter_id: str, word: HandedOver | None = None) -> None:
         if threading.get_ident() == self._thread:
-            self._ring_here(ticket, word)
+            self._ring_here(waiter_id, word)
         elif self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._ring_here, ticket, word)
+            self._loop.call_soon_threadsafe(self._ring_here, waiter_id, word)
 
     def _lose(self, holders: Collection[str]) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(lose, self.world, holders)
+            self._loop.call_soon_threadsafe(lose, self.runtime, holders)
 
-    def _ring_here(self, ticket: str, word: HandedOver | None = None) -> None:
-        event = self._tickets.get(ticket)
+    def _ring_here(self, waiter_id: str, word: HandedOver | None = None) -> None:
+        event = self._tickets.get(waiter_id)
         if event is not None:
             if word is not None:
-                self._handed_over[ticket] = word
+                self._handed_over[waiter_id] = word
             event.set()
 
-    def _unlisten(self, ticket: str) -> None:
-        self._tickets.pop(ticket, None)
-        self._handed_over.pop(ticket, None)
+    def _unsubscribe(self, waiter_id: str) -> None:
+        self._tickets.pop(waiter_id, None)
+        self._handed_over.pop(waiter_id, None)
 
-    def _rouse_renewer(self) -> None:
+    def _wake_renewer(self) -> None:
         if self.closed or self._loop is None:
             return
         if self._renewer is None or self._renewer.done():
@@ -261,18 +263,18 @@ class AsyncDriver:
             self._loop.call_later(RESTART_PAUSE, self._restart_renewer)
 
     def _restart_renewer(self) -> None:
-        schedule = self.world.schedule
-        if schedule.unreturned or any(schedule.held()):
-            self._rouse_renewer()
+        schedule = self.runtime.schedule
+        if schedule.pending_releases or any(schedule.held()):
+            self._wake_renewer()
 
     async def _renew(self) -> None:
         """Run the renewer until the client is closed; should it ever fail, start it again."""
         while not self.closed:
             try:
-                await self._drive(renew_for_ever(self.world))
+                await self._drive(renew_for_ever(self.runtime))
             except Exception as error:  # noqa: BLE001 - a defect must not end all renewals
                 if not self.closed:
-                    self.world.emit(Defect("the renewer", error))
+                    self.runtime.emit(InternalError("the renewer", error))
                     await asyncio.sleep(RESTART_PAUSE)
 
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-def out_of_reach(work: Callable[[], T]) -> T:
+def uninterruptible(work: Callable[[], T]) -> T:
     """Do something where a Ctrl-C cannot strike: it only ever strikes the main thread."""
     if threading.current_thread() is not threading.main_thread():
         return work()

@@ -21,23 +21,23 @@ from queue import Empty, SimpleQueue
 from threading import get_ident
 from typing import Any, TypeAlias, TypeVar
 
-from holdfast.core.effects import Announce, Ask, Listen, Sleep, Steps, Wait
+from holdfast.core.effects import Ask, NotifyLost, Sleep, Steps, Subscribe, Wait
 from holdfast.core.holding import lose, release_all
 from holdfast.core.messages import HandedOver
-from holdfast.core.ports import Engine, HearingStore, Surroundings
+from holdfast.core.ports import Engine, PumpedStore, StoreHost
 from holdfast.core.renewal import RENEWER, renew_for_ever
-from holdfast.drivers import surroundings
-from holdfast.drivers.errand import out_of_reach
-from holdfast.drivers.surroundings import (
+from holdfast.drivers import common
+from holdfast.drivers.common import (
     CLOSE_PATIENCE,
     RESTART_PAUSE,
-    announce,
     clock,
     closed,
     log,
-    make_world,
+    make_runtime,
+    notify_lost,
 )
-from holdfast.events import Defect
+from holdfast.drivers.errand import uninterruptible
+from holdfast.events import InternalError
 
 T = TypeVar("T")
 
@@ -59,16 +59,16 @@ class ThreadDriver:
 
     def __init__(self, engine: Engine) -> None:
         self._mutex = threading.RLock()
-        self.world = make_world(engine, self._mutex, self._unlisten, self._rouse_renewer)
+        self.runtime = make_runtime(engine, self._mutex, self._unsubscribe, self._wake_renewer)
         self.engine = engine
         self._begin()
-        surroundings.survive_forks(self)
+        common.survive_forks(self)
 
     def _begin(self) -> None:
         self.in_use = False
-        around = Surroundings(clock, self._ring, log, partial(lose, self.world), self._ring)
+        around = StoreHost(clock, self._notify, log, partial(lose, self.runtime), self._notify)
         self._store = self.engine.connect(around)
-        self._hearing = self._store if isinstance(self._store, HearingStore) else None
+        self._hearing = self._store if isinstance(self._store, PumpedStore) else None
         self._tickets: dict[str, Bell] = {}
         self._renewing = threading.Lock()
         """Taken by the renewer, for as long as there is one; in the end, by whoever closes."""
@@ -105,7 +105,7 @@ class ThreadDriver:
 
     def close(self) -> None:
         """End the waits, give every lease back, stop the renewer, close the store."""
-        with self.world.mutex:
+        with self.runtime.mutex:
             if self.closed:
                 return
             self._end_waits()
@@ -113,9 +113,9 @@ class ThreadDriver:
             if amid:
                 self._closes_after = get_ident()
         if not amid and not _is_mine(self._mutex):
-            out_of_reach(partial(self._close, get_ident()))
+            uninterruptible(partial(self._close, get_ident()))
             return
-        self._drive(release_all(self.world))
+        self._drive(release_all(self.runtime))
         if not amid:  # others may wait for the mutex, so nobody can wait for them here
             _thread.start_new_thread(self._close, (get_ident(),))
 
@@ -123,7 +123,7 @@ class ThreadDriver:
         me = get_ident()
         if self._closes_after == me and me not in self._busy():
             self._closes_after = 0
-            out_of_reach(partial(self._close, me))
+            uninterruptible(partial(self._close, me))
 
     def _busy(self) -> set[int]:
         """The threads that have something under way. One that was struck as it ended may not have
@@ -137,7 +137,7 @@ class ThreadDriver:
         while self._busy() - {caller}:
             if not _wait(self._one_less, give_up_at):
                 break
-        self._drive(release_all(self.world))
+        self._drive(release_all(self.runtime))
         if self._renewer != caller:
             self._renewing.acquire(timeout=CLOSE_PATIENCE)
         self._store.close()
@@ -151,8 +151,8 @@ class ThreadDriver:
 
     def forked(self) -> None:
         """In a forked child: whatever was held or under way is the parent's."""
-        self._mutex = self.world.mutex = threading.RLock()
-        surroundings.disown_all(self.world)
+        self._mutex = self.runtime.mutex = threading.RLock()
+        common.mark_all_inherited(self.runtime)
         self._store.forget()
         was_closed = self.closed
         self._begin()
@@ -160,10 +160,10 @@ class ThreadDriver:
 
     def _end_waits(self) -> None:
         self.closed = True
-        for ticket in list(self._tickets.values()):
-            ticket.put(None)
+        for waiter_id in list(self._tickets.values()):
+            waiter_id.put(None)
         if self._hearing is not None:
-            self._hearing.stop_hearing()
+            self._hearing.stop_pumping()
 
     def _drive(self, steps: Steps[T], thrown: BaseException | None = None) -> T:
         result: object = None
@@ -186,45 +186,45 @@ class ThreadDriver:
 
     def _drive_out_of_reach(self, steps: Steps[T], error: BaseException) -> T:
         """Throw the error in and go on where a second Ctrl-C cannot strike."""
-        return out_of_reach(partial(self._drive, steps, error))
+        return uninterruptible(partial(self._drive, steps, error))
 
-    def _perform(self, effect: Wait | Sleep | Listen | Announce) -> object:
+    def _perform(self, effect: Wait | Sleep | Subscribe | NotifyLost) -> object:
         if isinstance(effect, Wait):
-            return self._wait(effect.ticket, effect.until)
+            return self._wait(effect.waiter_id, effect.until)
         if isinstance(effect, Sleep):
-            ticket = f"sleep of {get_ident()}"
-            self._tickets[ticket] = SimpleQueue()
+            waiter_id = f"sleep of {get_ident()}"
+            self._tickets[waiter_id] = SimpleQueue()
             try:
-                return self._wait(ticket, effect.until)
+                return self._wait(waiter_id, effect.until)
             finally:
-                self._unlisten(ticket)
-        if isinstance(effect, Listen):
-            self._tickets[effect.ticket] = SimpleQueue()
+                self._unsubscribe(waiter_id)
+        if isinstance(effect, Subscribe):
+            self._tickets[effect.waiter_id] = SimpleQueue()
         else:
-            announce(self.world, effect.watchers)
+            notify_lost(self.runtime, effect.watchers)
         return None
 
-    def _wait(self, ticket: str, until: float) -> HandedOver | bool:
-        bell = self._tickets[ticket]
+    def _wait(self, waiter_id: str, until: float) -> HandedOver | bool:
+        bell = self._tickets[waiter_id]
         if self._hearing is not None and not self.closed:
-            self._hearing.attend(ticket, bell.empty, until)
+            self._hearing.pump(waiter_id, bell.empty, until)
         woken = not self.closed and _wait(bell, until)
         if self.closed:
             raise closed()
         return woken
 
-    def _ring(self, ticket: str, word: HandedOver | None = None) -> None:
-        bell = self._tickets.get(ticket)
+    def _notify(self, waiter_id: str, word: HandedOver | None = None) -> None:
+        bell = self._tickets.get(waiter_id)
         if bell is not None:
             bell.put(word)
 
-    def _unlisten(self, ticket: str) -> None:
-        self._tickets.pop(ticket, None)
+    def _unsubscribe(self, waiter_id: str) -> None:
+        self._tickets.pop(waiter_id, None)
 
-    def _rouse_renewer(self) -> None:
+    def _wake_renewer(self) -> None:
         if not self._renewing.locked() and not self.closed:
             _thread.start_new_thread(self._start_renewer, ())
-        self._ring(RENEWER)
+        self._notify(RENEWER)
 
     def _start_renewer(self) -> None:
         """In a thread of its own, for which nobody waits. One that is struck by a Ctrl-C while it
@@ -242,10 +242,10 @@ class ThreadDriver:
         try:
             while not self.closed:
                 try:
-                    self._drive(renew_for_ever(self.world))
+                    self._drive(renew_for_ever(self.runtime))
                 except Exception as error:  # noqa: BLE001 - a defect must not end all renewals
                     if not self.closed:
-                        self.world.emit(Defect("the renewer", error))
+                        self.runtime.emit(InternalError("the renewer", error))
                         time.sleep(RESTART_PAUSE)
             if self._abandoned:
                 self._store.close()

@@ -29,7 +29,7 @@ from holdfast.core.messages import (
     Seen,
     Write,
 )
-from holdfast.core.ports import Clock, Engine, Ring, Surroundings, same_clock
+from holdfast.core.ports import Clock, Engine, Notify, StoreHost, same_clock
 from holdfast.core.records import Guarantees, Versioned
 from holdfast.engines import refuse_options
 
@@ -161,9 +161,9 @@ class Space:
     def __init__(self) -> None:
         self.mutex = threading.RLock()
         self.table = Table()
-        self.bells: dict[str, Ring] = {}
+        self.bells: dict[str, Notify] = {}
 
-    def ask(self, requests: Sequence[Request], clock: Clock, ring: Ring) -> list[Answer]:
+    def ask(self, requests: Sequence[Request], clock: Clock, notify: Notify) -> list[Answer]:
         """Answer, then wake whom it concerns."""
         with self.mutex:
             now = clock()
@@ -173,7 +173,7 @@ class Space:
                 answers.append(answer)
                 if isinstance(request, Acquire) and request.queue:
                     if isinstance(answer, Held):
-                        self.bells[request.holder] = ring
+                        self.bells[request.holder] = notify
                     else:
                         self.bells.pop(request.holder, None)
                 elif isinstance(request, Release):
@@ -211,12 +211,12 @@ if hasattr(os, "register_at_fork"):
 class MemoryStore:
     """The way to a space for threads."""
 
-    def __init__(self, space: Space, around: Surroundings) -> None:
-        self._space, self._clock, self._ring = space, around.clock, around.ring
+    def __init__(self, space: Space, around: StoreHost) -> None:
+        self._space, self._clock, self._notify = space, around.clock, around.notify
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request at once."""
-        return self._space.ask(requests, self._clock, self._ring)
+        return self._space.ask(requests, self._clock, self._notify)
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -228,12 +228,12 @@ class MemoryStore:
 class AsyncMemoryStore:
     """The way to a space for asyncio."""
 
-    def __init__(self, space: Space, around: Surroundings) -> None:
-        self._space, self._clock, self._ring = space, around.clock, around.ring
+    def __init__(self, space: Space, around: StoreHost) -> None:
+        self._space, self._clock, self._notify = space, around.clock, around.notify
 
     async def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request at once."""
-        return self._space.ask(requests, self._clock, self._ring)
+        return self._space.ask(requests, self._clock, self._notify)
 
     async def close(self) -> None:
         """Nothing to give back."""

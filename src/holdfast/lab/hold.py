@@ -37,14 +37,14 @@ class Hold:
         return inf if answer is None else answer
 
     @property
-    def let_go(self) -> float | None:
+    def mark_released(self) -> float | None:
         """When its holder gave it up by its own will."""
         return earlier(self.releasing, self.released)
 
     @property
     def given_up(self) -> float:
         """When its holder let go of it or was told that it has it no more; `inf`: neither."""
-        end = earlier(earlier(self.let_go, self.lost), self.refused)
+        end = earlier(earlier(self.mark_released, self.lost), self.refused)
         return inf if end is None else end
 
     @property
@@ -88,7 +88,7 @@ class Hold:
         """Make one of this and a hold nested in it: given up when both are, lost when one is."""
         self.nested.append(inner.hold)
         self.deadlines = sorted([*self.deadlines, *inner.deadlines], key=lambda since: since[0])
-        self.releasing = later(self.let_go, inner.let_go)
+        self.releasing = later(self.mark_released, inner.mark_released)
         self.released = later(self.released, inner.released)
         self.lost = earlier(self.lost, inner.lost)
 

@@ -9,13 +9,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from holdfast.core.effects import Announce, Ask, Effect, Listen, Sleep, Steps, Wait
+from holdfast.core.effects import Ask, Effect, NotifyLost, Sleep, Steps, Subscribe, Wait
+from holdfast.core.lease_state import LockSpec, node_timeout
 from holdfast.core.messages import Acquire, Answer, Failed, HandedOver, Request
 from holdfast.core.ports import Engine
 from holdfast.core.renewal import RENEWER, renew_for_ever
+from holdfast.core.runtime import Runtime
 from holdfast.core.schedule import Schedule
-from holdfast.core.tenure import Claim, node_timeout
-from holdfast.core.world import World
 from holdfast.engines.memory import Table
 from holdfast.lab.timeline import Timeline
 
@@ -64,13 +64,13 @@ class VirtualNode:
         """Every request that was carried out."""
         self.up = True
 
-    def execute(self, requests: tuple[Request, ...], ring: Callable[[str], None]) -> list[Answer]:
+    def execute(self, requests: tuple[Request, ...], notify: Callable[[str], None]) -> list[Answer]:
         """Carry out requests at the present instant."""
         answers: list[Answer] = []
         for request in requests:
             self.asked.append(request)
             if isinstance(request, Acquire) and request.queue:
-                self.bells[request.holder] = ring
+                self.bells[request.holder] = notify
             answers.append(self.table.answer(request, self.timeline.now))
             self.timeline.note(f"{request} -> {answers[-1]}")
         for holder in self.table.to_wake:
@@ -174,7 +174,7 @@ class Body:
         self.renewer: Process[None] | None = None
         self.events: list[object] = []
         self._holders = 0
-        self.world = World(
+        self.runtime = Runtime(
             clock=self.clock,
             uniform=timeline.random.uniform,
             new_holder=self._new_holder,
@@ -182,8 +182,8 @@ class Body:
             mutex=nullcontext(),
             drift=drift,
             min_ttl=min_ttl,
-            unlisten=self._unlisten,
-            rouse_renewer=self._rouse_renewer,
+            unsubscribe=self._unsubscribe,
+            wake_renewer=self._wake_renewer,
             schedule=Schedule(),
         )
 
@@ -230,8 +230,8 @@ class Body:
             self._wait(effect, resume)
         elif isinstance(effect, Sleep):
             self.at(effect.until, lambda: resume(None))
-        elif isinstance(effect, Listen):
-            self.tickets[effect.ticket] = False
+        elif isinstance(effect, Subscribe):
+            self.tickets[effect.waiter_id] = False
             resume(None)
         else:
             self._announce(effect)
@@ -239,46 +239,46 @@ class Body:
 
     def _wait(self, wait: Wait, resume: Resumption) -> None:
         def time_out() -> None:
-            if self.tickets.get(wait.ticket) is resume:
-                self.tickets[wait.ticket] = False
+            if self.tickets.get(wait.waiter_id) is resume:
+                self.tickets[wait.waiter_id] = False
             resume(False)
 
-        word = self.tickets[wait.ticket]
+        word = self.tickets[wait.waiter_id]
         if word:
-            self.tickets[wait.ticket] = False
+            self.tickets[wait.waiter_id] = False
             resume(word)
         else:
-            self.tickets[wait.ticket] = resume
+            self.tickets[wait.waiter_id] = resume
             self.at(wait.until, time_out)
 
-    def ring(self, ticket: str, word: HandedOver | None = None) -> None:
+    def notify(self, waiter_id: str, word: HandedOver | None = None) -> None:
         """Wake whoever waits with this ticket, and tell it this."""
-        waiter = self.tickets.get(ticket)
+        waiter = self.tickets.get(waiter_id)
         if callable(waiter):
-            self.tickets[ticket] = False
+            self.tickets[waiter_id] = False
             waiter(word or True)
         elif waiter is not None:
-            self.tickets[ticket] = word or waiter or True
+            self.tickets[waiter_id] = word or waiter or True
 
-    def _unlisten(self, ticket: str) -> None:
-        self.tickets.pop(ticket, None)
+    def _unsubscribe(self, waiter_id: str) -> None:
+        self.tickets.pop(waiter_id, None)
 
-    def _announce(self, effect: Announce) -> None:
+    def _announce(self, effect: NotifyLost) -> None:
         for watcher in effect.watchers:
             watcher()
 
-    def _rouse_renewer(self) -> None:
+    def _wake_renewer(self) -> None:
         if self.crashed:
             return
         if self.renewer is None:
             # Like a thread or a task: it begins when whoever roused it has gone on to wait.
             self.at(self.clock(), self._start_renewer)
         else:
-            self.at(self.clock(), lambda: self.ring(RENEWER))
+            self.at(self.clock(), lambda: self.notify(RENEWER))
 
     def _start_renewer(self) -> None:
         if self.renewer is None and not self.crashed:
-            self.renewer = self.start(renew_for_ever(self.world))
+            self.renewer = self.start(renew_for_ever(self.runtime))
 
     def _new_holder(self) -> str:
         self._holders += 1
@@ -302,7 +302,7 @@ class VirtualClient(Body):
 
         def arrive() -> None:
             if self.node.up:
-                answers = self.node.execute(ask.requests, self.ring)
+                answers = self.node.execute(ask.requests, self.notify)
                 self._replies.send(lambda: resume(answers))
 
         def give_up() -> None:
@@ -312,6 +312,6 @@ class VirtualClient(Body):
         self.timeline.at(ask.until, give_up)
 
 
-def claim(name: str, ttl: float, *, renew: bool = True, max_hold: float | None = None) -> Claim:
+def spec(name: str, ttl: float, *, renew: bool = True, max_hold: float | None = None) -> LockSpec:
     """What a `Lock` would ask for."""
-    return Claim(name, "", ttl, renew, max_hold, 0.1, node_timeout(ttl), ttl)
+    return LockSpec(name, "", ttl, renew, max_hold, 0.1, node_timeout(ttl), ttl)

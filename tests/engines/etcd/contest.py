@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 import holdfast
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.lab.servers.etcd import EtcdCluster
 from holdfast.lab.servers.process import ServerFailed
 

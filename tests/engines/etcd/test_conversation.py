@@ -21,9 +21,9 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.core.records import Versioned
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.engines.etcd import _cluster, aio, conversation
 from holdfast.engines.etcd.aio import AsyncEtcdStore
 from holdfast.lab.servers.etcd import EtcdServer
@@ -43,7 +43,7 @@ def play(server: EtcdServer, story: Callable[[AsyncEtcdStore], Awaitable[None]])
     """With a store that is connected already."""
 
     async def begin() -> None:
-        around = Surroundings(clock, lambda holder: None, lambda event: None)
+        around = StoreHost(clock, lambda holder: None, lambda event: None)
         store = AsyncEtcdStore(_cluster(urlsplit(server.url), {}), around)
         assert isinstance(await ask(store, Read("cell")), Versioned)
         await story(store)
@@ -52,8 +52,8 @@ def play(server: EtcdServer, story: Callable[[AsyncEtcdStore], Awaitable[None]])
     asyncio.run(begin())
 
 
-async def ask(store: AsyncEtcdStore, request: Request, patience: float = PATIENCE) -> Answer:
-    [answer] = await store.ask((request,), clock() + patience)
+async def ask(store: AsyncEtcdStore, request: Request, request_timeout: float = PATIENCE) -> Answer:
+    [answer] = await store.ask((request,), clock() + request_timeout)
     return answer
 
 
@@ -131,7 +131,7 @@ def test_what_was_left_behind_is_not_overtaken(
 def test_a_server_that_does_not_answer_in_time(freezing: EtcdServer) -> None:
     async def story(store: AsyncEtcdStore) -> None:
         freezing.freeze()
-        answer = await ask(store, Acquire("door", "ann", 30), patience=0.05)
+        answer = await ask(store, Acquire("door", "ann", 30), request_timeout=0.05)
         assert isinstance(answer, Failed)
         assert "in time" in str(answer)
         freezing.thaw()
@@ -202,7 +202,7 @@ def test_a_renewal_that_fails_leaves_no_stream(freezing: EtcdServer) -> None:
         assert isinstance(granted, Granted)
         freezing.kill()
         renewal = Extend("door", "ann", 30, granted.fence)
-        assert isinstance(await ask(store, renewal, patience=1.0), Failed)
+        assert isinstance(await ask(store, renewal, request_timeout=1.0), Failed)
         assert streams() == []
 
     play(freezing, story)
@@ -219,7 +219,7 @@ def test_nor_does_one_that_was_left_behind(
         assert isinstance(granted, Granted)
         freezing.freeze()
         renewal = Extend("door", "ann", 30, granted.fence)
-        extending = asyncio.create_task(ask(store, renewal, patience=1.0))
+        extending = asyncio.create_task(ask(store, renewal, request_timeout=1.0))
         await asyncio.sleep(0)
         extending.cancel()
         await asyncio.wait([extending])

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.core.messages import Acquire, Done, Granted, Release
-from holdfast.core.ports import Surroundings
-from holdfast.drivers.surroundings import clock
+from holdfast.core.ports import StoreHost
+from holdfast.drivers.common import clock
 from holdfast.engines.etcd import _cluster, aio
 from holdfast.engines.etcd.aio import AsyncEtcdStore
 from holdfast.engines.etcd.conversation import Conversation
@@ -42,7 +42,7 @@ def test_an_election_while_leases_are_given_back(
     monkeypatch.setattr(aio, "Conversation", Electing)
 
     async def story() -> None:
-        around = Surroundings(clock, lambda holder: None, lambda event: None)
+        around = StoreHost(clock, lambda holder: None, lambda event: None)
         store = AsyncEtcdStore(_cluster(urlsplit(server.url), {}), around)
         for each in holders:
             [answer] = await store.ask((Acquire(each, each, 30),), clock() + 10)

@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.engines.etcd.limits import Limits
 from tests.patience import wait_for
 

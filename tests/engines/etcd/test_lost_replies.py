@@ -22,7 +22,7 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.engines.etcd.books import SESSION
 from holdfast.engines.etcd.keys import place_of
 from holdfast.lab.servers.etcd import EtcdServer

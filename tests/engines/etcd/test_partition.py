@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import holdfast
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.engines.etcd import phrases
 from holdfast.engines.etcd.blocking import EtcdStore
 from holdfast.engines.etcd.replies import Trouble

@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.core.messages import Acquire, Answer, Granted, Held, Release
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.engines.etcd import taking
 from holdfast.lab.servers.etcd import EtcdServer
 from tests.patience import wait_for

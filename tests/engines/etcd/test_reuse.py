@@ -21,7 +21,7 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.engines.etcd.aio import AsyncEtcdStore
 from holdfast.engines.etcd.keys import place_of
 from holdfast.engines.etcd.replies import Trouble

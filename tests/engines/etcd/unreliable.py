@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from holdfast.core.ports import Surroundings
-from holdfast.drivers.surroundings import clock
+from holdfast.core.ports import StoreHost
+from holdfast.drivers.common import clock
 from holdfast.engines.etcd import _cluster
 from holdfast.engines.etcd.blocking import EtcdStore
 from holdfast.engines.etcd.lines import Line
@@ -65,7 +65,7 @@ class UnreliableStore(EtcdStore):
 @contextmanager
 def store_on(server: EtcdServer) -> Iterator[UnreliableStore]:
     """A store of that server, and nobody to be woken."""
-    around = Surroundings(clock, lambda holder: None, lambda event: None)
+    around = StoreHost(clock, lambda holder: None, lambda event: None)
     store = UnreliableStore(_cluster(urlsplit(server.url), {}), around)
     yield store
     store.close()

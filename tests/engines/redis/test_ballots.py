@@ -69,7 +69,7 @@ def test_a_late_release_of_an_earlier_try_does_not_undo_a_vote(
 
     for proxy in proxies:
         assert proxy.waiting("requests") > 0
-        proxy.let_go()
+        proxy.mark_released()
     wait_for(lambda: not any(proxy.waiting("requests") for proxy in proxies))
     assert set(holders(voters)) == {lease.holder}
     assert set(fences(voters)) == {lease.fence}, "nor was it undone and granted again"

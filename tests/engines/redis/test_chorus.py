@@ -10,11 +10,11 @@ import hiredis
 import pytest
 
 from holdfast import AsyncClient
+from holdfast.core.fanout import FanOut
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held, Inspect, Release
-from holdfast.core.poll import Poll
-from holdfast.core.ports import Surroundings
-from holdfast.drivers.surroundings import clock
+from holdfast.core.ports import StoreHost
+from holdfast.drivers.common import clock
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.aio import AsyncRedisStore
 from holdfast.engines.redis.channel import FEW, Channel
@@ -62,7 +62,7 @@ def nobody_connects(timeout: float) -> Any:
 
 def with_ends(act: Callable[[Ends], Awaitable[None]]) -> None:
     async def main() -> None:
-        around = Surroundings(lambda: 0.0, lambda holder: None, lambda event: None)
+        around = StoreHost(lambda: 0.0, lambda holder: None, lambda event: None)
         pairs = [socket.socketpair() for _ in range(NODES)]
         channels = []
         for index, (ours, theirs) in enumerate(pairs):
@@ -85,7 +85,7 @@ def with_ends(act: Callable[[Ends], Awaitable[None]]) -> None:
 def owed(text: bytes) -> Owed:
     """Something to say, of which all must be heard."""
     bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    poll = Poll((Acquire("job", text.decode(), 30.0),), range(NODES), 1.0)
+    poll = FanOut((Acquire("job", text.decode(), 30.0),), range(NODES), 1.0)
     return Owed(Phrase((text,), lambda replies: [Failed.at("node", str(replies))]), poll, bell)
 
 
@@ -176,7 +176,7 @@ def test_nodes_that_are_spoken_to_alone_again_are_not_kept_waiting() -> None:
 def asked(request: Acquire | Release) -> Owed:
     """A request as the engine puts it, of which all must be heard."""
     bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    return Owed(SPEECH.phrase((request,)), Poll((request,), range(NODES), 1.0), bell)
+    return Owed(SPEECH.phrase((request,)), FanOut((request,), range(NODES), 1.0), bell)
 
 
 async def say_together(ends: Ends, keys: str) -> list[Owed]:
@@ -329,7 +329,7 @@ def test_a_ctrl_c_between_two_nodes_leaves_none_out_of_step() -> None:
 
 FILES = tuple(
     f"/{name}.py"
-    for name in ("redis/channel", "redis/chorus", "redis/owed", "redis/phrases", "core/poll")
+    for name in ("redis/channel", "redis/chorus", "redis/owed", "redis/phrases", "core/fanout")
 )
 """Those that speak to the nodes."""
 
@@ -404,7 +404,7 @@ def test_the_store_speaks_to_all_together_while_all_are_there(three: RedisMaster
             async with asyncio.timeout(LIMIT):
                 while store._chorus is None:
                     await store.ask(*look)
-            asking = asyncio.ensure_future(store._perform(Poll(look[0], (1,), look[1])))
+            asking = asyncio.ensure_future(store._perform(FanOut(look[0], (1,), look[1])))
             await asyncio.sleep(0)
             assert [len(each.owed) for each in store._channels if each] == [0, 1, 0]
             await asking

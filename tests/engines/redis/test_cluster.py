@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import Place
 from holdfast.engines.redis.addresses import server as server_at
 from holdfast.engines.redis.cluster import Cluster
@@ -286,7 +286,7 @@ def test_the_connections_to_a_node_that_has_left_are_closed_when_it_is_idle() ->
             self.name = fleet.nodes[0].name
 
     clock: Any = lambda: 0.0  # noqa: E731 - it is one
-    around = Surroundings(clock, lambda holder: None, lambda event: None)
+    around = StoreHost(clock, lambda holder: None, lambda event: None)
     stays, leaves = Place("stays", 1), Place("leaves", 2)
     address = lambda place: server_at(place._asdict())  # noqa: E731 - as the engine does it
     cluster: Cluster[Any] = Cluster([stays], address, around, keep=1.0, channel="c", replicas=0)

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Client, Lease, LockError
 from holdfast.core.messages import Acquire, Failed, Inspect, Release
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.engines.redis import ear as ears
 from holdfast.engines.redis.blocking import RedisStore
 from holdfast.engines.redis.ear import HEARS, THREAD, Ear, Line
@@ -207,7 +207,7 @@ class Hearing:
         self.fleet = self.store._fleet
         self.heard: list[str] = []
         self.fleet.around = self.fleet.around._replace(
-            ring=self.heard.append, hand_over=lambda holder, word: self.heard.append(holder)
+            notify=self.heard.append, hand_over=lambda holder, word: self.heard.append(holder)
         )
         self.fleet.waiting |= {"me", "you"}
         self.store._listen(clock() + HANGS_AFTER)
@@ -227,18 +227,18 @@ class Hearing:
     def say(self, message: str) -> None:
         assert self.server.command("PUBLISH", self.fleet.channel, message) == 1
 
-    def attend(self, ticket: str) -> threading.Thread:
+    def pump(self, waiter_id: str) -> threading.Thread:
         """Somebody waits until it is rung for."""
-        args = (ticket, lambda: ticket not in self.heard, clock() + HANGS_AFTER)
-        waiter = threading.Thread(target=self.ear.attend, args=args, daemon=True)
+        args = (waiter_id, lambda: waiter_id not in self.heard, clock() + HANGS_AFTER)
+        waiter = threading.Thread(target=self.ear.pump, args=args, daemon=True)
         waiter.start()
         return waiter
 
     def leaves_you_to_the_thread(self) -> None:
         """One who heard is rung for, and the other still waits."""
-        first = self.attend("me")
+        first = self.pump("me")
         wait_for(lambda: self.turn == {HEARS: "me"})
-        self.attend("you").join(HANGS_AFTER)
+        self.pump("you").join(HANGS_AFTER)
         self.say("me")
         first.join(HANGS_AFTER)
         wait_for(lambda: self.turn == {HEARS: THREAD})
@@ -253,7 +253,7 @@ def hearing(server: RedisServer, client: Client, monkeypatch: pytest.MonkeyPatch
 
 
 def test_one_who_waits_alone_hears_for_itself(hearing: Hearing) -> None:
-    waiter = hearing.attend("me")
+    waiter = hearing.pump("me")
     wait_for(lambda: hearing.turn == {HEARS: "me"})
     hearing.say("me")
     waiter.join(HANGS_AFTER)
@@ -266,9 +266,9 @@ def test_whoever_hears_rings_for_the_others_too(
     hearing: Hearing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ears, "LIES", NEVER)  # as long as others wait, the thread looks
-    first = hearing.attend("me")
+    first = hearing.pump("me")
     wait_for(lambda: hearing.turn == {HEARS: "me"})
-    second = hearing.attend("you")
+    second = hearing.pump("you")
     second.join(HANGS_AFTER)  # it need not hear, and would wait for its bell now
     hearing.say("you")
     wait_for(lambda: hearing.heard == ["you"])
@@ -296,7 +296,7 @@ def test_one_who_comes_as_the_thread_goes_to_rest_is_heard_for(
 
     def rest_a_little_late(ear: Ear, line: Line) -> None:
         monkeypatch.setattr(Ear, "_rest", rest)
-        ear.attend("you", lambda: True, clock() + HANGS_AFTER)
+        ear.pump("you", lambda: True, clock() + HANGS_AFTER)
         rest(ear, line)
 
     monkeypatch.setattr(Ear, "_rest", rest_a_little_late)
@@ -307,7 +307,7 @@ def test_one_who_comes_as_the_thread_goes_to_rest_is_heard_for(
 
 
 def test_what_is_to_be_heeded_later_is_heeded_by_one_who_hears(hearing: Hearing) -> None:
-    waiter = hearing.attend("me")
+    waiter = hearing.pump("me")
     wait_for(lambda: hearing.turn == {HEARS: "me"})
     hearing.say("me 20")
     waiter.join(HANGS_AFTER)
@@ -323,14 +323,14 @@ def test_one_who_is_kept_from_hearing_is_not_waited_for(
     looks: list[Callable[[], bool]] = [lambda: True, lambda: not goes_on.wait(HANGS_AFTER)]
     silent = iter(looks)
     args = ("me", lambda: next(silent)(), clock() + HANGS_AFTER)
-    kept = threading.Thread(target=hearing.ear.attend, args=args)
+    kept = threading.Thread(target=hearing.ear.pump, args=args)
     kept.start()
     wait_for(lambda: hearing.turn == {HEARS: "me"})
     line = hearing.ear._line
     assert line
     hearing.say("nobody")
     wait_for(lambda: "nobody" in hearing.heard)  # and does not hear any more
-    hearing.attend("you").join(HANGS_AFTER)
+    hearing.pump("you").join(HANGS_AFTER)
     hearing.say("you")
     wait_for(lambda: "you" in hearing.heard)
     assert line.sock.fileno() > 0, "it may still wait for that"
@@ -346,9 +346,9 @@ def test_one_who_hears_now_and_then_is_left_the_turn(
     """Whenever somebody looks, there is something to be heard; but it is not the same."""
     monkeypatch.setattr(Line, "has_something", lambda line: True)
     monkeypatch.setattr(ears, "LIES", 1.0)
-    first = hearing.attend("me")
+    first = hearing.pump("me")
     wait_for(lambda: hearing.turn == {HEARS: "me"})
-    hearing.attend("you").join(HANGS_AFTER)
+    hearing.pump("you").join(HANGS_AFTER)
     began = clock()
     while clock() < began + 2.5 * ears.LIES:
         hearing.say("nobody")
@@ -365,7 +365,7 @@ def test_what_a_signal_handler_raises_gets_to_the_caller(
         raise error
 
     with pytest.raises(type(error)):
-        hearing.ear.attend("me", strike, clock() + HANGS_AFTER)
+        hearing.ear.pump("me", strike, clock() + HANGS_AFTER)
     assert hearing.turn != {HEARS: "me"}
 
 
@@ -382,14 +382,14 @@ def test_whoever_is_rung_for_is_not_counted_as_waiting_after_that(hearing: Heari
     counted: list[bool] = []
     ear, around = hearing.ear, hearing.fleet.around
 
-    def ring(holder: str) -> None:
+    def notify(holder: str) -> None:
         counted.append(holder in ear._others)
-        around.ring(holder)
+        around.notify(holder)
 
-    hearing.fleet.around = around._replace(ring=ring)
+    hearing.fleet.around = around._replace(notify=notify)
     for message in ("me", "me 1"):
         hearing.heard.clear()
-        waiter = hearing.attend("me")
+        waiter = hearing.pump("me")
         wait_for(lambda: hearing.turn == {HEARS: "me"})
         hearing.say(message)
         waiter.join(HANGS_AFTER)
@@ -436,7 +436,7 @@ def struck_by(act: Callable[[], None]) -> Iterator[list[int]]:
 
 
 def test_one_who_waited_long_enough_gives_the_turn_back(hearing: Hearing) -> None:
-    hearing.ear.attend("me", lambda: True, clock() + 0.01)
+    hearing.ear.pump("me", lambda: True, clock() + 0.01)
     assert not hearing.turn
     assert not hearing.ear._others
 
@@ -535,13 +535,13 @@ def test_whatever_strikes_one_who_hears_the_others_are_rung_for(
         strike = Strike(line, ("redis/ear.py", "redis/nodes.py", "redis/link.py"), error)
         try:
             with strike:
-                hearing.ear.attend("me", lambda: "me" not in hearing.heard, clock() + HANGS_AFTER)
+                hearing.ear.pump("me", lambda: "me" not in hearing.heard, clock() + HANGS_AFTER)
         except error:
             assert strike.struck
         else:
             assert not strike.struck, "what struck was swallowed"
         hearing.fleet.waiting.discard("me")  # it lets go of its place in the queue
-        second = hearing.attend("you")
+        second = hearing.pump("you")
         wait_for(lambda: "you" in hearing.heard)
         second.join(HANGS_AFTER)
         hearing.fleet.waiting.discard("you")  # it may have come to wait after it was rung for

@@ -14,7 +14,7 @@ import pytest
 
 import holdfast
 from holdfast.core.messages import DONE, Acquire, Release
-from holdfast.drivers.surroundings import clock
+from holdfast.drivers.common import clock
 from holdfast.engines.redis import sole
 from holdfast.engines.redis.eagerness import Eagerness
 from holdfast.engines.redis.link import PROMPT

@@ -7,11 +7,11 @@ from typing import Any
 import hiredis
 import pytest
 
-from holdfast.core.ballot import ballot
+from holdfast.core.attempt import attempt_id
+from holdfast.core.fanout import FanOut
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Acquire, Failed, Release
-from holdfast.core.poll import Poll
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import server as server_at
 from holdfast.engines.redis.nodes import Node
 from holdfast.engines.redis.owed import Owed
@@ -63,7 +63,7 @@ def test_what_was_given_back_is_not_asked_for_again(three: RedisMasters, invite:
         refusal = proxy.waiting("replies")
         party.drops(lease)
         wait_for(lambda: proxy.waiting("replies") > refusal)
-        proxy.let_go()
+        proxy.mark_released()
         wait_for(reaches_all(party, three))
         assert holders(three.servers, "ghost") == [None] * 3
 
@@ -71,16 +71,16 @@ def test_what_was_given_back_is_not_asked_for_again(three: RedisMasters, invite:
 @pytest.mark.parametrize("release", ["me", "me#2", "me#3"])
 def test_whichever_name_it_was_given_back_in(release: str) -> None:
     ignore: Any = lambda _: None  # noqa: E731 - it is nobody's
-    around = Surroundings(lambda: 0.0, ignore, ignore)
+    around = StoreHost(lambda: 0.0, ignore, ignore)
     address = server_at({"host": "nowhere", "port": 1})
     node = Node(0, address, RestartGuard(1.0), around)
     speech = Speech(quorum=True, keep=1.0, channel="channel")
 
     def owed(request: Acquire | Release) -> Owed:
-        poll = Poll((request,), (0,), 1.0)
+        poll = FanOut((request,), (0,), 1.0)
         return Owed(speech.phrase(poll.requests), poll)
 
-    asked = owed(Acquire("job", ballot("me", 2), 1.0))
+    asked = owed(Acquire("job", attempt_id("me", 2), 1.0))
     assert asked.hear(node, [MISSING], [owed(Release("job", "you"))]) is not None
     assert asked.hear(node, [MISSING], [owed(Release("job", release))]) is None
     assert isinstance(asked.poll.said(0), Failed)

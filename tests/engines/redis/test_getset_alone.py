@@ -28,7 +28,7 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines import open_engine
 from holdfast.engines.redis.getset import Getset, mark
 from holdfast.lab.servers.redis import RedisServer
@@ -61,7 +61,7 @@ class Speaker:
         clock = SimpleNamespace(time=lambda: time.time() + self.ahead)
         monkeypatch.setattr("holdfast.engines.redis.time", clock)
         parts = urlsplit(url)
-        self.around = Surroundings(time.monotonic, lambda ticket: None, lambda event: None)
+        self.around = StoreHost(time.monotonic, lambda waiter_id: None, lambda event: None)
         self.engine = open_engine(parts._replace(query=""), {"protocol": "getset"})
         self.store = self.engine.connect(self.around)
 

@@ -12,8 +12,8 @@ import hiredis
 import pytest
 
 from holdfast import Client
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Inspect, Listing
-from holdfast.core.poll import Poll
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.dial import Dials
 from holdfast.engines.redis.link import Link, say_to
@@ -124,7 +124,7 @@ def test_connections_that_are_made_between_two_looks_are_taken(
 
     monkeypatch.setattr(Dials, "_take", take_a_little_early)
     circuit = Circuit(fleet)
-    poll = Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
+    poll = FanOut((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
     circuit.perform(poll)
     assert [type(poll.said(node)) for node in range(3)] == [Listing] * 3
     circuit.close()
@@ -133,7 +133,7 @@ def test_connections_that_are_made_between_two_looks_are_taken(
 def test_a_poll_of_some_nodes_is_said_to_them_alone(fleet: Any) -> None:
     circuit = Circuit(fleet)
     for nodes in (range(3), (1,)):
-        poll = Poll((Inspect("job"),), nodes, circuit._clock() + HANGS_AFTER)
+        poll = FanOut((Inspect("job"),), nodes, circuit._clock() + HANGS_AFTER)
         circuit.perform(poll)
         assert sorted(poll.answers) == list(nodes)
         assert not any(link.owed for link in circuit._present)
@@ -143,10 +143,10 @@ def test_a_poll_of_some_nodes_is_said_to_them_alone(fleet: Any) -> None:
 def test_what_could_not_go_out_at_once_goes_out_though_nobody_listens(fleet: Any) -> None:
     """As to a node that was stopped, when the others have settled it."""
     circuit = Circuit(fleet)
-    circuit.perform(Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
+    circuit.perform(FanOut((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
     link = circuit._present[2]
     link.unsent = b"\r\n"  # which means nothing
-    poll = Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
+    poll = FanOut((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
     circuit._say(circuit._present, Owed(circuit._speech.phrase(poll.requests), poll))
     assert link.unsent
 
@@ -162,14 +162,14 @@ def test_a_signal_handler_may_speak_while_all_are_spoken_to(fleet: Any) -> None:
     """On another connection of the same circuit; so all of them have one mutex, which it may take
     again."""
     circuit = Circuit(fleet)
-    circuit.perform(Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
+    circuit.perform(FanOut((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
     first, second, _ = circuit._present
     assert first.mutex is second.mutex
     sock, heard = first.sock, []
 
     class Struck:
         def send(self, text: bytes, flags: int) -> int:
-            poll = Poll((Inspect("job"),), (1,), circuit._clock() + HANGS_AFTER)
+            poll = FanOut((Inspect("job"),), (1,), circuit._clock() + HANGS_AFTER)
             said = Owed(circuit._speech.phrase(poll.requests), poll)
             heard.append((poll, say_to((second,), said)))
             return int(sock.send(text, flags))
@@ -178,7 +178,7 @@ def test_a_signal_handler_may_speak_while_all_are_spoken_to(fleet: Any) -> None:
             return getattr(sock, name)
 
     first.sock = Struck()
-    poll = Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
+    poll = FanOut((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER)
     circuit.perform(poll)
     [(theirs, lagging)] = heard
     assert not lagging
@@ -210,17 +210,17 @@ def test_only_the_first_time_are_all_nodes_waited_for(fleet: Any) -> None:
     circuit = Circuit(fleet)
     dials, waits = circuit._dials, []
 
-    def wait(patience: float) -> None:
-        waits.append(patience)
-        Dials._wait(dials, patience)
+    def wait(request_timeout: float) -> None:
+        waits.append(request_timeout)
+        Dials._wait(dials, request_timeout)
 
     dials._wait = wait  # type: ignore[method-assign]
-    circuit.perform(Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
+    circuit.perform(FanOut((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
     assert len(circuit._present) == 3
     assert waits
     waits.clear()
     circuit._drop(circuit._present[0], "gone")
-    circuit.perform(Poll((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
+    circuit.perform(FanOut((Inspect("job"),), range(3), circuit._clock() + HANGS_AFTER))
     assert not waits
     circuit.close()
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncClient, Client, EngineUnavailable, Lease
+from holdfast.core.fanout import FanOut, ReleaseRound
 from holdfast.core.messages import (
     DONE,
     MISSING,
@@ -25,7 +26,6 @@ from holdfast.core.messages import (
     Repair,
     ToNode,
 )
-from holdfast.core.poll import Farewell, Poll
 from holdfast.engines.redis.blocking import RedisStore
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.link import Link
@@ -249,7 +249,7 @@ class TestCircuits:
         wait_for(lambda: circuit._poller.poll(0))
         circuit._hear(0, finished())
         assert len(owed(circuit)) == 1
-        lost = Poll((Acquire("job", "me", 30),), (0,), 0.0)
+        lost = FanOut((Acquire("job", "me", 30),), (0,), 0.0)
         lost.over = True  # but who has refused need not be told to let go
         circuit._hear(0, lost)
         assert owed(circuit) == []
@@ -400,7 +400,7 @@ class TestCircuits:
     ) -> None:
         circuit, _ = circuits
         [link] = circuit._by_fd.values()
-        poll = Poll((Release("job", "me"),), (0,), circuit._clock() + 5)
+        poll = FanOut((Release("job", "me"),), (0,), circuit._clock() + 5)
         said = Owed(circuit._speech.phrase(poll.requests), poll)
         link.owed.append(said)
         link.unsent = said.text
@@ -409,14 +409,16 @@ class TestCircuits:
         assert not link.unsent
 
 
-def finished() -> Poll:
-    poll = Farewell(Release("job", "me"), (0,), 0.0, 1)
+def finished() -> FanOut:
+    poll = ReleaseRound(Release("job", "me"), (0,), 0.0, 1)
     poll.take(0, (DONE,))
     return poll
 
 
 def ask(circuit: Circuit, request: ToNode) -> Answer | None:
-    poll = Poll((request,), (0,), circuit._clock() + (5 if isinstance(request, Inspect) else 0.05))
+    poll = FanOut(
+        (request,), (0,), circuit._clock() + (5 if isinstance(request, Inspect) else 0.05)
+    )
     circuit.perform(poll)
     return poll.said(0)
 

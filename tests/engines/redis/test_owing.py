@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
@@ -17,7 +18,6 @@ from holdfast.core.messages import (
     Repair,
     ToNode,
 )
-from holdfast.core.poll import Poll
 from holdfast.engines.redis import LEAST_PATIENCE
 from holdfast.engines.redis.nodes import AT_WORK
 from holdfast.engines.redis.owed import Owed
@@ -26,7 +26,7 @@ from holdfast.engines.redis.speech import Speech
 
 
 def about(*requests: ToNode) -> Sequence[str]:
-    return holders_of(Poll(requests, range(3), 1.0))
+    return holders_of(FanOut(requests, range(3), 1.0))
 
 
 def test_each_circuit_is_named_that_may_owe_something() -> None:
@@ -179,7 +179,7 @@ def test_what_two_threads_hear_of_one_release_is_not_mixed_up() -> None:
     """It may have gone out on another thread's connection."""
     release = Release("job", "ann")
     speech = Speech(quorum=True, keep=1.0, channel="c")
-    said = Owed(speech.phrase((release,)), Poll((release,), (0, 1), 1.0))
+    said = Owed(speech.phrase((release,)), FanOut((release,), (0, 1), 1.0))
 
     class Mine:
         trouble = ""

@@ -6,8 +6,8 @@ from math import inf
 from time import monotonic
 
 from holdfast import AsyncClient
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Acquire, Failed, Granted, Inspect, Listing, Release
-from holdfast.core.poll import Poll
 from holdfast.engines.redis.aio import AsyncRedisStore
 from holdfast.engines.redis.channel import FEW, Channel, Question
 from holdfast.engines.redis.deadlines import Deadlines
@@ -104,7 +104,7 @@ def test_a_defect_in_the_middle_of_a_reply_keeps_nobody_waiting(server: RedisSer
             raise LookupError("a defect")
 
         bell: asyncio.Future[None] = channel.loop.create_future()
-        poll = Poll((Inspect("job"),), (0,), inf)
+        poll = FanOut((Inspect("job"),), (0,), inf)
         channel.say(Owed(Phrase((command(b"PING"),), fail), poll, bell))
         asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
         await bell
@@ -148,14 +148,14 @@ def test_a_loop_that_is_always_late_has_one_more_look_and_no_more() -> None:
         bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         owed = [Question(b"", (Release("job", "me"),), bell, until=9.0)]
         deadlines = Deadlines(lambda: now, lambda: owed)
-        deadlines._ring()
+        deadlines._notify()
         assert not bell.done()
         assert deadlines.next > now
         now = 10.001
-        deadlines._ring()  # for something else
+        deadlines._notify()  # for something else
         assert not bell.done()
         now = 20.0
-        deadlines._ring()
+        deadlines._notify()
         assert bell.done()
         assert deadlines.next == inf
         deadlines.stop()
@@ -178,7 +178,7 @@ def test_one_timer_serves_all_questions_and_none_is_forgotten() -> None:
         assert deadlines.next == 5.0
         for at, rung, following in ((5.0, 1, 7.0), (7.0, 0, 9.0), (9.0, 2, inf)):
             now = at
-            deadlines._ring()
+            deadlines._notify()
             assert bells[rung].done()
             assert deadlines.next == following
         deadlines.stop()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast import EngineUnavailable, LockLost
-from holdfast.events import NodeBack, NodeFailed, NotGivenBack
+from holdfast.events import NodeFailed, NodeRecovered, ReleaseFailed
 from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
@@ -251,7 +251,7 @@ class TestForgetfulNodes:
 class TestEvents:
     def events(self, caplog: pytest.LogCaptureFixture) -> list[object]:
         logged = [record.args for record in caplog.records if record.name == "holdfast"]
-        assert not any(isinstance(args[0], NotGivenBack) for args in logged if args)  # type: ignore[index]
+        assert not any(isinstance(args[0], ReleaseFailed) for args in logged if args)  # type: ignore[index]
         return [args[0] for args in logged if isinstance(args, tuple)]
 
     def test_nodes_that_are_well_are_not_told_of(
@@ -299,7 +299,7 @@ class TestEvents:
             party(lease.release)
         failed, back = self.events(caplog)
         assert isinstance(failed, NodeFailed)
-        assert (failed.node, back) == (victim.address, NodeBack(victim.address))
+        assert (failed.node, back) == (victim.address, NodeRecovered(victim.address))
 
 
 class TestArguments:

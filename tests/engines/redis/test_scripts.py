@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from holdfast.core.ballot import ballot, undoing
+from holdfast.core.attempt import attempt_id, undoing
 from holdfast.core.messages import (
     DONE,
     MISSING,
@@ -86,7 +86,7 @@ def any_request(random: Random, fences: list[int], now: float) -> ToNode:
     near = int((now + random.uniform(-50, 50)) * 1e6)
     fence = random.choice([near, *fences[-3:]]) + random.choice([-1, 0, 0, 1])
     tries = random.choice([0, 0, 0, 1, 2])
-    name = ballot(holder, tries)
+    name = attempt_id(holder, tries)
     match random.randrange(11):
         case 0 | 1 | 2 | 3:
             return Acquire(key, name, ttl, random.random() < 0.5, fence)
@@ -144,7 +144,7 @@ def test_what_is_said_of_several_locks_in_one_call_does_the_same_as_one_by_one(
     for _ in range(60):
         fence = int((EPOCH + offset) * 1e6)
         names = [
-            ballot(random.choice(HOLDERS), random.choice([0, 0, 1]))
+            attempt_id(random.choice(HOLDERS), random.choice([0, 0, 1]))
             for _ in range(random.randint(2, 6))
         ]
         ttl, queue, wake = random.choice(TTLS), random.random() < 0.5, random.random() < 0.5

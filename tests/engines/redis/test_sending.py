@@ -9,10 +9,10 @@ from typing import Any
 import hiredis
 import pytest
 
+from holdfast.core.fanout import AcquireRound, FanOut
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Acquire, Failed, Granted, Release
-from holdfast.core.poll import Poll, Vote
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.nodes import Node
 from holdfast.engines.redis.owed import Owed
@@ -97,14 +97,14 @@ def nobody_connects(timeout: float) -> Any:
 def test_an_acquire_that_came_to_nothing_is_not_asked_after_its_release() -> None:
     """The script was not there, and its release has gone out, so it is not asked again."""
 
-    around = Surroundings(lambda: 0.0, lambda holder: None, lambda event: None)
+    around = StoreHost(lambda: 0.0, lambda holder: None, lambda event: None)
     node = Node(0, Address("n0", nobody_connects, nobody_connects), RestartGuard(1.0), around)
     speech = Speech(quorum=True, keep=1.0, channel="channel")
-    vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2, [node.guard] * 3, 0.0)
+    vote = AcquireRound(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2, [node.guard] * 3, 0.0)
     owed = Owed(speech.phrase(vote.requests), vote)
     vote.take(1, [Granted(1)])
     vote.take(2, [Granted(1)])
-    release = Poll((Release("job", "me"),), (0,), 1.0)
+    release = FanOut((Release("job", "me"),), (0,), 1.0)
     behind = [Owed(speech.phrase(release.requests), release)]
     assert not owed.hear(node, [hiredis.ReplyError("NOSCRIPT No matching script")], behind)
     assert isinstance(vote.said(0), Failed)
@@ -112,10 +112,10 @@ def test_an_acquire_that_came_to_nothing_is_not_asked_after_its_release() -> Non
 
 def test_an_acquire_whose_script_was_not_there_is_asked_again() -> None:
     """Also when enough others have granted it already: its release will come behind it."""
-    around = Surroundings(lambda: 0.0, lambda holder: None, lambda event: None)
+    around = StoreHost(lambda: 0.0, lambda holder: None, lambda event: None)
     node = Node(0, Address("n0", nobody_connects, nobody_connects), RestartGuard(1.0), around)
     speech = Speech(quorum=True, keep=1.0, channel="channel")
-    vote = Vote(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2, [node.guard] * 3, 0.0)
+    vote = AcquireRound(Acquire("job", "me", 1.0), (0, 1, 2), 1.0, 2, [node.guard] * 3, 0.0)
     owed = Owed(speech.phrase(vote.requests), vote)
     assert owed.hear(node, [hiredis.ReplyError("NOSCRIPT No matching script")], [])
     assert owed.phrase.commands[-1] == speech.phrase(vote.requests).commands[0]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from holdfast.core.fanout import Pause
 from holdfast.core.messages import (
     DONE,
     Acquire,
@@ -18,7 +19,6 @@ from holdfast.core.messages import (
     Seen,
     Write,
 )
-from holdfast.core.poll import Pause
 from holdfast.engines.redis.addresses import Place
 from holdfast.engines.redis.slots import Errand, Router, Share, Shares, Slots, read_shares
 

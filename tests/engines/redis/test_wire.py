@@ -12,6 +12,7 @@ from typing import Any
 import hiredis
 import pytest
 
+from holdfast.core.fanout import FanOut, ReleaseRound
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
@@ -22,7 +23,6 @@ from holdfast.core.messages import (
     Release,
     ToNode,
 )
-from holdfast.core.poll import Farewell, Poll
 from holdfast.engines.redis.circuit import LOOKING, Circuit
 from holdfast.engines.redis.eagerness import MOST_SKIPS, Eagerness
 from holdfast.engines.redis.link import NOT_YET, PROMPT, Link, hear_from, say_to
@@ -62,9 +62,9 @@ class Wire:
         near, self.far = socket.socketpair()
         self.link = SoleLink(Node(index, near), 1.0)  # type: ignore[arg-type]
 
-    def asks(self, request: ToNode) -> Poll:
+    def asks(self, request: ToNode) -> FanOut:
         """As it was asked, with its answer still to come."""
-        poll = Poll((request,), (0,), 1.0)
+        poll = FanOut((request,), (0,), 1.0)
         self.link.owed.append(Owed(SPEECH.phrase((request,)), poll))
         return poll
 
@@ -172,7 +172,7 @@ class TestTheUsual:
     ) -> None:
         wire.far.sendall(b"-ERR not ")
         assert wire.link.exchange(b"?", select.poll(), PROMPT, look=False) is NOT_YET
-        poll = Poll((request_,), (0,), 1.0)
+        poll = FanOut((request_,), (0,), 1.0)
         wire.link.owe(Owed(SPEECH.phrase((request_,)), poll))
         wire.hears(reply)
         assert isinstance(poll.said(0), Failed)
@@ -181,7 +181,7 @@ class TestTheUsual:
         self, wire: Wire, request_: ToNode, reply: bytes, answer: Answer
     ) -> None:
         """If another thread has said something meanwhile. It is not mixed up with what follows."""
-        polls: list[Poll] = []
+        polls: list[FanOut] = []
 
         class Meanwhile:
             def recv_into(self, *args: Any) -> int:
@@ -244,7 +244,7 @@ def test_whatever_strikes_while_it_is_read_no_reply_is_taken_for_another(
         wire = Wire()
         polls = [wire.asks(each) for each in (ACQUIRE, RELEASE, RELEASE)]
         wire.far.sendall(reply)
-        strike = Strike(line, ("redis/link.py", "redis/owed.py", "core/poll.py"), error)
+        strike = Strike(line, ("redis/link.py", "redis/owed.py", "core/fanout.py"), error)
         with contextlib.suppress(*BROKEN, KeyboardInterrupt), strike:
             wire.link.hear()
         if not wire.link.interrupted:  # else it is dropped
@@ -280,7 +280,7 @@ def test_what_a_signal_handler_raises_amid_a_call_is_not_the_sockets() -> None:
         wire = Wire()
         wire.asks(RELEASE)
         wire.far.sendall(b":1\r\n")
-        said, near = Owed(SPEECH.phrase((RELEASE,)), Poll((RELEASE,), (0,), 1.0)), wire.link.sock
+        said, near = Owed(SPEECH.phrase((RELEASE,)), FanOut((RELEASE,), (0,), 1.0)), wire.link.sock
         wire.link.sock = Struck(near)
         with pytest.raises(BlockingIOError):
             wire.link.say(said) if act == "say" else wire.link.hear()
@@ -290,7 +290,7 @@ def test_what_a_signal_handler_raises_amid_a_call_is_not_the_sockets() -> None:
 
 
 def test_long_replies_are_read_in_one_go(wire: Wire) -> None:
-    poll = Poll((RELEASE,) * 200, (0,), 1.0)
+    poll = FanOut((RELEASE,) * 200, (0,), 1.0)
     wire.link.owed.append(Owed(SPEECH.phrase(poll.requests), poll))
     wire.hears(b":1\r\n" * 200)
     assert poll.answers == {0: [DONE] * 200}
@@ -313,7 +313,7 @@ class TestSaying:
 
     @pytest.fixture
     def said(self) -> Owed:
-        return Owed(SPEECH.phrase((RELEASE,)), Poll((RELEASE,), range(3), 1.0))
+        return Owed(SPEECH.phrase((RELEASE,)), FanOut((RELEASE,), range(3), 1.0))
 
     def test_each_of_them_hears_it(self, wires: list[Wire], said: Owed) -> None:
         assert not say_to([wire.link for wire in wires], said)
@@ -446,9 +446,9 @@ class TestLooking:
 
     def looks(self, circuit: Circuit, monkeypatch: pytest.MonkeyPatch, over_at: int) -> int:
         """How often it looks at a poll that is over when it does so for that time."""
-        poll, count = Poll((RELEASE,), (0,), 0.0), 0
+        poll, count = FanOut((RELEASE,), (0,), 0.0), 0
 
-        def hear(links: Sequence[Link], poll: Poll) -> Sequence[Any]:
+        def hear(links: Sequence[Link], poll: FanOut) -> Sequence[Any]:
             nonlocal count
             count += 1
             poll.over = count == over_at
@@ -491,7 +491,7 @@ class TestLooking:
     def test_only_at_those_that_owe_something_and_only_until_it_is_settled(
         self, wires: list[Wire]
     ) -> None:
-        poll = Farewell(RELEASE, (1, 2), 0.0, 1)
+        poll = ReleaseRound(RELEASE, (1, 2), 0.0, 1)
         said = Owed(SPEECH.phrase((RELEASE,)), poll)
         for wire in wires:
             wire.far.sendall(b":1\r\n")

@@ -11,7 +11,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import holdfast
-from holdfast.core.ports import Store, Surroundings
+from holdfast.core.ports import Store, StoreHost
 from holdfast.engines.sql.pools import of_clients
 from tests.engines.redis.party import Colour, Party
 from tests.patience import wait_for
@@ -156,7 +156,7 @@ class UserPool:
 
     def store(self) -> Store:
         """What a client asks, over the same pool."""
-        around = Surroundings(time.monotonic, lambda holder: None, lambda event: None)
+        around = StoreHost(time.monotonic, lambda holder: None, lambda event: None)
         _, opening = of_clients([self.pool], awaits=False)
         return opening({}).connect(around)
 

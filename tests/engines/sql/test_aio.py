@@ -89,10 +89,12 @@ class Stage:
         return self.server.lines
 
     async def asks(
-        self, request: Request, patience: float = PATIENCE
+        self, request: Request, request_timeout: float = PATIENCE
     ) -> "asyncio.Task[Sequence[Answer]]":
         """Somebody has begun to ask."""
-        asking = self.loop.create_task(self.store.ask([request], self.loop.time() + patience))
+        asking = self.loop.create_task(
+            self.store.ask([request], self.loop.time() + request_timeout)
+        )
         await turns()
         return asking
 

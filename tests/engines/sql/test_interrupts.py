@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from holdfast.core.messages import DONE, Acquire, Answer, Failed, Granted, Inspect, Listing, Release
-from holdfast.core.ports import Store, Surroundings
+from holdfast.core.ports import Store, StoreHost
 from holdfast.engines import open_engine
 from holdfast.engines.sql import blocking, wired
 from holdfast.engines.sql.mysql import lent as mysql_lent
@@ -33,7 +33,7 @@ from tests.engines.sql.lenders import Lend
 
 pytestmark = pytest.mark.slow
 
-AROUND = Surroundings(time.monotonic, lambda holder: None, lambda event: None)
+AROUND = StoreHost(time.monotonic, lambda holder: None, lambda event: None)
 OURS = (
     blocking, desk, errand, lent_store, wired, packets, mysql_lent, mysql_wire, postgres_lent,
     postgres_wire,

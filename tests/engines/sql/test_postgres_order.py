@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from holdfast.core.messages import DONE, Acquire, Granted, Inspect, Listing, Release
-from holdfast.core.ports import Engine, Surroundings
+from holdfast.core.ports import Engine, StoreHost
 from holdfast.engines.sql.blocking import ServerStore
 from holdfast.engines.sql.postgres import engine
 from holdfast.lab.faults.proxy import Proxy
@@ -21,7 +21,7 @@ from holdfast.lab.servers.postgres import PostgresServer
 from tests.patience import wait_for
 
 FIRST, TAKE, GIVE = Acquire("job", "ann", 60.0), Acquire("job", "ben", 60.0), Release("job", "ben")
-AROUND = Surroundings(time.monotonic, lambda holder: None, lambda event: None)
+AROUND = StoreHost(time.monotonic, lambda holder: None, lambda event: None)
 A_WHILE = 20.0
 
 
@@ -78,7 +78,7 @@ def test_after_an_interrupt(proxy: Proxy) -> None:
         store.ask([TAKE], soon())
     with ThreadPoolExecutor(1) as others:
         releasing = others.submit(store.ask, [GIVE], soon())
-        proxy.let_go()
+        proxy.mark_released()
         assert releasing.result(A_WHILE) == [DONE], "there was something to give back"
     assert store.ask([Inspect("job")], soon()) == [Listing(())]
     assert store._all == {link}, "it went out behind it, on the same connection"
@@ -97,7 +97,7 @@ def test_after_a_cancellation(proxy: Proxy) -> None:
         await asyncio.wait([taking])
         assert taking.cancelled()
         releasing = asyncio.create_task(store.ask([GIVE], soon()))
-        proxy.let_go()
+        proxy.mark_released()
         assert await releasing == [DONE], "there was something to give back"
         assert await store.ask([Inspect("job")], soon()) == [Listing(())]
         assert proxy.connections == 1

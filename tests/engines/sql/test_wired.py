@@ -23,9 +23,9 @@ class Stage:
         self.link = AsyncWiredLink(self.line, loop.time)
         self.settled = 0
 
-    async def asks(self, patience: float = PATIENCE) -> "asyncio.Task[list[Row]]":
+    async def asks(self, request_timeout: float = PATIENCE) -> "asyncio.Task[list[Row]]":
         """Somebody has asked."""
-        until = self.loop.time() + patience
+        until = self.loop.time() + request_timeout
         asking = self.loop.create_task(self.link.exchange(b"?", until))
         await turns()
         assert self.line.heard() == b"?"
@@ -206,10 +206,10 @@ def test_an_end_that_comes_unasked_is_noticed() -> None:
 
 
 def test_a_connection_that_comes_too_late_is_closed_and_the_reason_is_told() -> None:
-    let_go, line = threading.Event(), Line()
+    mark_released, line = threading.Event(), Line()
 
     def dial(until: float) -> Line:
-        let_go.wait()
+        mark_released.wait()
         return line
 
     async def play(loop: Loop) -> None:
@@ -217,7 +217,7 @@ def test_a_connection_that_comes_too_late_is_closed_and_the_reason_is_told() -> 
             with pytest.raises(BrokenError, match="the pool is empty"):
                 await dial_in_thread(dial, loop.time(), loop.time, "the pool is empty")
         finally:
-            let_go.set()
+            mark_released.set()
         await loop.shutdown_default_executor()
         assert line.closed
         await line.hangs_up()

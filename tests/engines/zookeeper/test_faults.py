@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import holdfast
 from holdfast.core.messages import Acquire, Failed, Held
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines import open_engine
 from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
@@ -134,7 +134,7 @@ def test_one_who_is_first_in_an_old_state_only(parted: ZooKeeperEnsemble) -> Non
     of that."""
     follower, other = parted.followers()
     engine = open_engine(urlsplit(f"zookeeper://{follower.address}"), {"tick": f"{follower.tick}"})
-    store = engine.connect(Surroundings(time.monotonic, lambda holder: None, lambda event: None))
+    store = engine.connect(StoreHost(time.monotonic, lambda holder: None, lambda event: None))
     waiting = Acquire("holdfast:stale", "host/1/program/5ec2e7", 2.0, queue=True)
     with (
         holdfast.Client(parted.url_of([other, parted.leader()])) as lucky,

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote
 import google.protobuf  # noqa: F401 - so that its absence is told before anything else happens
 import grpc
 
-from holdfast.core.ports import AsyncStore, Engine, Store, Surroundings
+from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.engines import refuse_options
 from holdfast.engines.etcd.books import Stake
 from holdfast.engines.etcd.guarantees import ETCD
@@ -36,12 +36,12 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     cluster = _cluster(url, dict(given))
     stakes: dict[str, Stake] = {}
 
-    def connect(around: Surroundings) -> Store:
+    def connect(around: StoreHost) -> Store:
         from holdfast.engines.etcd.blocking import EtcdStore
 
         return EtcdStore(cluster, around, stakes)
 
-    def connect_async(around: Surroundings) -> AsyncStore:
+    def connect_async(around: StoreHost) -> AsyncStore:
         from holdfast.engines.etcd.aio import AsyncEtcdStore
 
         return AsyncEtcdStore(cluster, around, stakes)

@@ -12,7 +12,7 @@ from typing import Any
 import grpc.aio
 
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.books import Books, Stake
 from holdfast.engines.etcd.conversation import Conversation
 from holdfast.engines.etcd.limits import Limits
@@ -27,11 +27,11 @@ class AsyncEtcdStore:
     """One cluster, for all tasks of a client."""
 
     def __init__(
-        self, cluster: Cluster, around: Surroundings, stakes: dict[str, Stake] | None = None
+        self, cluster: Cluster, around: StoreHost, stakes: dict[str, Stake] | None = None
     ) -> None:
         self._clock = around.clock
-        self._books = Books(around.ring, around.clock, stakes)
-        self._vigil = Vigil(self._books.call, around.ring)
+        self._books = Books(around.notify, around.clock, stakes)
+        self._vigil = Vigil(self._books.call, around.notify)
         self._speech = Speech(self._books, self._vigil)
         self._lines = Lines(cluster, grpc.aio, around.emit, grpc.aio.Metadata)
         self._begin()

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import grpc
 
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.attendant import Attendant
 from holdfast.engines.etcd.books import Books, Stake
 from holdfast.engines.etcd.deputy import Deputy
@@ -36,11 +36,11 @@ class EtcdStore:
     """One cluster, for all threads of a client."""
 
     def __init__(
-        self, cluster: Cluster, around: Surroundings, stakes: dict[str, Stake] | None = None
+        self, cluster: Cluster, around: StoreHost, stakes: dict[str, Stake] | None = None
     ) -> None:
         self._clock = around.clock
-        self._books = Books(around.ring, around.clock, stakes)
-        self._vigil = Vigil(self._books.call, around.ring)
+        self._books = Books(around.notify, around.clock, stakes)
+        self._vigil = Vigil(self._books.call, around.notify)
         self._speech = Speech(self._books, self._vigil)
         self._lines = Lines(cluster, grpc, around.emit)
         self._begin()

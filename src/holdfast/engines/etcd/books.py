@@ -88,9 +88,9 @@ class Books:
     """The stakes of all holders of one client, its spares, and the session of those who wait."""
 
     def __init__(
-        self, ring: Callable[[str], None], clock: Clock, stakes: dict[str, Stake] | None = None
+        self, notify: Callable[[str], None], clock: Clock, stakes: dict[str, Stake] | None = None
     ) -> None:
-        self._ring = ring
+        self._notify = notify
         self.spares = Spares(clock)
         self.stakes: dict[str, Stake] = {} if stakes is None else stakes
         self.begin()
@@ -149,7 +149,7 @@ class Books:
         """Wake those whose places do not hang on the present session: they see to it."""
         for holder, stake in list(self.stakes.items()):
             if stake.session is not None and stake.session is not self._session:
-                self._ring(holder)
+                self._notify(holder)
 
     def anybody_waits(self) -> bool:
         """Whether anybody has a place in a queue, and wants to keep it."""
@@ -172,4 +172,4 @@ class Books:
         stake = self.stakes.get(holder)
         if stake is not None:
             stake.called = True
-        self._ring(holder)
+        self._notify(holder)

@@ -185,11 +185,11 @@ async def _is_over(sent: Any) -> None:
     """Wait for the end of a call or a task, which goes on if we are cancelled. `asyncio.wait` would
     need a task for a call, and take longer for a task."""
     bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    sent.add_done_callback(partial(_ring, bell))
+    sent.add_done_callback(partial(_notify, bell))
     await bell
 
 
-def _ring(bell: "asyncio.Future[None]", sent: object) -> None:
+def _notify(bell: "asyncio.Future[None]", sent: object) -> None:
     if not bell.done():
         bell.set_result(None)
 

@@ -13,7 +13,7 @@ import grpc
 from holdfast.engines.etcd import phrases
 from holdfast.engines.etcd.protocol import METHODS, Method
 from holdfast.engines.etcd.replies import Refused, Trouble, judge
-from holdfast.events import Event, NodeBack, NodeFailed
+from holdfast.events import Event, NodeFailed, NodeRecovered
 
 SETTINGS = (
     ("grpc.use_local_subchannel_pool", 1),  # a client's connections are its own
@@ -111,7 +111,7 @@ class Lines:
         if line.trouble:
             line.trouble = ""
             if len(self.order) > 1:
-                self._emit(NodeBack(line.name))
+                self._emit(NodeRecovered(line.name))
 
     def logged_in(self, token: str) -> None:
         """What shows from now on who we are; nothing, if that is to be found out anew."""

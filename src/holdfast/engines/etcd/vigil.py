@@ -42,8 +42,8 @@ class Watch:
 class Vigil:
     """The watches of one client."""
 
-    def __init__(self, call: Callable[[str], None], ring: Callable[[str], None]) -> None:
-        self._call, self._ring = call, ring
+    def __init__(self, call: Callable[[str], None], notify: Callable[[str], None]) -> None:
+        self._call, self._notify = call, notify
         self.begin()
 
     def begin(self) -> None:
@@ -92,7 +92,7 @@ class Vigil:
         if deleted:
             self._call(watch.holder)
         else:
-            self._ring(watch.holder)
+            self._notify(watch.holder)
         return deleted or response.compact_revision > 0
 
     def closed(self, say: Say) -> None:
@@ -106,7 +106,7 @@ class Vigil:
             self._watches.clear()
             self._of.clear()
         for holder in holders:
-            self._ring(holder)
+            self._notify(holder)
 
     def _end(self, holder: str) -> None:
         watch = self._of.pop(holder, None)

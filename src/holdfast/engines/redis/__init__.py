@@ -15,10 +15,10 @@ from urllib.parse import SplitResult, unquote
 import hiredis  # noqa: F401 - so that its absence is told before anything else happens
 
 from holdfast.core.guard import RestartGuard
-from holdfast.core.ports import AsyncStore, Engine, Store, Surroundings
+from holdfast.core.lease_state import node_timeout
+from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.core.records import Guarantees
-from holdfast.core.tenure import node_timeout
 from holdfast.engines.redis.addresses import (
     DEFAULT_PORT,
     SENTINEL_PORT,
@@ -118,7 +118,7 @@ def _single(address: Address, guarantees: Guarantees, options: Options) -> Engin
     replicas = options.count("replicas", 0, 100)
     options.end()
 
-    def fleet(around: Surroundings) -> Fleet:
+    def fleet(around: StoreHost) -> Fleet:
         channel = _new_channel()
         speech = Speech(quorum=False, keep=keep, channel=channel, replicas=replicas)
         node = Node(0, address, RestartGuard(0, on=False), around, alone=True)
@@ -131,7 +131,7 @@ def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engin
     keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
     options.end()
 
-    def fleet(around: Surroundings) -> Fleet:
+    def fleet(around: StoreHost) -> Fleet:
         node = Node(0, address, RestartGuard(0, on=False), around, alone=True)
         speech = Getset(keep=keep, wall_clock=time.time)
         return Fleet([node], speech, None, around, "", wakes=False)
@@ -148,18 +148,18 @@ def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> En
     def address(place: Place) -> Address:
         return server(settings | place._asdict())
 
-    def cluster(around: Surroundings) -> Any:
+    def cluster(around: StoreHost) -> Any:
         from holdfast.engines.redis.cluster import Cluster
 
         channel = _new_channel()
         return Cluster(seeds, address, around, keep=keep, channel=channel, replicas=replicas)
 
-    def connect(around: Surroundings) -> Store:
+    def connect(around: StoreHost) -> Store:
         from holdfast.engines.redis.cluster import ClusterStore
 
         return ClusterStore(cluster(around))
 
-    def connect_async(around: Surroundings) -> AsyncStore:
+    def connect_async(around: StoreHost) -> AsyncStore:
         from holdfast.engines.redis.cluster import AsyncClusterStore
 
         return AsyncClusterStore(cluster(around))
@@ -177,7 +177,7 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
     max_ttl = options.number("max_ttl", MAX_TTL if guarded else DAY, 0.01, DAY)
     options.end()
 
-    def fleet(around: Surroundings) -> Fleet:
+    def fleet(around: StoreHost) -> Fleet:
         channel = _new_channel()
         speech = Speech(quorum=True, keep=keep, channel=channel)
         longest = max_ttl + drift(max_ttl)
@@ -198,22 +198,22 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
 
 
 def _engine(
-    fleet: Callable[[Surroundings], Fleet],
+    fleet: Callable[[StoreHost], Fleet],
     guarantees: Guarantees,
-    patience: Callable[[float], float],
+    request_timeout: Callable[[float], float],
     no_cells: str = "",
 ) -> Engine:
-    def connect(around: Surroundings) -> Store:
+    def connect(around: StoreHost) -> Store:
         from holdfast.engines.redis.blocking import RedisStore
 
         return RedisStore(fleet(around))
 
-    def connect_async(around: Surroundings) -> AsyncStore:
+    def connect_async(around: StoreHost) -> AsyncStore:
         from holdfast.engines.redis.aio import AsyncRedisStore
 
         return AsyncRedisStore(fleet(around))
 
-    return Engine(guarantees, drift, connect, connect_async, patience, no_cells)
+    return Engine(guarantees, drift, connect, connect_async, request_timeout, no_cells)
 
 
 def _new_channel() -> str:

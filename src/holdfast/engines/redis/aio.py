@@ -12,8 +12,8 @@ from collections.abc import Coroutine, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Acquire, Answer, Extend, Failed, Held, Release, Request, Write
-from holdfast.core.poll import Pause, Poll
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.channel import Channel, Connection, Question
 from holdfast.engines.redis.chorus import Chorus
@@ -87,7 +87,7 @@ class AsyncRedisStore:
             return await self._conversations.ask(requests, until)
         if self._quorum is not None:
             return await self._ask_all(self._quorum, requests, until)
-        poll = Poll(requests, (0,), until)
+        poll = FanOut(requests, (0,), until)
         await self._perform(poll)
         answers = self._fleet.answers(poll)
         self._fleet.note(request, answers[0])
@@ -185,7 +185,7 @@ class AsyncRedisStore:
         self._fleet.note(requests[0], answers[0])
         return answers
 
-    async def _perform(self, poll: Poll) -> None:
+    async def _perform(self, poll: FanOut) -> None:
         """Say it to all, then listen until it is over or its time is."""
         if None in self._channels:
             await self._connect(poll)
@@ -218,7 +218,7 @@ class AsyncRedisStore:
         guards = [channel.node.guard for channel in self._channels if channel is not None]
         return sum(guard.quarantined_until <= now for guard in guards)
 
-    def _note_silence(self, poll: Poll) -> None:
+    def _note_silence(self, poll: FanOut) -> None:
         for index in poll.nodes:
             channel = self._channels[index]
             if index not in poll.answers and channel is not None:
@@ -248,17 +248,17 @@ class AsyncRedisStore:
                 return
         channel.say(owed)
 
-    async def _connect(self, poll: Poll) -> None:
+    async def _connect(self, poll: FanOut) -> None:
         """Connect to the nodes that there is no connection to."""
         if self._direct is not None and not self._met and type(poll.requests[0]) is Release:
             return  # nothing was ever said to anybody
         began = self._clock()
         alone = len(self._nodes) == 1
-        patience = max(poll.until - began, CONNECT_TIMEOUT) if alone else CONNECT_TIMEOUT
+        request_timeout = max(poll.until - began, CONNECT_TIMEOUT) if alone else CONNECT_TIMEOUT
         for node in self._nodes:
             missing = self._channels[node.index] is None and node.index not in self._dials
             if missing and began >= self._redial_at[node.index]:
-                self._dials[node.index] = asyncio.ensure_future(self._dial(node, patience))
+                self._dials[node.index] = asyncio.ensure_future(self._dial(node, request_timeout))
         while self._dials:
             if self._voters() < self._enough:
                 give_up_at = poll.until if alone else first_contact_until(poll, began)
@@ -274,11 +274,11 @@ class AsyncRedisStore:
         if not alone and type(poll.requests[0]) is not Extend:
             poll.until += self._clock() - began  # connecting has a time of its own
 
-    async def _dial(self, node: Node, patience: float) -> None:
+    async def _dial(self, node: Node, request_timeout: float) -> None:
         channel = None
         try:
-            async with asyncio.timeout(patience):
-                channel = Channel(node, await node.address.open_async(patience))
+            async with asyncio.timeout(request_timeout):
+                channel = Channel(node, await node.address.open_async(request_timeout))
                 await channel.greet()
             self._channels[node.index] = channel
             self._met = True

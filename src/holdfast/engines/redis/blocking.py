@@ -4,8 +4,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
-from holdfast.core.poll import Pause, Poll
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.ear import Ear
 from holdfast.engines.redis.nodes import GONE, Fleet
@@ -81,7 +81,7 @@ class RedisStore:
     ) -> Sequence[Answer]:
         try:
             if self._quorum is None:
-                poll = Poll(requests, (0,), until)
+                poll = FanOut(requests, (0,), until)
                 circuit.perform(poll)
                 answers = self._fleet.answers(poll)
             else:
@@ -112,13 +112,13 @@ class RedisStore:
             answers |= {id(r): answer for r, answer in zip(together, found, strict=True)}
         return [answers[id(r)] for r in requests]
 
-    def attend(self, ticket: str, silent: Callable[[], bool], until: float) -> None:
+    def pump(self, waiter_id: str, silent: Callable[[], bool], until: float) -> None:
         """On the thread of one who waits: hear what there is to hear, as long as nobody rings."""
-        if ticket in self._fleet.waiting:
+        if waiter_id in self._fleet.waiting:
             for ear in self._ears:
-                ear.attend(ticket, silent, until)
+                ear.pump(waiter_id, silent, until)
 
-    def stop_hearing(self) -> None:
+    def stop_pumping(self) -> None:
         """Nobody waits any more."""
         for ear in self._ears:
             ear.stop()
@@ -146,7 +146,7 @@ class RedisStore:
         circuit = Circuit(self._fleet)
         self._all.append(circuit)
         try:
-            poll = Poll(requests, (0,), until)
+            poll = FanOut(requests, (0,), until)
             circuit.perform(poll)
             return self._fleet.answers(poll)
         finally:

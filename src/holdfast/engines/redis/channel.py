@@ -13,8 +13,8 @@ from typing import Any, cast, final
 
 import hiredis
 
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Inspect, ToNode
-from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock
 from holdfast.engines.inherited import detach
 from holdfast.engines.redis.deadlines import LATE, Bell
@@ -133,7 +133,7 @@ class Channel(Connection):
         greeting = self.node.greeting()
         if greeting is not None:
             bell: Bell = self.loop.create_future()
-            poll = Poll((Inspect(""),), (self.node.index,), inf)
+            poll = FanOut((Inspect(""),), (self.node.index,), inf)
             self.say(Owed(greeting, poll, bell))
             await bell
             accept(poll.answers[self.node.index])
@@ -185,7 +185,7 @@ class Channel(Connection):
             if more is not None:
                 self.say(more)
             elif first.poll.over:
-                first.ring()
+                first.notify()
             owed.popleft()
 
     def _hear_each(self, replies: Sequence[Reply]) -> None:
@@ -195,7 +195,7 @@ class Channel(Connection):
             if type(reply) is int and first.number is not None:
                 # What the slower half of a quorum says is of no interest.
                 if (not first.poll.settled or node.trouble) and first.hear_number(node, reply):
-                    first.ring()
+                    first.notify()
                 owed.popleft()  # not before: should it make no sense, it is still to be failed
             else:
                 self.hear(reply)
@@ -213,7 +213,7 @@ class Channel(Connection):
         if more is not None:
             self.say(more)
         elif first.poll.over:
-            first.ring()
+            first.notify()
         self.owed.popleft()  # not before: should anything go wrong, it is still to be failed
 
     def is_full(self, clock: Clock) -> bool:
@@ -264,7 +264,7 @@ class Channel(Connection):
                 continue
             each.poll.take(self.node.index, [failed(why)] * len(each.poll.requests))
             if each.poll.over:
-                each.ring()
+                each.notify()
 
 
 class Subscription(Connection):
@@ -288,8 +288,8 @@ class Subscription(Connection):
             self._ready.set()
 
     def _ring_later(self, delay: float, holder: str) -> None:
-        self.loop.call_later(delay, self._ring, holder)
+        self.loop.call_later(delay, self._notify, holder)
 
-    def _ring(self, holder: str) -> None:
+    def _notify(self, holder: str) -> None:
         if holder in self._fleet.waiting:
-            self._fleet.around.ring(holder)
+            self._fleet.around.notify(holder)

@@ -18,8 +18,8 @@ from contextlib import suppress
 from math import ceil
 from typing import ClassVar
 
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Release
-from holdfast.core.poll import Poll
 from holdfast.engines.redis.dial import Dials
 from holdfast.engines.redis.eagerness import Eagerness
 from holdfast.engines.redis.link import Link, hear_from, say_to
@@ -60,7 +60,7 @@ class Circuit:
         self._busy = False
         self._used_at = 0.0
 
-    def perform(self, poll: Poll) -> None:
+    def perform(self, poll: FanOut) -> None:
         """Say it to all, then listen until it is over or its time is."""
         if self._busy:
             self._mend()
@@ -84,7 +84,7 @@ class Circuit:
         self._listen(poll)
         self._busy = False
 
-    def _listen(self, poll: Poll) -> None:
+    def _listen(self, poll: FanOut) -> None:
         """Hear the answers until it is over or its time is."""
         try:
             self._look_out(poll)
@@ -97,7 +97,7 @@ class Circuit:
             if not poll.over or self._owing.noting:
                 self._stop_listening(poll)
 
-    def _look_out(self, poll: Poll) -> None:
+    def _look_out(self, poll: FanOut) -> None:
         """Hear whoever has answered already; and again and again, if that is worth it."""
         eagerness, give_up_at = self._eagerness, 0.0
         while True:
@@ -168,7 +168,7 @@ class Circuit:
         enough = len(self._by_fd) - len(stuck) >= self._quorum
         return {link.node.index for link in stuck if enough or len(link.owed) >= MAX_OWED}
 
-    def owes(self, index: int, poll: Poll) -> Link | None:
+    def owes(self, index: int, poll: FanOut) -> Link | None:
         """The connection to a node if something of the poll's holders is not answered on it."""
         link, holders = self._links[index], set(holders_of(poll))
         theirs = (holders_of(owed.poll) for owed in list(link.owed if link else ()))
@@ -210,10 +210,10 @@ class Circuit:
                 return
         self._say((link,), owed)
 
-    def _hear(self, patience: int, poll: Poll | None = None) -> None:
+    def _hear(self, request_timeout: int, poll: FanOut | None = None) -> None:
         """Wait for something to read. Once a poll is settled, the rest is left for the next look,
         to be read in one go with what will have followed it."""
-        for fd, event in self._poller.poll(patience):
+        for fd, event in self._poller.poll(request_timeout):
             link = self._by_fd.get(fd)  # None: it was closed meanwhile
             can_wait = event == select.POLLIN and poll is not None and poll.settled
             if link is not None and not can_wait:
@@ -229,7 +229,7 @@ class Circuit:
         except BROKEN as error:
             self._care_for(link, error)
 
-    def _stop_listening(self, poll: Poll) -> None:
+    def _stop_listening(self, poll: FanOut) -> None:
         """Note who has not answered, and where what follows must go out."""
         if not poll.over and self._clock() >= poll.until:
             for index in poll.nodes:
@@ -245,12 +245,12 @@ class Circuit:
             for owed in list(link.owed):
                 self._note(owed.poll)
 
-    def _note(self, poll: Poll) -> None:
+    def _note(self, poll: FanOut) -> None:
         holders = holders_of(poll)
         self._owing.add(holders, self)
         self._late.update(holders)
 
-    def _connect(self, poll: Poll) -> None:
+    def _connect(self, poll: FanOut) -> None:
         """Connect to the nodes that there is no connection to."""
         if len(self._nodes) > 1:
             self._dials.connect(poll, lambda: self._present)

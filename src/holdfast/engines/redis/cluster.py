@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, TypeVar
 
+from holdfast.core.fanout import Pause
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Answer, Request, ToNode
-from holdfast.core.poll import Pause
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import Address, Place
 from holdfast.engines.redis.aio import AsyncRedisStore
 from holdfast.engines.redis.blocking import RedisStore
@@ -76,7 +76,7 @@ class Cluster(Generic[S]):
         self,
         seeds: Sequence[Place],
         address: Callable[[Place], Address],
-        around: Surroundings,
+        around: StoreHost,
         *,
         keep: float,
         channel: str,

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Answer, Request
-from holdfast.core.poll import Poll
 from holdfast.engines.redis.channel import Channel
 from holdfast.engines.redis.nodes import SILENT, Fleet, Node
 from holdfast.engines.redis.owed import Owed
@@ -24,7 +24,7 @@ class Conversations:
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Connect, ask, and hang up, whatever happens."""
         [node] = self._fleet.nodes
-        poll = Poll(requests, (0,), until)
+        poll = FanOut(requests, (0,), until)
         bell: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         channel: Channel | None = None
         try:
@@ -43,10 +43,10 @@ class Conversations:
         return self._fleet.answers(poll)
 
 
-async def _connect(node: Node, patience: float) -> Any:
+async def _connect(node: Node, request_timeout: float) -> Any:
     """Connect in a task of its own, which is waited for also if we are cancelled: redis-py may miss
     a cancellation (before Python 3.12, whatever is within `asyncio.wait_for` may)."""
-    connecting = asyncio.ensure_future(node.address.open_async(patience))
+    connecting = asyncio.ensure_future(node.address.open_async(request_timeout))
     cancelled: asyncio.CancelledError | None = None
     while not connecting.done():
         try:

@@ -64,10 +64,10 @@ class Deadlines:
     def _set(self, instant: float) -> None:
         self.stop()
         delay = max(instant - self._clock(), SHORTEST)
-        self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._notify)
         self.next = instant
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         now = self._clock()
         looks, self._looks = self._looks, {}
         self.next = inf

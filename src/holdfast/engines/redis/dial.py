@@ -3,8 +3,8 @@
 import threading
 from collections.abc import Callable, Sequence
 
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Extend
-from holdfast.core.poll import Poll
 from holdfast.core.ports import Clock
 from holdfast.engines.redis.link import Link
 from holdfast.engines.redis.nodes import (
@@ -57,7 +57,7 @@ class Dials:
         self._settled = threading.Semaphore(0)
         self._fresh = True
 
-    def connect(self, poll: Poll, present: Callable[[], Sequence[Link]]) -> None:
+    def connect(self, poll: FanOut, present: Callable[[], Sequence[Link]]) -> None:
         """Connect to the nodes that there is no connection to. Once there is a quorum without them,
         nobody waits for them any more, but for the first time."""
         began = self._clock()
@@ -105,9 +105,9 @@ class Dials:
                 return
         self._dials[node.index] = Dial(node, self._clock, self._settled.release)
 
-    def _wait(self, patience: float) -> None:
+    def _wait(self, request_timeout: float) -> None:
         """Wait until one has ended, at most so long."""
-        self._settled.acquire(timeout=patience)
+        self._settled.acquire(timeout=request_timeout)
         # Others may have ended, too, now or before: the caller looks at all of them.
         while self._settled.acquire(blocking=False):
             continue

@@ -90,22 +90,22 @@ class Ear:
         self._thread = threading.Thread(target=self._run, name="holdfast-ear", daemon=True)
         self._thread.start()
 
-    def attend(self, ticket: str, silent: Callable[[], bool], until: float) -> None:
+    def pump(self, waiter_id: str, silent: Callable[[], bool], until: float) -> None:
         """On the thread of one who waits: hear until it is rung for, unless somebody hears."""
         line = self._line
         if line is None or not self._may_rest:
             return
-        self._others.add(ticket)  # before the look, as whoever gives it back looks after that
+        self._others.add(waiter_id)  # before the look, as whoever gives it back looks after that
         try:
-            if line.turn.setdefault(HEARS, ticket) == ticket and not line.midway:
+            if line.turn.setdefault(HEARS, waiter_id) == waiter_id and not line.midway:
                 while silent() and (left := until - self._fleet.around.clock()) > 0:
                     self._hear(line, left)
-                self._others.discard(ticket)
+                self._others.discard(waiter_id)
         except BROKEN as error:
             if not line.midway or is_foreign(error):
                 raise  # it is none of the connection's
         finally:
-            if line.turn.get(HEARS) == ticket:
+            if line.turn.get(HEARS) == waiter_id:
                 del line.turn[HEARS]
                 if line.over:
                     line.sock.close()  # which the thread could not, as long as we had the turn
@@ -196,11 +196,13 @@ class Ear:
         if line.midway:
             raise EOFError("whoever heard was interrupted")
 
-    def _hear(self, line: Line, patience: float) -> None:
+    def _hear(self, line: Line, request_timeout: float) -> None:
         """Wait for something to be heard, or to be due, at most so long; ring for whom it is."""
         if self._later:
-            patience = max(0.0, min(patience, self._later[0][0] - self._fleet.around.clock()))
-        if line.poller.poll(min(patience, LONGEST) * 1000):
+            request_timeout = max(
+                0.0, min(request_timeout, self._later[0][0] - self._fleet.around.clock())
+            )
+        if line.poller.poll(min(request_timeout, LONGEST) * 1000):
             line.midway = True
             if line.over:
                 raise EOFError("somebody else hears")
@@ -236,5 +238,5 @@ class Ear:
             _, holder = self._later[0]
             if holder in self._fleet.waiting:
                 self._others.discard(holder)
-                self._fleet.around.ring(holder)
+                self._fleet.around.notify(holder)
             heappop(self._later)  # after that: twice is better than never

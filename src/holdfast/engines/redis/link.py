@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import hiredis
 
-from holdfast.core.poll import Poll
+from holdfast.core.fanout import FanOut
 from holdfast.engines.inherited import detach
 from holdfast.engines.redis.nodes import Node, accept
 from holdfast.engines.redis.owed import Owed
@@ -208,7 +208,7 @@ def say_to(links: Sequence[Link], owed: Owed) -> Sequence[tuple[Link, Exception 
 
 
 def hear_from(  # noqa: C901 - a call for each step is what it does without
-    links: Sequence[Link], poll: Poll
+    links: Sequence[Link], poll: FanOut
 ) -> Sequence[tuple[Link, Exception | None]]:
     """Read what has arrived on connections that owe something, and hand it to whoever asked, until
     a poll is settled. Gives those on which something is left to be said once more, and those that
@@ -256,5 +256,5 @@ def hear_from(  # noqa: C901 - a call for each step is what it does without
     return lagging
 
 
-_NOBODYS = Poll((), (), 0.0)
+_NOBODYS = FanOut((), (), 0.0)
 """Never settled."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
+from holdfast.core.fanout import FanOut
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import (
     DONE,
@@ -20,8 +21,7 @@ from holdfast.core.messages import (
     Request,
     Write,
 )
-from holdfast.core.poll import Poll
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.owing import Owing
@@ -35,7 +35,7 @@ from holdfast.engines.redis.phrases import (
     load_scripts,
 )
 from holdfast.engines.redis.speech import Speech
-from holdfast.events import NodeBack, NodeFailed
+from holdfast.events import NodeFailed, NodeRecovered
 
 CONNECT_TIMEOUT = 1.0
 """How long a connection that nobody waits for may take to be made."""
@@ -76,7 +76,7 @@ class Node:
     index: int
     address: Address
     guard: RestartGuard
-    around: Surroundings
+    around: StoreHost
     alone: bool = False
     """Whether there is no other: then its failures are told to the caller anyway."""
     max_ttl: float | None = None
@@ -100,7 +100,7 @@ class Node:
         """It answered again."""
         self.trouble = ""
         if not self.alone:
-            self.around.emit(NodeBack(self.name))
+            self.around.emit(NodeRecovered(self.name))
 
     def greeting(self) -> Phrase | None:
         """What to ask on a new connection, before anything else."""
@@ -171,7 +171,7 @@ def accept(answers: Answers | Phrase) -> None:
         raise RefusedError(first.nodes[0][1])
 
 
-def first_contact_until(poll: Poll, began: float) -> float:
+def first_contact_until(poll: FanOut, began: float) -> float:
     """Until when to wait for connections while there are too few for a quorum."""
     give_up_at = began + FIRST_CONTACT
     # Whoever extends a lease must be told of its loss in time.
@@ -186,7 +186,7 @@ class Fleet:
     speech: Speaker
     quorum: Quorum | None
     """How several make up one; None for a single server."""
-    around: Surroundings
+    around: StoreHost
     channel: str
     waiting: set[str] = field(default_factory=set)
     """The holder ids of those in a queue."""
@@ -212,7 +212,7 @@ class Fleet:
         for node in self.nodes:
             node.trouble = ""
 
-    def answers(self, poll: Poll) -> Sequence[Answer]:
+    def answers(self, poll: FanOut) -> Sequence[Answer]:
         """What a single server answered."""
         answers = poll.answers.get(0)
         if answers is None:
@@ -242,14 +242,14 @@ class Fleet:
         elif words:
             later(int(words[0]) / 1000, holder)
         else:
-            self.around.ring(holder)
+            self.around.notify(holder)
 
     def listens(self, node: Node) -> None:
         """Its wake-ups reach us (again). Some may have been missed, so all are to ask again."""
         self.heard_of.add(node.index)
         self.speech.listening = True
         for holder in sorted(self.waiting):
-            self.around.ring(holder)
+            self.around.notify(holder)
 
     def deaf(self, node: Node) -> None:
         """Its wake-ups reach us no more."""

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from holdfast.core.ballot import holder_of
+from holdfast.core.attempt import holder_of
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Acquire, Answer, Failed, Release, ToNode
-from holdfast.core.poll import Poll
 from holdfast.engines.redis.nodes import Node, RefusedError
 from holdfast.engines.redis.phrases import Phrase, Reply, conclude, failed
 
@@ -30,7 +30,7 @@ class Owed:
 
     __slots__ = ("_last", "bell", "number", "phrase", "poll", "text", "together", "usual")
 
-    def __init__(self, phrase: Phrase, poll: Poll, bell: Any = None) -> None:
+    def __init__(self, phrase: Phrase, poll: FanOut, bell: Any = None) -> None:
         self.phrase = phrase
         self.poll = poll
         self.bell = bell  # under asyncio: the future that whoever asked awaits
@@ -115,7 +115,7 @@ class Owed:
             for later in asked.requests
         )
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake whoever asked."""
         if not self.bell.done():
             self.bell.set_result(None)

@@ -4,15 +4,15 @@ import threading
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from holdfast.core.ballot import MARK, holder_of
+from holdfast.core.attempt import MARK, holder_of
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Acquire, Release, Repair
-from holdfast.core.poll import Poll
 
 ORDERED = (Acquire, Release, Repair)
 """What makes a lock, or ends one, and so must keep its order."""
 
 
-def holders_of(poll: Poll) -> Sequence[str]:
+def holders_of(poll: FanOut) -> Sequence[str]:
     """The holders whose locks a poll may make, or end; and the ballots, by which a lease that came
     of one is known later."""
     first = poll.requests[0]

@@ -17,6 +17,7 @@ from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from redis.crc import key_slot
 
+from holdfast.core.fanout import Pause
 from holdfast.core.messages import (
     Answer,
     Done,
@@ -28,7 +29,6 @@ from holdfast.core.messages import (
     Request,
     Write,
 )
-from holdfast.core.poll import Pause
 from holdfast.core.ports import Clock
 from holdfast.engines.redis.addresses import Place
 from holdfast.engines.redis.keys import keys_of

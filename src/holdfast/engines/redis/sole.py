@@ -3,8 +3,8 @@
 import select
 import time
 
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Acquire, Answer, Release
-from holdfast.core.poll import Poll
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.eagerness import Eagerness
 from holdfast.engines.redis.link import AT_ONCE, NOT_YET, PROMPT, Link
@@ -42,7 +42,9 @@ class SoleLink(Link):
         self._eagerness = Eagerness()
         super().__init__(node, timeout)
 
-    def exchange(self, text: bytes, poller: select.poll, patience: int, *, look: bool) -> Reply:
+    def exchange(
+        self, text: bytes, poller: select.poll, request_timeout: int, *, look: bool
+    ) -> Reply:
         """Send one command and wait for its reply: `say` and `hear` in one, for the usual case that
         nothing is owed. `NOT_YET` if the reply is not there, or not all of it. The caller says by
         `settle` that it has the reply, or by `owe` that it will come."""
@@ -58,8 +60,8 @@ class SoleLink(Link):
                 self.unsent = text[sent:]
                 return NOT_YET
         self._waiting = True
-        if not self.is_prompt or patience < PROMPT:
-            ready = poller.poll(patience)
+        if not self.is_prompt or request_timeout < PROMPT:
+            ready = poller.poll(request_timeout)
             self._waiting = False
             if not ready:
                 return NOT_YET
@@ -141,9 +143,9 @@ class SoleCircuit(Circuit):
         self._given_back = "" if type(request) is Acquire else request.key
         self._used_at = now
         self._busy = True
-        patience, look = int((until - now) * 1000) + 1, self._owing.is_quiet and not queues
+        request_timeout, look = int((until - now) * 1000) + 1, self._owing.is_quiet and not queues
         try:
-            reply = link.exchange(speech.command(request), self._poller, patience, look=look)
+            reply = link.exchange(speech.command(request), self._poller, request_timeout, look=look)
             if reply is not NOT_YET:
                 link.settle()
                 self._busy = False
@@ -163,8 +165,8 @@ class SoleCircuit(Circuit):
 
     def _owe(
         self, link: SoleLink, request: Acquire | Release, speech: Speech, until: float
-    ) -> Poll:
-        poll = Poll((request,), (0,), until)
+    ) -> FanOut:
+        poll = FanOut((request,), (0,), until)
         link.owe(Owed(speech.phrase((request,)), poll))
         if link.unsent:
             self._poller.modify(link.fd, select.POLLIN | select.POLLOUT)

@@ -181,9 +181,9 @@ class AsyncServerStore:
         """A connection that will be free once an answer that nobody waits for is there; else a new
         one: that answer may never come, so there must be time left for it."""
         patient_until = (self._clock() + until) / 2
-        while self._left_alone and (patience := patient_until - self._clock()) > 0:
+        while self._left_alone and (request_timeout := patient_until - self._clock()) > 0:
             with suppress(TimeoutError):
-                async with asyncio.timeout(patience):
+                async with asyncio.timeout(request_timeout):
                     await next(iter(self._left_alone)).wait()
             link = self._pick()
             if link is not None:
@@ -262,5 +262,5 @@ class AsyncServerStore:
             self._listener = self._home.listen()
         settled: Future[None] = self._listener.settled
         if not settled.done():
-            patience = max(0.0, until - self._clock()) / 2
-            await asyncio.wait((asyncio.wrap_future(settled),), timeout=patience)
+            request_timeout = max(0.0, until - self._clock()) / 2
+            await asyncio.wait((asyncio.wrap_future(settled),), timeout=request_timeout)

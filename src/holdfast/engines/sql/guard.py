@@ -30,13 +30,13 @@ class SqlGuard:
     """Whether names are bytes there: they are given in hex, which every connection understands
     alike, whatever its character set."""
 
-    def tie(self, connection: object, key: str, holder: str, fence: int) -> bool:
+    def lock(self, connection: object, key: str, holder: str, fence: int) -> bool:
         """Tie the open transaction of a connection that blocks; False if it finds no such lease."""
         borrowed = borrow(connection)
         self._check(borrowed)
         return perform(self._tie(key, holder, fence), borrowed)
 
-    async def tie_async(self, connection: object, key: str, holder: str, fence: int) -> bool:
+    async def lock_async(self, connection: object, key: str, holder: str, fence: int) -> bool:
         """The same for a connection of asyncio."""
         borrowed = await borrow_async(connection)
         self._check(borrowed)

@@ -4,14 +4,14 @@ from concurrent.futures import Future
 from typing import Protocol
 
 from holdfast.core.messages import Acquire, Answer, Extend, Held, Release, Request
-from holdfast.core.ports import Ring
+from holdfast.core.ports import Notify
 
 
 class Waiting:
     """The holder ids of those of this client who wait to be woken, or are about to."""
 
-    def __init__(self, ring: Ring) -> None:
-        self._ring = ring
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
         self._who: set[str] = set()
 
     @property
@@ -32,12 +32,12 @@ class Waiting:
 
     def wake(self, holder: str) -> None:
         """This one is to ask again."""
-        self._ring(holder)
+        self._notify(holder)
 
     def wake_all(self) -> None:
         """Some wake-ups may have been missed, so all are to ask again."""
         for holder in list(self._who):
-            self._ring(holder)
+            self._notify(holder)
 
     def forget(self) -> None:
         """In a forked child: nobody waits."""

@@ -230,9 +230,9 @@ class AsyncWiredLink:
     def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(self._late_at, self._ring)
+        self._timer = self._loop.call_at(self._late_at, self._notify)
 
-    def _ring(self) -> None:
+    def _notify(self) -> None:
         self._timer = None
         if self._answer is None:
             return

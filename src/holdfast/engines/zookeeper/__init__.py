@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, unquote
 
 import kazoo  # noqa: F401 - so that its absence is told before anything else happens
 
-from holdfast.core.ports import AsyncStore, Engine, Store, Surroundings
+from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.engines import refuse_options
 from holdfast.engines.zookeeper.guarantees import drift, guarantees
 from holdfast.engines.zookeeper.security import read_security
@@ -34,12 +34,12 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     terms = Terms(servers, tick)
     chroot = unquote(url.path).rstrip("/")
 
-    def connect(around: Surroundings) -> Store:
+    def connect(around: StoreHost) -> Store:
         from holdfast.engines.zookeeper.blocking import ZooKeeperStore
 
         return ZooKeeperStore(terms, chroot, around)
 
-    def connect_async(around: Surroundings) -> AsyncStore:
+    def connect_async(around: StoreHost) -> AsyncStore:
         from holdfast.engines.zookeeper.aio import AsyncZooKeeperStore
 
         return AsyncZooKeeperStore(terms, chroot, around)

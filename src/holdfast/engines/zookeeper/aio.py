@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.messages import Answer, Request
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.zookeeper.blocking import Care
-from holdfast.engines.zookeeper.conversation import Conversation, patience
+from holdfast.engines.zookeeper.conversation import Conversation, request_timeout
 from holdfast.engines.zookeeper.session import Terms
 from holdfast.engines.zookeeper.speech import Speech, answers_of
 
@@ -22,7 +22,7 @@ strike in the middle of the telling."""
 class AsyncZooKeeperStore:
     """One ensemble, for all tasks of a client."""
 
-    def __init__(self, terms: Terms, chroot: str, around: Surroundings) -> None:
+    def __init__(self, terms: Terms, chroot: str, around: StoreHost) -> None:
         self._speech = Speech(terms, chroot, around)
         self._clock = around.clock
         self._care = Care(self._speech)
@@ -83,7 +83,7 @@ class AsyncZooKeeperStore:
         told = _awaitable(promise)
         while not promise.ready():
             now = self._clock()
-            left = patience(until, now)
+            left = request_timeout(until, now)
             if left <= 0:
                 return False
             until = now + left

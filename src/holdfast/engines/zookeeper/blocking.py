@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from holdfast.core.messages import Answer, Request
-from holdfast.core.ports import Clock, Surroundings
-from holdfast.engines.zookeeper.conversation import Conversation, patience
+from holdfast.core.ports import Clock, StoreHost
+from holdfast.engines.zookeeper.conversation import Conversation, request_timeout
 from holdfast.engines.zookeeper.pulse import Pulse
 from holdfast.engines.zookeeper.session import Terms
 from holdfast.engines.zookeeper.speech import Speech, answers_of
@@ -18,7 +18,7 @@ from holdfast.engines.zookeeper.speech import Speech, answers_of
 class ZooKeeperStore:
     """One ensemble, for all threads of a client."""
 
-    def __init__(self, terms: Terms, chroot: str, around: Surroundings) -> None:
+    def __init__(self, terms: Terms, chroot: str, around: StoreHost) -> None:
         self._speech = Speech(terms, chroot, around)
         self._clock = around.clock
         self._care = Care(self._speech)
@@ -109,6 +109,6 @@ def _go_on(
 
 def _is_kept(promise: Any, until: float, clock: Clock) -> bool:
     """Wait until a promise is kept, or broken; False if that is too late."""
-    if promise.ready() or promise.wait(patience(until, clock())):
+    if promise.ready() or promise.wait(request_timeout(until, clock())):
         return True
-    return bool(promise.wait(patience(until, clock())))  # nothing, unless we stood still
+    return bool(promise.wait(request_timeout(until, clock())))  # nothing, unless we stood still

@@ -14,7 +14,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from holdfast.core.ports import Ring
+from holdfast.core.ports import Notify
 from holdfast.engines.zookeeper.session import Session
 
 
@@ -75,8 +75,8 @@ class Stake:
 class Books:
     """The stakes of a client, by holder."""
 
-    def __init__(self, ring: Ring) -> None:
-        self._ring = ring
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
         self.begin()
 
     def begin(self) -> None:
@@ -90,7 +90,7 @@ class Books:
         with self._mutex:
             stake = self._stakes.get(holder)
             if stake is None:
-                wake = partial(_wake, self._ring, holder)
+                wake = partial(_wake, self._notify, holder)
                 stake = self._stakes[holder] = Stake(key, holder, session, wake)
             stake.ends_at = inf
             return None if stake.over else stake
@@ -126,5 +126,5 @@ class Books:
             return True
 
 
-def _wake(ring: Ring, holder: str, event: Any) -> None:
-    ring(holder)
+def _wake(notify: Notify, holder: str, event: Any) -> None:
+    notify(holder)

@@ -43,7 +43,7 @@ GRACE = 1.0
 """Seconds for an answer that nobody could take while we stood still."""
 
 
-def patience(until: float, now: float) -> float:
+def request_timeout(until: float, now: float) -> float:
     """Seconds to wait for an answer that is wanted by `until`. If we have stood still until long
     after that, a little more: the answer may be there, or the word that a session has ended."""
     late = now - until

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 
-from holdfast.events import Defect, Event
+from holdfast.events import Event, InternalError
 
 
 class Pulse:
@@ -27,4 +27,4 @@ class Pulse:
             try:
                 self._beat()
             except Exception as error:  # noqa: BLE001 - a defect must not end all sessions
-                self._emit(Defect("the pulse", error))
+                self._emit(InternalError("the pulse", error))

@@ -15,7 +15,7 @@ from holdfast.core.messages import (
     Request,
     Write,
 )
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.zookeeper.books import Books, Stake
 from holdfast.engines.zookeeper.conversation import Conversation, Talk
 from holdfast.engines.zookeeper.keeping import Keeping, by_session
@@ -43,10 +43,10 @@ class Part:
 class Speech:
     """All talks of one client, in whichever colour they are performed."""
 
-    def __init__(self, terms: Terms, chroot: str, around: Surroundings) -> None:
+    def __init__(self, terms: Terms, chroot: str, around: StoreHost) -> None:
         self.clock, self.emit = around.clock, around.emit
         self.sessions = Sessions(terms, around.clock, self._lose)
-        self.books = Books(around.ring)
+        self.books = Books(around.notify)
         self._around = around
         tree = Tree(chroot)
         self._taking = Taking(tree, self.sessions, self.books)

@@ -166,14 +166,14 @@ class Wire(KazooClient):  # type: ignore[misc]  # kazoo has no types
                 # Not the way of TLS, which would say farewell, and take the keys from a reader.
                 socket.socket.shutdown(line, socket.SHUT_RDWR)
 
-    def end(self, patience: float) -> None:
+    def end(self, request_timeout: float) -> None:
         """End the session, if the server answers in time, and the connection in any case."""
         ending = threading.Thread(target=self._stop, name="holdfast-farewell", daemon=True)
         ending.start()
-        ending.join(patience)
+        ending.join(request_timeout)
         if ending.is_alive():
             self.cut()
-            ending.join(patience)
+            ending.join(request_timeout)
         if not ending.is_alive():
             self.close()
 

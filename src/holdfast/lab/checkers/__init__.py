@@ -6,7 +6,7 @@
 | `overlaps` | at any instant at most one lease on a name is valid |
 | `disorder` | each grant of a name has a greater fence than every earlier one |
 | `stale_writes` | a register that judges fences takes no write that is older than one it took |
-| `untold` | who loses a lock is told by its deadline |
+| `unnotified` | who loses a lock is told by its deadline |
 | `starvation` | once the faults are over, what is wanted and free is granted |
 | `left_behind` | nothing is stored for a lock that nobody has |
 
@@ -18,7 +18,7 @@ from collections.abc import Collection
 from holdfast.lab.checkers.exclusion import overlaps
 from holdfast.lab.checkers.fences import disorder
 from holdfast.lab.checkers.leftovers import Stored, left_behind
-from holdfast.lab.checkers.loss import untold
+from holdfast.lab.checkers.loss import unnotified
 from holdfast.lab.checkers.progress import starvation
 from holdfast.lab.checkers.record import unreadable
 from holdfast.lab.checkers.registers import corruption, stale_writes
@@ -33,8 +33,8 @@ __all__ = [
     "overlaps",
     "stale_writes",
     "starvation",
+    "unnotified",
     "unreadable",
-    "untold",
 ]
 
 
@@ -59,7 +59,7 @@ def judge(
         *overlaps(history),
         *disorder(history),
         *stale_writes(history, unfenced),
-        *untold(history, tolerance, over),
+        *unnotified(history, tolerance, over),
         *starvation(history, bound, over),
         *left_behind(history, stored or {}, over),
     ]

@@ -10,7 +10,7 @@ from holdfast.lab.hold import Hold, seconds
 RULE = "told of a loss by the deadline"
 
 
-def untold(history: History, tolerance: float, until: float | None = None) -> list[Finding]:
+def unnotified(history: History, tolerance: float, until: float | None = None) -> list[Finding]:
     """Every lease that ran out without its holder knowing it, `tolerance` seconds later.
 
     Who was paused gets that time anew when it goes on; who crashed needs to know nothing any more.

@@ -26,7 +26,7 @@ class Plan:
     ttl: float = 2.0
     kill: int = 4
     """The section, counted from 1, whose holder is killed in the middle."""
-    patience: float = 60.0
+    request_timeout: float = 60.0
     """Seconds after which the contest is broken off."""
 
     @property
@@ -69,7 +69,7 @@ class Contest:
     @property
     def out_of_patience(self) -> bool:
         """Whether it takes so long that something must be wrong."""
-        return clock() > self.began_at + self.plan.patience
+        return clock() > self.began_at + self.plan.request_timeout
 
     def step(self) -> None:
         """Follow what happened since the last step; start and kill what is due."""

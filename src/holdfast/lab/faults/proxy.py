@@ -75,9 +75,9 @@ class Proxy:
         """
         self._within_loop(lambda: self._weather.held.update(ways or BOTH))
 
-    def let_go(self) -> None:
+    def mark_released(self) -> None:
         """Deliver what was held back, in order, and hold nothing back any more."""
-        self._within_loop(self._let_go)
+        self._within_loop(self._release_attempt)
 
     def waiting(self, way: Way) -> int:
         """How many bytes are on their way: a reply that waits is the proof of its request."""
@@ -122,7 +122,7 @@ class Proxy:
     def _set_delay(self, latency: float, jitter: float) -> None:
         self._weather.latency, self._weather.jitter = latency, jitter
 
-    def _let_go(self) -> None:
+    def _release_attempt(self) -> None:
         self._weather.held.clear()
         self._each(Connection.float_off)
         for lane in self._lanes(*BOTH):

@@ -49,7 +49,7 @@ def renews(setting: Setting, state: State, who: int) -> Iterator[Move]:
         result = extended(setting.habits, setting.record(state, who), client.left)
         yield _concluded(setting, state, who, result)
         return
-    for at in range(setting.world.nodes):
+    for at in range(setting.runtime.nodes):
         state = setting.sent(state, who, at, EXTEND)
     standing = SENTENCED if client.standing == BROKEN else client.standing
     client = client._replace(age=0, standing=standing)
@@ -97,11 +97,11 @@ def executes(setting: Setting, state: State, who: int, at: int) -> Iterator[Move
 
 def _outcome(setting: Setting, node: Node, who: int, request: str) -> Outcome:
     if request == ACQUIRE:
-        return nodes.acquire(node, who, setting.world.ttl)
+        return nodes.acquire(node, who, setting.runtime.ttl)
     if request == EXTEND:
-        return setting.rules.extend(node, who, setting.world.extension)
+        return setting.rules.extend(node, who, setting.runtime.extension)
     if request == REPAIR:
-        return nodes.repair(node, who, setting.world.extension)
+        return nodes.repair(node, who, setting.runtime.extension)
     return nodes.release(node, who)
 
 
@@ -120,7 +120,7 @@ def end(setting: Setting, state: State, who: int) -> State:
     """A client has the lock no more, and says so to all nodes."""
     state = state.with_client(who, Client(state.clients[who].steady))
     state = state.linked(who, lambda link: _unasked(link)._replace(pending=RELEASE))
-    if setting.world.late_releases:
+    if setting.runtime.late_releases:
         return state
     for at, site in enumerate(state.sites):
         freed = site.with_node(nodes.release(site.node, who)[0])
@@ -135,7 +135,7 @@ def tick(setting: Setting, state: State, who: int) -> State:
     age = client.age + 1 if client.age != QUIET else QUIET
     client = client._replace(age=age, left=max(client.left - 1, 0))
     state = state.with_client(who, client).linked(who, lambda link: _link_tick(link, age))
-    over = age >= setting.world.ttl if client.phase == ASKING else not client.left
+    over = age >= setting.runtime.ttl if client.phase == ASKING else not client.left
     return end(setting, state, who) if client.phase != IDLE and over else state
 
 

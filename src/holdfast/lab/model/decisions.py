@@ -15,8 +15,10 @@ from math import inf
 from typing import NamedTuple
 
 from holdfast.core.acquire import acquire
+from holdfast.core.fanout import FanOut, Pause, Rounds
 from holdfast.core.guard import RestartGuard
 from holdfast.core.holding import extend
+from holdfast.core.lease_state import LeaseState, LockSpec, validity
 from holdfast.core.messages import (
     DONE,
     MISSING,
@@ -26,11 +28,9 @@ from holdfast.core.messages import (
     Extend,
     Granted,
 )
-from holdfast.core.poll import Pause, Poll, Rounds
 from holdfast.core.quorum import Quorum
+from holdfast.core.runtime import Runtime as StoreHost
 from holdfast.core.schedule import Schedule
-from holdfast.core.tenure import Claim, Tenure, validity
-from holdfast.core.world import World as Surroundings
 from holdfast.errors import EngineUnavailable, LockLost
 
 KEY, HOLDER, FENCE = "lock", "holder", 1
@@ -98,7 +98,7 @@ def voters(habits: Habits, barred_until: tuple[float, ...]) -> tuple[int, ...]:
     quorum = _quorum(habits, _Clock())
     _bar(quorum, barred_until)
     poll = _go_on(quorum.ask((_acquire(habits),), inf))
-    return tuple(poll.nodes) if isinstance(poll, Poll) else ()
+    return tuple(poll.nodes) if isinstance(poll, FanOut) else ()
 
 
 @cache
@@ -112,16 +112,16 @@ def acquired(habits: Habits, record: Record) -> int:
     now = 0 if habits.from_reply else record.now
     clock.now = now
     answers = _go_on(rounds)
-    if isinstance(answers, Poll):
+    if isinstance(answers, FanOut):
         return 0  # it lets go of what it has
     clock.now = 0
-    steps = acquire(_surroundings(habits, clock), _claim(habits), timeout=0)
+    steps = acquire(_surroundings(habits, clock), _spec(habits), timeout=0)
     next(steps)
     clock.now = now
     try:
         steps.send(answers)
     except StopIteration as end:
-        tenure: Tenure = end.value
+        tenure: LeaseState = end.value
         return int(tenure.remaining(now))
     return 0
 
@@ -137,10 +137,10 @@ def extended(habits: Habits, record: Record, left: int) -> Extended:
     now = 0 if habits.from_reply else record.now
     clock.now = now
     repairs = list[int]()
-    while isinstance(answers := _go_on(rounds), Poll):
+    while isinstance(answers := _go_on(rounds), FanOut):
         repairs += answers.nodes
     clock.now = 0
-    tenure = Tenure(_claim(habits), HOLDER, FENCE, now + left, inf)
+    tenure = LeaseState(_spec(habits), HOLDER, FENCE, now + left, inf)
     steps = extend(_surroundings(habits, clock), tenure, habits.extension)
     next(steps)
     clock.now = now
@@ -160,7 +160,7 @@ class _Clock:
         return self.now
 
 
-def _go_on(rounds: Rounds[Sequence[Answer]]) -> Poll | Sequence[Answer]:
+def _go_on(rounds: Rounds[Sequence[Answer]]) -> FanOut | Sequence[Answer]:
     """The next poll, or the answers at last."""
     try:
         poll = next(rounds)
@@ -172,9 +172,9 @@ def _go_on(rounds: Rounds[Sequence[Answer]]) -> Poll | Sequence[Answer]:
     return poll
 
 
-def _play(quorum: Quorum, poll: Poll | Sequence[Answer], record: Record) -> Poll:
+def _play(quorum: Quorum, poll: FanOut | Sequence[Answer], record: Record) -> FanOut:
     """Let a poll hear what is on record. A restart may have been noticed since it was asked."""
-    if not isinstance(poll, Poll):
+    if not isinstance(poll, FanOut):
         raise TypeError(f"nobody was asked: {poll}")
     _bar(quorum, record.barred_until)
     for node in poll.nodes:
@@ -200,13 +200,13 @@ def _acquire(habits: Habits) -> Acquire:
     return Acquire(KEY, HOLDER, habits.ttl)
 
 
-def _claim(habits: Habits) -> Claim:
+def _spec(habits: Habits) -> LockSpec:
     lasts = validity(habits.ttl, habits.drift)
-    return Claim(KEY, "", habits.ttl, False, None, 1, 1, lasts)
+    return LockSpec(KEY, "", habits.ttl, False, None, 1, 1, lasts)
 
 
-def _surroundings(habits: Habits, clock: _Clock) -> Surroundings:
-    return Surroundings(
+def _surroundings(habits: Habits, clock: _Clock) -> StoreHost:
+    return StoreHost(
         clock=clock,
         uniform=_least,
         new_holder=lambda: HOLDER,
@@ -214,8 +214,8 @@ def _surroundings(habits: Habits, clock: _Clock) -> Surroundings:
         mutex=nullcontext(),
         drift=habits.drift,
         min_ttl=0,
-        unlisten=lambda _: None,
-        rouse_renewer=lambda: None,
+        unsubscribe=lambda _: None,
+        wake_renewer=lambda: None,
         schedule=Schedule(),
     )
 

@@ -55,7 +55,7 @@ def _cut(setting: Setting, link: Link, client: Client) -> Link:
 
 def breaks(setting: Setting, state: State) -> Iterator[Move]:
     """An operator breaks the lock on all nodes."""
-    if not state.breaks or not (setting.world.rude_breaks or _is_quiet(state)):
+    if not state.breaks or not (setting.runtime.rude_breaks or _is_quiet(state)):
         return
     for who, client in enumerate(state.clients):
         if client.phase == HOLDING:

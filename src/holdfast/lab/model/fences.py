@@ -77,7 +77,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Runtime:
     """What can happen. The defaults: three attempts that hear every grant they are given."""
 
     attempts: int = 3
@@ -149,14 +149,14 @@ Move: TypeAlias = tuple[str, State]
 class Model:
     """All that can happen in a world, by these rules."""
 
-    world: World
+    runtime: Runtime
     rules: Rules
 
     def start(self) -> State:
         """Nobody has begun, and no node has ever granted."""
-        everyone = self.world.attempts
+        everyone = self.runtime.attempts
         site = Site(Node(), "", (True,) * everyone, (0,) * everyone)
-        return State((site,) * self.world.nodes, (Attempt(),) * everyone, self.world.repeats)
+        return State((site,) * self.runtime.nodes, (Attempt(),) * everyone, self.runtime.repeats)
 
     def canonical(self, state: State) -> State:
         """The nodes in the one order that stands for all."""
@@ -164,11 +164,11 @@ class Model:
 
     def moves(self, state: State) -> Iterator[Move]:
         """Whatever can happen next, in words, and what is then."""
-        if len(state.committed()) == self.world.attempts:
+        if len(state.committed()) == self.runtime.attempts:
             return  # nothing is left to be broken
         for who, attempt in enumerate(state.attempts):
-            for at in range(self.world.nodes):
-                if attempt.phase <= LISTENING or self.world.late:
+            for at in range(self.runtime.nodes):
+                if attempt.phase <= LISTENING or self.runtime.late:
                     yield from self._acquires(state, who, at)
                 if attempt.phase >= RAISING:
                     yield from self._raises(state, who, at)
@@ -189,18 +189,20 @@ class Model:
             words += f"{name} begins. "
         attempts = put(state.attempts, who, attempt)
         free = site.node.expire()
-        for node in sorted({free.acquire(name, proposed)[0] for proposed in self.world.proposals}):
+        for node in sorted(
+            {free.acquire(name, proposed)[0] for proposed in self.runtime.proposals}
+        ):
             granted = Site(node, site.order, pending, site.heard)
             then = State(put(state.sites, at, granted), attempts, repeats)
             grants = f"{words}n{at + 1} grants {name} {node.counter}"
-            if self.world.late:
+            if self.runtime.late:
                 yield f"{grants}, unheard.", then
             if attempt.phase == LISTENING and not site.heard[who]:
                 then = then.hear(who, at, node.counter)
                 counters = then.heard_by(who)
-                if len(counters) < self.world.nodes:
+                if len(counters) < self.runtime.nodes:
                     yield f"{grants}.", then
-                if len(counters) >= self.world.quorum:
+                if len(counters) >= self.runtime.quorum:
                     token = self.rules.token_of(counters)
                     yield self._counts(then, who, token, f"{grants}. {name} stops: token {token}")
 
@@ -221,7 +223,7 @@ class Model:
     def _counts(self, state: State, who: int, token: int, words: str) -> Move:
         """An attempt that has its token looks whether it is committed."""
         name = NAMES[who]
-        committed = self.rules.is_committed(state.heard_by(who), token, self.world.quorum)
+        committed = self.rules.is_committed(state.heard_by(who), token, self.runtime.quorum)
         attempt = Attempt(COMMITTED if committed else RAISING, token, state.attempts[who].floor)
         then = state._replace(attempts=put(state.attempts, who, attempt))
         return f"{words}. {name} has COMMITTED {token}." if committed else f"{words}.", then

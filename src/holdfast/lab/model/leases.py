@@ -28,7 +28,7 @@ from itertools import permutations
 from holdfast.lab.model import clients, faults, nodes
 from holdfast.lab.model.clients import Move
 from holdfast.lab.model.nodes import FREE
-from holdfast.lab.model.setting import Rules, Setting, World
+from holdfast.lab.model.setting import Rules, Runtime, Setting
 from holdfast.lab.model.state import (
     ASKING,
     BACK,
@@ -46,16 +46,16 @@ from holdfast.lab.model.state import (
 class Model:
     """All that can happen in a world, by these rules."""
 
-    def __init__(self, world: World, rules: Rules) -> None:
-        self._setting = Setting(world, rules)
+    def __init__(self, runtime: Runtime, rules: Rules) -> None:
+        self._setting = Setting(runtime, rules)
 
     def start(self) -> State:
         """Nobody asks for the lock, and every node is known to everybody."""
-        world = self._setting.world
-        steady = not world.drift
-        site = Site(FREE, (Link(),) * world.clients, steady)
-        everybody = (Client(steady),) * world.clients
-        return State((site,) * world.nodes, everybody, world.restarts, world.breaks)
+        runtime = self._setting.runtime
+        steady = not runtime.drift
+        site = Site(FREE, (Link(),) * runtime.clients, steady)
+        all_nodes = (Client(steady),) * runtime.clients
+        return State((site,) * runtime.nodes, all_nodes, runtime.restarts, runtime.breaks)
 
     def canonical(self, state: State) -> State:
         """The least of all states that differ by the names of nodes and clients."""
@@ -72,7 +72,7 @@ class Model:
             else:
                 words = "gives up" if client.phase == ASKING else "lets go"
                 yield f"{NAMES[who]} {words}.", clients.end(setting, state, who)
-            if client.phase == HOLDING and setting.world.extension:
+            if client.phase == HOLDING and setting.runtime.extension:
                 yield from clients.renews(setting, state, who)
         yield from faults.restarts(setting, state)
         yield from faults.breaks(setting, state)

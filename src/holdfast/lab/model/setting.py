@@ -28,7 +28,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class Runtime:
     """What can happen. The defaults: two clients that acquire and let go."""
 
     clients: int = 2
@@ -52,17 +52,17 @@ class World:
 class Setting:
     """A world and its rules, and what follows from both."""
 
-    world: World
+    runtime: Runtime
     rules: Rules
     habits: Habits = field(init=False)
 
     def __post_init__(self) -> None:
-        world, rules = self.world, self.rules
+        runtime, rules = self.runtime, self.rules
         habits = Habits(
-            nodes=world.nodes,
-            ttl=world.ttl,
-            extension=world.extension,
-            allowance=world.drift if rules.allow_for_drift else 0,
+            nodes=runtime.nodes,
+            ttl=runtime.ttl,
+            extension=runtime.extension,
+            allowance=runtime.drift if rules.allow_for_drift else 0,
             votes_short=rules.votes_short,
             from_reply=rules.from_reply,
         )
@@ -72,7 +72,7 @@ class Setting:
         """Whoever is connected to a node knows of its restart."""
         if not link.unaware:
             return link
-        lasts = quarantine(self.world.ttl + self.habits.allowance, on=self.rules.guard)
+        lasts = quarantine(self.runtime.ttl + self.habits.allowance, on=self.rules.guard)
         return link._replace(unaware=False, barred=int(max(lasts, TRUSTED)))
 
     def sent(self, state: State, who: int, at: int, request: str) -> State:

@@ -6,7 +6,7 @@ from typing import Any
 
 from holdfast.lab.model import fences, leases, mistakes
 from holdfast.lab.model.search import Explored, Judge, Model, explore
-from holdfast.lab.model.setting import Rules, World
+from holdfast.lab.model.setting import Rules, Runtime
 
 
 class Group(StrEnum):
@@ -55,31 +55,31 @@ def run(name: str) -> Result:
 
 
 def _tokens(
-    name: str, group: Group, world: fences.World, rules: fences.Rules, what: str
+    name: str, group: Group, runtime: fences.Runtime, rules: fences.Rules, what: str
 ) -> Variant:
-    model = fences.Model(world, rules)
+    model = fences.Model(runtime, rules)
     return Variant(name, group, what, model, (fences.tokens_grow, fences.tenures_agree))
 
 
-def _beliefs(name: str, group: Group, world: World, rules: Rules, what: str) -> Variant:
-    model = leases.Model(world, rules)
+def _beliefs(name: str, group: Group, runtime: Runtime, rules: Rules, what: str) -> Variant:
+    model = leases.Model(runtime, rules)
     return Variant(name, group, what, model, (leases.one_at_a_time, leases.broken_for_good))
 
 
 COUNTING = fences.Rules()
-THREE = fences.World(attempts=3)
-LATE = fences.World(attempts=2, late=True)
+THREE = fences.Runtime(attempts=3)
+LATE = fences.Runtime(attempts=2, late=True)
 FAR_APART = replace(LATE, proposals=(0, 2, 4))
 AGAIN = replace(LATE, repeats=1)
 
 RULES = Rules()
-PLAIN = World()
-RENEWED = World(extension=2)
-SHORTENED = World(ttl=3, extension=1)
-OVERTAKEN = World(late_releases=True)
-RESTARTED = World(restarts=1)
-DRIFTING = World(ttl=3, drift=1)
-BROKEN = World(clients=1, extension=2, breaks=1)
+PLAIN = Runtime()
+RENEWED = Runtime(extension=2)
+SHORTENED = Runtime(ttl=3, extension=1)
+OVERTAKEN = Runtime(late_releases=True)
+RESTARTED = Runtime(restarts=1)
+DRIFTING = Runtime(ttl=3, drift=1)
+BROKEN = Runtime(clients=1, extension=2, breaks=1)
 
 _TOKENS = [
     ("tokens", THREE, "fences, three attempts that hear every grant they are given"),
@@ -93,19 +93,19 @@ _TOKENS = [
 ]
 _BELIEFS = [
     ("leases", PLAIN, "two clients acquire and let go"),
-    ("leases-three", World(clients=3), "three clients acquire and let go"),
+    ("leases-three", Runtime(clients=3), "three clients acquire and let go"),
     ("leases-retried", OVERTAKEN, "releases are late or lost, and their senders ask again"),
     ("renewals", RENEWED, "holders renew, and repair nodes that have forgotten"),
     (
         "renewals-retried",
-        World(extension=2, late_releases=True),
+        Runtime(extension=2, late_releases=True),
         "holders renew, and releases are late or lost",
     ),
     ("renewals-short", SHORTENED, "holders extend by less than they have"),
-    ("restarts", World(extension=2, restarts=1), "a node restarts and has forgotten the lock"),
-    ("restarts-two", World(restarts=2), "nodes restart twice, without renewals"),
+    ("restarts", Runtime(extension=2, restarts=1), "a node restarts and has forgotten the lock"),
+    ("restarts-two", Runtime(restarts=2), "nodes restart twice, without renewals"),
     ("drift", DRIFTING, "each clock may gain a tick"),
-    ("drift-renewals", World(extension=2, drift=1), "each clock may gain a tick; holders renew"),
+    ("drift-renewals", Runtime(extension=2, drift=1), "each clock may gain a tick; holders renew"),
     (
         "breaks",
         replace(BROKEN, clients=2),
@@ -179,7 +179,7 @@ _WRONG_BELIEFS = [
     ),
     (
         "no-drift",
-        World(drift=1),
+        Runtime(drift=1),
         replace(RULES, allow_for_drift=False),
         "clocks drift, and nothing is allowed for it",
     ),
@@ -211,10 +211,22 @@ _HARMLESS = [
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
     for variant in (
-        *(_tokens(name, Group.ALGORITHM, world, COUNTING, what) for name, world, what in _TOKENS),
-        *(_beliefs(name, Group.ALGORITHM, world, RULES, what) for name, world, what in _BELIEFS),
-        *(_tokens(n, Group.WRONG, world, rules, what) for n, world, rules, what in _WRONG_TOKENS),
-        *(_beliefs(n, Group.WRONG, world, rules, what) for n, world, rules, what in _WRONG_BELIEFS),
+        *(
+            _tokens(name, Group.ALGORITHM, runtime, COUNTING, what)
+            for name, runtime, what in _TOKENS
+        ),
+        *(
+            _beliefs(name, Group.ALGORITHM, runtime, RULES, what)
+            for name, runtime, what in _BELIEFS
+        ),
+        *(
+            _tokens(n, Group.WRONG, runtime, rules, what)
+            for n, runtime, rules, what in _WRONG_TOKENS
+        ),
+        *(
+            _beliefs(n, Group.WRONG, runtime, rules, what)
+            for n, runtime, rules, what in _WRONG_BELIEFS
+        ),
         *(_tokens(name, Group.HARMLESS, LATE, rules, what) for name, rules, what in _HARMLESS),
         _beliefs(
             "break-amid-renewal",

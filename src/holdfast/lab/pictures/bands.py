@@ -32,8 +32,8 @@ def bands_of(
 def _concerned(finding: Finding, lanes: Sequence[Lane]) -> tuple[int, ...]:
     """The numbers of the lanes that a finding is about: all, if it names none of them."""
     names = {clean(name) for name in finding.who}
-    everybody = range(len(lanes))
-    return tuple(n for n in everybody if lanes[n].name in names) or tuple(everybody)
+    all_nodes = range(len(lanes))
+    return tuple(n for n in all_nodes if lanes[n].name in names) or tuple(all_nodes)
 
 
 def flag_rows(bands: Sequence[Band], sheet: Sheet) -> list[list[Flag]]:

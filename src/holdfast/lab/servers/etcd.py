@@ -188,7 +188,9 @@ class EtcdCluster(ServerGroup):
         for number, server in enumerate(self.servers):
             server.name = f"member-{number}"
             server.cluster = self.servers
-            server.patience = 2 * self.patience  # it answers when a leader has been elected
+            server.request_timeout = (
+                2 * self.request_timeout
+            )  # it answers when a leader has been elected
         self._links = Links(self.servers) if partable else None
 
     def members(self) -> Sequence[EtcdServer]:
@@ -233,7 +235,7 @@ class EtcdCluster(ServerGroup):
             found[:] = [each for each in self.servers if _says_it_leads(each)]
             return len(found) == 1
 
-        wait_until(agreed, "one leader", self.patience)
+        wait_until(agreed, "one leader", self.request_timeout)
         return found[0]
 
     def followers(self) -> list[EtcdServer]:

@@ -11,7 +11,7 @@ from holdfast.lab.servers.process import ServerProcess
 class ServerGroup:
     """Servers as one. A subclass makes them, and says when they are ready for work."""
 
-    patience = 30.0
+    request_timeout = 30.0
     """Seconds within which the servers must have come to an agreement."""
 
     def members(self) -> Sequence[ServerProcess]:
@@ -45,7 +45,7 @@ class ServerGroup:
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
         """Wait until something is true of all of them."""
-        wait_until(condition, f"{what} of {type(self).__name__}", self.patience)
+        wait_until(condition, f"{what} of {type(self).__name__}", self.request_timeout)
 
 
 def within(folder: Path | None, name: str) -> Path | None:

@@ -47,7 +47,7 @@ class MariaDbServer(ServerProcess):
     settings  further settings: {"max-connections": "20"}
     """
 
-    patience = 30.0
+    request_timeout = 30.0
 
     def __init__(self, *, settings: dict[str, str] | None = None) -> None:
         super().__init__()

@@ -41,7 +41,7 @@ class PostgresServer(ServerProcess):
     standby   of which other server it is a standby: it copies that one when it is first started
     """
 
-    patience = 30.0
+    request_timeout = 30.0
 
     def __init__(
         self, *, settings: dict[str, str] | None = None, standby: "PostgresServer | None" = None
@@ -115,7 +115,7 @@ class PostgresServer(ServerProcess):
         if self.alive:
             self.thaw()
             os.kill(self.pid, signal.SIGINT)
-            if self.wait(self.patience) is None:
+            if self.wait(self.request_timeout) is None:
                 self.kill()
 
     def kill(self) -> None:
@@ -124,7 +124,7 @@ class PostgresServer(ServerProcess):
         super().kill()
         for pid in processes:
             _signal(pid, signal.SIGKILL)
-        give_up_at = time.monotonic() + self.patience
+        give_up_at = time.monotonic() + self.request_timeout
         while any(_runs(pid) for pid in processes):
             if time.monotonic() > give_up_at:
                 raise ServerFailed(self._complaint("does not end when it is killed"))

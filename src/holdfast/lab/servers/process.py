@@ -30,7 +30,7 @@ class ServerProcess:
     that it writes lies in `folder`, a temporary one if none is given.
     """
 
-    patience = 15.0
+    request_timeout = 15.0
     """Seconds within which it must have started, and must have ended when asked to."""
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -83,7 +83,7 @@ class ServerProcess:
         """Start it, and wait until it answers. The first start chooses the port."""
         if self.alive:
             return self
-        first, give_up_at = not self.port, time.monotonic() + self.patience
+        first, give_up_at = not self.port, time.monotonic() + self.request_timeout
         while True:
             if first:
                 self.choose_ports()
@@ -102,7 +102,7 @@ class ServerProcess:
             self._process.send_signal(signal.SIGTERM)
             self._process.send_signal(signal.SIGCONT)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(self.patience)
+                self._process.wait(self.request_timeout)
             self.kill()
 
     def wait(self, seconds: float) -> int | None:
@@ -156,7 +156,7 @@ class ServerProcess:
                 if self.answers():
                     return True
             time.sleep(0.002)
-        raise ServerFailed(self._complaint(f"did not answer within {self.patience:g} s"))
+        raise ServerFailed(self._complaint(f"did not answer within {self.request_timeout:g} s"))
 
     def _complaint(self, what: str) -> str:
         name = type(self).__name__

@@ -107,7 +107,7 @@ class RedisServer(ServerProcess):
     def save(self) -> None:
         """Write its data to the disk, for the next start, if it does not do so by itself."""
         if self.append_only == "no":
-            wait_until(self._is_saved, f"save of {self.address}", self.patience)
+            wait_until(self._is_saved, f"save of {self.address}", self.request_timeout)
 
     def _is_saved(self) -> bool:
         """Save it, unless it is just being saved, as it is for a replica that begins to follow."""
@@ -129,7 +129,7 @@ class RedisServer(ServerProcess):
         """Become a replica of `master`, and wait until all that it has is here, too."""
         self.command("REPLICAOF", HOST, master.port)
         wait_until(
-            lambda: self._is_in_step_with(master), f"copy of {master.address}", self.patience
+            lambda: self._is_in_step_with(master), f"copy of {master.address}", self.request_timeout
         )
 
     def promote(self) -> None:

@@ -49,7 +49,7 @@ class ZooKeeperServer(ServerProcess):
     client_certs  whether it wants to see certificates of that authority from its clients
     """
 
-    patience = 60.0
+    request_timeout = 60.0
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class ZooKeeperEnsemble(ServerGroup):
     partable  whether there are proxies between the members, so that one can be cut off
     """
 
-    patience = 60.0
+    request_timeout = 60.0
 
     def __init__(
         self,
@@ -233,7 +233,7 @@ class ZooKeeperEnsemble(ServerGroup):
             found[:] = [each for each in self.servers if _says_it_leads(each)]
             return len(found) == 1
 
-        wait_until(agreed, "one leader", self.patience)
+        wait_until(agreed, "one leader", self.request_timeout)
         return found[0]
 
     def followers(self) -> list[ZooKeeperServer]:

@@ -5,7 +5,7 @@ from math import inf
 from typing import Any
 
 from holdfast.core.effects import Ask, Effect
-from holdfast.core.tenure import Tenure
+from holdfast.core.lease_state import LeaseState
 from holdfast.lab.simulator.clock import Clock
 from holdfast.lab.simulator.store import Owner, Store, Way
 from holdfast.lab.virtual import CancelledError, Process, Resumption
@@ -26,7 +26,7 @@ class Client(Owner):
         super().__init__(name, way.network.timeline, way.drift, MIN_TTL)
         self.calendar = 0.0
         """By how much its calendar is wrong."""
-        self.leases: dict[str, Tenure] = {}
+        self.leases: dict[str, LeaseState] = {}
         """What it has, or had, by the hold's name in the history."""
         self.beliefs: dict[str, float] = {}
         """Until when it was last known to believe in each."""

@@ -74,8 +74,8 @@ class Ear:
             self._user.at(self._user.clock() + REDIAL_AFTER, self._connect)
 
     def _ring_later(self, delay: float, holder: str) -> None:
-        self._user.at(self._user.clock() + delay, lambda: self._ring(holder))
+        self._user.at(self._user.clock() + delay, lambda: self._notify(holder))
 
-    def _ring(self, holder: str) -> None:
+    def _notify(self, holder: str) -> None:
         if holder in self._fleet.waiting:
-            self._fleet.around.ring(holder)
+            self._fleet.around.notify(holder)

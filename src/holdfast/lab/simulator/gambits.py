@@ -50,7 +50,7 @@ class Table:
         return self.nodes // 2 + 1
 
     @property
-    def patience(self) -> float:
+    def request_timeout(self) -> float:
         """How long a client waits for one node."""
         return self.ttl / 3 if self.nodes == 1 else quorum_patience(self.ttl)
 
@@ -80,7 +80,12 @@ class Table:
         if mark is Mark.DEADLINE:
             return random.choice((-0.001, 0.0, 0.001, random.uniform(-0.1, 0.1) * self.ttl))
         return random.choice(
-            (0.0, random.uniform(0, 0.002), random.uniform(0, 2) * self.patience, self.spell() / 2)
+            (
+                0.0,
+                random.uniform(0, 0.002),
+                random.uniform(0, 2) * self.request_timeout,
+                self.spell() / 2,
+            )
         )
 
     def spell(self) -> float:
@@ -88,7 +93,7 @@ class Table:
         random, ttl = self.random, self.ttl
         return random.choice(
             (
-                random.uniform(0, 2) * self.patience,
+                random.uniform(0, 2) * self.request_timeout,
                 random.uniform(0.2, 0.9) * ttl,
                 random.uniform(0.97, 1.05) * ttl,
                 random.uniform(1, 2.5) * ttl,
@@ -104,7 +109,9 @@ def late_votes(table: Table) -> list[Fault]:
     when = table.moment(Mark.SENT_ACQUIRE)
     freeze = Freeze(when, table.some(), table.spell())
     end = table.random.choice((None, Kill, Cancel))
-    then = When(when.mark, when.nth, when.delay + table.random.uniform(0, 2) * table.patience)
+    then = When(
+        when.mark, when.nth, when.delay + table.random.uniform(0, 2) * table.request_timeout
+    )
     return [freeze, *([end(then, table.client())] if end else [])]
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from math import inf
 from typing import Any, Protocol
 
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Inspect, Release
-from holdfast.core.poll import Poll
 from holdfast.engines.redis.nodes import (
     CONNECT_TIMEOUT,
     REDIAL_AFTER,
@@ -78,7 +78,7 @@ class Line:
         """Whether the oldest answer should have come by now."""
         return bool(self._owed) and self._owed[0].poll.until < now
 
-    def ask(self, phrase: Phrase, poll: Poll, bell: Any, *, stuck: bool) -> None:
+    def ask(self, phrase: Phrase, poll: FanOut, bell: Any, *, stuck: bool) -> None:
         """Say a poll's requests; what cannot be said has failed, but releases go out anyway."""
         if not self.is_up or stuck:
             why = self.node.trouble or (SILENT if self.is_up else "still connecting")
@@ -139,10 +139,10 @@ class Line:
         if greeting is None:
             self._establish()
         else:
-            poll = Poll((Inspect(""),), (self.node.index,), inf)
+            poll = FanOut((Inspect(""),), (self.node.index,), inf)
             self._say(Owed(greeting, poll, _Greeted(self, poll)))
 
-    def accepted(self, poll: Poll) -> None:
+    def accepted(self, poll: FanOut) -> None:
         """The node has answered the greeting."""
         try:
             accept(poll.answers[self.node.index])
@@ -193,14 +193,14 @@ class Line:
         if more is not None:
             self._say(more)
         elif first.poll.over:
-            first.ring()
+            first.notify()
         return None
 
 
 class _Greeted:
     """A bell that is rung when a greeting is answered."""
 
-    def __init__(self, line: Line, poll: Poll) -> None:
+    def __init__(self, line: Line, poll: FanOut) -> None:
         self._line, self._poll = line, poll
 
     def done(self) -> bool:

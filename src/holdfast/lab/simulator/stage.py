@@ -7,9 +7,9 @@ from functools import partial
 from itertools import count
 from random import Random
 
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import Repair, ToNode
 from holdfast.core.records import LeaseInfo
-from holdfast.core.tenure import Tenure
 from holdfast.engines.redis import drift
 from holdfast.lab.checkers import disorder, overlaps, stale_writes
 from holdfast.lab.history import Finding, History, Kind
@@ -92,10 +92,10 @@ class Stage:
         timeline.run(plan.seconds)
         self.closing = True
         self.mischief.heal()
-        patience = plan.max_ttl + self.quarantine + self.mischief.set_back + SLACK
-        self._wait_for_all(timeline.now + patience * (1 + len(plan.tasks)))
+        request_timeout = plan.max_ttl + self.quarantine + self.mischief.set_back + SLACK
+        self._wait_for_all(timeline.now + request_timeout * (1 + len(plan.tasks)))
         self.watch.nobody_works_on()
-        self._probe(patience)
+        self._probe(request_timeout)
         timeline.run(timeline.now + plan.max_ttl * 1.02 + self.mischief.set_back)
         self.watch.nothing_is_left()
         history = self.record.history
@@ -122,7 +122,7 @@ class Stage:
         self._add(turn, Kind.REFUSED, note=why)
         self.watch.refused(turn, why)
 
-    def granted(self, turn: Turn, tenure: Tenure) -> None:
+    def granted(self, turn: Turn, tenure: LeaseState) -> None:
         """Somebody gets it."""
         client = turn.client
         until = client.own_clock.true(tenure.valid_until)
@@ -132,7 +132,7 @@ class Stage:
         self.watch.granted(turn, tenure, until)
         self._add(turn, Kind.GRANTED, fence=tenure.fence, until=until)
 
-    def leaving(self, turn: Turn, tenure: Tenure) -> None:
+    def leaving(self, turn: Turn, tenure: LeaseState) -> None:
         """Somebody works no more."""
         client = turn.client
         del client.leases[turn.hold], client.beliefs[turn.hold]
@@ -147,7 +147,7 @@ class Stage:
             self._add(turn, Kind.RELEASED)
         self.watch.left(turn)
 
-    def looked(self, turn: Turn, tenure: Tenure, found: LeaseInfo | None) -> None:
+    def looked(self, turn: Turn, tenure: LeaseState, found: LeaseInfo | None) -> None:
         """Somebody who holds the lock has asked who holds it."""
         self.watch.looked(turn, tenure, found)
 
@@ -155,7 +155,7 @@ class Stage:
         """Something worth a line."""
         self._add(turn, Kind.NOTED, note=text)
 
-    def write(self, turn: Turn, tenure: Tenure) -> None:
+    def write(self, turn: Turn, tenure: LeaseState) -> None:
         """Somebody who believes that it holds the lock writes."""
         if tenure.is_held(turn.client.clock()):
             self.registers.write(turn.client.name, turn.section.name, turn.hold, tenure.fence)
@@ -176,7 +176,7 @@ class Stage:
                     client.name,
                     Kind.EXTENDED,
                     number=self._number(client),
-                    name=tenure.claim.name,
+                    name=tenure.spec.name,
                     hold=hold,
                     until=until,
                 )
@@ -235,15 +235,15 @@ class Stage:
         while timeline.now < until and self.watch.working():
             timeline.run(timeline.now + 0.5)
 
-    def _probe(self, patience: float) -> None:
+    def _probe(self, request_timeout: float) -> None:
         """A newcomer must get every lock."""
         names = sorted({section.name for task in self.plan.tasks for section in task.sections})
         client = self._join()
         for name in names:
-            section = Section(0.0, name, patience, PROBE, True, None, 0.0)
+            section = Section(0.0, name, request_timeout, PROBE, True, None, 0.0)
             self.closing = False
             probing = client.start(work_through(self, client, Task(0, (section,))))
-            until = self.timeline.now + patience + SLACK
+            until = self.timeline.now + request_timeout + SLACK
             while not probing.done and self.timeline.now < until:
                 self.timeline.run(self.timeline.now + 0.1)
             self.watch.probed(client, name)

@@ -8,10 +8,10 @@ does.
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 
+from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Acquire, Answer, Extend, Request, ToNode
-from holdfast.core.poll import Pause, Poll
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.nodes import SILENT, Fleet, Node, first_contact_until
@@ -47,8 +47,8 @@ class Store:
 
     def __init__(self, client: "Owner", way: Way) -> None:
         self.client = client
-        around = Surroundings(
-            client.clock, client.ring, client.events.append, hand_over=client.ring
+        around = StoreHost(
+            client.clock, client.notify, client.events.append, hand_over=client.notify
         )
         self.fleet = _fleet(client, way, around)
         self.sent = way.sent
@@ -77,12 +77,12 @@ class Store:
 
     def rounds(
         self, requests: Sequence[Request], until: float
-    ) -> Generator[Poll | Pause, None, Sequence[Answer]]:
+    ) -> Generator[FanOut | Pause, None, Sequence[Answer]]:
         """What is to be asked of whom, one after the other."""
         quorum = self.fleet.quorum
         if quorum is not None:
             return (yield from quorum.ask(requests, until))
-        poll = Poll(requests, (0,), until)
+        poll = FanOut(requests, (0,), until)
         yield poll
         return self.fleet.answers(poll)
 
@@ -131,7 +131,7 @@ class Asking:
         self._first = requests[0]
         self._rounds = store.rounds(requests, until)
         self._resume = resume
-        self._poll: Poll | None = None
+        self._poll: FanOut | None = None
         self._begun = False
 
     def begin(self) -> None:
@@ -164,7 +164,7 @@ class Asking:
             return self._client.at(effect.until, self._go_on)
         return Performing(self._store, effect, self).begin()
 
-    def perform(self, poll: Poll) -> None:
+    def perform(self, poll: FanOut) -> None:
         """Say it to all, then listen until it is over or its time is."""
         if not self._resume.wanted:
             return self._rounds.close()
@@ -181,7 +181,7 @@ class Asking:
             return self._go_on()
         return self._client.at(poll.until, lambda: self._time_out(poll))
 
-    def _time_out(self, poll: Poll) -> None:
+    def _time_out(self, poll: FanOut) -> None:
         if poll is self._poll:
             for index in poll.nodes:
                 if index not in poll.answers:
@@ -193,7 +193,7 @@ class Asking:
 class Performing:
     """A poll that waits for connections first: for as long as there is no quorum without them."""
 
-    def __init__(self, store: Store, poll: Poll, asking: Asking) -> None:
+    def __init__(self, store: Store, poll: FanOut, asking: Asking) -> None:
         self._store, self._poll, self._asking = store, poll, asking
         self._began = store.client.clock()
         self._over = False
@@ -230,7 +230,7 @@ class Performing:
         self._asking.perform(poll)
 
 
-def _fleet(client: Owner, way: Way, around: Surroundings) -> Fleet:
+def _fleet(client: Owner, way: Way, around: StoreHost) -> Fleet:
     channel = f"{client.name}:channel"
     names = [server.name for server in way.servers]
     if len(names) == 1:

@@ -4,10 +4,10 @@ the data of every node. It finds what is wrong before anybody suffers from it.
 
 from typing import TYPE_CHECKING
 
-from holdfast.core.ballot import holder_of
+from holdfast.core.attempt import holder_of
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import OFFER, Acquire, Extend, Repair
 from holdfast.core.records import LeaseInfo
-from holdfast.core.tenure import Tenure
 from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.server import Server
@@ -70,7 +70,7 @@ class Watch:
             self._find("no refusal for nothing", "all nodes were well", client.name)
         self._tidy_later(turn)
 
-    def granted(self, turn: Turn, tenure: Tenure, until: float) -> None:
+    def granted(self, turn: Turn, tenure: LeaseState, until: float) -> None:
         """Backed by a quorum, with a fence that a quorum knows, and without undue delay."""
         now, name = self._timeline.now, turn.section.name
         began = self._sent_at[turn.client.name, Acquire]
@@ -88,7 +88,7 @@ class Watch:
         self._tell_by(turn.client, turn.hold, until)
 
     def extended(
-        self, client: Client, hold: str, tenure: Tenure, before: float, until: float
+        self, client: Client, hold: str, tenure: LeaseState, before: float, until: float
     ) -> None:
         """Backed by a quorum, and not after its end."""
         now = self._timeline.now
@@ -132,7 +132,7 @@ class Watch:
         self._free_since[turn.section.name] = self._timeline.now
         self._tidy_later(turn)
 
-    def looked(self, turn: Turn, tenure: Tenure, found: LeaseInfo | None) -> None:
+    def looked(self, turn: Turn, tenure: LeaseState, found: LeaseInfo | None) -> None:
         """Whoever holds the lock is the one who is said to, where no node has forgotten it."""
         if not self._is_calm(self._timeline.now):
             return
@@ -176,11 +176,11 @@ class Watch:
                 continue
             if renewer is not None and renewer.done:
                 self._find("no defects", "the renewer is dead", client.name)
-            for ticket in client.tickets:
-                if ticket != "renewer":
-                    self._find("nothing is left behind", f"a ticket: {ticket}", client.name)
+            for waiter_id in client.tickets:
+                if waiter_id != "renewer":
+                    self._find("nothing is left behind", f"a ticket: {waiter_id}", client.name)
 
-    def _backed(self, client: Client, tenure: Tenure, until: float, began: float) -> None:
+    def _backed(self, client: Client, tenure: LeaseState, until: float, began: float) -> None:
         """A quorum of nodes keep the lease for as long as its holder believes in it: nodes that had
         a vote when they were asked. What they forget after that, the guard sees to."""
         backing = sum(
@@ -194,14 +194,14 @@ class Watch:
             text = f"until {until:.4f}, which only {backing} nodes back"
             self._find("a lease is a quorum's", text, client.name)
 
-    def _backs(self, server: Server, tenure: Tenure, until: float) -> bool:
-        lock = keys_of(tenure.claim.key).lock
+    def _backs(self, server: Server, tenure: LeaseState, until: float) -> bool:
+        lock = keys_of(tenure.spec.key).lock
         if server.data.get(lock) != tenure.holder.encode():
             return False
         return server.clock.true(server.data.ends_at(lock)) >= until - PRECISION
 
-    def _knows(self, server: Server, tenure: Tenure) -> bool:
-        keys = keys_of(tenure.claim.key)
+    def _knows(self, server: Server, tenure: LeaseState) -> bool:
+        keys = keys_of(tenure.spec.key)
         mine = server.data.get(keys.lock) == tenure.holder.encode()
         return mine and server.data.get(keys.fence) == b"%d" % tenure.fence
 
@@ -244,7 +244,7 @@ class Watch:
             self._tidy_later(turn)
 
     def _clean(self, turn: Turn, server: Server) -> None:
-        keys = keys_of(turn.claim.key)
+        keys = keys_of(turn.spec.key)
         mine = turn.holder.encode()
         if holder_of((server.data.get(keys.lock) or b"").decode()) == turn.holder:
             self._find("nothing is left behind", f"{server.name}: {turn.holder}", server.name)

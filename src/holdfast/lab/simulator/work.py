@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.holding import extend, leave
+from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout, validity
 from holdfast.core.queries import inspect
-from holdfast.core.tenure import Claim, Tenure, node_timeout, validity
 from holdfast.engines.redis import drift, quorum_patience
 from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
 from holdfast.lab.simulator.client import Client
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 RETRY = 0.1
 
 
-def claim_of(section: Section, nodes: int) -> Claim:
+def claim_of(section: Section, nodes: int) -> LockSpec:
     """What a `Lock` would ask for."""
-    patience = node_timeout(section.ttl) if nodes == 1 else quorum_patience(section.ttl)
-    return Claim(
+    request_timeout = node_timeout(section.ttl) if nodes == 1 else quorum_patience(section.ttl)
+    return LockSpec(
         name=section.name,
         prefix="",
         ttl=section.ttl,
         renew=section.renew,
         max_hold=section.max_hold,
         retry=RETRY,
-        patience=patience,
+        request_timeout=request_timeout,
         validity=validity(section.ttl, drift),
     )
 
@@ -50,7 +50,7 @@ class Turn:
         self._stage = stage
         self.client = client
         self.section = section
-        self.claim = claim_of(section, len(stage.servers))
+        self.spec = claim_of(section, len(stage.servers))
         self.hold = stage.new_hold(client)
         self.asked_at = stage.timeline.now
         self.holder = client.next_holder()
@@ -60,7 +60,7 @@ class Turn:
         client, stage = self.client, self._stage
         stage.asked(self)
         try:
-            tenure = yield from acquire(client.world, self.claim, self.section.timeout)
+            tenure = yield from acquire(client.runtime, self.spec, self.section.timeout)
         except EngineUnavailable:
             stage.refused(self, "unavailable")
             return
@@ -80,7 +80,7 @@ class Turn:
         if error is not None:
             raise error
 
-    def _work(self, tenure: Tenure) -> Steps[None]:
+    def _work(self, tenure: LeaseState) -> Steps[None]:
         half = self.section.work / 2
         self._stage.write(self, tenure)
         yield Sleep(self.client.clock() + half)
@@ -91,32 +91,32 @@ class Turn:
         yield Sleep(self.client.clock() + half)
         self._stage.write(self, tenure)
 
-    def _extend(self, tenure: Tenure, ttl: float) -> Steps[None]:
+    def _extend(self, tenure: LeaseState, ttl: float) -> Steps[None]:
         try:
-            yield from extend(self.client.world, tenure, ttl)
+            yield from extend(self.client.runtime, tenure, ttl)
         except LockError:
             return  # it is lost, or still what it was
         now = self.client.clock()
         if not tenure.is_held(now):
             self._stage.record.find("honest loss", "extended, and not held", self.client.name)
 
-    def _look(self, tenure: Tenure) -> Steps[None]:
+    def _look(self, tenure: LeaseState) -> Steps[None]:
         """Ask who holds the lock. Whoever holds it all the time is told its own name."""
-        world, began = self.client.world, tenure.is_held(self.client.clock())
+        runtime, began = self.client.runtime, tenure.is_held(self.client.clock())
         try:
-            found = yield from inspect(world, "", self.section.name)
+            found = yield from inspect(runtime, "", self.section.name)
         except EngineUnavailable:
             return
         if began and tenure.is_held(self.client.clock()):
             self._stage.looked(self, tenure, found)
 
-    def _leave(self, tenure: Tenure, error: BaseException | None) -> Steps[None]:
+    def _leave(self, tenure: LeaseState, error: BaseException | None) -> Steps[None]:
         stage, client = self._stage, self.client
         stage.leaving(self, tenure)
         was_lost = tenure.is_lost(client.clock())
         told = False
         try:
-            yield from leave(client.world, tenure, error)
+            yield from leave(client.runtime, tenure, error)
         except LockLost:
             told = True
         except EngineUnavailable as unavailable:

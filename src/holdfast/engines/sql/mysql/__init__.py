@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-from holdfast.core.ports import Engine, Surroundings
+from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.aio import AsyncServerStore
@@ -68,7 +68,7 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     address = _address(url, options)
     node = _node(url)
 
-    def server(around: Surroundings) -> Server:
+    def server(around: StoreHost) -> Server:
         return Server(address, node, statements, around)
 
     return Engine(
@@ -92,10 +92,10 @@ def lent_engine(
     refuse_options(options)
     node = _node(url)
 
-    def store(around: Surroundings) -> LentStore:
+    def store(around: StoreHost) -> LentStore:
         return LentStore(LentServer(lender, node, statements, around))
 
-    def async_store(around: Surroundings) -> AsyncServerStore:
+    def async_store(around: StoreHost) -> AsyncServerStore:
         assert isinstance(lender, AsyncSqlAlchemyPool)  # noqa: S101 - of the client's colour
         return AsyncServerStore(AsyncLentServer(lender, node, statements, around), 1)
 

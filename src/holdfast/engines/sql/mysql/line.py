@@ -12,7 +12,7 @@ import random
 import threading
 
 from holdfast.core.messages import Acquire, Answer, Granted, Release, Request
-from holdfast.core.ports import Ring
+from holdfast.core.ports import Notify
 from holdfast.engines.sql.waiting import Waiting
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
@@ -25,8 +25,8 @@ BEHIND = 10.0
 class Line(Waiting):
     """The waiters of one client, by name, in the order of their arrival."""
 
-    def __init__(self, ring: Ring) -> None:
-        super().__init__(ring)
+    def __init__(self, notify: Notify) -> None:
+        super().__init__(notify)
         self._lines: dict[str, dict[str, int]] = {}
         """The holder ids for each key, and how often each has asked as the first."""
         self._mutex = threading.Lock()

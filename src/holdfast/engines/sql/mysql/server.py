@@ -4,7 +4,7 @@ user's pool."""
 from concurrent.futures import Future
 from typing import Any
 
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.conversation import Speech as AnySpeech
 from holdfast.engines.sql.links import AsyncLink
@@ -46,12 +46,12 @@ class Server:
     """One that we connect to ourselves."""
 
     def __init__(
-        self, address: dict[str, Any], node: str, statements: Statements, around: Surroundings
+        self, address: dict[str, Any], node: str, statements: Statements, around: StoreHost
     ) -> None:
         self._address, self._returns = address, statements.returns
         self.clock = around.clock
         self._server_clock = ServerClock(around.clock)
-        line = Line(around.ring)
+        line = Line(around.notify)
         self.waiting: Waiting = line
         self.speech: AnySpeech = Speech(node, statements, self._server_clock, line)
 
@@ -85,7 +85,7 @@ class LentServer(Server):
     to the end, so that a renewal need not wait for one."""
 
     def __init__(
-        self, lender: Lender, node: str, statements: Statements, around: Surroundings
+        self, lender: Lender, node: str, statements: Statements, around: StoreHost
     ) -> None:
         super().__init__({}, node, statements, around)
         self._desk = Desk(lender, self._greet, self.clock)
@@ -113,7 +113,7 @@ class AsyncLentServer(Server):
         lender: AsyncSqlAlchemyPool,
         node: str,
         statements: Statements,
-        around: Surroundings,
+        around: StoreHost,
     ) -> None:
         super().__init__({}, node, statements, around)
         self._desk = CursorDesk(lender, self._server_clock, returns=self._returns)

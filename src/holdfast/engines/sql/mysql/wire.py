@@ -194,15 +194,15 @@ class Wire:
 
 def dial(address: Mapping[str, Any], clock: ServerClock, until: float, *, returns: bool) -> Wire:
     """Connect, by blocking, begin a session, and learn the server's clock."""
-    patience = max(0.001, until - clock.ours())
+    request_timeout = max(0.001, until - clock.ours())
     try:
         connection = pymysql.connect(
             **address,
             charset="utf8mb4",
             client_flag=CLIENT.FOUND_ROWS,  # a lease that is not made longer was found all the same
-            connect_timeout=patience,
-            read_timeout=patience,
-            write_timeout=patience,
+            connect_timeout=request_timeout,
+            read_timeout=request_timeout,
+            write_timeout=request_timeout,
         )
         try:
             _settle(connection, clock, returns=returns)

@@ -11,7 +11,7 @@ from urllib.parse import SplitResult
 from psycopg import ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from holdfast.core.ports import Engine, Surroundings
+from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.aio import AsyncServerStore
@@ -79,7 +79,7 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     conninfo = _conninfo(url, options)
     node = _node(url)
 
-    def server(around: Surroundings) -> Server:
+    def server(around: StoreHost) -> Server:
         return Server(conninfo, node, statements, around)
 
     return Engine(
@@ -100,7 +100,7 @@ def lent_engine(lender: Lender, url: SplitResult, options: dict[str, str]) -> En
     refuse_options(options)
     node = _node(url)
 
-    def server(around: Surroundings) -> LentServer:
+    def server(around: StoreHost) -> LentServer:
         return LentServer(lender, node, statements, around)
 
     return Engine(

@@ -32,7 +32,7 @@ IDLE = 1.0
 class Source(Protocol):
     """Where it has its connection from."""
 
-    patience: float
+    request_timeout: float
     """How long a connection that nobody waits for may take to be made."""
     is_lending: bool
     """Whether it wants its connection back when nobody waits."""
@@ -125,7 +125,7 @@ class Ear:
 
     def _listen(self) -> bool:
         """Hear until we are closed; False if there is no hearing here."""
-        until = self._clock() + self._source.patience
+        until = self._clock() + self._source.request_timeout
         self._steps_aside = False
         wire = self._wire = self._source.dial(until)
         if not wire.direct:

@@ -3,7 +3,7 @@ user's pool."""
 
 import asyncio
 
-from holdfast.core.ports import Surroundings
+from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.conversation import CONNECTING
 from holdfast.engines.sql.conversation import Speech as AnySpeech
@@ -22,18 +22,16 @@ from holdfast.engines.sql.wired import AsyncWiredLink, WiredLink, dial_in_thread
 class Server:
     """One that we connect to ourselves."""
 
-    patience = 2.0
+    request_timeout = 2.0
     is_lending = False
 
-    def __init__(
-        self, conninfo: str, node: str, statements: Statements, around: Surroundings
-    ) -> None:
+    def __init__(self, conninfo: str, node: str, statements: Statements, around: StoreHost) -> None:
         self._conninfo = conninfo
         self.clock = around.clock
         self._server_clock = ServerClock(around.clock)
         self._speech = Speech(node, statements, self._server_clock)
         self.speech: AnySpeech = self._speech
-        self.waiting = Waiting(around.ring)
+        self.waiting = Waiting(around.notify)
 
     def open(self, until: float) -> WiredLink:
         """Connect, for threads."""
@@ -68,7 +66,7 @@ class LentServer(Server):
     to the end, so that a renewal need not wait for one; another is ours while anybody waits."""
 
     def __init__(
-        self, lender: Lender, node: str, statements: Statements, around: Surroundings
+        self, lender: Lender, node: str, statements: Statements, around: StoreHost
     ) -> None:
         super().__init__("", node, statements, around)
         self._lender = lender
@@ -118,7 +116,7 @@ class LentServer(Server):
 class _Spare:
     """Connections for the ear: while the pool has one to spare, and requests have theirs."""
 
-    patience = CONNECTING
+    request_timeout = CONNECTING
     is_lending = True
 
     def __init__(self, of_requests: Desk[LentWire], own: Desk[LentWire]) -> None:

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from urllib.parse import SplitResult, unquote_to_bytes
 
-from holdfast.core.ports import Engine, Surroundings, same_clock
+from holdfast.core.ports import Engine, StoreHost, same_clock
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.offload import Offloaded
@@ -51,8 +51,8 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     if "\0" in path:
         raise ValueError(f"url: a path has no NUL character, got {path!r}")
 
-    def connect(around: Surroundings) -> SqliteStore:
-        return SqliteStore(Path(path), around.clock, around.ring)
+    def connect(around: StoreHost) -> SqliteStore:
+        return SqliteStore(Path(path), around.clock, around.notify)
 
     return Engine(
         guarantees=GUARANTEES,

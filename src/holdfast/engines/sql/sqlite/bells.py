@@ -13,7 +13,7 @@ from contextlib import suppress
 from glob import escape
 from pathlib import Path
 
-from holdfast.core.ports import Ring
+from holdfast.core.ports import Notify
 
 INFIX = "-bell-"
 UNNAMED = ".new"
@@ -24,11 +24,11 @@ FORGOTTEN = 60.0
 class Bell:
     """A named pipe, and the thread that listens at it."""
 
-    def __init__(self, database: Path, ring: Ring) -> None:
+    def __init__(self, database: Path, notify: Notify) -> None:
         """Make the pipe. It gets its name once somebody listens, or it would be taken for dead."""
         self.name = os.urandom(8).hex()
         self._path = _path(database, self.name)
-        self._ring = ring
+        self._notify = notify
         unnamed = self._path.with_name(self._path.name + UNNAMED)
         os.mkfifo(unnamed, 0o600)
         try:
@@ -63,7 +63,7 @@ class Bell:
             for line in lines:
                 if not line:
                     return
-                self._ring(line.decode(errors="replace"))
+                self._notify(line.decode(errors="replace"))
 
 
 def call(database: Path, name: str, holder: str) -> bool:

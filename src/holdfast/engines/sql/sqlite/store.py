@@ -17,7 +17,7 @@ from pathlib import Path
 from weakref import ref
 
 from holdfast.core.messages import Acquire, Answer, Extend, Failed, Request
-from holdfast.core.ports import Clock, Ring
+from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.scripts import MICROSECONDS, Begin, Call, Commit, Row, Scripts, Step
 from holdfast.engines.sql.sqlite import bells, statements
 from holdfast.engines.sql.sqlite.file import (
@@ -48,8 +48,8 @@ IDLE = 3600 * MICROSECONDS
 class SqliteStore:
     """The way to one SQLite file for threads."""
 
-    def __init__(self, path: Path, clock: Clock, ring: Ring) -> None:
-        self._path, self._clock, self._ring = path, clock, ring
+    def __init__(self, path: Path, clock: Clock, notify: Notify) -> None:
+        self._path, self._clock, self._notify = path, clock, notify
         self._begin()
         _forks.add(self)
 
@@ -267,7 +267,7 @@ class SqliteStore:
         """
         if self._bell is None and hasattr(os, "mkfifo"):
             with suppress(OSError):
-                self._bell = bells.Bell(self._path, self._ring)
+                self._bell = bells.Bell(self._path, self._notify)
         return "" if self._bell is None else self._bell.name
 
     def _failed(self, requests: Sequence[Request], why: str) -> list[Answer]:

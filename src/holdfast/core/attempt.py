@@ -13,7 +13,7 @@ MARK = "#"
 """No holder id has it."""
 
 
-def ballot(holder: str, tries: int) -> str:
+def attempt_id(holder: str, tries: int) -> str:
     """The name in which a holder tries after so many tries.
 
     >>> ballot("me", 0), ballot("me", 2)

@@ -9,7 +9,7 @@ from holdfast.events import Event
 
 
 @dataclass(slots=True)
-class World:
+class Runtime:
     """The surroundings of one client. Not frozen: a forked child gets a mutex of its own."""
 
     clock: Callable[[], float]
@@ -21,9 +21,9 @@ class World:
     """Guards the schedule and every tenure in it. Re-entrant; held for a few lines at a time."""
     drift: Callable[[float], float]
     min_ttl: float
-    unlisten: Callable[[str], None]
+    unsubscribe: Callable[[str], None]
     """Forget a ticket and its wake-ups."""
-    rouse_renewer: Callable[[], None]
+    wake_renewer: Callable[[], None]
     """Make the renewer look at the schedule now."""
     schedule: Schedule
     contended: set[str] = field(default_factory=set)

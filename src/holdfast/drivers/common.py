@@ -12,10 +12,10 @@ from typing import Protocol
 from weakref import WeakSet
 
 from holdfast.core.ports import Engine
+from holdfast.core.runtime import Runtime
 from holdfast.core.schedule import Schedule
-from holdfast.core.world import World
 from holdfast.errors import LockError
-from holdfast.events import Defect, Event, NodeBack
+from holdfast.events import Event, InternalError, NodeRecovered
 
 CLOSE_PATIENCE = 10.0
 """How long closing waits for what is under way; all of it is bounded by node timeouts anyway."""
@@ -65,22 +65,22 @@ def new_holder() -> str:
 
 def log(event: Event) -> None:
     """Hand an event to the `holdfast` logger."""
-    if isinstance(event, Defect):
+    if isinstance(event, InternalError):
         logger.error("%s", event, exc_info=event.error)
-    elif isinstance(event, NodeBack):
+    elif isinstance(event, NodeRecovered):
         logger.info("%s", event)
     else:
         logger.warning("%s", event)
 
 
-def make_world(
+def make_runtime(
     engine: Engine,
     mutex: AbstractContextManager[object],
-    unlisten: Callable[[str], None],
-    rouse_renewer: Callable[[], None],
-) -> World:
+    unsubscribe: Callable[[str], None],
+    wake_renewer: Callable[[], None],
+) -> Runtime:
     """The surroundings of a client in the real world."""
-    return World(
+    return Runtime(
         clock=clock,
         uniform=random.uniform,
         new_holder=new_holder,
@@ -88,19 +88,19 @@ def make_world(
         mutex=mutex,
         drift=engine.drift,
         min_ttl=engine.guarantees.min_ttl,
-        unlisten=unlisten,
-        rouse_renewer=rouse_renewer,
+        unsubscribe=unsubscribe,
+        wake_renewer=wake_renewer,
         schedule=Schedule(),
     )
 
 
-def announce(world: World, watchers: tuple[Callable[[], None], ...]) -> None:
+def notify_lost(runtime: Runtime, watchers: tuple[Callable[[], None], ...]) -> None:
     """Call each; what one raises is reported and keeps nobody else from being told."""
     for watcher in watchers:
         try:
             watcher()
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's callback may raise anything
-            world.emit(Defect("an on_lost callback", error))
+            runtime.emit(InternalError("an on_lost callback", error))
 
 
 def closed() -> LockError:
@@ -111,7 +111,7 @@ def closed() -> LockError:
 class Driver(Protocol):
     """What the two drivers have in common."""
 
-    world: World
+    runtime: Runtime
     engine: Engine
     closed: bool
     in_use: bool
@@ -147,8 +147,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
-def disown_all(world: World) -> None:
+def mark_all_inherited(runtime: Runtime) -> None:
     """In a forked child: every lease on the schedule is the parent's."""
-    for tenure in world.schedule.held():
-        tenure.disown()
-    world.schedule.clear()
+    for tenure in runtime.schedule.held():
+        tenure.mark_inherited()
+    runtime.schedule.clear()

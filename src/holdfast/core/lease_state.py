@@ -39,7 +39,7 @@ def validity(ttl: float, drift: Callable[[float], float]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class LockSpec:
     """What a `Lock` asks for."""
 
     name: str
@@ -48,7 +48,7 @@ class Claim:
     renew: bool
     max_hold: float | None
     retry: float
-    patience: float
+    request_timeout: float
     """How long one node may take to answer about it."""
     validity: float
     """What is left of the ttl after the drift of the clocks."""
@@ -72,17 +72,17 @@ class State(Enum):
 HELD, RELEASED, LOST, FOREIGN = State
 
 
-class Tenure:
+class LeaseState:
     """One grant of one name to one holder."""
 
     __slots__ = (
         "__weakref__",
-        "claim",
         "depth",
         "fence",
         "hold_until",
         "holder",
         "renew_at",
+        "spec",
         "state",
         "valid_until",
         "watchers",
@@ -90,9 +90,9 @@ class Tenure:
     )
 
     def __init__(
-        self, claim: Claim, holder: str, fence: int, valid_until: float, hold_until: float
+        self, spec: LockSpec, holder: str, fence: int, valid_until: float, hold_until: float
     ) -> None:
-        self.claim = claim
+        self.spec = spec
         self.holder = holder
         self.fence = fence
         self.valid_until = valid_until
@@ -124,11 +124,11 @@ class Tenure:
         """Move the end on. The caller has made sure that the old one still lies ahead."""
         self.valid_until = max(self.valid_until, valid_until)
 
-    def let_go(self) -> None:
+    def mark_released(self) -> None:
         """Held no more, because its holder wanted so."""
         self.state = RELEASED
 
-    def disown(self) -> None:
+    def mark_inherited(self) -> None:
         """In a forked child: not mine to renew, release or report."""
         self.state = FOREIGN
 
@@ -141,14 +141,14 @@ class Tenure:
         """Raise unless it is held."""
         if self.state is FOREIGN:
             raise NotHeld(
-                f"the lease on {self.claim.name!r} was taken by the process that this one was "
+                f"the lease on {self.spec.name!r} was taken by the process that this one was "
                 "forked from, and is still that one's; nothing was changed"
             )
         if self.state is RELEASED:
-            raise NotHeld(f"the lease on {self.claim.name!r} was released already")
+            raise NotHeld(f"the lease on {self.spec.name!r} was released already")
         if self.is_lost(now):
             raise self.loss()
 
     def loss(self) -> LockLost:
         """The error that says so."""
-        return LockLost(self.claim.name, self.fence, self.why or EXPIRED)
+        return LockLost(self.spec.name, self.fence, self.why or EXPIRED)

@@ -24,7 +24,7 @@ from holdfast.core.messages import (
 T = TypeVar("T")
 
 
-class Poll:
+class FanOut:
     """Say these requests to these nodes, all at once, and listen until `until`."""
 
     __slots__ = ("answers", "nodes", "over", "requests", "settled", "until")
@@ -51,7 +51,7 @@ class Poll:
         return None if answers is None else answers[index]
 
 
-class Vote(Poll):
+class AcquireRound(FanOut):
     """A poll that is over with enough grants, or when there cannot be enough any more.
 
     Whether a node has a vote, or was in quarantine when the vote `began`, may turn out while it is
@@ -68,7 +68,7 @@ class Vote(Poll):
         guards: Sequence[RestartGuard],
         began: float,
     ) -> None:
-        Poll.__init__(self, (request,), nodes, until)
+        FanOut.__init__(self, (request,), nodes, until)
         self._enough = enough
         self._guards, self._began = guards, began
         self._granted: dict[int, int] = {}
@@ -96,13 +96,13 @@ class Vote(Poll):
         }
 
 
-class Farewell(Poll):
+class ReleaseRound(FanOut):
     """A poll that is over when enough nodes have let go."""
 
     __slots__ = ("_enough", "done")
 
     def __init__(self, request: ToNode, nodes: Sequence[int], until: float, enough: int) -> None:
-        Poll.__init__(self, (request,), nodes, until)
+        FanOut.__init__(self, (request,), nodes, until)
         self._enough = enough
         self.done = 0
         """How many have let go."""
@@ -126,7 +126,7 @@ class Pause:
     until: float
 
 
-Rounds: TypeAlias = Generator[Poll | Pause, None, T]
+Rounds: TypeAlias = Generator[FanOut | Pause, None, T]
 
 
 def in_words(answer: Answer | None) -> str:

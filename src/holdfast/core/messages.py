@@ -128,7 +128,9 @@ class Granted:
 
     fence: int
     holder: str = ""
-    """In whose name, if it is another than asked: a ballot of a quorum."""
+    """In whose name, if it is another than asked: an attempt of a quorum."""
+    ttl: float = 0.0
+    """The ttl that the engine gave, if it is another than asked; 0: as asked."""
 
 
 @dataclass(slots=True)
@@ -194,14 +196,17 @@ class Listing:
 
 @dataclass(slots=True)
 class Failed:
-    """No answer can be had, and nobody knows whether the request was carried out."""
+    """There is no answer, and the outcome of the request is unknown."""
 
     nodes: tuple[tuple[str, str], ...]
+    heals_in: float | None = None
+    """Seconds until it heals by itself (a quarantine); infinite if waiting will not help (a wrong
+    password, a missing right); None if unknown: worth another try."""
 
     @classmethod
-    def at(cls, node: str, why: str) -> "Failed":
+    def at(cls, node: str, why: str, heals_in: float | None = None) -> "Failed":
         """A failure of one node."""
-        return cls(((node, why),))
+        return cls(((node, why),), heals_in)
 
     def __str__(self) -> str:
         return "; ".join(f"{node}: {why}" for node, why in self.nodes)

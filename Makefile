@@ -11,7 +11,7 @@ OTHERS := 3.12 3.13
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
 	@echo "make test    everything: lint, types, all tests"
-	@echo "make soak    clients and servers under faults for MINUTES=10, judged from outside"
+	@echo "make soak    SEEDS=10000 random runs of the simulator, then real servers under faults for MINUTES=10"
 	@echo "make contract  the whole contract over every engine, which takes about half an hour"
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
 	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md"
@@ -29,7 +29,9 @@ test: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE)
 
 MINUTES := 10
+SEEDS := 10000
 soak: $(STAMP) servers
+	$(BIN)/holdfast lab simulate --random --seeds $(SEEDS)
 	$(BIN)/python -m holdfast.lab.soak --seconds $$(($(MINUTES) * 60))
 
 contract: $(STAMP) servers

@@ -1,11 +1,21 @@
 """What `make check` leaves out: the suites that live in real processes, on real files."""
 
 import gc
+import signal
 from pathlib import Path
 
 import pytest
 
 HERE = Path(__file__).parent
+
+
+def pytest_configure() -> None:
+    """A runner that ignores signals, as a shell does for what it starts in the background, would
+    have all tests and their children ignore them too."""
+    for signum in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP):
+        if signal.getsignal(signum) is signal.SIG_IGN:
+            usual = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
+            signal.signal(signum, usual)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

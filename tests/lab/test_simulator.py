@@ -5,6 +5,8 @@ import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -24,26 +26,63 @@ from holdfast.lab.simulator.faults import (
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.stage import Stage
 
-BLOCK = 250
-BLOCKS = 20
+BLOCK = 100
+BLOCKS = range(3, 6)
+
+CORPUS = [
+    int(line.split()[0])
+    for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()
+    if line and not line.startswith("#")
+]
 
 
-def no_promise_is_broken(seeds: range) -> None:
-    tally = campaign(seeds, Setup(), until_broken=True)
-    run = tally.first
-    assert run is None, (run.plan.seed, run.findings)
-    assert tally.grants > len(seeds)
+@pytest.mark.parametrize("seed", CORPUS)
+def test_seeds_that_once_failed(seed: int) -> None:
+    assert play(draw(seed)).findings == ()
 
 
-@pytest.mark.parametrize("first", range(0, 40, 8))
+@pytest.mark.parametrize("first", range(0, 40, 20))
 def test_a_few_runs_keep_every_promise(first: int) -> None:
-    no_promise_is_broken(range(first, first + 8))
+    no_promise_is_broken(range(first, first + 20))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("block", range(BLOCKS))
-def test_thousands_of_runs_keep_every_promise(block: int) -> None:
+@pytest.mark.parametrize("block", BLOCKS)
+def test_hundreds_of_runs_keep_every_promise(block: int) -> None:
+    """`make soak` plays thousands, from another first seed every time."""
     no_promise_is_broken(range(block * BLOCK, (block + 1) * BLOCK))
+
+
+def no_promise_is_broken(seeds: range) -> None:
+    tally = campaign(seeds, Setup())
+    assert tally.failed == [], [play(draw(seed)).findings for seed in tally.failed]
+    assert tally.seeds == len(seeds)
+    assert tally.grants > len(seeds)
+
+
+@pytest.mark.slow
+def test_several_processes_find_what_one_finds() -> None:
+    seeds, setup = range(200), Setup(nodes=1, drift=4.0)
+    alone, together = campaign(seeds, setup), campaign(seeds, setup, jobs=2)
+    assert alone == together
+    assert alone.failed
+
+
+def test_a_lock_that_is_handed_over_was_not_free() -> None:
+    """The next holder may be granted it before the last one hears that its release was done."""
+    turns = [Section(0.0, "job", None, 1.0, True, None, 2.0) for _ in range(6)]
+    tasks = tuple(Task(client, tuple(turns)) for client in range(3))
+    plan = replace(draw(0, Setup(1, 3)), tasks=tasks, faults=(), tail=0.0, seconds=40.0)
+    run = play(plan)
+    early = [
+        (event.at, later.at)
+        for event, later in pairwise(
+            event for event in run.history if event.kind in (Kind.GRANTED, Kind.RELEASED)
+        )
+        if event.kind is later.kind is Kind.GRANTED
+    ]
+    assert early, "no grant came before the reply to the release"
+    assert run.findings == ()
 
 
 @pytest.mark.slow
@@ -52,6 +91,7 @@ def test_runs_are_eventful() -> None:
     kinds, faults = Counter[Kind](), Counter[str]()
     for seed in range(300):
         run = play(draw(seed))
+        assert run.findings == (), seed
         kinds.update(event.kind for event in run.history)
         faults.update(run.faults)
     assert {name: faults[name] for name in ALL_NAMES if faults[name] < 3} == {}
@@ -140,7 +180,7 @@ def test_the_same_seed_is_the_same_run() -> None:
 def test_the_same_seed_is_the_same_run_in_another_process() -> None:
     code = (
         "from holdfast.lab.simulator import draw, play\n"
-        "print(*(play(draw(seed)).history.as_lines() for seed in range(125, 190)))"
+        "print(*(play(draw(seed)).history.as_lines() for seed in range(125, 145)))"
     )
     runs = [
         subprocess.run(
@@ -152,4 +192,4 @@ def test_the_same_seed_is_the_same_run_in_another_process() -> None:
         for hash_seed in ("1", "4711")
     ]
     assert runs[0] == runs[1]
-    assert len(runs[0]) > 100_000
+    assert len(runs[0]) > 30_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 import shutil
 import sys
 from typing import TYPE_CHECKING
@@ -14,6 +16,9 @@ from holdfast.cli.options import bad_arguments_are_usage_errors
 if TYPE_CHECKING:
     from holdfast.lab.simulator import Plan, Run, Setup, Tally
 
+MOST = 10**9
+"""Random seeds are below this."""
+
 BROKEN = 1
 """Exit code: a promise was broken."""
 
@@ -21,6 +26,8 @@ BROKEN = 1
 @click.command("simulate", short_help="Play thousands of runs on virtual time.")
 @click.option("--seeds", default=1000, show_default=True, help="How many runs to play.")
 @click.option("--first", default=0, show_default=True, help="The first seed.")
+@click.option("--random", "at_random", is_flag=True, help="Begin at a random seed, and show it.")
+@click.option("--jobs", type=click.IntRange(1), help="Processes; as many as there are cores.")
 @click.option("--seed", type=int, help="Play this one, and show it.")
 @click.option("--without", default="", help="With --seed: leave these faults out, as 0,3,4.")
 @click.option("--tasks", default="", help="With --seed: only these tasks, as number:sections,…")
@@ -32,6 +39,8 @@ BROKEN = 1
 def simulate(
     seeds: int,
     first: int,
+    at_random: bool,
+    jobs: int | None,
     seed: int | None,
     without: str,
     tasks: str,
@@ -51,10 +60,15 @@ def simulate(
         from holdfast.lab.simulator import Setup, campaign, draw, play
 
         setup = Setup(nodes, clients, minutes * 60, guard == "on", drift)
+        run = None
         if seed is None:
-            tally = campaign(range(first, first + seeds), setup)
+            first = secrets.randbelow(MOST) if at_random else first
+            click.echo(f"seeds {first} to {first + seeds - 1}")
+            jobs = jobs or len(os.sched_getaffinity(0))
+            tally = campaign(range(first, first + seeds), setup, jobs=jobs, report=_progress)
             _summarise(tally)
-            run = tally.first
+            if tally.failed:
+                run = play(draw(tally.failed[0], setup))
         else:
             plan = draw(seed, setup).without(*_numbers(without))
             run = play(plan.only(_counts(tasks)) if tasks else plan)
@@ -65,12 +79,21 @@ def simulate(
         click.get_current_context().exit(BROKEN)
 
 
+def _progress(tally: Tally) -> None:
+    if sys.stderr.isatty():
+        click.echo(f"\r{tally.seeds} seeds, {len(tally.failed)} failed ", nl=False, err=True)
+
+
 def _summarise(tally: Tally) -> None:
+    if sys.stderr.isatty():
+        click.echo("\r", nl=False, err=True)
     click.echo(f"{tally.seeds} seeds, {tally.grants} grants, {tally.faults.total()} faults")
     for kind, count in tally.faults.most_common():
         click.echo(f"  {count:7} {kind}")
     for rule, count in tally.broken.most_common():
         click.echo(f"broken in {count} seeds: {rule}")
+    if tally.failed:
+        click.echo(f"seeds that failed: {', '.join(map(str, tally.failed))}")
     if not tally.broken:
         click.echo("every promise was kept")
 

@@ -1,12 +1,18 @@
-"""Many seeds, one after the other, and what came of them."""
+"""Many seeds, on as many cores as wanted, and what came of them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 
 from holdfast.lab.simulator.draw import draw
 from holdfast.lab.simulator.plan import Setup
 from holdfast.lab.simulator.stage import Run, play
+
+BLOCK = 100
+"""How many seeds a process plays before it reports."""
 
 
 @dataclass(slots=True)
@@ -18,8 +24,8 @@ class Tally:
     faults: Counter[str] = field(default_factory=Counter)
     broken: Counter[str] = field(default_factory=Counter)
     """How many seeds broke which promise."""
-    first: Run | None = None
-    """The first run that broke one."""
+    failed: list[int] = field(default_factory=list)
+    """The seeds that broke one."""
 
     def add(self, run: Run) -> None:
         """Count a run in."""
@@ -27,15 +33,42 @@ class Tally:
         self.grants += run.grants
         self.faults.update(run.faults)
         self.broken.update({finding.rule for finding in run.findings})
-        if run.findings and self.first is None:
-            self.first = run
+        if run.findings:
+            self.failed.append(run.plan.seed)
+
+    def merge(self, other: "Tally") -> None:
+        """Count another tally in."""
+        self.seeds += other.seeds
+        self.grants += other.grants
+        self.faults.update(other.faults)
+        self.broken.update(other.broken)
+        self.failed = sorted(self.failed + other.failed)
 
 
-def campaign(seeds: Iterable[int], setup: Setup, *, until_broken: bool = False) -> Tally:
-    """Play them all; or only until a promise is broken."""
+def campaign(
+    seeds: Sequence[int],
+    setup: Setup,
+    *,
+    jobs: int = 1,
+    report: Callable[[Tally], None] = lambda tally: None,
+) -> Tally:
+    """Play them all, in `jobs` processes. `report` gets the tally as it grows."""
+    blocks = [seeds[first : first + BLOCK] for first in range(0, len(seeds), BLOCK)]
+    total = Tally()
+    if jobs == 1 or len(blocks) < 2:
+        for block in blocks:
+            total.merge(_play(setup, block))
+            report(total)
+        return total
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(partial(_play, setup), block) for block in blocks]):
+            total.merge(done.result())
+            report(total)
+    return total
+
+
+def _play(setup: Setup, seeds: Sequence[int]) -> Tally:
     tally = Tally()
     for seed in seeds:
         tally.add(play(draw(seed, setup)))
-        if until_broken and tally.first is not None:
-            break
     return tally

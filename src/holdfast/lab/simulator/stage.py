@@ -135,6 +135,7 @@ class Stage:
     def leaving(self, turn: Turn, tenure: LeaseState) -> None:
         """Somebody works no more."""
         client = turn.client
+        self.watch.leaving(turn)
         del client.leases[turn.hold], client.beliefs[turn.hold]
         if tenure.is_held(client.clock()):
             self._add(turn, Kind.RELEASING)

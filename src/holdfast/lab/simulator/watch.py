@@ -126,6 +126,11 @@ class Watch:
         """Whether its holder knows that it is lost."""
         return hold in self._told
 
+    def leaving(self, turn: Turn) -> None:
+        """The lock is free from here on: the next waiter may be granted it before the holder hears
+        that its release was done."""
+        self._free_since[turn.section.name] = self._timeline.now
+
     def left(self, turn: Turn) -> None:
         """Leaving nothing behind."""
         self._ended.add(turn.hold)

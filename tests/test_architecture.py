@@ -104,13 +104,18 @@ def test_import_holdfast_imports_no_engine_and_no_asyncio() -> None:
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(out.stdout.split())
     assert "holdfast.client" in loaded
-    assert not loaded & {"asyncio", "sqlite3", "click", "holdfast.drivers.aio"}
+    assert not loaded & {"asyncio", "sqlite3", "click", "holdfast.drivers.aio", "holdfast.fence"}
     assert not any(name.startswith("holdfast.engines.") for name in loaded)
+
+
+def test_fence_and_schema_need_no_import_of_their_own() -> None:
+    code = "import holdfast; holdfast.fence.check, holdfast.fence.acheck, holdfast.schema.ddl"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_every_public_name_has_a_home() -> None:
     assert {name for names in holdfast._HOMES.values() for name in names} == {
-        name for name in holdfast.__all__ if name != "__version__"
+        name for name in holdfast.__all__ if name not in {"__version__", *holdfast._SUBMODULES}
     }
     with pytest.raises(AttributeError, match="Locke"):
         getattr(holdfast, "Locke")  # noqa: B009 - as an attribute, mypy knows better

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from holdfast._version import __version__
 
 if TYPE_CHECKING:
+    from holdfast import fence, schema
     from holdfast.cell import AsyncCell, Cell
     from holdfast.client import AsyncClient, Client
     from holdfast.core.records import Guarantees, Label, LeaseInfo, Versioned
@@ -49,9 +50,12 @@ __all__ = [
     "UpdateTimeout",
     "Versioned",
     "__version__",
+    "fence",
+    "schema",
 ]
 
-# Each name is imported when it is first used: `holdfast --help` must not wait for all of them.
+# Each name is imported on first use: `import holdfast` imports no engine, no sqlite3, no asyncio.
+_SUBMODULES = ("fence", "schema")
 _HOMES = {
     "cell": ("AsyncCell", "Cell"),
     "client": ("AsyncClient", "Client"),
@@ -70,13 +74,17 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> object:
-    for home, names in _HOMES.items():
-        if name in names:
-            found: object = getattr(import_module(f"holdfast.{home}"), name)
-            globals()[name] = found
-            return found
-    raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+if not TYPE_CHECKING:  # else a type checker would accept any name
+
+    def __getattr__(name: str) -> object:
+        if name in _SUBMODULES:
+            return import_module(f"holdfast.{name}")
+        for home, names in _HOMES.items():
+            if name in names:
+                found: object = getattr(import_module(f"holdfast.{home}"), name)
+                globals()[name] = found
+                return found
+        raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -18,6 +18,7 @@ else:
 
 
 D = TypeVar("D", bound=Driver)
+V = TypeVar("V", bound=bytes | str)
 
 PATIENCE = 10.0
 
@@ -71,9 +72,9 @@ class Cell(BaseCell[ThreadDriver]):
 
     def update(
         self,
-        fn: Callable[[Any], bytes | str],
+        fn: Callable[[Any], V],
         timeout: float | None = PATIENCE,
-    ) -> bytes | str:
+    ) -> V:
         """Set it to `fn(value)`, and give that. What `fn` raises is raised, and nothing is set.
 
         `fn` is called again for each try, whenever somebody else was faster: it must do nothing but
@@ -109,16 +110,16 @@ class AsyncCell(BaseCell[AsyncDriver]):
 
     async def update(
         self,
-        fn: Callable[[Any], bytes | str],
+        fn: Callable[[Any], V],
         timeout: float | None = PATIENCE,
-    ) -> bytes | str:
+    ) -> V:
         """Set it to `fn(value)`, and give that: as `Cell.update`. `fn` is a plain function, which
         the event loop waits for."""
         timeout = check_timeout(timeout)
         return await self._driver.run(update(*self._place, check_function(fn), timeout))
 
 
-def check_function(fn: Callable[[Any], bytes | str]) -> Callable[[Any], bytes | str]:
+def check_function(fn: Callable[[Any], V]) -> Callable[[Any], V]:
     """A plain function: it may be called several times, so it should not wait for anything."""
     if not callable(fn):
         raise TypeError(f"fn: must be callable, got {fn!r}")

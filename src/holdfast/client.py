@@ -12,7 +12,7 @@ from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, LeaseInfo
 from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
-from holdfast.engines import default_url, of_clients, open_engine
+from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
 from holdfast.lock import AsyncLock, Lock
 from holdfast.options import (
     check_bool,
@@ -40,7 +40,7 @@ class BaseClient(Generic[D]):
 
     def __init__(
         self,
-        url: str | object | None = None,
+        url: EngineSource | None = None,
         *,
         prefix: str | None = None,
         ttl: float | None = None,
@@ -63,7 +63,7 @@ class BaseClient(Generic[D]):
         self._driver = self._make_driver()
 
     @classmethod
-    def from_sqlalchemy(cls, engine: object, **options: Any) -> Self:
+    def from_sqlalchemy(cls, engine: SqlAlchemyEngine, **options: Any) -> Self:
         """A client over connections of an `Engine` of SQLAlchemy (for asyncio: an `AsyncEngine`).
         It borrows one, and another while somebody waits; docs/sql.md says for which libraries.
 
@@ -230,7 +230,7 @@ class Client(BaseClient[ThreadDriver]):
         """Give everything back: waits end, leases are released, the renewer stops."""
         self._driver.close()
 
-    def __enter__(self) -> "Client":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -314,7 +314,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
         """Give everything back: waits end, leases are released, the renewer stops."""
         await self._driver.close()
 
-    async def __aenter__(self) -> "AsyncClient":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *exc: object) -> None:

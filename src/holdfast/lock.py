@@ -1,7 +1,7 @@
 """A lock: a description of what to acquire. `Lock` for threads, `AsyncLock` for asyncio."""
 
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from inspect import isasyncgenfunction, iscoroutine, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
@@ -302,7 +302,9 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         else:
             await self._driver.run(leave(self._driver.runtime, tenure, error))
 
-    def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a coroutine function: it runs while it holds the lock, or raises
         `AcquireTimeout`."""
         if not iscoroutinefunction(function):

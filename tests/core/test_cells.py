@@ -85,7 +85,7 @@ def test_a_write_whose_reply_is_lost_is_not_repeated() -> None:
 def test_what_is_no_value_is_not_written() -> None:
     play = Play(Versioned("a", 7))
     with pytest.raises(TypeError):
-        play.run(update(play.runtime, "p:x", "x", lambda value: 7, None))  # type: ignore[arg-type,return-value]
+        play.run(update(play.runtime, "p:x", "x", lambda value: 7, None))
     assert play.asked == [Read("p:x")]
 
 

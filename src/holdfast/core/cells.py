@@ -12,6 +12,7 @@ What can happen at any yield below, and what then:
 
 from collections.abc import Callable
 from math import inf
+from typing import TypeVar
 
 from holdfast.core.backoff import backoff
 from holdfast.core.effects import Sleep, Steps, ask
@@ -23,6 +24,7 @@ from holdfast.core.runtime import Runtime
 from holdfast.errors import UpdateTimeout
 from holdfast.options import check_value
 
+V = TypeVar("V", bound=bytes | str)
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.1
 
 
@@ -52,16 +54,17 @@ def update(
     runtime: Runtime,
     key: str,
     name: str,
-    fn: Callable[[bytes | str | None], bytes | str],
+    fn: Callable[[bytes | str | None], V],
     timeout: float | None,
-) -> Steps[bytes | str]:
+) -> Steps[V]:
     """Set the cell to what `fn` makes of its value, and give that; `fn` is called for each try."""
     give_up_at = inf if timeout is None else runtime.clock() + timeout
     pauses = backoff(runtime.uniform, FIRST_PAUSE, LONGEST_PAUSE)
     tries = 0
     while True:
         seen = yield from get(runtime, key, name)
-        value = check_value("fn", fn(seen.value))
+        value = fn(seen.value)
+        check_value("fn", value)
         if (yield from put(runtime, key, name, value, seen.version)):
             return value
         tries += 1

@@ -1,9 +1,9 @@
 """The engines, by URL scheme. Each is imported when a client asks for it, and not before."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from types import ModuleType
-from typing import TypeAlias
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import SplitResult, quote
 
 from holdfast.core.ports import Engine
@@ -34,6 +34,46 @@ _LIBRARIES = {
     "psycopg_pool": "holdfast.engines.sql.pools",
 }
 """Libraries whose clients can be given instead of a URL."""
+
+
+class RedisClient(Protocol):
+    """A client of redis-py: `Redis`, of threads or of asyncio."""
+
+    @property
+    def connection_pool(self) -> Any: ...  # noqa: D102 - redis-py's
+
+
+class RedisClusterClient(Protocol):
+    """A client of redis-py: `RedisCluster`, of threads or of asyncio."""
+
+    @property
+    def nodes_manager(self) -> Any: ...  # noqa: D102 - redis-py's
+
+
+class SqlAlchemyEngine(Protocol):
+    """An `Engine` of SQLAlchemy, or an `AsyncEngine`."""
+
+    @property
+    def dialect(self) -> Any: ...  # noqa: D102 - SQLAlchemy's
+
+    @property
+    def url(self) -> Any: ...  # noqa: D102 - SQLAlchemy's
+
+
+class PsycopgPool(Protocol):
+    """A pool of psycopg: `ConnectionPool`, or `AsyncConnectionPool`."""
+
+    @property
+    def conninfo(self) -> Any: ...  # noqa: D102 - psycopg's
+
+    @property
+    def kwargs(self) -> Any: ...  # noqa: D102 - psycopg's
+
+
+EngineSource: TypeAlias = (
+    str | RedisClient | RedisClusterClient | Sequence[RedisClient] | SqlAlchemyEngine | PsycopgPool
+)
+"""What can be given as `url`. Protocols, since the libraries need not be installed."""
 
 Opening: TypeAlias = Callable[[dict[str, str]], Engine]
 """Gives the engine, with its options."""

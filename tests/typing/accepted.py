@@ -1,0 +1,121 @@
+# pyright: strict
+"""What type checkers accept, and the types they see. Checked by `make lint`, never run."""
+
+import asyncio
+from typing import Any, assert_type
+
+import redis
+import redis.asyncio
+import sqlalchemy
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+import holdfast
+from holdfast import (
+    AsyncCell,
+    AsyncClient,
+    AsyncLease,
+    AsyncLock,
+    Cell,
+    Client,
+    Guarantees,
+    Lease,
+    LeaseInfo,
+    Lock,
+    Versioned,
+)
+
+
+class MyClient(Client): ...
+
+
+class MyAsyncClient(AsyncClient): ...
+
+
+def of_libraries(
+    node: redis.Redis,
+    cluster: redis.RedisCluster,
+    engine: sqlalchemy.Engine,
+    pool: ConnectionPool[Any],
+) -> None:
+    Client()
+    Client("redis://h", prefix="", ttl=10, retry=0.5, max_ttl=60)
+    Client(node)
+    Client([node, node, node])
+    Client(cluster)
+    Client(engine)
+    Client(pool)
+    assert_type(MyClient.from_sqlalchemy(engine), MyClient)
+
+
+def of_async_libraries(
+    node: "redis.asyncio.Redis",
+    cluster: "redis.asyncio.RedisCluster",
+    engine: AsyncEngine,
+    pool: AsyncConnectionPool[Any],
+) -> None:
+    AsyncClient(node)
+    AsyncClient((node, node, node))
+    AsyncClient(cluster)
+    AsyncClient(engine)
+    AsyncClient(pool)
+    assert_type(MyAsyncClient.from_sqlalchemy(engine), MyAsyncClient)
+
+
+def threads(client: Client) -> None:
+    with MyClient("memory://") as mine:
+        assert_type(mine, MyClient)
+    assert_type(client.guarantees, Guarantees)
+    lock = client.lock("job", ttl=10, timeout=None)
+    assert_type(lock, Lock)
+    with lock as lease:
+        assert_type(lease, Lease)
+        assert_type(lease.fence, int)
+        lease.on_lost(lambda lost: assert_type(lost, Lease))
+    assert_type(lock.acquire(), Lease | None)
+    assert_type(client.inspect("job"), LeaseInfo | None)
+    assert_type(list(client.leases()), list[LeaseInfo])
+
+    @lock
+    def work(x: int) -> str:
+        return str(x)
+
+    assert_type(work(1), str)
+
+
+def cells(cell: Cell) -> None:
+    def decrement(value: str | None) -> str:
+        return str(int(value or 0) - 1)
+
+    assert_type(cell.get(), Versioned)
+    assert_type(cell.update(decrement), str)
+    assert_type(cell.update(lambda value: f"{value}!"), str)
+    assert_type(cell.update(lambda value: b"!"), bytes)
+
+
+async def tasks(client: AsyncClient, cell: AsyncCell) -> None:
+    async with MyAsyncClient("memory://") as mine:
+        assert_type(mine, MyAsyncClient)
+    lock = client.lock("job", cancel_on_loss=True)
+    assert_type(lock, AsyncLock)
+    async with lock as lease:
+        assert_type(lease, AsyncLease)
+    assert_type(await lock.acquire(), AsyncLease | None)
+    assert_type(await client.inspect("job"), LeaseInfo | None)
+    assert_type([info async for info in client.leases()], list[LeaseInfo])
+
+    @lock
+    async def work(x: int) -> str:
+        return str(x)
+
+    task = asyncio.create_task(work(1))
+    assert_type(task, asyncio.Task[str])
+    assert_type(await work(1), str)
+    assert_type(await cell.get(), Versioned)
+    assert_type(await cell.update(lambda value: b"!"), bytes)
+
+
+async def fences(connection: object, lease: Lease) -> None:
+    holdfast.fence.check(connection, lease.name, lease.fence)
+    await holdfast.fence.acheck(connection, lease.name, lease.fence)
+    assert_type(holdfast.schema.ddl("sqlite:///f"), str)

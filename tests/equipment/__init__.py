@@ -1,0 +1,1 @@
+"""What tests are made with: virtual time, real servers, planted bugs."""

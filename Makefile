@@ -64,8 +64,10 @@ $(STAMP): pyproject.toml scripts/setup
 	@touch $@
 
 # Asks each time, which takes no time when they are there. `make demo` needs none.
-servers:
+servers: $(STAMP)
 	@scripts/setup-servers
+	@$(BIN)/python -c "import MySQLdb" 2>/dev/null || \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check "mysqlclient>=2.2"
 
 clean:
 	rm -rf $(VENV) .venv-* build dist .mypy_cache .ruff_cache .pytest_cache

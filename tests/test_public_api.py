@@ -44,6 +44,8 @@ SIGNATURES = {
     "Lease.release": "(self) -> None",
     "Lease.remaining": "(self) -> float",
     "Lease.ensure_held": "(self) -> None",
+    "Lease.guard_sql": "(self, paramstyle: Literal['qmark', 'numeric', 'named', 'format', "
+    "'pyformat', 'numeric_dollar']) -> tuple[str, tuple[object, ...] | dict[str, object]]",
     "Lease.guard": "(self, connection: object = None) -> holdfast.core.ports.Comparison | None",
     "fence.check": "(connection: object, name: str, fence: int) -> None",
     "fence.acheck": "(connection: object, name: str, fence: int) -> None",
@@ -59,9 +61,10 @@ MEMBERS = {
     "Versioned": "count index value version",
     "Lock": "acquire locked name release ttl",
     "AsyncLock": "acquire locked name release ttl",
-    "Lease": "ensure_held extend fence guard held holder lost name on_lost release remaining ttl",
-    "AsyncLease": "ensure_held extend fence guard held holder lost name on_lost release remaining "
-    "ttl",
+    "Lease": "ensure_held extend fence guard guard_sql held holder lost name on_lost release "
+    "remaining ttl",
+    "AsyncLease": "ensure_held extend fence guard guard_sql held holder lost name on_lost release "
+    "remaining ttl",
     "LeaseInfo": "fence holder label name remaining waiters",
     "Label": "host of pid program",
     "Guarantees": "broken_by engine exclusion fairness fence fence_ends max_ttl min_ttl suits "

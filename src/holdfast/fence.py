@@ -1,8 +1,8 @@
-"""Refusing stale fences in your own database, wherever the lock is kept.
+"""Refuse stale fences in your own database, wherever the lock is kept.
 
-The greatest fence that was seen for each name is kept in a table, `holdfast_fences`. It is made
-when it is first needed, but for MariaDB and MySQL, where that would commit your transaction: there,
-and where your role may not make tables, `holdfast ddl` prints what makes it.
+The greatest fence that was seen for each name is kept in a table, `holdfast_fences`. It is created
+on first use, except on MariaDB and MySQL, where that would commit your transaction. There, and
+where your role may not create tables, `holdfast ddl` prints the DDL.
 
 >>> import sqlite3
 >>> from holdfast import fence
@@ -17,7 +17,7 @@ holdfast.errors.StaleFence: fence 33 for 'invoice:42' is stale: a later holder h
 
 from typing import Any
 
-from holdfast.engines.sql.borrowed import borrow, borrow_async, perform, perform_async
+from holdfast.engines.sql.adapters import adapt, adapt_async, perform, perform_async
 from holdfast.engines.sql.fences import newest
 from holdfast.errors import StaleFence
 from holdfast.options import check_name
@@ -28,26 +28,27 @@ GREATEST = 2**63 - 1
 
 
 def check(connection: object, name: str, fence: int) -> None:
-    """Raise `StaleFence` if a later holder of `name` than the one with this fence has come here.
+    """Raise `StaleFence` if a later holder of `name` than the one with this fence was seen here.
 
-    Say it in the transaction in which you write, before you write. `connection` is one of psycopg,
-    PyMySQL, sqlite3 or SQLAlchemy, or a Session; one that commits each statement by itself is a
-    `ValueError`. Until the end of the transaction, others who check the same name wait.
+    Call it in the transaction in which you write, before you write. `connection` is one of psycopg,
+    psycopg2, PyMySQL, mysqlclient, sqlite3, SQLAlchemy (or a Session) or Django. Autocommit, or a
+    savepoint (a nested transaction) of SQLAlchemy, Django or psycopg, is a `ValueError`. Until the
+    end of the transaction, other checks of the same name wait.
     """
     name, fence = check_name(name), _check_fence(fence)
-    borrowed = borrow(connection)
-    _judge(name, fence, perform(newest(borrowed.database, name, fence), borrowed))
+    adapter = adapt(connection)
+    _compare(name, fence, perform(newest(adapter.database, name, fence), adapter))
 
 
 async def acheck(connection: object, name: str, fence: int) -> None:
-    """The same for asyncio: with a connection of psycopg, asyncmy, aiomysql, aiosqlite or
-    SQLAlchemy, or a Session."""
+    """The same for asyncio: with a connection of psycopg, asyncpg, asyncmy, aiomysql, aiosqlite or
+    SQLAlchemy (or an AsyncSession)."""
     name, fence = check_name(name), _check_fence(fence)
-    borrowed = await borrow_async(connection)
-    _judge(name, fence, await perform_async(newest(borrowed.database, name, fence), borrowed))
+    adapter = await adapt_async(connection)
+    _compare(name, fence, await perform_async(newest(adapter.database, name, fence), adapter))
 
 
-def _judge(name: str, fence: int, seen: int) -> None:
+def _compare(name: str, fence: int, seen: int) -> None:
     if fence < seen:
         raise StaleFence(name, fence, seen)
 

@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
 from weakref import ref
 
 from holdfast.core.holding import explain_unguarded, extend, release
@@ -22,6 +22,7 @@ else:
 
 
 D = TypeVar("D", bound=Driver)
+Paramstyle = Literal["qmark", "numeric", "named", "format", "pyformat", "numeric_dollar"]
 Self = TypeVar("Self", bound="BaseLease[Any]")
 
 
@@ -136,6 +137,19 @@ class BaseLease(Generic[D]):
         self.ensure_held()
         return guard
 
+    def guard_sql(
+        self, paramstyle: Paramstyle
+    ) -> tuple[str, tuple[object, ...] | dict[str, object]]:
+        """The statement of `guard`, and its values, for a database driver that `guard` does not
+        know. Nothing is sent.
+
+        Execute it as the first statement of a transaction, never inside a savepoint or under
+        autocommit. It must return one row; if it returns none or fails, the lease is lost: roll
+        back. `paramstyle` is the driver's: `qmark` (`?`), `numeric` (`:1`), `named` (`:name`),
+        `format` (`%s`), `pyformat` (`%(name)s`) or `numeric_dollar` (`$1`).
+        """
+        return self._guard().sql(paramstyle, *self._identity)
+
     def _comparison(self) -> Comparison:
         """What a transaction compares to be tied to it, while it is held."""
         compare = self._driver.engine.comparison
@@ -206,11 +220,12 @@ class Lease(BaseLease[ThreadDriver]):
     def guard(self, connection: object = None) -> Comparison | None:
         """Tie a transaction of your own to this lease. If the lease is lost already: `LockLost`.
 
-        SQL: of a lock that is kept in the same database, give the connection (of psycopg, PyMySQL
-        or SQLAlchemy) on which the transaction is open. As long as it is open, nobody else gets the
-        lock, even if the lease ends meanwhile. Make it the first statement of a transaction which
-        begins after the lease; on a connection that commits each statement by itself it is a
-        `ValueError`.
+        SQL: of a lock that is kept in the same database, give the connection (of psycopg, psycopg2,
+        PyMySQL, mysqlclient, SQLAlchemy or Django; for any other there is `guard_sql`) on which the
+        transaction is open. As long as it is open, nobody else gets the lock, even if the lease
+        ends meanwhile. Make it the first statement of a transaction which begins after the lease.
+        Autocommit, or a savepoint (a nested transaction) of SQLAlchemy, Django or psycopg, is a
+        `ValueError`; with other libraries, do not call it inside a savepoint.
 
         etcd: give nothing, and get a comparison to add to your transaction. It is carried out while
         the lock is yours, or not at all.

@@ -1,8 +1,8 @@
-"""The tables that holdfast needs in a database, for those who make them by migrations.
+"""The DDL of the tables that holdfast needs in a database, for migrations.
 
 >>> from holdfast import schema
 >>> print(schema.ddl("sqlite:///var/lib/shop.db"))
--- What holdfast.fence.check has seen, for locks that are kept elsewhere.
+-- The greatest fences seen by holdfast.fence.check.
 CREATE TABLE IF NOT EXISTS holdfast_fences (
     name TEXT NOT NULL PRIMARY KEY,
     fence INTEGER NOT NULL
@@ -13,7 +13,7 @@ import os
 
 from holdfast.engines import default_url, open_engine
 from holdfast.engines.sql import fences
-from holdfast.engines.sql.borrowed import MYSQL, POSTGRESQL, SQLITE
+from holdfast.engines.sql.adapters import MYSQL, POSTGRESQL, SQLITE
 from holdfast.options import read_options
 
 __all__ = ["ddl"]
@@ -28,16 +28,16 @@ _DATABASES = {
 
 
 def ddl(url: str | None = None) -> str:
-    """What makes the tables in the database that a URL names (default: as for a client). Nothing is
-    connected. A URL that names no database is a `ValueError`."""
+    """The DDL for the database that a URL names (default: as for a client). Makes no connection. A
+    URL of an engine without tables is a `ValueError`."""
     url = url or os.environ.get("HOLDFAST_URL") or default_url()
     options = read_options(url, prefix=None, ttl=None, retry=None, engine={})
     engine = open_engine(options.url, options.engine)
     database = _DATABASES.get(options.url.scheme)
     if database is None:
-        raise ValueError(f"url: {options.shown} is no database with tables to make")
+        raise ValueError(f"url: {options.shown} is not a database with tables")
     parts = [
-        "-- What holdfast.fence.check has seen, for locks that are kept elsewhere.",
+        "-- The greatest fences seen by holdfast.fence.check.",
         fences.ddl(database),
     ]
     if engine.ddl:

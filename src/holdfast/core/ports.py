@@ -105,6 +105,12 @@ class Guard(Protocol):
         """The same for a connection of asyncio."""
         ...
 
+    def sql(
+        self, paramstyle: str, key: str, holder: str, fence: int
+    ) -> tuple[str, tuple[object, ...] | dict[str, object]]:
+        """The statement and its values, in one of the styles of PEP 249 or `numeric_dollar`."""
+        ...
+
 
 class Comparison(Protocol):
     """What ties a write of a user's own, to the store that the lease is kept in, to that lease: the

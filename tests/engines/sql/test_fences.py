@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +12,14 @@ from holdfast import fence, schema
 from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import CONFLICTS, Database, MariaDb, Postgres
-from tests.engines.sql.users import AUTOCOMMIT, LEVELS, READ_COMMITTED, WAYS, Transaction, Way
+from tests.engines.sql.users import LEVELS, READ_COMMITTED, WAYS, Transaction, Way
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow
 
 PAIRS = [(kind, way) for kind, ways in WAYS.items() for way in ways]
+FEW = [(kind, way) for kind, ways in WAYS.items() for way in ways[:2]]
+"""One for threads and one for asyncio."""
 
 
 @pytest.fixture(params=PAIRS, ids=[f"{kind}-{way}" for kind, way in PAIRS])
@@ -77,6 +78,7 @@ def test_only_an_older_fence_is_refused(database: Database, own: Transaction) ->
     check(own, 2)
 
 
+@pytest.mark.parametrize("pair", FEW, ids=str)
 def test_a_table_that_is_missing(
     database: Database, pair: tuple[str, Way], own: Transaction
 ) -> None:
@@ -93,16 +95,6 @@ def test_a_table_that_is_missing(
     assert not database.query(
         "SELECT 1 FROM information_schema.tables WHERE table_name = 'holdfast_fences'"
     )
-
-
-def test_one_that_commits_each_statement(
-    database: Database, pair: tuple[str, Way], user: Party
-) -> None:
-    with (
-        closing(pair[1].begin(user, database.url, AUTOCOMMIT)) as automatic,
-        pytest.raises(ValueError, match=r"^connection: .*autocommit"),
-    ):
-        check(automatic, 1)
 
 
 @pytest.mark.parametrize("pair", [(kind, ways[0]) for kind, ways in WAYS.items()], ids=list(WAYS))

@@ -1,10 +1,15 @@
-"""`lease.guard(connection)` with the connections of each library, and what is none."""
+"""`lease.guard(connection)` with the connections of each library, and what is refused."""
 
+import asyncio
 import contextlib
 import sqlite3
+import unittest
 from typing import Any
 
+import asyncpg
 import psycopg
+import psycopg2
+import psycopg2.extras
 import pymysql.cursors
 import pytest
 import sqlalchemy
@@ -14,20 +19,35 @@ from sqlalchemy.orm import Session
 import holdfast
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database
-from tests.engines.sql.users import AUTOCOMMIT, EACH_KIND, WAYS, Transaction, Way, sqlalchemy_url
-from tests.patience import wait_for
+from tests.engines.sql.users import (
+    AUTOCOMMIT,
+    EACH_KIND,
+    WAYS,
+    Transaction,
+    Way,
+    django_connection,
+    sqlalchemy_url,
+)
 
 pytestmark = pytest.mark.slow
 
 LONG = 30.0
 """A ttl that no test sees the end of."""
 
-SHORT = 0.3
-"""One that ends soon."""
-
 EACH_WAY = pytest.mark.parametrize(
     ("kind", "way"), [(kind, way) for kind, ways in WAYS.items() for way in ways], ids=str
 )
+
+ONLY_POSTGRES = pytest.mark.parametrize(("kind", "way"), [("postgres", WAYS["postgres"][0])])
+ASYNC_POSTGRES = pytest.mark.parametrize(("kind", "way"), [("postgres", WAYS["postgres"][1])])
+
+SAVEPOINT = r"^connection: .* inside a savepoint"
+
+
+def assert_guarded(ben: Party) -> None:
+    """The lock was broken, and is not granted: a transaction still relies on it."""
+    assert ben(ben.client.break_lock, "job")
+    assert ben.tries() is None
 
 
 @EACH_WAY
@@ -37,14 +57,28 @@ class TestEachLibrary:
     ) -> None:
         lease = ann.takes(ttl=LONG, renew=False)
         transaction.guard(lease)
-        assert ben(ben.client.break_lock, "job")
-        assert ben.tries() is None
+        assert_guarded(ben)
         transaction.commit()
         assert ben.takes(ttl=LONG)
         with pytest.raises(holdfast.LockLost):
             transaction.guard(lease)
         transaction.rollback()
 
+    def test_autocommit_is_refused_unless_a_transaction_was_begun(
+        self, database: Database, way: Way, ann: Party, level: str
+    ) -> None:
+        lease = ann.takes(ttl=LONG, renew=False)
+        with contextlib.closing(way.begin(ann, database.url, AUTOCOMMIT)) as automatic:
+            with pytest.raises(ValueError, match=r"^connection: .*autocommit"):
+                automatic.guard(lease)
+            if not way.library.startswith("SQLAlchemy"):
+                automatic.say("BEGIN")
+                automatic.guard(lease)
+                automatic.say("COMMIT")
+
+
+@EACH_KIND
+class TestOneLibrary:
     def test_a_connection_to_another_database(
         self, database: Database, way: Way, ann: Party, level: str
     ) -> None:
@@ -56,38 +90,25 @@ class TestEachLibrary:
             elsewhere.guard(lease)
         assert lease.held
 
-    def test_one_that_commits_each_statement(
-        self, database: Database, way: Way, ann: Party, level: str
+    def test_a_connection_for_asyncio(
+        self, kind: str, database: Database, ann: Party, level: str
     ) -> None:
         lease = ann.takes(ttl=LONG, renew=False)
-        with contextlib.closing(way.begin(ann, database.url, AUTOCOMMIT)) as automatic:
-            with pytest.raises(ValueError, match=r"^connection: .*autocommit"):
-                automatic.guard(lease)
-            if way.library != "SQLAlchemy":
-                automatic.say("BEGIN")
-                automatic.guard(lease)
-                automatic.say("COMMIT")
+        for way in (each for each in WAYS[kind] if each.colour == "async"):
+            with (
+                contextlib.closing(Party("async", database.url)) as stranger,
+                contextlib.closing(way.begin(stranger, database.url, level)) as theirs,
+                pytest.raises(TypeError, match=type(theirs.connection).__module__),
+            ):
+                ann(lease.guard, theirs.connection)
 
-    def test_one_of_the_other_colour(
-        self, kind: str, database: Database, way: Way, ann: Party, level: str
-    ) -> None:
-        lease = ann.takes(ttl=LONG, renew=False)
-        other = next(each for each in WAYS[kind] if each.colour != way.colour)
-        with (
-            contextlib.closing(Party(other.colour, database.url)) as stranger,
-            contextlib.closing(other.begin(stranger, database.url, level)) as theirs,
-            pytest.raises(TypeError, match=type(theirs.connection).__module__),
-        ):
-            ann(lease.guard, theirs.connection)
-
-
-@EACH_KIND
-class TestOneLibrary:
     def test_a_lease_that_was_released(self, ann: Party, transaction: Transaction) -> None:
         lease = ann.takes(ttl=LONG)
         ann(lease.release)
         with pytest.raises(holdfast.NotHeld, match="released already"):
             transaction.guard(lease)
+        with pytest.raises(holdfast.NotHeld, match="released already"):
+            lease.guard_sql("qmark")
 
     def test_what_is_no_connection(self, ann: Party) -> None:
         lease = ann.takes(ttl=LONG, renew=False)
@@ -106,11 +127,10 @@ class TestOneLibrary:
 
     def test_a_session(self, database: Database, ann: Party, ben: Party) -> None:
         engine = sqlalchemy.create_engine(sqlalchemy_url(database.url, "sync"))
-        lease = ann.takes(ttl=SHORT, renew=False)
+        lease = ann.takes(ttl=LONG, renew=False)
         with Session(engine) as session, session.begin():
             lease.guard(session)
-            wait_for(database.has_ended)
-            assert ben.tries() is None
+            assert_guarded(ben)
         assert ben.takes()
         engine.dispose()
 
@@ -118,15 +138,18 @@ class TestOneLibrary:
         self, kind: str, database: Database, ann: Party
     ) -> None:
         lease = ann.takes(ttl=LONG, renew=False)
-        own: Any
+        connections: list[Any] = []
         if kind == "postgres":
             own = psycopg.connect(database.url, cursor_factory=psycopg.RawCursor)
             own.row_factory = psycopg.rows.dict_row
+            dicts = psycopg2.extras.DictCursor
+            connections += [own, psycopg2.connect(database.url, cursor_factory=dicts)]
         else:
-            own = WAYS[kind][0].begin(ann, database.url).connection
-            own.cursorclass = pymysql.cursors.SSDictCursor
-        lease.guard(own)
-        own.close()
+            connections.append(WAYS[kind][0].begin(ann, database.url).connection)
+            connections[0].cursorclass = pymysql.cursors.SSDictCursor
+        for connection in connections:
+            lease.guard(connection)
+            connection.close()
 
 
 @pytest.mark.parametrize(
@@ -136,11 +159,203 @@ def test_a_session_for_asyncio(database: Database, ann: Party, ben: Party) -> No
     async def work() -> None:
         engine = create_async_engine(sqlalchemy_url(database.url, "async"))
         async with AsyncSession(engine) as session, session.begin():
+            async with session.begin_nested():
+                with pytest.raises(ValueError, match=SAVEPOINT):
+                    await lease.guard(session)
             await lease.guard(session)
-            wait_for(database.has_ended)
-            assert ben.tries() is None
+            await asyncio.to_thread(assert_guarded, ben)
         await engine.dispose()
 
-    lease = ann.takes(ttl=SHORT, renew=False)
+    lease = ann.takes(ttl=LONG, renew=False)
     ann(work)
     assert ben.takes()
+
+
+@ASYNC_POSTGRES
+def test_a_connection_of_an_asyncpg_pool(database: Database, ann: Party, ben: Party) -> None:
+    async def work() -> None:
+        async with asyncpg.create_pool(database.url, min_size=1) as pool, pool.acquire() as own:
+            with pytest.raises(ValueError, match="autocommit"):
+                await lease.guard(own)
+            async with own.transaction():
+                await lease.guard(own)
+                await asyncio.to_thread(assert_guarded, ben)
+
+    lease = ann.takes(ttl=LONG, renew=False)
+    ann(work)
+    assert ben.takes()
+
+
+class TestSavepoints:
+    """What is locked inside a savepoint is unlocked when that is rolled back."""
+
+    @EACH_KIND
+    def test_sqlalchemy(self, database: Database, ann: Party) -> None:
+        lease = ann.takes(ttl=LONG, renew=False)
+        engine = sqlalchemy.create_engine(sqlalchemy_url(database.url, "sync"))
+        with engine.connect() as own, own.begin() as outermost:
+            with own.begin_nested():
+                for call in (lease.guard, lambda c: holdfast.fence.check(c, "job", 1)):
+                    with pytest.raises(ValueError, match=SAVEPOINT):
+                        call(own)
+            lease.guard(own)
+            # A test's transaction, which the Session joins by a savepoint of its own.
+            with Session(own, join_transaction_mode="create_savepoint") as session:
+                lease.guard(session)
+                with session.begin_nested(), pytest.raises(ValueError, match=SAVEPOINT):
+                    lease.guard(session)
+            outermost.rollback()
+        engine.dispose()
+
+    @EACH_KIND
+    def test_django(self, database: Database, ann: Party, ben: Party) -> None:
+        from django.db import connections, transaction
+
+        lease = ann.takes(ttl=LONG, renew=False)
+        own = connections["shop"] = django_connection(database.url, alias="shop")
+        with transaction.atomic("shop"):
+            with transaction.atomic("shop"), pytest.raises(ValueError, match=SAVEPOINT):
+                lease.guard(own)
+            with transaction.atomic("shop", savepoint=False):
+                lease.guard(own)
+            assert_guarded(ben)
+        assert ben.takes()
+        own.close()
+
+    @ONLY_POSTGRES
+    def test_djangos_own_test_cases_count_as_no_transaction(
+        self, database: Database, ann: Party
+    ) -> None:
+        import django.db
+        from django.db import connections, transaction
+        from django.test import TestCase
+
+        lease = ann.takes(ttl=LONG, renew=False)
+        connections["default"] = django_connection(database.url)
+
+        class Case(TestCase):  # type: ignore[misc]  # Django has no types
+            def test(self) -> None:
+                with transaction.atomic():
+                    lease.guard(django.db.connection)
+                    with transaction.atomic(), pytest.raises(ValueError, match=SAVEPOINT):
+                        lease.guard(django.db.connection)
+
+        result = unittest.TestResult()
+        unittest.defaultTestLoader.loadTestsFromTestCase(Case).run(result)
+        assert (result.testsRun, result.errors, result.failures) == (1, [], [])
+        connections["default"].close()
+
+    @ONLY_POSTGRES
+    def test_psycopg(self, database: Database, ann: Party) -> None:
+        lease = ann.takes(ttl=LONG, renew=False)
+        with psycopg.connect(database.url, autocommit=True) as own, own.transaction():
+            lease.guard(own)
+            with own.transaction(), pytest.raises(ValueError, match=SAVEPOINT):
+                lease.guard(own)
+
+
+@ONLY_POSTGRES
+def test_a_connection_of_django_that_is_none(ann: Party) -> None:
+    lease = ann.takes(ttl=LONG, renew=False)
+    from django.conf import settings
+    from django.db import transaction
+
+    for thing in (settings, transaction.atomic()):
+        with pytest.raises(TypeError, match=r"^connection: .* got a django"):
+            lease.guard(thing)
+
+
+class TestPipelineMode:
+    """psycopg's: results come with the next sync, as does the news that a transaction is open."""
+
+    @ONLY_POSTGRES
+    def test_for_threads(self, database: Database, ann: Party, ben: Party) -> None:
+        lease = ann.takes(ttl=LONG, renew=False)
+        with psycopg.connect(database.url) as own, own.pipeline():
+            lease.guard(own)
+            holdfast.fence.check(own, "job", 2)  # which creates its table, too
+            with pytest.raises(holdfast.StaleFence):
+                holdfast.fence.check(own, "job", 1)
+            assert_guarded(ben)
+            own.commit()
+            assert ben.takes(ttl=LONG)
+            with pytest.raises(holdfast.LockLost):
+                lease.guard(own)
+            own.rollback()
+
+    @ONLY_POSTGRES
+    def test_autocommit(self, database: Database, ann: Party, ben: Party) -> None:
+        lease = ann.takes(ttl=LONG, renew=False)
+        with psycopg.connect(database.url, autocommit=True) as own, own.pipeline():
+            own.execute("SELECT 1")  # still to be sent
+            with pytest.raises(ValueError, match="autocommit"):
+                lease.guard(own)
+            with own.transaction():
+                lease.guard(own)
+                assert_guarded(ben)
+
+    @ASYNC_POSTGRES
+    def test_for_asyncio(self, database: Database, ann: Party, ben: Party) -> None:
+        async def work() -> None:
+            async with await psycopg.AsyncConnection.connect(database.url) as own, own.pipeline():
+                await lease.guard(own)
+                await holdfast.fence.acheck(own, "job", 2)
+                with pytest.raises(holdfast.StaleFence):
+                    await holdfast.fence.acheck(own, "job", 1)
+                await asyncio.to_thread(assert_guarded, ben)
+                await own.rollback()
+
+        lease = ann.takes(ttl=LONG, renew=False)
+        ann(work)
+        assert ben.takes()
+
+
+class TestTheStatementItself:
+    """`lease.guard_sql(paramstyle)`, each style with a driver that takes it."""
+
+    @ONLY_POSTGRES
+    @pytest.mark.parametrize("style", ["pyformat", "format"])
+    def test_psycopg(self, database: Database, ann: Party, ben: Party, style: Any) -> None:
+        lease = ann.takes("ж", ttl=LONG, renew=False)
+        sql, values = lease.guard_sql(style)
+        with psycopg.connect(database.url) as own:
+            assert own.execute(sql, values).fetchall() == [(1,)]
+            assert ben(ben.client.break_lock, "ж")
+            assert ben.tries("ж") is None
+            own.rollback()
+            assert own.execute(sql, values).fetchall() == []
+
+    @ONLY_POSTGRES
+    def test_numeric_dollar(self, database: Database, ann: Party) -> None:
+        lease = ann.takes(ttl=LONG, renew=False)
+        sql, values = lease.guard_sql("numeric_dollar")
+        with psycopg.connect(database.url, cursor_factory=psycopg.RawCursor) as own:
+            assert own.execute(sql, values).fetchall() == [(1,)]
+
+    @EACH_KIND
+    def test_named(self, database: Database, ann: Party) -> None:
+        lease = ann.takes(ttl=LONG, renew=False)
+        sql, values = lease.guard_sql("named")
+        engine = sqlalchemy.create_engine(sqlalchemy_url(database.url, "sync"))
+        with engine.begin() as own:
+            assert own.execute(sqlalchemy.text(sql), values).all() == [(1,)]
+        engine.dispose()
+
+    @pytest.mark.parametrize(("kind", "way"), [("mariadb", WAYS["mariadb"][0])])
+    def test_of_mariadb(self, ann: Party, transaction: Transaction) -> None:
+        lease = ann.takes(ttl=LONG, renew=False)
+        with transaction.connection.cursor() as cursor:
+            cursor.execute(*lease.guard_sql("format"))
+            assert cursor.fetchall() == ((1,),)
+
+    @EACH_KIND
+    def test_all_styles_say_the_same(self, ann: Party) -> None:
+        lease = ann.takes(ttl=LONG, renew=False)
+        _, values = lease.guard_sql("named")
+        for style, mark in [("qmark", "?"), ("numeric", ":1"), ("numeric_dollar", "$1")]:
+            other, in_order = lease.guard_sql(style)
+            assert mark in other
+            assert set(in_order) == set(values.values())
+            assert other.count("?") in (0, len(in_order))
+        with pytest.raises(ValueError, match=r"^paramstyle: .* got 'percent'"):
+            lease.guard_sql("percent")

@@ -1,5 +1,4 @@
-"""What a user of a database does, in each of the ways that there are: open a transaction on a
-connection of their own, say something in it, commit."""
+"""A user's own connection and transaction, in each library that holdfast knows."""
 
 import sqlite3
 from collections.abc import Callable
@@ -10,7 +9,9 @@ from urllib.parse import urlsplit
 import aiomysql
 import aiosqlite
 import asyncmy
+import asyncpg
 import psycopg
+import psycopg2
 import pymysql
 import pytest
 import sqlalchemy
@@ -29,13 +30,13 @@ AUTOCOMMIT = "AUTOCOMMIT"
 
 
 class Transaction:
-    """A connection of a user's own, with a transaction open, or about to be."""
+    """A connection with a transaction open, or one that opens with the next statement."""
 
     def __init__(self, party: Any, connection: Any, close: Callable[[], Any]) -> None:
         self.party, self.connection, self._close = party, connection, close
 
     def say(self, sql: str) -> list[tuple[Any, ...]]:
-        """Say a statement, and give its rows if it has any."""
+        """Execute a statement and return its rows, if it has any."""
         return self.party(self._say, sql)  # type: ignore[no-any-return]
 
     def guard(self, lease: Any) -> None:
@@ -71,17 +72,48 @@ class AsyncTransaction(Transaction):
             return list(await cursor.fetchall()) if cursor.description else []
 
 
+class AsyncpgTransaction(AsyncTransaction):
+    """asyncpg's, which never begins a transaction by itself."""
+
+    def __init__(self, party: Any, connection: Any, close: Callable[[], Any], level: str) -> None:
+        super().__init__(party, connection, close)
+        self._level = level
+        self._begin()
+
+    def guard(self, lease: Any) -> None:
+        self._begin()
+        super().guard(lease)
+
+    def commit(self) -> None:
+        self.party(self.connection.execute, "COMMIT")
+        self._begin()
+
+    def rollback(self) -> None:
+        self.party(self.connection.execute, "ROLLBACK")
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._level != AUTOCOMMIT and not self.connection.is_in_transaction():
+            self.party(self.connection.execute, f"BEGIN ISOLATION LEVEL {self._level}")
+
+    async def _say(self, sql: str) -> Any:
+        return [tuple(record) for record in await self.connection.fetch(sql)]
+
+
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A library, and a colour."""
+    """A library, and whether it is for threads or asyncio. `SQLAlchemy/x`: over driver x."""
 
     library: str
     colour: Colour
 
     def begin(self, party: Any, url: str, level: str = READ_COMMITTED) -> Transaction:
         """Connect, so that transactions are of this isolation level."""
-        opening = _OPENINGS[self.library, self.colour]
-        connection, close = party(opening, url, level)
+        name, _, driver = self.library.partition("/")
+        opening = _OPENINGS[name, self.colour]
+        connection, close = party(opening, url, level, *([driver] if driver else []))
+        if self.library == "asyncpg":
+            return AsyncpgTransaction(party, connection, close, level)
         kind = Transaction if self.colour == "sync" else AsyncTransaction
         return kind(party, connection, close)
 
@@ -101,6 +133,64 @@ async def _psycopg_async(url: str, level: str) -> tuple[Any, Any]:
     if level != AUTOCOMMIT:
         await connection.set_isolation_level(psycopg.IsolationLevel[level.replace(" ", "_")])
     return connection, connection.close
+
+
+def _psycopg2(url: str, level: str) -> tuple[Any, Any]:
+    connection = psycopg2.connect(url)
+    if level == AUTOCOMMIT:
+        connection.autocommit = True
+    else:
+        connection.set_session(isolation_level=level)
+    return connection, connection.close
+
+
+async def _asyncpg(url: str, level: str) -> tuple[Any, Any]:
+    connection = await asyncpg.connect(url)
+    return connection, connection.close
+
+
+def _mysqlclient(url: str, level: str) -> tuple[Any, Any]:
+    import MySQLdb  # built by `make servers`
+
+    connection = MySQLdb.connect(**_address(url, "database"), autocommit=level == AUTOCOMMIT)
+    if level != AUTOCOMMIT:
+        connection.cursor().execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+    return connection, connection.close
+
+
+def _django(url: str, level: str) -> tuple[Any, Any]:
+    connection = django_connection(url, level)
+    connection.ensure_connection()
+    connection.set_autocommit(level == AUTOCOMMIT)
+    return connection, connection.close
+
+
+def django_connection(url: str, level: str = READ_COMMITTED, alias: str = "default") -> Any:
+    """One of Django's connections, which are made known under an alias."""
+    import django
+    from django.conf import settings
+    from django.db import connections
+
+    if not settings.configured:
+        settings.configure(DATABASES={}, LOGGING_CONFIG=None)
+        django.setup()
+    parts = urlsplit(url)
+    engine = "postgresql" if parts.scheme == "postgresql" else "mysql"
+    isolation: Any = None
+    if level != AUTOCOMMIT:
+        isolation = psycopg.IsolationLevel[level.replace(" ", "_")]
+        isolation = isolation if engine == "postgresql" else level.lower()
+    place = {
+        "ENGINE": f"django.db.backends.{engine}",
+        "HOST": parts.hostname,
+        "PORT": parts.port,
+        "USER": parts.username,
+        "NAME": parts.path.strip("/"),
+        "OPTIONS": {"isolation_level": isolation} if isolation else {},
+    }
+    known = connections.configure_settings({"default": {}} | {alias: place})
+    connections.databases[alias] = known[alias]
+    return connections.create_connection(alias)
 
 
 def _pymysql(url: str, level: str) -> tuple[Any, Any]:
@@ -140,17 +230,17 @@ async def _aiosqlite(url: str, level: str) -> tuple[Any, Any]:
     return connection, connection.close
 
 
-def _sqlalchemy(url: str, level: str) -> tuple[Any, Any]:
+def _sqlalchemy(url: str, level: str, driver: str = "") -> tuple[Any, Any]:
     engine = sqlalchemy.create_engine(
-        sqlalchemy_url(url, "sync"), poolclass=NullPool, **_option(level, url)
+        sqlalchemy_url(url, "sync", driver), poolclass=NullPool, **_option(level, url)
     )
     connection = engine.connect()
     return connection, connection.close
 
 
-async def _sqlalchemy_async(url: str, level: str) -> tuple[Any, Any]:
+async def _sqlalchemy_async(url: str, level: str, driver: str = "") -> tuple[Any, Any]:
     engine = create_async_engine(
-        sqlalchemy_url(url, "async"), poolclass=NullPool, **_option(level, url)
+        sqlalchemy_url(url, "async", driver), poolclass=NullPool, **_option(level, url)
     )
     connection = await engine.connect()
     return connection, connection.close
@@ -159,7 +249,11 @@ async def _sqlalchemy_async(url: str, level: str) -> tuple[Any, Any]:
 _OPENINGS: dict[tuple[str, str], Any] = {
     ("psycopg", "sync"): _psycopg,
     ("psycopg", "async"): _psycopg_async,
+    ("psycopg2", "sync"): _psycopg2,
+    ("asyncpg", "async"): _asyncpg,
+    ("Django", "sync"): _django,
     ("PyMySQL", "sync"): _pymysql,
+    ("mysqlclient", "sync"): _mysqlclient,
     ("asyncmy", "async"): _asyncmy,
     ("aiomysql", "async"): _aiomysql,
     ("sqlite3", "sync"): _sqlite3,
@@ -178,10 +272,11 @@ _DIALECTS = {
 }
 
 
-def sqlalchemy_url(url: str, colour: Colour) -> str:
+def sqlalchemy_url(url: str, colour: Colour, driver: str = "") -> str:
     scheme, place = url.split("://")
     place = f"/{place}" if scheme == "sqlite" else place
-    return f"{_DIALECTS[scheme, colour]}://{place}"
+    dialect = f"{scheme}+{driver}" if driver else _DIALECTS[scheme, colour]
+    return f"{dialect}://{place}"
 
 
 def _option(level: str, url: str) -> dict[str, Any]:
@@ -200,6 +295,11 @@ WAYS = {
     "postgres": (
         Way("psycopg", "sync"),
         Way("psycopg", "async"),
+        Way("psycopg2", "sync"),
+        Way("asyncpg", "async"),
+        Way("Django", "sync"),
+        Way("SQLAlchemy/psycopg2", "sync"),
+        Way("SQLAlchemy/asyncpg", "async"),
         Way("SQLAlchemy", "sync"),
         Way("SQLAlchemy", "async"),
     ),
@@ -207,6 +307,9 @@ WAYS = {
         Way("PyMySQL", "sync"),
         Way("asyncmy", "async"),
         Way("aiomysql", "async"),
+        Way("mysqlclient", "sync"),
+        Way("Django", "sync"),
+        Way("SQLAlchemy/mysqldb", "sync"),
         Way("SQLAlchemy", "sync"),
         Way("SQLAlchemy", "async"),
     ),

@@ -1,48 +1,44 @@
-"""The greatest fence that was seen for each name, in a table of a user's own database.
+"""The greatest fence that was seen for each name, in a table of the user's own database.
 
-A check raises the mark to its fence, and gives the mark. That locks the name's row until the end of
-the transaction, so those who write under one name come one after the other, and each sees what the
-one before has left.
+A check raises the mark to its fence and returns the mark. This locks the name's row until the end
+of the transaction: transactions that check the same name run one after the other, and each sees
+the mark that the one before has left.
 """
 
 from dataclasses import dataclass
 
-from holdfast.engines.sql.borrowed import MYSQL, POSTGRESQL, SQLITE, Steps
-from holdfast.engines.sql.borrowed.words import is_missing_table
+from holdfast.engines.sql.adapters import MYSQL, POSTGRESQL, SQLITE, Steps, is_missing_table
 from holdfast.errors import LockError
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The statements of one kind of database."""
+    """The statements of one kind of database. `:name` is text, `:hex` the same as UTF-8 in hex."""
 
     ddl: str
     mark: str
-    """Raise the mark of `:name` to `:fence`, and give it."""
+    """Raises the mark to `:fence` and returns it."""
     look: str = ""
-    """Gives the mark, where `mark` cannot."""
+    """Returns the mark, where `mark` cannot."""
     exists: str = ""
-    """Gives whether the table is there. Where to find out by failing would end the transaction."""
+    """Returns whether the table exists, where a failed statement would end the transaction."""
     lock: str = ""
-    """Have others who want to make the table wait for us."""
-    in_hex: bool = False
-    """Whether names are bytes there: they are given in hex, which every connection understands
-    alike, whatever its character set."""
+    """Keeps others from creating the table at the same time."""
     commits: bool = False
-    """Whether to make a table ends the transaction: then it is the user who must make it."""
+    """Whether creating a table commits the transaction: then the user must create it before."""
 
 
 _MARKS = {
     POSTGRESQL: Marks(
         ddl="""\
 CREATE TABLE IF NOT EXISTS holdfast_fences (
-    name text COLLATE "C" PRIMARY KEY,
+    name bytea PRIMARY KEY,
     fence bigint NOT NULL
 );""",
         exists="SELECT to_regclass('holdfast_fences') IS NOT NULL",
         lock="SELECT 1 FROM pg_advisory_xact_lock(hashtext('holdfast_fences'))",
         mark="""
-INSERT INTO holdfast_fences AS seen (name, fence) VALUES (:name, :fence)
+INSERT INTO holdfast_fences AS seen (name, fence) VALUES (decode(:hex, 'hex'), :fence)
 ON CONFLICT (name) DO UPDATE SET fence = greatest(seen.fence, excluded.fence)
 RETURNING fence""",
     ),
@@ -53,10 +49,9 @@ CREATE TABLE IF NOT EXISTS holdfast_fences (
     fence BIGINT NOT NULL
 ) ENGINE = InnoDB;""",
         mark="""
-INSERT INTO holdfast_fences (name, fence) VALUES (UNHEX(:name), :fence)
+INSERT INTO holdfast_fences (name, fence) VALUES (UNHEX(:hex), :fence)
 ON DUPLICATE KEY UPDATE fence = GREATEST(fence, VALUES(fence))""",
-        look="SELECT fence FROM holdfast_fences WHERE name = UNHEX(:name) FOR UPDATE",
-        in_hex=True,
+        look="SELECT fence FROM holdfast_fences WHERE name = UNHEX(:hex) FOR UPDATE",
         commits=True,
     ),
     SQLITE: Marks(
@@ -74,7 +69,7 @@ RETURNING fence""",
 
 
 def ddl(database: str) -> str:
-    """What makes the table."""
+    """The DDL of the table."""
     return _MARKS[database].ddl
 
 
@@ -93,7 +88,7 @@ def newest(database: str, name: str, fence: int) -> Steps[int]:
 
 
 def _mark(sql: Marks, name: str, fence: int) -> Steps[int]:
-    values = {"name": name.encode().hex() if sql.in_hex else name, "fence": fence}
+    values = {"name": name, "hex": name.encode().hex(), "fence": fence}
     rows = yield sql.mark, values
     if sql.look:
         rows = yield sql.look, values
@@ -104,8 +99,8 @@ def _mark(sql: Marks, name: str, fence: int) -> Steps[int]:
 def _create(sql: Marks) -> Steps[None]:
     if sql.commits:
         raise LockError(
-            "the fence was not checked: there is no table for it, and making one would commit "
-            f"your transaction; have it made before:\n{sql.ddl}"
+            "the fence was not checked: the table holdfast_fences is missing, and creating it here "
+            f"would commit your transaction; create it before:\n{sql.ddl}"
         )
     if sql.lock:
         yield sql.lock, {}

@@ -1,21 +1,23 @@
-"""Tying a user's own transaction to a lease that is kept in the same database.
+"""The guard: ties a user's own transaction to a lease that is kept in the same database.
 
-In the transaction, a lock is taken on what only a takeover changes. So the takeover has to wait for
-the commit; and once it has taken place, the lock is not to be had any more.
+The transaction locks what only a takeover changes. A takeover therefore waits for the commit; and
+once it has happened, the guard finds no row.
 """
 
 from dataclasses import dataclass
 
-from holdfast.engines.sql.borrowed import (
-    AsyncBorrowed,
-    Borrowed,
+from holdfast.engines.sql.adapters import (
+    Adapter,
+    AsyncAdapter,
     Steps,
-    borrow,
-    borrow_async,
+    adapt,
+    adapt_async,
+    is_missing_table,
+    is_overtaken,
     perform,
     perform_async,
+    render,
 )
-from holdfast.engines.sql.borrowed.words import is_missing_table, is_overtaken
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,38 +25,42 @@ class SqlGuard:
     """The guard of one lease table."""
 
     database: str
-    """Which kind of database it is in."""
     statement: str
-    """Has `:key`, `:holder` and `:fence`, locks the row, and gives one if it is the holder's."""
-    in_hex: bool = False
-    """Whether names are bytes there: they are given in hex, which every connection understands
-    alike, whatever its character set."""
+    """Has `:name`, `:holder` (both as UTF-8 in hex) and `:fence`. Locks the lease's row and returns
+    one row; none if the lease is not this holder's."""
 
     def lock(self, connection: object, key: str, holder: str, fence: int) -> bool:
-        """Tie the open transaction of a connection that blocks; False if it finds no such lease."""
-        borrowed = borrow(connection)
-        self._check(borrowed)
-        return perform(self._tie(key, holder, fence), borrowed)
+        """Tie the transaction of a connection that blocks; False if it does not see the lease."""
+        adapter = adapt(connection)
+        self._check(adapter)
+        return perform(self._lock(key, holder, fence), adapter)
 
     async def lock_async(self, connection: object, key: str, holder: str, fence: int) -> bool:
         """The same for a connection of asyncio."""
-        borrowed = await borrow_async(connection)
-        self._check(borrowed)
-        return await perform_async(self._tie(key, holder, fence), borrowed)
+        adapter = await adapt_async(connection)
+        self._check(adapter)
+        return await perform_async(self._lock(key, holder, fence), adapter)
 
-    def _check(self, borrowed: Borrowed | AsyncBorrowed) -> None:
-        if borrowed.database != self.database:
+    def sql(
+        self, paramstyle: str, key: str, holder: str, fence: int
+    ) -> tuple[str, tuple[object, ...] | dict[str, object]]:
+        """The statement and its values, for any other driver."""
+        return render(self.statement, self._values(key, holder, fence), paramstyle)
+
+    def _values(self, key: str, holder: str, fence: int) -> dict[str, object]:
+        return {"name": key.encode().hex(), "holder": holder.encode().hex(), "fence": fence}
+
+    def _check(self, adapter: Adapter | AsyncAdapter) -> None:
+        if adapter.database != self.database:
             raise TypeError(
                 f"connection: the lock is kept in {self.database}, and only a transaction there "
-                f"can be tied to it; got a connection to {borrowed.database}: "
-                "say holdfast.fence.check(connection, lease.name, lease.fence) in it instead"
+                f"can be tied to it; got a connection to {adapter.database}: "
+                "call holdfast.fence.check(connection, lease.name, lease.fence) in it instead"
             )
 
-    def _tie(self, key: str, holder: str, fence: int) -> Steps[bool]:
-        name = key.encode().hex() if self.in_hex else key
-        values = {"key": name, "holder": holder, "fence": fence}
+    def _lock(self, key: str, holder: str, fence: int) -> Steps[bool]:
         try:
-            rows = yield self.statement, values
+            rows = yield self.statement, self._values(key, holder, fence)
         except Exception as error:
             if is_missing_table(error) or is_overtaken(error):
                 return False

@@ -9,7 +9,7 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from holdfast.engines.inherited import detach
-from holdfast.engines.sql.borrowed.of_mysql import in_transaction
+from holdfast.engines.sql.adapters import mysql_in_transaction as in_transaction
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.links import BrokenError, RefusedError, Row
 from holdfast.engines.sql.mysql.packets import closing

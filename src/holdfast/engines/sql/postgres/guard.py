@@ -1,16 +1,17 @@
-"""How a transaction is tied to a lease in PostgreSQL.
+"""The guard statement of PostgreSQL.
 
-`FOR KEY SHARE` is in the way of whatever changes a column of a unique index, or deletes the row. Of
-all that is said about a lease, only a takeover does: it changes the fence (see `statements`). It is
-not in the way of renewals, releases, or those who join the queue; `FOR SHARE` would be.
+`FOR KEY SHARE` conflicts with a change of a column of a unique index, and with a delete. Of all
+statements on a lease only a takeover makes such a change: it changes the fence (see `statements`).
+Renewals, releases and waiters that join are not blocked; `FOR SHARE` would block them.
 """
 
-from holdfast.engines.sql.borrowed import POSTGRESQL
+from holdfast.engines.sql.adapters import POSTGRESQL
 from holdfast.engines.sql.guard import SqlGuard
 from holdfast.engines.sql.postgres.statements import quoted
 
 GUARD = """
-SELECT 1 FROM {leases} WHERE name = :key AND holder = :holder AND fence = :fence FOR KEY SHARE
+SELECT 1 FROM {leases} WHERE name = convert_from(decode(:name, 'hex'), 'UTF8')
+AND holder = convert_from(decode(:holder, 'hex'), 'UTF8') AND fence = :fence FOR KEY SHARE
 """
 
 

@@ -22,7 +22,7 @@ _GOOD = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_
 
 _LOADERS: dict[int, Callable[[bytes], object]] = {
     16: lambda value: value == b"t",  # boolean
-    17: lambda value: bytes.fromhex(value[2:].decode()),  # bytea
+    17: pq.Escaping().unescape_bytea,  # bytea, whatever bytea_output is
     20: int,  # bigint
     23: int,  # integer
     701: float,  # double precision

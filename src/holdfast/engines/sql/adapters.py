@@ -1,0 +1,493 @@
+"""Adapters for a user's own connections: statements of ours run inside the user's transaction.
+
+The connection is neither committed nor closed. Two kinds of connection are refused, since what a
+statement locks or writes there would not last until the user's commit: one that commits each
+statement by itself, and one inside a savepoint, where that can be seen.
+
+Statements are written with named values (`:name`) and return numbers. Names of locks go out in
+hex: neither the connection's encoding nor its quoting rules can change ASCII digits.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
+
+Row: TypeAlias = tuple[Any, ...]
+Values: TypeAlias = Mapping[str, object]
+Steps: TypeAlias = Generator[tuple[str, Values], list[Row], T]
+"""Yields statements and receives their rows; errors of the library are thrown in."""
+
+POSTGRESQL, MYSQL, SQLITE = "PostgreSQL", "MariaDB or MySQL", "SQLite"
+
+PARAMSTYLES = ("qmark", "numeric", "named", "format", "pyformat", "numeric_dollar")
+"""Those of PEP 249, and that of asyncpg (`$1`), by SQLAlchemy's name for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A connection that blocks."""
+
+    database: str
+    autocommits: bool
+    """Whether a statement would be a transaction of its own."""
+    in_savepoint: bool
+    execute: Callable[[str, Values], list[Row]]
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncAdapter:
+    """A connection of asyncio."""
+
+    database: str
+    autocommits: bool
+    in_savepoint: bool
+    execute: Callable[[str, Values], Awaitable[list[Row]]]
+
+
+def adapt(connection: Any) -> Adapter:
+    """The adapter of a connection that blocks and has a transaction open, or opens one with the
+    next statement. `TypeError`: not such a connection. `ValueError`: autocommit, or a savepoint."""
+    make = _SYNC.get(_library(connection))
+    adapter = make(connection) if make else None
+    if adapter is None:
+        raise TypeError(
+            "connection: must be a connection of psycopg, psycopg2, PyMySQL, mysqlclient, sqlite3, "
+            "SQLAlchemy (or a Session) or Django, not of asyncio; "
+            f"got a {_class_name(connection)}"
+        )
+    _check(adapter)
+    return adapter
+
+
+async def adapt_async(connection: Any) -> AsyncAdapter:
+    """The same for asyncio."""
+    make = _ASYNC.get(_library(connection))
+    adapter = await make(connection) if make else None
+    if adapter is None:
+        raise TypeError(
+            "connection: must be an asyncio connection of psycopg, asyncpg, asyncmy, aiomysql, "
+            f"aiosqlite or SQLAlchemy (or an AsyncSession); got a {_class_name(connection)}"
+        )
+    _check(adapter)
+    return adapter
+
+
+def perform(steps: Steps[T], adapter: Adapter) -> T:
+    """Execute each statement."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = adapter.execute(*statement)
+            except Exception as error:  # noqa: BLE001 - raised again by the generator
+                statement = steps.throw(error)
+            else:
+                statement = steps.send(rows)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]  # it is a T
+
+
+async def perform_async(steps: Steps[T], adapter: AsyncAdapter) -> T:
+    """Execute each statement, under asyncio."""
+    try:
+        statement = next(steps)
+        while True:
+            try:
+                rows = await adapter.execute(*statement)
+            except Exception as error:  # noqa: BLE001 - raised again by the generator
+                statement = steps.throw(error)
+            else:
+                statement = steps.send(rows)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]  # it is a T
+
+
+def render(
+    sql: str, values: Values, paramstyle: str
+) -> tuple[str, tuple[object, ...] | dict[str, object]]:
+    """A statement with named values in another style, and its values as that style needs them.
+
+    >>> render("SELECT :key, :fence, :key", {"key": "6a6f62", "fence": 7}, "format")
+    ('SELECT %s, %s, %s', ('6a6f62', 7, '6a6f62'))
+    >>> render("SELECT :key, :fence, :key", {"key": "6a6f62", "fence": 7}, "numeric_dollar")
+    ('SELECT $1, $2, $1', ('6a6f62', 7))
+    """
+    if paramstyle not in PARAMSTYLES:
+        raise ValueError(f"paramstyle: must be one of {', '.join(PARAMSTYLES)}, got {paramstyle!r}")
+    used = re.findall(r":([a-z]+)", sql)
+    names = list(_used(sql, values))
+    marks: dict[str, Callable[[str], str]] = {
+        "qmark": lambda name: "?",
+        "format": lambda name: "%s",
+        "numeric": lambda name: f":{names.index(name) + 1}",
+        "numeric_dollar": lambda name: f"${names.index(name) + 1}",
+        "named": lambda name: f":{name}",
+        "pyformat": lambda name: f"%({name})s",
+    }
+    text = re.sub(r":([a-z]+)", lambda match: marks[paramstyle](match[1]), sql)
+    if paramstyle in ("named", "pyformat"):
+        return text, _used(sql, values)
+    in_order = used if paramstyle in ("qmark", "format") else names
+    return text, tuple(values[name] for name in in_order)
+
+
+def _used(sql: str, values: Values) -> dict[str, object]:
+    return {name: values[name] for name in re.findall(r":([a-z]+)", sql)}
+
+
+def is_missing_table(error: Exception) -> bool:
+    """Whether it means that there is no such table."""
+    return any(
+        _sqlstate(cause) == "42P01"
+        or cause.args[:1] == (1146,)
+        or str(cause).startswith("no such table")
+        for cause in _causes(error)
+    )
+
+
+def is_overtaken(error: Exception) -> bool:
+    """Whether it means that a row, or a table, has changed since the transaction's snapshot.
+    PostgreSQL has one code for this and for failed serialisation, which has a detail as well."""
+    for cause in _causes(error):
+        if cause.args[:1] in (
+            (1020,),
+            (1412,),
+        ):  # MariaDB; the first with innodb_snapshot_isolation
+            return True
+        diag = getattr(cause, "diag", cause)  # asyncpg has it on the error itself
+        detail = getattr(diag, "message_detail", None) or getattr(diag, "detail", None)
+        if _sqlstate(cause) == "40001" and not detail:
+            return True
+    return False
+
+
+def _causes(error: BaseException | None) -> "Generator[BaseException]":
+    """An error, and what SQLAlchemy or Django have wrapped in it."""
+    while error is not None:
+        yield error
+        error = getattr(error, "orig", None) or error.__cause__
+
+
+def _sqlstate(error: BaseException) -> object:
+    return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
+
+
+def _check(adapter: Adapter | AsyncAdapter) -> None:
+    if adapter.autocommits:
+        raise ValueError(
+            "connection: it commits each statement by itself (autocommit), so there is no "
+            "transaction to protect; begin one first"
+        )
+    if adapter.in_savepoint:
+        raise ValueError(
+            "connection: it is inside a savepoint (a nested transaction), whose rollback would "
+            "undo the protection while the transaction goes on; call it in the outermost block"
+        )
+
+
+def _library(connection: object) -> str:
+    """The library in which its class, or a base of it, is defined."""
+    for kind in type(connection).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if library in _SYNC or library in _ASYNC:
+            return library
+    return ""
+
+
+def _class_name(connection: object) -> str:
+    """Shown instead of the connection, whose text may contain a password."""
+    kind = connection if isinstance(connection, type) else type(connection)
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+# psycopg
+
+
+def _psycopg(connection: Any) -> Adapter | None:
+    from psycopg import Connection, Cursor
+    from psycopg.rows import tuple_row
+
+    if not isinstance(connection, Connection):
+        return None
+
+    def synchronise() -> None:
+        """In pipeline mode results, and the transaction's status, arrive with the next sync."""
+        if connection.pgconn.pipeline_status:
+            with connection.pipeline() as pipeline:
+                pipeline.sync()
+
+    def execute(sql: str, values: Values) -> list[Row]:
+        text, parameters = render(sql, values, "pyformat")
+        with Cursor(connection, row_factory=tuple_row) as cursor:
+            cursor.execute(text.encode(), parameters)
+            synchronise()
+            return cursor.fetchall() if cursor.description else []
+
+    synchronise()
+    return Adapter(POSTGRESQL, _autocommits(connection), _is_nested(connection), execute)
+
+
+async def _psycopg_async(connection: Any) -> AsyncAdapter | None:
+    from psycopg import AsyncConnection, AsyncCursor
+    from psycopg.rows import tuple_row
+
+    if not isinstance(connection, AsyncConnection):
+        return None
+
+    async def synchronise() -> None:
+        if connection.pgconn.pipeline_status:
+            async with connection.pipeline() as pipeline:
+                await pipeline.sync()
+
+    async def execute(sql: str, values: Values) -> list[Row]:
+        text, parameters = render(sql, values, "pyformat")
+        async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
+            await cursor.execute(text.encode(), parameters)
+            await synchronise()
+            return await cursor.fetchall() if cursor.description else []
+
+    await synchronise()
+    return AsyncAdapter(POSTGRESQL, _autocommits(connection), _is_nested(connection), execute)
+
+
+def _is_nested(connection: Any) -> bool:
+    """Whether psycopg's `transaction()` was entered twice. It is told nowhere in public."""
+    return getattr(connection, "_num_transactions", 0) > 1
+
+
+# psycopg2 and asyncpg
+
+
+def _psycopg2(connection: Any) -> Adapter | None:
+    library = import_module("psycopg2.extensions")
+    if not isinstance(connection, library.connection):
+        return None
+
+    def execute(sql: str, values: Values) -> list[Row]:
+        with connection.cursor(cursor_factory=library.cursor) as cursor:
+            cursor.execute(*render(sql, values, "pyformat"))
+            return list(cursor.fetchall()) if cursor.description else []
+
+    return Adapter(POSTGRESQL, _autocommits(connection), False, execute)
+
+
+async def _asyncpg(connection: Any) -> AsyncAdapter | None:
+    if not hasattr(connection, "is_in_transaction"):
+        return None
+
+    async def execute(sql: str, values: Values) -> list[Row]:
+        text, parameters = render(sql, values, "numeric_dollar")
+        return [tuple(record) for record in await connection.fetch(text, *parameters)]
+
+    return AsyncAdapter(POSTGRESQL, not connection.is_in_transaction(), False, execute)
+
+
+# PyMySQL, mysqlclient, asyncmy and aiomysql
+
+
+def _mysql(connection: Any) -> Adapter | None:
+    cursors = _mysql_cursors(connection)
+    if cursors is None:
+        return None
+
+    def execute(sql: str, values: Values) -> list[Row]:
+        with connection.cursor(cursors.Cursor) as cursor:
+            cursor.execute(*render(sql, values, "pyformat"))
+            return list(cursor.fetchall())
+
+    return Adapter(MYSQL, _autocommits(connection), False, execute)
+
+
+async def _mysql_async(connection: Any) -> AsyncAdapter | None:
+    cursors = _mysql_cursors(connection)
+    if cursors is None:
+        return None
+
+    async def execute(sql: str, values: Values) -> list[Row]:
+        async with connection.cursor(cursors.Cursor) as cursor:
+            await cursor.execute(*render(sql, values, "pyformat"))
+            return list(await cursor.fetchall())
+
+    return AsyncAdapter(MYSQL, _autocommits(connection), False, execute)
+
+
+def _mysql_cursors(connection: object) -> Any:
+    """The library's module of cursors; None if it is no connection of it."""
+    library = _library(connection)
+    for kind in type(connection).__mro__:
+        if kind.__name__ == "Connection" and kind.__module__.partition(".")[0] == library:
+            return import_module(f"{library}.cursors")
+    return None
+
+
+# sqlite3 and aiosqlite
+
+
+def _sqlite(connection: Any) -> Adapter | None:
+    from sqlite3 import Connection
+
+    if not isinstance(connection, Connection):
+        return None
+
+    def execute(sql: str, values: Values) -> list[Row]:
+        cursor = connection.cursor()
+        try:
+            cursor.row_factory = None
+            return cursor.execute(sql, values).fetchall()
+        finally:
+            cursor.close()
+
+    return Adapter(SQLITE, _autocommits(connection), False, execute)
+
+
+async def _sqlite_async(connection: Any) -> AsyncAdapter | None:
+    if not hasattr(connection, "in_transaction"):
+        return None
+
+    async def execute(sql: str, values: Values) -> list[Row]:
+        async with connection.cursor() as cursor:
+            cursor.row_factory = None
+            await cursor.execute(sql, values)
+            return list(await cursor.fetchall())
+
+    return AsyncAdapter(SQLITE, _autocommits(connection), False, execute)
+
+
+# SQLAlchemy and Django
+
+
+_DATABASES = {"postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
+
+
+def _sqlalchemy(connection: Any) -> Adapter | None:
+    from sqlalchemy import Connection, text
+    from sqlalchemy.orm import Session, scoped_session
+
+    # A Session that joins a test's transaction does so by a savepoint, which is no nested one.
+    is_session = isinstance(connection, (Session, scoped_session))
+    own = connection.connection() if is_session else connection
+    if not isinstance(own, Connection):
+        return None
+
+    def execute(sql: str, values: Values) -> list[Row]:
+        result = own.execute(text(sql), _used(sql, values))
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    database = _database(own.dialect.name)
+    return Adapter(database, _autocommits_below(own), connection.in_nested_transaction(), execute)
+
+
+async def _sqlalchemy_async(connection: Any) -> AsyncAdapter | None:
+    from sqlalchemy import text
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+
+    is_session = isinstance(connection, (AsyncSession, async_scoped_session))
+    own = await connection.connection() if is_session else connection
+    if not isinstance(own, AsyncConnection):
+        return None
+    await own.get_raw_connection()  # raises if it has not been started yet
+
+    async def execute(sql: str, values: Values) -> list[Row]:
+        result = await own.execute(text(sql), _used(sql, values))
+        return [tuple(row) for row in result] if result.returns_rows else []
+
+    return AsyncAdapter(
+        _database(own.dialect.name),
+        _autocommits_below(own.sync_connection),
+        connection.in_nested_transaction(),
+        execute,
+    )
+
+
+def _django(connection: Any) -> Adapter | None:
+    """`django.db.connection`, or one of `django.db.connections`."""
+    if not hasattr(connection, "ensure_connection"):
+        return None
+    connection.ensure_connection()
+    make = _SYNC.get(_library(connection.connection))
+    below = make(connection.connection) if make else None
+    if below is None:
+        raise TypeError(
+            f"connection: must lead to {', '.join(_DATABASES)}; got one to {connection.vendor}"
+        )
+
+    def execute(sql: str, values: Values) -> list[Row]:
+        with connection.wrap_database_errors:  # the user expects errors of django.db
+            return below.execute(sql, values)
+
+    return replace(below, in_savepoint=_is_nested_atomic(connection), execute=execute)
+
+
+def _is_nested_atomic(connection: Any) -> bool:
+    """Whether an `atomic()` inside another one has made a savepoint. Those of Django's own
+    `TestCase` do not count: under them, the test's outermost block is nested."""
+    blocks = getattr(connection, "atomic_blocks", [])
+    outer = [getattr(block, "_from_testcase", False) for block in blocks]
+    return any(
+        savepoint and not (n < len(outer) and outer[n])
+        for n, savepoint in enumerate(connection.savepoint_ids)
+    )
+
+
+def _database(dialect: str) -> str:
+    if dialect not in _DATABASES:
+        raise TypeError(f"connection: must lead to {', '.join(_DATABASES)}; got one to {dialect}")
+    return _DATABASES[dialect]
+
+
+# Whether a statement would be a transaction of its own: after a BEGIN it is not.
+
+
+def _autocommits(connection: Any) -> bool:
+    library = _library(connection)
+    if library in ("psycopg", "psycopg2"):
+        return bool(connection.autocommit) and connection.info.transaction_status == 0  # idle
+    if library in ("sqlite3", "aiosqlite"):
+        if connection.in_transaction:
+            return False
+        mode = getattr(connection, "autocommit", None)  # from Python 3.12 on
+        return mode if isinstance(mode, bool) else connection.isolation_level is None
+    return bool(connection.get_autocommit()) and not mysql_in_transaction(connection)
+
+
+def mysql_in_transaction(connection: Any) -> bool:
+    """Whether a transaction is open on a connection of any library of MySQL's."""
+    if hasattr(connection, "get_transaction_status"):  # aiomysql
+        return bool(connection.get_transaction_status())
+    if hasattr(connection, "server_status"):  # PyMySQL, asyncmy: a flag of each reply
+        return bool(connection.server_status & 1)
+    with connection.cursor() as cursor:  # mysqlclient tells nothing; MySQL has no such variable
+        cursor.execute("SHOW SESSION VARIABLES LIKE 'in_transaction'")
+        return [row[1] for row in cursor.fetchall()] == ["1"]
+
+
+def _autocommits_below(connection: Any) -> bool:
+    """Of a connection of SQLAlchemy. asyncpg's begins its transaction with the first statement."""
+    pooled = connection.connection
+    if _library(pooled.driver_connection) in ({*_SYNC, *_ASYNC} - {"asyncpg"}):
+        return _autocommits(pooled.driver_connection)
+    return bool(getattr(pooled.dbapi_connection, "autocommit", False))
+
+
+_SYNC: dict[str, Callable[[Any], Adapter | None]] = {
+    "psycopg": _psycopg,
+    "psycopg2": _psycopg2,
+    "pymysql": _mysql,
+    "MySQLdb": _mysql,
+    "sqlite3": _sqlite,
+    "sqlalchemy": _sqlalchemy,
+    "django": _django,
+}
+
+_ASYNC: dict[str, Callable[[Any], Awaitable[AsyncAdapter | None]]] = {
+    "psycopg": _psycopg_async,
+    "asyncpg": _asyncpg,
+    "asyncmy": _mysql_async,
+    "aiomysql": _mysql_async,
+    "aiosqlite": _sqlite_async,
+    "sqlalchemy": _sqlalchemy_async,
+}

@@ -32,7 +32,7 @@ MINUTES := 10
 SEEDS := 10000
 soak: $(STAMP) servers
 	$(BIN)/holdfast lab simulate --random --seeds $(SEEDS)
-	$(BIN)/python -m holdfast.lab.soak --seconds $$(($(MINUTES) * 60))
+	$(BIN)/python -m tests.equipment.soak --seconds $$(($(MINUTES) * 60))
 
 contract: $(STAMP) servers
 	HOLDFAST_CONTRACT=full $(BIN)/python -m pytest $(AT_ONCE) tests/contract

@@ -5,11 +5,11 @@ import atexit
 from contextlib import ExitStack
 from functools import cache
 
-from holdfast.lab.servers.etcd import EtcdServer
-from holdfast.lab.servers.mariadb import MariaDbServer
 from holdfast.lab.servers.postgres import PostgresServer
 from holdfast.lab.servers.programs import find_etcd_wheel
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
+from tests.equipment.servers.etcd import EtcdServer
+from tests.equipment.servers.mariadb import MariaDbServer
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 
 _running = ExitStack()
 atexit.register(_running.close)

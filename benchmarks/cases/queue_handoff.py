@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks import relay, servers
 from benchmarks.measure import Case, Effort, at_most, interleave, rows
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 
 MOST_OVER_FEW = 1.2
 RECEIVED = "grpc_server_msg_received_total{"

@@ -16,8 +16,8 @@ from benchmarks.pairs import pair_of
 from benchmarks.redis import peers
 from benchmarks.workers import Worker
 from holdfast.engines.redis import quorum_patience
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
+from tests.equipment.servers.masters import RedisMasters
 
 MOST_TIMES_HEALTHY = 1.5
 FIRST_EXTRA = 0.02

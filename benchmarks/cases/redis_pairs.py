@@ -7,8 +7,8 @@ from benchmarks import pairs
 from benchmarks.contenders import compare
 from benchmarks.measure import Case, Effort, at_most, faster, rows
 from benchmarks.redis import floors, peers
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
+from tests.equipment.servers.masters import RedisMasters
 
 OURS, BLOCK = "holdfast", "holdfast, with"
 FLOOR, FLOORS = "a raw socket", "raw sockets"

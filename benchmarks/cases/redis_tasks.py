@@ -8,8 +8,8 @@ from benchmarks.cases.redis_pairs import UNGUARDED
 from benchmarks.contenders import AsyncOpening, Openings, compare
 from benchmarks.measure import Case, Effort, Values, at_least, rows
 from benchmarks.redis import floors, peers
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
+from tests.equipment.servers.masters import RedisMasters
 
 OURS, FLOOR, FLOORS = "holdfast", "a bare connection", "bare connections"
 REDIS_PY, POTTERY, AIOREDLOCK = "redis.asyncio Lock", "pottery", "aioredlock"

@@ -12,7 +12,7 @@ from benchmarks import servers
 from benchmarks.contenders import TTL
 from benchmarks.measure import Case, Effort, Row, Spread, Target
 from benchmarks.workers import Worker
-from holdfast.lab.servers.mariadb import MariaDbServer
+from tests.equipment.servers.mariadb import MariaDbServer
 
 PROCESSES = 10
 MOST_STATEMENTS = 100.0

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from holdfast.lab.servers.mariadb import USER, MariaDbServer
+from tests.equipment.servers.mariadb import USER, MariaDbServer
 
 from .place import Place
 from .sockets import connections_to

@@ -13,11 +13,11 @@ import pytest
 
 from holdfast.engines import redis
 from holdfast.engines.redis import nodes
-from holdfast.lab.servers.cluster import RedisCluster
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.programs import find_valkey
 from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.servers.sentinel import SentinelSet
+from tests.equipment.servers.cluster import RedisCluster
+from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.sentinel import SentinelSet
 
 from .place import Place
 

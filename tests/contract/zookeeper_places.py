@@ -12,7 +12,7 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
 from .place import Place

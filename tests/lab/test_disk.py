@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.faults.disk import fill_disk, free_disk
 from holdfast.lab.servers.programs import find_redis, find_valkey
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 from holdfast.lab.servers.resp import Refused
+from tests.equipment.disk import fill_disk, free_disk
 from tests.patience import wait_for
 
 

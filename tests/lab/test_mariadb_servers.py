@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from holdfast.lab.servers.mariadb import DATABASE, USER, MariaDbServer
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.process import ServerFailed
+from tests.equipment.servers.mariadb import DATABASE, USER, MariaDbServer
 
 pytestmark = pytest.mark.slow
 

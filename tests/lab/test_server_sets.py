@@ -8,12 +8,12 @@ from redis.cluster import ClusterNode as Address
 from redis.cluster import RedisCluster as ClusterClient
 from redis.sentinel import Sentinel as SentinelClient
 
-from holdfast.lab.servers.cluster import SLOTS, RedisCluster
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.programs import find_redis, find_valkey
 from holdfast.lab.servers.resp import Refused
-from holdfast.lab.servers.sentinel import SentinelSet
+from tests.equipment.servers.cluster import SLOTS, RedisCluster
+from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.sentinel import SentinelSet
 
 pytestmark = pytest.mark.slow
 

@@ -14,12 +14,12 @@ import pytest
 import redis
 
 from holdfast.lab.servers.certificates import make_certificates
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.process import ServerFailed
 from holdfast.lab.servers.programs import find_redis, find_valkey
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Refused
+from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
 

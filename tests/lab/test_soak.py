@@ -8,13 +8,13 @@ import pytest
 
 from holdfast.lab.history import Event, History, Kind
 from holdfast.lab.servers.ports import HOST
-from holdfast.lab.soak.__main__ import main
-from holdfast.lab.soak.campaign import ALONE, CARDS, Campaign
-from holdfast.lab.soak.client import Role
-from holdfast.lab.soak.ground import ClientProcess, Ground
-from holdfast.lab.soak.journal import Journal
-from holdfast.lab.soak.register import Pen, Registers, Write
-from holdfast.lab.soak.verdict import Verdict, reach
+from tests.equipment.soak.__main__ import main
+from tests.equipment.soak.campaign import ALONE, CARDS, Campaign
+from tests.equipment.soak.client import Role
+from tests.equipment.soak.ground import ClientProcess, Ground
+from tests.equipment.soak.journal import Journal
+from tests.equipment.soak.register import Pen, Registers, Write
+from tests.equipment.soak.verdict import Verdict, reach
 from tests.patience import wait_for
 
 

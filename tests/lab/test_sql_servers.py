@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast.lab.servers.pgbouncer import PgBouncer
 from holdfast.lab.servers.postgres import PostgresServer
 from holdfast.lab.servers.process import ServerFailed
+from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

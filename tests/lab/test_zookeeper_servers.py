@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
-from holdfast.lab.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
+from tests.equipment.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

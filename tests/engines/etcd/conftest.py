@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.engines.etcd import spares
-from holdfast.lab.servers.etcd import EtcdServer
 from holdfast.lab.servers.programs import find_etcd, find_etcd_wheel
+from tests.equipment.servers.etcd import EtcdServer
 
 LINES = {"3.4": find_etcd, "3.5": find_etcd_wheel}
 

@@ -12,8 +12,8 @@ import pytest
 
 import holdfast
 from holdfast.drivers.common import clock
-from holdfast.lab.servers.etcd import EtcdCluster
 from holdfast.lab.servers.process import ServerFailed
+from tests.equipment.servers.etcd import EtcdCluster
 
 TTL = 3.0
 A_TURN = 0.02

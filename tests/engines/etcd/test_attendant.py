@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast.engines.etcd.aio import AsyncEtcdStore
 from holdfast.engines.etcd.blocking import EtcdStore
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("running", ["3.5"], indirect=True)]

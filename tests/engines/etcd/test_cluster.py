@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.engines.etcd import taking
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.etcd import EtcdCluster, EtcdServer
+from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
 
 from .conftest import LINES
 from .contest import Contest, give_back, in_the_end, make_whole

@@ -26,7 +26,7 @@ from holdfast.core.records import Versioned
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import _cluster, aio, conversation
 from holdfast.engines.etcd.aio import AsyncEtcdStore
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("running", ["3.5"], indirect=True)]
 

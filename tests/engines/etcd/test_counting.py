@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.lab.counting import trial
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.counting import trial
+from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

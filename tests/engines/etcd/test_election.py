@@ -15,7 +15,7 @@ from holdfast.engines.etcd.conversation import Conversation
 from holdfast.engines.etcd.lines import Line
 from holdfast.engines.etcd.phrases import Call
 from holdfast.engines.etcd.replies import Trouble
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 
 pytestmark = pytest.mark.slow
 

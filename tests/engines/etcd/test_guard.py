@@ -11,7 +11,7 @@ import holdfast
 from holdfast.core.ports import Comparison
 from holdfast.engines.etcd.guard import Guard
 from holdfast.engines.etcd.protocol import Compare
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

@@ -25,7 +25,7 @@ from holdfast.core.messages import (
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd.books import SESSION
 from holdfast.engines.etcd.keys import place_of
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
 from .unreliable import Fate, UnreliableStore, store_on

@@ -11,8 +11,8 @@ from holdfast.drivers.common import clock
 from holdfast.engines.etcd import phrases
 from holdfast.engines.etcd.blocking import EtcdStore
 from holdfast.engines.etcd.replies import Trouble
-from holdfast.lab.servers.etcd import EtcdCluster, EtcdServer
 from holdfast.lab.servers.process import ServerFailed
+from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
 
 from .conftest import LINES
 from .contest import Contest, give_back, in_the_end, make_whole

@@ -4,7 +4,7 @@ import pytest
 
 import holdfast
 from holdfast.core.messages import Acquire, Granted, Held, Inspect, Listing, Release
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 
 from .test_reuse import ONE_LINE, ask
 from .unreliable import store_on

@@ -11,7 +11,7 @@ import holdfast
 from holdfast.core.messages import Acquire, Answer, Granted, Held, Release
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import taking
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
 from .unreliable import store_on

@@ -25,7 +25,7 @@ from holdfast.drivers.common import clock
 from holdfast.engines.etcd.aio import AsyncEtcdStore
 from holdfast.engines.etcd.keys import place_of
 from holdfast.engines.etcd.replies import Trouble
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
 from .unreliable import Fate, UnreliableStore, store_on

@@ -12,8 +12,8 @@ import pytest
 import holdfast
 from holdfast.engines.etcd import taking
 from holdfast.lab.servers.certificates import SETTINGS, Certificates, _certify, make_certificates
-from holdfast.lab.servers.etcd import EtcdServer
 from holdfast.lab.servers.programs import find_etcd_wheel
+from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from holdfast.engines.etcd.blocking import EtcdStore
 from holdfast.engines.etcd.lines import Line
 from holdfast.engines.etcd.phrases import Call, KeepAlives
 from holdfast.engines.etcd.replies import Trouble
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 
 Step = Call | list[Call] | KeepAlives
 Fate = Literal["request lost", "reply lost", "late"]

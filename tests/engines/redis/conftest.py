@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.party import Bare, Colour, Party
+from tests.equipment.servers.masters import RedisMasters
 
 Invite = Callable[..., Party]
 

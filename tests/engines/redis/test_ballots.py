@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
+from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
 LONG = 55.0

@@ -24,9 +24,9 @@ from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import Phrase, load_scripts
 from holdfast.engines.redis.scripts import NAMES, script
 from holdfast.engines.redis.speech import Speech
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.strikes import Strike
+from tests.equipment.servers.masters import RedisMasters
 
 NODES = 3
 A_WHILE, LIMIT = 3600.0, 10.0

@@ -15,12 +15,12 @@ from holdfast.engines.redis.cluster import Cluster
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.nodes import Fleet
 from holdfast.engines.redis.slots import Errand, Share
-from holdfast.lab.servers.cluster import ClusterNode, RedisCluster
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Refused
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
+from tests.equipment.servers.cluster import ClusterNode, RedisCluster
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,10 @@ import pytest
 
 from holdfast import AsyncClient, Client, EngineUnavailable
 from holdfast.lab.servers.certificates import Certificates, make_certificates
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.options import without_password
 from tests.engines.redis.conftest import Invite
+from tests.equipment.servers.masters import RedisMasters
 
 SECRET = "p@ss:w/rd?#%25 x"
 SHOWN = (SECRET, quote(SECRET, safe=""), "w/rd", "p@ss")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from holdfast import AsyncClient
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
+from tests.equipment.servers.masters import RedisMasters
 
 LONG = 86400.0
 """Seconds that a lock is held if nobody gives it back: whoever is not woken waits for as long."""

@@ -16,11 +16,11 @@ from holdfast.core.messages import (
     Release,
     Repair,
 )
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.core.stage import increasing
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Bare
+from tests.equipment.servers.masters import RedisMasters
 
 BIG = 1_763_186_839_123_457
 KEEP_MS = 3_600_000

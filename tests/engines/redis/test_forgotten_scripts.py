@@ -18,10 +18,10 @@ from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.scripts import scripts
 from holdfast.engines.redis.speech import Speech
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
+from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
 LONG = 55.0

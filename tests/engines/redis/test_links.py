@@ -21,9 +21,9 @@ from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.phrases import command
 from holdfast.engines.redis.sockets import take_in
 from holdfast.lab.servers.certificates import make_certificates
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.party import HANGS_AFTER
+from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

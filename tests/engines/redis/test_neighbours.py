@@ -9,10 +9,10 @@ import redlock
 from redis.lock import Lock as TheirLock
 
 from holdfast import LockLost
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
+from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
 

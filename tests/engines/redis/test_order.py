@@ -30,9 +30,9 @@ from holdfast.engines.redis.blocking import RedisStore
 from holdfast.engines.redis.circuit import Circuit
 from holdfast.engines.redis.link import Link
 from holdfast.engines.redis.owed import Owed
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.strikes import Strike
+from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

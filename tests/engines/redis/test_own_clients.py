@@ -14,14 +14,14 @@ from redis.sentinel import Sentinel
 
 import holdfast
 from holdfast.lab.servers.certificates import make_certificates
-from holdfast.lab.servers.cluster import RedisCluster
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.servers.sentinel import Sentinel as Watchman
-from holdfast.lab.servers.sentinel import SentinelSet
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour
+from tests.equipment.servers.cluster import RedisCluster
+from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.sentinel import Sentinel as Watchman
+from tests.equipment.servers.sentinel import SentinelSet
 from tests.patience import wait_for
 
 SECRET = "hush-hush"

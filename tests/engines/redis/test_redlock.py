@@ -8,10 +8,10 @@ import pytest
 
 from holdfast import EngineUnavailable, LockLost
 from holdfast.events import NodeFailed, NodeRecovered, ReleaseFailed
-from holdfast.lab.servers.masters import RedisMasters
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
+from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
 OFF = "?restart_guard=off"

@@ -11,12 +11,12 @@ from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.sentinel import Sentinel
 
 from holdfast.lab.servers.certificates import Certificates, make_certificates
-from holdfast.lab.servers.cluster import RedisCluster
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.servers.sentinel import SentinelSet
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour, Party
+from tests.equipment.servers.cluster import RedisCluster
+from tests.equipment.servers.sentinel import SentinelSet
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

@@ -8,9 +8,9 @@ import pytest
 from holdfast import EngineUnavailable, LockError
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.servers.sentinel import SentinelSet
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour, Party
+from tests.equipment.servers.sentinel import SentinelSet
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.lab.servers.pgbouncer import PgBouncer
 from holdfast.lab.servers.postgres import PostgresServer
 from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database, MariaDb, Postgres
 from tests.engines.sql.lenders import KINDS, Lend, UserPool
 from tests.engines.sql.users import REPEATABLE_READ, Transaction, Way
+from tests.equipment.servers.pgbouncer import PgBouncer
 
 Invite = Callable[..., Party]
 

@@ -11,11 +11,11 @@ from sqlalchemy import event
 from sqlalchemy.pool import NullPool, StaticPool
 
 import holdfast
-from holdfast.lab.servers.pgbouncer import PgBouncer
 from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database
 from tests.engines.sql.lenders import OF_EACH_WAY, OF_EACH_WAY_TO_POSTGRES, TO_POSTGRES, Lend
+from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

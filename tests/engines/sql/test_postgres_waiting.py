@@ -18,10 +18,10 @@ from holdfast.core.messages import OFFER, Release
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.postgres.speech import Speech
 from holdfast.engines.sql.postgres.statements import Statements
-from holdfast.lab.servers.pgbouncer import PgBouncer
 from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
+from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.patience import wait_for
 
 

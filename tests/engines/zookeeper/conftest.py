@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
+from tests.equipment.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 
 HERE = Path(__file__).parent
 SERVERS = {"server", "secure_server", "ensemble", "parted"}

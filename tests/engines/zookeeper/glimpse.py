@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 
 LOCKS = "/holdfast/locks/holdfast:"
 

@@ -9,8 +9,8 @@ from kazoo.security import READ_ACL_UNSAFE
 
 import holdfast
 from holdfast.engines.zookeeper.wire import _CreateContainer
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
 from tests.engines.zookeeper.glimpse import LOCKS, outsider
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
 NO_SUCH_REQUEST = 99

@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.lab.counting import NAME, trial
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
 from tests.engines.zookeeper.glimpse import outsider, places
+from tests.equipment.counting import NAME, trial
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
 

@@ -11,10 +11,10 @@ from holdfast.core.messages import Acquire, Failed, Held
 from holdfast.core.ports import StoreHost
 from holdfast.engines import open_engine
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 from tests.engines.zookeeper.conftest import make_whole
 from tests.engines.zookeeper.contest import NAME, Contest
 from tests.engines.zookeeper.glimpse import outsider, places
+from tests.equipment.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 from tests.patience import wait_for
 
 

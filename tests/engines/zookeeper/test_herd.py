@@ -3,7 +3,7 @@
 import asyncio
 
 import holdfast
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 
 CALM = "tick=2&max_ttl=120"
 """With a tick that is said to be long, little is sent that nobody asked for."""

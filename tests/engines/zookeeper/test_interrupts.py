@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
 from tests.engines.zookeeper.glimpse import outsider, places
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
 ROUNDS = 200

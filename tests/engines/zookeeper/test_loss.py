@@ -7,7 +7,7 @@ from kazoo.client import KazooClient
 
 import holdfast
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
 TTL = 100

@@ -9,8 +9,8 @@ import pytest
 import holdfast
 from holdfast.engines.zookeeper.names import number_of
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
 from tests.engines.zookeeper.glimpse import outsider, places
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
 CALM = "tick=2&max_ttl=120"

@@ -13,7 +13,7 @@ from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.certificates import SETTINGS, Certificates, _certify, make_certificates
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.programs import find_openssl
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
 NOBODY = f"{HOST}:1"

@@ -18,7 +18,7 @@ from holdfast.engines.zookeeper.taking import find
 from holdfast.engines.zookeeper.wire import Servers, _Threads
 from holdfast.lab.servers.certificates import make_certificates
 from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 
 
 def test_what_is_decrypted_already_is_there_to_be_read(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.servers.mariadb import MariaDbServer
+from tests.equipment.servers.mariadb import MariaDbServer
 
 HERE = Path(__file__).parent
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from holdfast.engines.sql.mysql.statements import Statements
-from holdfast.lab.servers.mariadb import USER, MariaDbServer
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
+from tests.equipment.servers.mariadb import USER, MariaDbServer
 from tests.patience import wait_for
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.lab.servers.mariadb import MariaDbServer
 from tests.engines.sql.conftest import Invite
+from tests.equipment.servers.mariadb import MariaDbServer
 from tests.patience import wait_for
 
 LEVELS = ["READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"]

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from holdfast.lab.servers.mariadb import USER, MariaDbServer
 from tests.engines.redis.party import Colour, Party
 from tests.engines.sql.conftest import Invite
+from tests.equipment.servers.mariadb import USER, MariaDbServer
 from tests.patience import wait_for
 
 CROWD = 100

@@ -4,11 +4,11 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from holdfast.lab.faults.disk import fill_disk
 from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.history import Kind
-from holdfast.lab.soak.ground import TTL, Client, Ground, Node
-from holdfast.lab.soak.journal import Journal
+from tests.equipment.disk import fill_disk
+from tests.equipment.soak.ground import TTL, Client, Ground, Node
+from tests.equipment.soak.journal import Journal
 
 
 @contextmanager

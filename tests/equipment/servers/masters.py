@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.lab.servers.group import ServerGroup, within
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
+from tests.equipment.servers.group import ServerGroup, within
 
 
 class RedisMasters(ServerGroup):

@@ -1,4 +1,4 @@
-"""Count under one lock while clients are stopped: `python -m holdfast.lab.counting URL`.
+"""Count under one lock while clients are stopped: `python -m tests.equipment.counting URL`.
 
 Exit code 0 if the fenced register lost nothing, else 1.
 """
@@ -6,12 +6,12 @@ Exit code 0 if the fenced register lost nothing, else 1.
 import argparse
 import sys
 
-from holdfast.lab.counting.trial import trial
+from tests.equipment.counting.trial import trial
 
 
 def main() -> int:
     """Run it, and tell what came of it; the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m holdfast.lab.counting", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.equipment.counting", description=__doc__)
     parser.add_argument("url")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--ttl", type=float, default=2.0)

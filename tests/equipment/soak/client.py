@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from holdfast.client import AsyncClient, Client
 from holdfast.errors import LockError, NotHeld
 from holdfast.lab.history import Event, Kind
-from holdfast.lab.soak.register import Pen, Write
 from holdfast.lease import AsyncLease, Lease
+from tests.equipment.soak.register import Pen, Write
 
 T = TypeVar("T")
 
@@ -79,7 +79,7 @@ class Contender:
         self._pen = Pen(role.registers)
         file = Path(role.folder) / f"{os.getpid()}.jsonl"
         self._journal = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        self._random = random.Random()  # noqa: S311 - no secret
+        self._random = random.Random()
         self._turns = 0
 
     async def contend(self) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeAlias, TypeVar
 
 from holdfast.lab.history import Kind
-from holdfast.lab.soak.faults import (
+from tests.equipment.soak.faults import (
     DISTURBANCES,
     amnesia,
     disk_full,
@@ -19,7 +19,7 @@ from holdfast.lab.soak.faults import (
     outlived,
     restarted,
 )
-from holdfast.lab.soak.ground import TTL, Client, Ground, Node
+from tests.equipment.soak.ground import TTL, Client, Ground, Node
 
 T = TypeVar("T")
 
@@ -100,7 +100,7 @@ class Campaign:
     def __init__(self, ground: Ground, seed: int) -> None:
         self.dealt: Counter[str] = Counter()
         self._ground = ground
-        self._chance = random.Random(seed)  # noqa: S311 - to be repeated, not to be unknown
+        self._chance = random.Random(seed)
         self._deck: list[str] = []
 
     def run(self, seconds: float) -> None:

@@ -8,5 +8,5 @@ faults.py    what is done to them
 campaign.py  when, and to whom
 verdict.py   what came of it: the checkers' findings, and numbers
 
-`python -m holdfast.lab.soak --seconds 60`, or `make soak MINUTES=10`.
+`python -m tests.equipment.soak --seconds 60`, or `make soak MINUTES=10`.
 """

@@ -5,7 +5,7 @@ stopped until others have had it. Two registers are counted in at once: `plain` 
 and loses counts; `fenced` turns away whoever comes too late, and loses none.
 """
 
-from holdfast.lab.counting.register import Register
-from holdfast.lab.counting.trial import NAME, Tally, trial
+from tests.equipment.counting.register import Register
+from tests.equipment.counting.trial import NAME, Tally, trial
 
 __all__ = ["NAME", "Register", "Tally", "trial"]

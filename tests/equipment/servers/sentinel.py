@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from holdfast.lab.servers.certificates import Certificates
-from holdfast.lab.servers.group import ServerGroup, within
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer, Users, quoted
+from tests.equipment.servers.group import ServerGroup, within
 
 # How often, in milliseconds, a sentinel looks at the servers and talks to the others: by default it
 # takes its time. While a master is down, it asks a replica for news but once a second, and

@@ -9,11 +9,11 @@ from typing import Self
 
 from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.certificates import Certificates
-from holdfast.lab.servers.group import ServerGroup, within
 from holdfast.lab.servers.patience import wait_until
 from holdfast.lab.servers.ports import HOST, free_port
 from holdfast.lab.servers.process import ServerProcess
 from holdfast.lab.servers.programs import find_java, find_zookeeper
+from tests.equipment.servers.group import ServerGroup, within
 
 ANSWER_WITHIN = 2.0
 TICK = 0.2

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
-from holdfast.lab.counting.register import Register
 from holdfast.lab.servers.launch import bound_to_us
+from tests.equipment.counting.register import Register
 
 NAME = "counting"
 """The lock."""
@@ -85,8 +85,8 @@ class _Trial:
     def serve(self, counter: Counter) -> None:
         """Answer a client until all is over; then it is told nothing to add one to, and ends.
         What is late is written all the same, so that it is judged."""
-        assert counter.stdin is not None  # noqa: S101 - it was started so
-        assert counter.stdout is not None  # noqa: S101 - it was started so
+        assert counter.stdin is not None
+        assert counter.stdout is not None
         with counter.stdin as answers, counter.stdout as questions:
             for question in questions:
                 said = json.loads(question)
@@ -123,7 +123,7 @@ class _Trial:
 
 @contextmanager
 def _counters(url: str, ttl: float, count: int) -> Iterator[list[Counter]]:
-    command = [sys.executable, "-m", "holdfast.lab.counting.client", url, str(ttl)]
+    command = [sys.executable, "-m", "tests.equipment.counting.client", url, str(ttl)]
     with ExitStack() as stack:
         yield [stack.enter_context(_counter(command)) for _ in range(count)]
 
@@ -131,7 +131,7 @@ def _counters(url: str, ttl: float, count: int) -> Iterator[list[Counter]]:
 @contextmanager
 def _counter(command: list[str]) -> Iterator[Counter]:
     command, pipe = [*bound_to_us(), *command], subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)  # noqa: S603 - our own
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True)
     try:
         yield process
     finally:

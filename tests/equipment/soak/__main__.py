@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 
 from holdfast.lab.servers.programs import ProgramMissing
-from holdfast.lab.soak.campaign import Campaign
-from holdfast.lab.soak.ground import CLIENTS, DURABLE, NAMES, NODES, TTL, Ground
-from holdfast.lab.soak.verdict import Verdict, reach
+from tests.equipment.soak.campaign import Campaign
+from tests.equipment.soak.ground import CLIENTS, DURABLE, NAMES, NODES, TTL, Ground
+from tests.equipment.soak.verdict import Verdict, reach
 
 CALM = 10.0
 """How many seconds without faults there are at the end, in which everything must work again."""
@@ -65,7 +65,7 @@ def soak(seconds: float, seed: int) -> Verdict:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m holdfast.lab.soak", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.equipment.soak", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000))
     parser.add_argument("--history", type=Path, help="keep what happened, an event a line")

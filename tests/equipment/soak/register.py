@@ -13,7 +13,7 @@ from typing import Self
 
 from holdfast.lab.history import Event, Kind
 from holdfast.lab.servers.ports import HOST
-from holdfast.lab.soak.journal import Journal
+from tests.equipment.soak.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

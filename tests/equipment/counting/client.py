@@ -1,4 +1,4 @@
-"""A client that counts until its input ends: `python -m holdfast.lab.counting.client URL TTL`.
+"""A client that counts until its input ends: `python -m tests.equipment.counting.client URL TTL`.
 
 It asks on stdout and hears the answer on stdin, a line of JSON each: `{"fence": 7}` is answered
 with the registers' numbers, and `{"fence": 7, "values": [4, 4]}` when they are written. It is
@@ -13,7 +13,7 @@ from typing import Any
 
 from holdfast.client import Client
 from holdfast.errors import LockError
-from holdfast.lab.counting.trial import NAME
+from tests.equipment.counting.trial import NAME
 
 A_TURN = 0.01
 """How long a client has the lock for, in seconds."""

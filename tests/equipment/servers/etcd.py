@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Self
 
 from holdfast.lab.servers.certificates import Certificates
-from holdfast.lab.servers.etcd_links import Links
-from holdfast.lab.servers.group import ServerGroup, within
 from holdfast.lab.servers.patience import wait_until
 from holdfast.lab.servers.ports import HOST, free_port
 from holdfast.lab.servers.process import ServerFailed, ServerProcess
 from holdfast.lab.servers.programs import find_etcd
+from tests.equipment.servers.etcd_links import Links
+from tests.equipment.servers.group import ServerGroup, within
 
 ANSWER_WITHIN = 2.0
 EVERYTHING = base64.b64encode(b"\0").decode()
@@ -157,7 +157,7 @@ class EtcdServer(ServerProcess):
         scheme, trust = ("https", self.tls.trust()) if self.tls else ("http", None)
         url = f"{scheme}://{self.address}{path}"
         try:
-            with urllib.request.urlopen(url, data, ANSWER_WITHIN, context=trust) as reply:  # noqa: S310 - our own server
+            with urllib.request.urlopen(url, data, ANSWER_WITHIN, context=trust) as reply:
                 found: bytes = reply.read()
                 return found
         except urllib.error.HTTPError as error:

@@ -136,7 +136,7 @@ class MariaDbServer(ServerProcess):
     def _make_data(self) -> None:
         words = [f"--datadir={self.data}", self._tmpdir]
         words += ["--auth-root-authentication-method=normal", "--skip-test-db"]
-        made = subprocess.run(  # noqa: S603 - it is to run programs
+        made = subprocess.run(
             [*as_user(), self._maker, "--no-defaults", *words],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,

@@ -13,9 +13,9 @@ from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.history import Event, History, Kind
 from holdfast.lab.servers.process import ServerProcess
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
-from holdfast.lab.soak.client import Role
-from holdfast.lab.soak.journal import Journal
-from holdfast.lab.soak.register import Registers
+from tests.equipment.soak.client import Role
+from tests.equipment.soak.journal import Journal
+from tests.equipment.soak.register import Registers
 
 NAMES = ["invoice", "report"]
 """The locks that are contended for."""
@@ -31,6 +31,10 @@ OPTIONS = f"max_ttl={TTL:g}"
 
 FAREWELL = 15.0
 """Within how many seconds a client must have left when it is time to."""
+
+
+ROOT = Path(__file__).parents[3]
+"""Where `tests` is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,8 @@ class ClientProcess(ServerProcess):
 
     def arguments(self) -> list[str]:
         """The command that runs it."""
-        return [sys.executable, "-P", "-m", "holdfast.lab.soak.client", self.role.as_json()]
+        program = [sys.executable, "-P", "-m", "tests.equipment.soak.client", self.role.as_json()]
+        return ["env", f"PYTHONPATH={ROOT}", *program]
 
     def answers(self) -> bool:
         """Whether it has begun."""

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.lab.servers.certificates import Certificates
-from holdfast.lab.servers.group import ServerGroup, within
 from holdfast.lab.servers.ports import HOST, free_port
 from holdfast.lab.servers.redis import RedisServer, Users
+from tests.equipment.servers.group import ServerGroup, within
 
 SLOTS = 16_384
 
@@ -42,7 +42,7 @@ class ClusterNode(RedisServer):
     def port_of(self, slot: int) -> int | None:
         """The port of the node that has this slot, as far as this node knows."""
         ranges = self.command("CLUSTER", "SLOTS")
-        assert isinstance(ranges, list)  # noqa: S101 - that is what the command answers
+        assert isinstance(ranges, list)
         for entry in ranges:
             match entry:
                 case [int(first), int(last), [_, int(port), *_], *_] if first <= slot <= last:

@@ -1,0 +1,1 @@
+"""Real servers for tests, beyond those that `holdfast lab` starts: see `holdfast.lab.servers`."""

@@ -121,3 +121,32 @@ async def test_processes_of_both_colours_and_this_one_lose_nothing(
         await ann.inside(lock, add)
     await asyncio.gather(*counting)
     assert int(path.read_text()) == 150
+
+
+async def test_a_try_in_vain_met_a_holder(stage: Stage) -> None:
+    """`None` means that somebody has the lock, and not that others were trying, too."""
+    loop = asyncio.get_running_loop()
+    holds: list[tuple[float, float]] = []
+    refusals: list[tuple[float, float]] = []
+
+    async def poll(actor: Actor) -> None:
+        lock = actor.lock("door")
+        turns = 0
+        await stage.takes(actor, f"a door of {actor.name}'s own")
+        await connected.wait()
+        while turns < 3:
+            began = loop.time()
+            lease = await stage.tries(actor, lock)
+            if lease:
+                await actor(lease.release)
+            (holds if lease else refusals).append((began, loop.time()))
+            if lease:
+                turns += 1
+                await stage.passes(0.01)
+
+    crowd = stage.cast(*(f"contender {number}" for number in range(16)))
+    connected = asyncio.Barrier(len(crowd))
+    await asyncio.gather(*map(poll, crowd))
+    for began, ended in refusals:
+        met = any(taken < ended and began < left for taken, left in holds)
+        assert met or stage.engine.splits

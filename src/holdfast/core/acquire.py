@@ -15,6 +15,7 @@ What can happen at any yield below, and what then:
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import inf
 
 from holdfast.core.backoff import backoff, spread
@@ -64,11 +65,15 @@ def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
             yield Subscribe(holder)
         while True:
             untidy = True  # from here on the engine may have something of ours
-            [answer] = yield Ask((Acquire(key, holder, spec.ttl, listening, 0, tries),), until)
+            request = Acquire(
+                key, holder, spec.ttl, listening, 0, tries, spec.renew, once=timeout == 0
+            )
+            [answer] = yield Ask((request,), until)
             tries += 1
             now = runtime.clock()
             if type(answer) is Granted:
-                tenure = _take(runtime, spec, answer.holder or holder, answer.fence, began, now)
+                given = _as_granted(runtime, spec, answer.ttl)
+                tenure = _take(runtime, given, answer.holder or holder, answer.fence, began, now)
                 if tenure is not None:
                     if taken is not None:
                         taken.append(tenure)
@@ -145,6 +150,16 @@ def _note_contention(runtime: Runtime, key: str) -> None:
     if len(runtime.contended) >= MOST_CONTENDED:
         runtime.contended.clear()
     runtime.contended.add(key)
+
+
+def _as_granted(runtime: Runtime, spec: LockSpec, ttl: float) -> LockSpec:
+    """The same with the ttl that the engine gave, if that is another than asked."""
+    if not ttl:
+        return spec
+    validity = ttl - runtime.drift(ttl)
+    if (ttl, validity) == (spec.ttl, spec.validity):
+        return spec
+    return replace(spec, ttl=ttl, validity=validity)
 
 
 def _take(

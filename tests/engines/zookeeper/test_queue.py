@@ -150,12 +150,6 @@ def test_a_move_whose_reply_was_lost_is_a_move(server: ZooKeeperServer, proxy: P
         assert not places(eye, "lost move")
 
 
-def test_a_server_that_grants_less_is_told_of(server: ZooKeeperServer) -> None:
-    url = f"zookeeper://{server.address}?tick=0.2&max_ttl=1000"
-    with holdfast.Client(url) as client, pytest.raises(holdfast.EngineUnavailable, match="max_ttl"):
-        client.lock("door", ttl=500).acquire(blocking=False)
-
-
 def test_a_chroot_is_made_if_need_be(server: ZooKeeperServer) -> None:
     url = f"zookeeper://{server.address}/team/app?{server.terms}"
     with holdfast.Client(url) as client, outsider(server) as eye:

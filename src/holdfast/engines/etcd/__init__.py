@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, unquote
 
 import google.protobuf  # noqa: F401 - so that its absence is told before anything else happens
 import grpc
+from grpc.experimental.gevent import init_gevent
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.engines import refuse_options
@@ -18,6 +19,7 @@ from holdfast.engines.etcd.guarantees import ETCD
 from holdfast.engines.etcd.guard import guard
 from holdfast.engines.etcd.lines import Cluster
 from holdfast.engines.etcd.spares import oldest
+from holdfast.engines.green import gevent_is_patched, refuse_eventlet
 
 DEFAULT_PORT = 2379
 FILES = ("ca_cert", "cert", "key")
@@ -33,6 +35,9 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     """The engine behind a URL of etcd."""
     if url.path.strip("/"):
         raise ValueError(f"url: etcd has no databases, so no path, got {url.path!r}")
+    refuse_eventlet("etcd", "gRPC")
+    if gevent_is_patched():  # gRPC waits in C, which would stop all greenlets
+        init_gevent()
     cluster = _cluster(url, dict(given))
     stakes: dict[str, Stake] = {}
 

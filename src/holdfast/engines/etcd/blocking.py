@@ -128,7 +128,7 @@ class EtcdStore:
                 pause = endpoints.gave_trouble(line, trouble)
                 time.sleep(min(pause, self._left(until)))
             except Rejected as refusal:
-                return Failed.at(line.name, str(refusal))
+                return Failed.at(line.name, str(refusal), refusal.heals_in)
             else:
                 self._lines.prefer(line)
                 return result
@@ -189,7 +189,7 @@ class EtcdStore:
             replies = call(iter(requests), self._left(until), self._lines.metadata)
             ttls = [reply.TTL for reply in replies]
         except grpc.RpcError as error:
-            raise Rejected(self._lines.judge(error).why) from None
+            raise self._lines.judge(error).error from None
         if len(ttls) < len(requests):
             raise Trouble("did not answer for every lease")
         return ttls

@@ -51,7 +51,7 @@ class Conversation:
                 pause = endpoints.gave_trouble(line, trouble)
                 await asyncio.sleep(min(pause, max(0.0, self._until - self._clock())))
             except Rejected as refusal:
-                return Failed.at(line.name, str(refusal))
+                return Failed.at(line.name, str(refusal), refusal.heals_in)
             else:
                 self._lines.prefer(line)
                 return result
@@ -107,7 +107,7 @@ class Conversation:
             if isinstance(reply, Trouble):
                 raise Trouble(str(reply), passing=reply.passing)
             if isinstance(reply, Rejected):
-                raise Rejected(str(reply))
+                raise Rejected(str(reply), reply.heals_in)
             if isinstance(reply, BaseException):  # the client was closed meanwhile
                 raise reply
         return replies
@@ -175,7 +175,7 @@ async def _keep_alive(lines: Lines, batch: KeepAlives, line: Line) -> list[int]:
     try:
         ttls = [reply.TTL async for reply in stream]
     except grpc.RpcError as error:
-        raise Rejected(lines.judge(error).why) from None
+        raise lines.judge(error).error from None
     if len(ttls) < len(requests):
         raise Trouble("did not answer for every lease")
     return ttls

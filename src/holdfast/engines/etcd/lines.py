@@ -17,6 +17,7 @@ from holdfast.events import Event, NodeFailed, NodeRecovered
 
 SETTINGS = (
     ("grpc.use_local_subchannel_pool", 1),  # a client's connections are its own
+    ("grpc.enable_http_proxy", 0),  # $http_proxy is for web pages, and no way to a cluster
     ("grpc.enable_retries", 0),  # when to try again is the algorithm's business
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 2000),  # which is how long one attempt may take

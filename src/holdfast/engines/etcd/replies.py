@@ -1,5 +1,6 @@
 """What etcd says that is not an answer, told apart by what is to be done about it."""
 
+from math import inf
 from typing import Any, NamedTuple
 
 import grpc
@@ -19,11 +20,26 @@ _NO_ANSWER = {
 }
 
 
+_FOR_GOOD = {
+    grpc.StatusCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.INVALID_ARGUMENT,  # a wrong password, among others
+    grpc.StatusCode.FAILED_PRECONDITION,  # a login where there are no users
+    grpc.StatusCode.UNIMPLEMENTED,
+}
+"""Refusals that waiting does not change."""
+
+
 class Refused(NamedTuple):
     """The server has understood, and said no."""
 
     code: Any
     why: str
+
+    @property
+    def error(self) -> "Rejected":
+        """For where that was not to be expected."""
+        return Rejected(self.why, inf if self.code in _FOR_GOOD else None)
 
     @property
     def wants_login(self) -> bool:
@@ -44,6 +60,10 @@ class Trouble(Exception):
 class Rejected(Exception):
     """What was asked for is refused, and would be by any endpoint."""
 
+    def __init__(self, why: str, heals_in: float | None = None) -> None:
+        super().__init__(why)
+        self.heals_in = heals_in
+
 
 def judge(error: grpc.RpcError) -> Refused:
     """What an error of a call means: a refusal is returned, trouble is raised."""
@@ -60,5 +80,5 @@ def judge(error: grpc.RpcError) -> Refused:
 def accepted(reply: Any) -> Any:
     """The answer; a refusal that nobody has foreseen is raised."""
     if isinstance(reply, Refused):
-        raise Rejected(reply.why)
+        raise reply.error
     return reply

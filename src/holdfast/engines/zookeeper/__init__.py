@@ -11,22 +11,21 @@ import kazoo  # noqa: F401 - so that its absence is told before anything else ha
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.engines import refuse_options
-from holdfast.engines.zookeeper.guarantees import drift, guarantees
+from holdfast.engines.green import refuse_eventlet
+from holdfast.engines.zookeeper.guarantees import DAY, drift, guarantees
 from holdfast.engines.zookeeper.security import read_security
 from holdfast.engines.zookeeper.session import SHORTEST, Terms
 from holdfast.engines.zookeeper.wire import Servers
 
 PORTS = {"zookeeper": 2181, "zookeepers": 2281}
-TICK = 2.0
-LONGEST = 20
-"""Ticks of the longest session, unless a server is told otherwise."""
 
 
 def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     """The engine behind a URL of ZooKeeper."""
+    refuse_eventlet("zookeeper", "kazoo")
     options = dict(given)
-    tick = _seconds(options, "tick", TICK, 0.001, 3600.0)
-    longest = _seconds(options, "max_ttl", LONGEST * tick, SHORTEST * tick, 86400.0)
+    tick = _seconds(options, "tick", 0.001, 3600.0)
+    max_ttl = _seconds(options, "max_ttl", SHORTEST * (tick or 0.0), DAY)
     security = read_security(url.scheme, options)
     refuse_options(options)
     login, _, places = url.netloc.rpartition("@")
@@ -44,7 +43,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
 
         return AsyncZooKeeperStore(terms, chroot, around)
 
-    return Engine(guarantees(tick, longest), partial(drift, tick=tick), connect, connect_async)
+    return Engine(guarantees(tick, max_ttl), partial(drift, terms), connect, connect_async)
 
 
 def _hosts(places: str, usual_port: int) -> tuple[str, ...]:
@@ -60,10 +59,10 @@ def _hosts(places: str, usual_port: int) -> tuple[str, ...]:
     return tuple(hosts)
 
 
-def _seconds(
-    options: dict[str, str], name: str, default: float, lowest: float, highest: float
-) -> float:
-    text = options.pop(name, str(default))
+def _seconds(options: dict[str, str], name: str, lowest: float, highest: float) -> float | None:
+    text = options.pop(name, None)
+    if text is None:
+        return None
     try:
         value = float(text)
     except ValueError:

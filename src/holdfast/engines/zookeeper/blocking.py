@@ -46,7 +46,7 @@ class Care:
 
     def __init__(self, speech: Speech) -> None:
         self._speech = speech
-        self._tick = speech.sessions.terms.tick
+        self._terms = speech.sessions.terms
         self._pulse: Pulse | None = None
         self._mutex = threading.Lock()
 
@@ -55,7 +55,7 @@ class Care:
         if self._pulse is None:
             with self._mutex:
                 if self._pulse is None:
-                    self._pulse = Pulse(self._tick / 2, self._beat, self._speech.emit)
+                    self._pulse = Pulse(lambda: self._terms.tick / 2, self._beat, self._speech.emit)
                     atexit.register(self._leave)
 
     def end(self) -> None:
@@ -81,7 +81,7 @@ class Care:
             session.beat()
         clock = self._speech.clock
         overdue = [part.conversation for part in self._speech.overdue()]
-        converse(overdue, clock() + self._tick / 4, clock)
+        converse(overdue, clock() + self._terms.tick / 4, clock)
 
 
 def converse(conversations: Sequence[Conversation[Any]], until: float, clock: Clock) -> None:

@@ -46,6 +46,8 @@ class Stake:
     asked: bool = False
     """Whether there may be a place, although none is known."""
     fence: int = 0
+    created_at: int = 0
+    """When the place was made, in milliseconds of the leader's clock; 0 if unknown."""
     ends_at: float = inf
     """When the lease ends unless it is extended; never, while it is only waited for."""
     move: Move | None = None

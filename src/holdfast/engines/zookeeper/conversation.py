@@ -8,13 +8,17 @@ more from the beginning, unless what may have been done must not be done again.
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from kazoo.exceptions import (
+    AuthFailedError,
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
+    InvalidACLError,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
@@ -34,6 +38,9 @@ is raised means that nobody knows."""
 LOST = (ConnectionLoss, SessionExpiredError)
 """Errors after which there will be another connection."""
 
+FOR_GOOD = (NoAuthError, AuthFailedError, InvalidACLError)
+"""Errors that waiting does not change."""
+
 TOO_LATE = "did not answer in time"
 
 STOOD_STILL = 0.5
@@ -52,6 +59,10 @@ def request_timeout(until: float, now: float) -> float:
 
 class Rejected(Exception):
     """It makes no sense to go on; the text says why."""
+
+    def __init__(self, why: str, heals_in: float | None = inf) -> None:
+        super().__init__(why)
+        self.heals_in = heals_in
 
 
 class Round(NamedTuple):
@@ -102,7 +113,7 @@ class Conversation(Generic[T]):
             if not ready.ready():
                 return [ready]
             if ready.exception is not None:
-                self.give_up(str(ready.exception))
+                self.give_up(str(ready.exception), inf)
                 return []
             self._sent_at = self.clock()
             self._sent = [step.session.send(call) for call in step.calls]
@@ -135,16 +146,16 @@ class Conversation(Generic[T]):
         trouble = self._step.session.trouble if isinstance(self._step, Round) else ""
         self.give_up(f"{TOO_LATE} ({trouble})" if trouble else TOO_LATE)
 
-    def give_up(self, why: str) -> None:
+    def give_up(self, why: str, heals_in: float | None = None) -> None:
         """Nobody knows what came of it."""
         self._end()
-        self.outcome, self.over = Failed.at(self.name, why), True
+        self.outcome, self.over = Failed.at(self.name, why, heals_in), True
 
     def _broken(self, error: BaseException) -> None:
         """Nobody knows what came of it, but there may be a way to find out."""
         for_good = isinstance(error, ConnectionClosedError)  # which kazoo takes for an expiry
         if self.once or for_good or not isinstance(error, LOST):
-            self.give_up(_shown(error))
+            self.give_up(_shown(error), inf if isinstance(error, FOR_GOOD) else None)
         else:
             self._end()
 
@@ -162,7 +173,7 @@ class Conversation(Generic[T]):
         except StopIteration as stop:
             self.outcome, self.over = stop.value, True
         except Rejected as refusal:
-            self.give_up(str(refusal))
+            self.give_up(str(refusal), refusal.heals_in)
 
 
 def _shown(error: BaseException) -> str:

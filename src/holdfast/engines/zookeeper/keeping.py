@@ -8,7 +8,7 @@ from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import Clock
 from holdfast.engines.zookeeper import phrases
 from holdfast.engines.zookeeper.books import Books, Move, Stake
-from holdfast.engines.zookeeper.conversation import Round, Talk
+from holdfast.engines.zookeeper.conversation import Rejected, Round, Talk
 from holdfast.engines.zookeeper.names import Tree, name_of, number_of
 from holdfast.engines.zookeeper.phrases import Entry, write_entry
 from holdfast.engines.zookeeper.session import Sessions
@@ -54,6 +54,8 @@ class Keeping:
             return (yield from self.extend([request], [stake], asked_at))
         session = self._sessions.of(request.ttl)
         yield Round(session, [])  # connected, from here on
+        if session.ttl < request.ttl:
+            raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
         name = name_of(session.id, stake.holder, number_of(stake.place))
         entry = write_entry(Entry(request.ttl, stake.fence, stake.holder))
         place = f"{self._tree.queue(stake.key)}/{name}"

@@ -10,7 +10,7 @@ class Pulse:
     """A thread that does something again and again, and tells of it if that should ever fail."""
 
     def __init__(
-        self, interval: float, beat: Callable[[], None], emit: Callable[[Event], None]
+        self, interval: Callable[[], float], beat: Callable[[], None], emit: Callable[[Event], None]
     ) -> None:
         self._interval, self._beat, self._emit = interval, beat, emit
         self._stop = threading.Event()
@@ -23,7 +23,7 @@ class Pulse:
         self._thread.join()
 
     def _run(self) -> None:
-        while not self._stop.wait(self._interval):
+        while not self._stop.wait(self._interval()):
             try:
                 self._beat()
             except Exception as error:  # noqa: BLE001 - a defect must not end all sessions

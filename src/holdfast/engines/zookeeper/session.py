@@ -47,13 +47,44 @@ FAREWELL = 1.0
 """Seconds for a server to answer that a session has ended."""
 
 
-@dataclass(frozen=True, slots=True)
+USUAL_TICK = 2.0
+"""Seconds to a tick, until a server was asked."""
+
+
+@dataclass(slots=True)
 class Terms:
-    """What sessions are like on these servers."""
+    """What sessions are like on these servers. Times are in seconds."""
 
     servers: Servers
-    tick: float
-    """Seconds."""
+    given: float | None = None
+    """The tick that the URL names."""
+    shortest: float = 0.0
+    """The shortest session that the servers grant; 0 until one was asked. It has two ticks, unless
+    their `minSessionTimeout` says otherwise."""
+
+    @property
+    def tick(self) -> float:
+        """The servers' tick."""
+        return self.given or self.shortest / 2 or USUAL_TICK
+
+    def timeout(self, ttl: float) -> float:
+        """The session timeout to ask for: less than that would leave nothing to a lease."""
+        return max(ttl, SHORTEST * self.tick)
+
+    def refusal(self, granted: float) -> str:
+        """Why sessions of that timeout are of no use; empty if they are."""
+        if self.given and self.given < self.shortest / 2 - ROUNDING:
+            return (
+                f"tick={self.given:g} is too short: the shortest session of this server has "
+                f"{self.shortest:g} s, which is two of its ticks; leave `tick` out of the URL, or "
+                f"write tick={self.shortest / 2:g}"
+            )
+        if granted < SHORTEST * self.tick - ROUNDING:
+            return (
+                f"grants sessions of {granted:g} s, and a lease needs {SHORTEST} ticks of "
+                f"{self.tick:g} s; raise the servers' maxSessionTimeout"
+            )
+        return ""
 
 
 class Refused(Exception):
@@ -67,6 +98,8 @@ class Session:
         self, terms: Terms, ttl: float, clock: Clock, ended: "Callable[[Session], None]"
     ) -> None:
         self.ttl = ttl
+        """The timeout that the servers granted; until they have, the one to ask for."""
+        self._asked_for = ttl
         self.id = 0
         """That of the present session; 0 if there is none."""
         self.known_at = -inf
@@ -78,7 +111,7 @@ class Session:
         self._began = -inf
         hosts = random.sample(terms.servers.hosts, len(terms.servers.hosts))  # a share for each
         servers = replace(terms.servers, hosts=tuple(hosts))
-        self._wire = Wire(servers, ttl, self._opening, self._opened)
+        self._wire = Wire(servers, ttl, terms.shortest, self._opening, self._opened)
         self._wire.add_listener(self._changed)
         self._ready = self._wire.handler.async_result()
         self._wire.start_async()
@@ -141,18 +174,22 @@ class Session:
         if result.successful():
             self.answered(sent_at)
 
-    def _opening(self) -> None:
+    def _opening(self, shortest: float) -> float:
+        """A server is about to be asked for a session: for how long?"""
+        self._terms.shortest = shortest
         self._began = self._clock()
+        return self._terms.timeout(self._asked_for)
 
     def _opened(self, session: int, timeout: float) -> None:
         """A server has accepted us, which it asks the leader for."""
+        refusal = self._terms.refusal(timeout)
         with self._mutex:
-            self.id = session
+            self.id, self.ttl = session, timeout
             self.known_at = self._began
             self._sent.clear()
             self._beats.clear()
-        if timeout < self.ttl - ROUNDING:
-            self._ready.set_exception(Refused(_too_short(timeout, self.ttl)))
+        if refusal:
+            self._ready.set_exception(Refused(refusal))
         else:
             self._ready.set(session)
 
@@ -219,10 +256,3 @@ class Sessions:
         for session in self:
             session.forget()
         self.begin()
-
-
-def _too_short(granted: float, wanted: float) -> str:
-    return (
-        f"grants sessions of {granted:g} s, and {wanted:g} s were asked for; say what its limits "
-        "are: `tick` (its tickTime) and `max_ttl` (its maxSessionTimeout), in seconds"
-    )

@@ -49,7 +49,7 @@ class Speech:
         self.books = Books(around.notify)
         self._around = around
         tree = Tree(chroot)
-        self._taking = Taking(tree, self.sessions, self.books)
+        self._taking = Taking(tree, self.sessions, self.books, around.clock)
         self._keeping = Keeping(tree, self.sessions, self.books, around.clock)
         self._looking = Looking(tree, self.sessions)
 

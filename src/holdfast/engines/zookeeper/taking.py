@@ -13,11 +13,13 @@ What can happen between two rounds, and what then:
 - The queue itself is gone, since it was empty: it is made again.
 """
 
+import random
 from typing import Any
 
 from kazoo.exceptions import NoAuthError, NoNodeError, UnimplementedError
 
 from holdfast.core.messages import Acquire, Answer, Granted, Held
+from holdfast.core.ports import Clock
 from holdfast.engines.zookeeper import phrases
 from holdfast.engines.zookeeper.books import Books, Stake
 from holdfast.engines.zookeeper.conversation import Rejected, Rest, Round, Talk
@@ -33,6 +35,13 @@ from holdfast.engines.zookeeper.names import (
 from holdfast.engines.zookeeper.phrases import Entry, write_entry
 from holdfast.engines.zookeeper.session import Session, Sessions
 
+SETTLED = 0.1
+"""Seconds after which the first place in a queue is taken for a holder's. A try that comes to
+nothing is gone sooner than that, unless its process was stopped."""
+
+LOOK_AGAIN = 0.02
+"""Seconds at the most until one who tries looks again whether others, who only try, have gone."""
+
 BACKSTOP = 10.0
 """Seconds after which a waiter asks again although nobody has woken it."""
 
@@ -40,16 +49,15 @@ BACKSTOP = 10.0
 class Taking:
     """How a client gets locks."""
 
-    def __init__(self, tree: Tree, sessions: Sessions, books: Books) -> None:
-        self._tree, self._sessions, self._books = tree, sessions, books
+    def __init__(self, tree: Tree, sessions: Sessions, books: Books, clock: Clock) -> None:
+        self._tree, self._sessions, self._books, self._clock = tree, sessions, books, clock
 
     def acquire(self, request: Acquire, asked_at: float) -> Talk[list[Answer]]:
         """Hold the lock if it is our turn; else wait for it, if that is wanted."""
         session = self._sessions.of(request.ttl)
         stake = self._books.open(request.key, request.holder, session)
         if stake is None:
-            raise Rejected("what it had before is being given back")
-        stake.entry = write_entry(Entry(request.ttl, 0, request.holder))
+            raise Rejected("what it had before is being given back", heals_in=None)
         queue = self._tree.queue(request.key)
         while True:
             places = yield from self._take_part(stake, queue, waits=request.queue)
@@ -57,8 +65,10 @@ class Taking:
                 continue
             before = _before(places, stake)
             if before is None:
-                return [(yield from self._hold(stake, request.ttl, asked_at))]
+                return [(yield from self._hold(stake, asked_at))]
             if not request.queue:
+                if request.once and not (yield from self._is_held(places[0], stake, asked_at)):
+                    continue
                 yield Round(stake.session, [phrases.delete(stake.place)])
                 self._books.close(stake)
                 return [Held(BACKSTOP, wakes=True)]
@@ -74,6 +84,7 @@ class Taking:
             yield Round(session, [])  # connected, from here on
             if stake.place and session.id != stake.owner:
                 stake.gone()
+            stake.entry = write_entry(Entry(session.ttl, 0, stake.holder))
         if stake.asked and not stake.place:
             yield from find(stake, queue)
         if stake.place:
@@ -112,6 +123,7 @@ class Taking:
             raise Rejected("is too old: it must be ZooKeeper 3.5 or later")
         place, known = made
         stake.found(place, known.czxid)
+        stake.created_at = known.ctime
         if known.ephemeralOwner != stake.owner:  # another session has begun meanwhile
             yield Round(session, [phrases.delete(place)])
             return None
@@ -129,11 +141,27 @@ class Taking:
         missing = isinstance(replies[-1], (NoNodeError, NoAuthError))
         return missing and any(isinstance(each, NoAuthError) for each in replies)
 
-    def _hold(self, stake: Stake, ttl: float, asked_at: float) -> Talk[Answer]:
+    def _is_held(self, first: Place, stake: Stake, asked_at: float) -> Talk[bool]:
+        """Whether the first place is a holder's, and not that of another try which is about to go:
+        those are young. If it may be, wait for a moment."""
+        if first.waits:
+            return True
+        queue = self._tree.queue(stake.key)
+        [found] = yield Round(stake.session, [phrases.exists(f"{queue}/{first.name}")])
+        if found is None:
+            return False
+        age = (stake.created_at - found.ctime) / 1000 + self._clock() - asked_at
+        if age >= SETTLED:
+            return True
+        yield Rest(random.uniform(0.2, 1.0) * LOOK_AGAIN)  # noqa: S311 - so as not to meet again
+        return False
+
+    def _hold(self, stake: Stake, asked_at: float) -> Talk[Answer]:
         """It is our turn."""
         yield from be_known(stake.session, asked_at, self._sessions.terms.tick)
+        ttl = stake.session.ttl
         stake.ends_at = asked_at + ttl
-        return Granted(stake.fence)
+        return Granted(stake.fence, ttl=ttl)
 
 
 def be_known(session: Session, since: float, tick: float) -> Talk[None]:

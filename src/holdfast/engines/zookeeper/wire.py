@@ -12,10 +12,18 @@ from math import ceil
 from typing import Any
 
 from kazoo.client import CLOSED_STATES, KazooClient
-from kazoo.exceptions import WriterNotClosedException
+from kazoo.exceptions import ConnectionDropped, WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.serialization import CloseInstance, Create, Create2, Sync
+from kazoo.protocol.serialization import (
+    CloseInstance,
+    Connect,
+    Create,
+    Create2,
+    Sync,
+    int_int_struct,
+    int_struct,
+)
 from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
@@ -91,15 +99,17 @@ class _Threads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 class Wire(KazooClient):  # type: ignore[misc]  # kazoo has no types
     """One session, over one connection at a time.
 
-    `opening()` is called before a server is asked to accept us, and `opened(session, timeout)` when
-    it has, with the seconds that it grants. kazoo's own thread calls them, so they must not wait.
+    `opening(shortest)` is called before a server is asked to accept us, with the shortest session
+    that it grants, and gives the timeout to ask for; `opened(session, timeout)` when it has, with
+    the timeout that it grants. kazoo's own thread calls them, so they must not wait.
     """
 
     def __init__(
         self,
         servers: Servers,
         timeout: float,
-        opening: Callable[[], None],
+        shortest: float,
+        opening: Callable[[float], float],
         opened: Callable[[int, float], None],
     ) -> None:
         login = {("digest", servers.login)} if servers.login else set()
@@ -115,7 +125,7 @@ class Wire(KazooClient):  # type: ignore[misc]  # kazoo has no types
         self.trouble = ""
         """Why the last try to connect failed; empty if it did not."""
         retry: Any = self._connection.retry_sleeper
-        self._connection: Any = _Connection(self, retry, opening, opened)
+        self._connection: Any = _Connection(self, retry, shortest, opening, opened)
 
     def join_async(self, path: str, data: bytes) -> Promise:
         """Make an ephemeral sequential node. Gives its path, and what is known of it.
@@ -201,11 +211,12 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         self,
         client: KazooClient,
         retry: Any,
-        opening: Callable[[], None],
+        shortest: float,
+        opening: Callable[[float], float],
         opened: Callable[[int, float], None],
     ) -> None:
         super().__init__(client, retry, logger=client.logger)
-        self._opening, self._opened = opening, opened
+        self._shortest, self._opening, self._opened = shortest, opening, opened
 
     def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
         """One connection, from its beginning to its end. What kazoo does not understand would end
@@ -218,9 +229,12 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
             return None
 
     def _connect(self, host: str, hostip: str, port: int) -> Any:
-        self._opening()
         self.handler.host = host
         try:
+            if not self._shortest:
+                self._shortest = self._shortest_session(hostip, port)
+            timeout = self._opening(self._shortest)
+            self.client._session_timeout = ceil(timeout * 1000)  # noqa: SLF001 - what kazoo asks for
             times = super()._connect(host, hostip, port)
         except Exception as error:
             self.client.trouble = f"{host}:{port}: {error}"
@@ -229,10 +243,36 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]  # kazoo has no type
         self._opened(self.client.client_id[0], times[0] * 1.5 / 1000)  # kazoo waits for two thirds
         return times
 
+    def _shortest_session(self, hostip: str, port: int) -> float:
+        """Ask for a session of a millisecond, and end the one that is granted."""
+        seconds = self.client._session_timeout / 1000  # noqa: SLF001 - as kazoo does
+        with self.handler.create_connection((hostip, port), timeout=seconds) as line:
+            line.sendall(_framed(Connect(0, 0, 1, 0, b"\0" * 16, False).serialize()))
+            [size] = int_struct.unpack(_read_exactly(line, int_struct.size))
+            granted, _ = Connect.deserialize(_read_exactly(line, size), 0)
+            line.sendall(_framed(int_int_struct.pack(1, CloseInstance.type)))
+            while line.recv(1024):
+                pass  # until the server hangs up: then the session is gone
+        return float(granted.time_out) / 1000
+
     def forget(self) -> None:
         for line in (self._socket, self._read_sock, self._write_sock):
             if line is not None and line.fileno() >= 0:
                 detach(line.fileno())
+
+
+def _framed(message: bytes | bytearray) -> bytes:
+    return bytes(int_struct.pack(len(message)) + message)
+
+
+def _read_exactly(line: socket.socket, size: int) -> bytes:
+    read = b""
+    while len(read) < size:
+        more = line.recv(size - len(read))
+        if not more:
+            raise ConnectionDropped("the server hung up")
+        read += more
+    return read
 
 
 class _CreateContainer(Create):  # type: ignore[misc]  # kazoo has no types

@@ -1,0 +1,19 @@
+"""Green threads: whether gevent or eventlet has replaced the threads of this process."""
+
+import sys
+
+
+def gevent_is_patched() -> bool:
+    """Whether `gevent.monkey.patch_all()` was called."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and bool(monkey.is_module_patched("threading"))
+
+
+def refuse_eventlet(scheme: str, library: str) -> None:
+    """Raise where `eventlet.monkey_patch()` was called, for a library that does not work then."""
+    patcher = sys.modules.get("eventlet.patcher")
+    if patcher is not None and patcher.is_monkey_patched("thread"):
+        raise RuntimeError(
+            f"{scheme}:// does not work under eventlet, since {library} does not; "
+            "use gevent, or threads that are not monkey-patched, or another engine"
+        )

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.servers.etcd import EtcdServer
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
+from tests.equipment.servers.etcd import EtcdServer
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 
 pytestmark = pytest.mark.slow
 

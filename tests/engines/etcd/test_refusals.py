@@ -10,7 +10,7 @@ import holdfast
 from holdfast.core.messages import Acquire, Answer, Failed
 from holdfast.core.ports import StoreHost
 from holdfast.engines import open_engine
-from holdfast.lab.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer
 
 from .test_security import guarded, login
 

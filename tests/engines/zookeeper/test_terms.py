@@ -11,7 +11,7 @@ import holdfast
 from holdfast.core.messages import Acquire, Failed
 from holdfast.core.ports import StoreHost
 from holdfast.engines import open_engine
-from holdfast.lab.servers.zookeeper import ZooKeeperServer
+from tests.equipment.servers.zookeeper import ZooKeeperServer
 
 TICK = 0.25
 LONGEST = 3.0

@@ -23,7 +23,7 @@ demo: $(STAMP)
 	@$(BIN)/python -m holdfast.lab.demo
 
 # Most tests wait for processes and timers, so more of them at once than there are cores.
-AT_ONCE := -n 5
+AT_ONCE := -n 5 --dist loadgroup
 
 test: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE)

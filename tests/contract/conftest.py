@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .engines import ENGINES, NEEDS, Engine
+from .engines import ENGINES, IN_FULL, NEEDS, Engine
 from .stage import Colour, Stage
 
 HANGS_AFTER = 60.0
@@ -18,6 +18,8 @@ SLOW_HANGS_AFTER = 110.0
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes longer than about a second")
+    config.addinivalue_line("markers", "core: depends on the core alone, not on the engine")
+    config.addinivalue_line("markers", "full: for `make contract` alone, being long")
     config.addinivalue_line("markers", "colour(name): a scenario that exists in one colour only")
     config.addinivalue_line(
         "markers", f"needs(*things): what an engine must be able to do, of {', '.join(NEEDS)}"
@@ -35,16 +37,25 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ]
     runs = []
     part = metafunc.module.__name__.rpartition(".test_")[2]
+    core = metafunc.definition.get_closest_marker("core") is not None
     for engine in ENGINES:
-        if not engine.plays(part):
+        if not engine.plays(part, core):
             continue
         refusal = engine.refusal(scenario, needs)
-        marks = [pytest.mark.skip(reason=refusal)] if refusal else []
-        runs += [
-            pytest.param((engine, colour), id=f"{engine.name}-{colour}", marks=marks)
-            for colour in colours
-        ]
+        for colour in colours:
+            # Such a server takes seconds to start: once for each colour, not for each process.
+            group = pytest.mark.xdist_group(f"{engine.server}-{colour}")
+            marks = [group] if engine.server else []
+            marks += [pytest.mark.skip(reason=refusal)] if refusal else []
+            runs.append(pytest.param((engine, colour), id=f"{engine.name}-{colour}", marks=marks))
     metafunc.parametrize("stage", runs, indirect=True)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    long = [item for item in items if item.get_closest_marker("full") and not IN_FULL]
+    if long:
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture

@@ -37,9 +37,11 @@ from .zookeeper_places import zookeeper_place
 
 NEEDS = ("processes", "outage", "restart", "cells")
 
-BRIEFLY = frozenset({"basic", "fences", "names", "outage", "waiting"})
-IN_PASSING = frozenset({"basic", "fences", "waiting"})
+VARIANT = frozenset({"basic", "fences", "waiting"})
+"""What `make test` plays on an engine whose code another one plays in full."""
+
 IN_FULL = os.environ.get("HOLDFAST_CONTRACT") == "full"
+"""Whether everything is played on every engine: `make contract`."""
 
 
 @dataclass(frozen=True)
@@ -52,13 +54,18 @@ class Engine:
     cannot: Mapping[str, str] = field(default_factory=dict)
     splits: bool = False
     """Whether a race may have no winner, since several nodes vote."""
-    brief: frozenset[str] = frozenset()
-    """The parts of the contract that `make test` plays on it, for want of time, where it does not
-    play all; `make contract` does."""
+    only: frozenset[str] = frozenset()
+    """The parts of the contract that `make test` plays on it; none: all."""
+    plays_core: bool = False
+    """Whether `make test` plays on it what depends on the core alone: `pytest.mark.core`."""
+    server: str = ""
+    """What is slow to start: scenarios with the same one go to the same test process."""
 
-    def plays(self, part: str) -> bool:
-        """Whether it plays this part of the contract: a module without `test_`."""
-        return IN_FULL or not self.brief or part in self.brief
+    def plays(self, part: str, core: bool) -> bool:
+        """Whether it plays a scenario of this part of the contract: a module without `test_`."""
+        if IN_FULL:
+            return True
+        return (self.plays_core or not core) and (not self.only or part in self.only)
 
     def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
         """Why this engine does not run a scenario, or None: it does."""
@@ -127,31 +134,34 @@ ENGINES = (
     Engine(
         "memory",
         MemoryPlace,
+        plays_core=True,
         cannot={
             "processes": "it lives in one process",
             "outage": "a dictionary always answers",
             "restart": "it ends with its process",
         },
     ),
-    Engine("sqlite", SqlitePlace),
-    Engine("postgres", postgres_place, brief=BRIEFLY),
-    Engine("pgbouncer", pgbouncer_place, brief=BRIEFLY),
-    Engine("mariadb", mariadb_place, brief=BRIEFLY),
-    Engine("mysql", mysql_place, brief=BRIEFLY),  # its words, said to MariaDB
+    Engine("sqlite", SqlitePlace, plays_core=True),
+    Engine("postgres", postgres_place, server="postgres"),
+    Engine("pgbouncer", pgbouncer_place, server="postgres", only=VARIANT),
+    Engine("mariadb", mariadb_place, server="mariadb"),
+    Engine("mysql", mysql_place, server="mariadb", only=VARIANT),  # its statements, on MariaDB
     Engine(
         "lent postgres",  # by a user's own pool
         lent_postgres_place,
-        brief=IN_PASSING,
+        server="postgres",
+        only=VARIANT,
         cannot={"cancelled_anywhere": "a connection that listens is given back after a while"},
     ),
     Engine(
         "lent mariadb",
         lent_mariadb_place,
-        brief=IN_PASSING,
+        server="mariadb",
+        only=VARIANT,
         cannot={"cancelled_anywhere": "a statement goes on to its end, in a task of its own"},
     ),
     Engine("redis", single_place),
-    Engine("valkey", valkey_place, brief=BRIEFLY),
+    Engine("valkey", valkey_place, only=VARIANT),
     Engine(
         "redlock",
         redlock_place,
@@ -159,16 +169,21 @@ ENGINES = (
         splits=True,
         cannot={"cells": "its nodes are independent"},
     ),
-    Engine("sentinel", sentinel_place, brief=IN_PASSING),
-    Engine("cluster", cluster_place),
-    Engine("getset", getset_place, cannot={"cells": "it is for the locks of old clients"}),
-    Engine("etcd", wheel_place, unit=1.0, brief=BRIEFLY),
-    Engine("etcd 3.4", debian_place, unit=1.0, brief=BRIEFLY),
+    Engine("sentinel", sentinel_place, server="sentinel", only=VARIANT),
+    Engine("cluster", cluster_place, server="cluster", only=VARIANT | {"cells"}),
+    Engine(
+        "getset",
+        getset_place,
+        only=VARIANT,
+        cannot={"cells": "it is for the locks of old clients"},
+    ),
+    Engine("etcd", wheel_place, unit=1.0, server="etcd"),
+    Engine("etcd 3.4", debian_place, unit=1.0, server="etcd 3.4", only=VARIANT),
     Engine(
         "zookeeper",
         zookeeper_place,
         unit=1.0,
-        brief=BRIEFLY,
+        server="zookeeper",
         cannot={
             "a_killed_waiter_blocks_nobody": "a dead waiter has its place until its session ends"
         },

@@ -13,6 +13,8 @@ import holdfast
 
 from .stage import Stage
 
+pytestmark = pytest.mark.core
+
 BAD_TTL: list[Any] = [0, -1, -0.5, 0.001, math.nan, math.inf, -math.inf, 86_401, "30", b"1", [1]]
 BAD_TIMEOUT: list[Any] = [-2, -0.5, math.nan, -math.inf, "5", [1]]
 BAD_SPAN: list[Any] = [0, -1, math.nan, "5", [1]]

@@ -11,6 +11,8 @@ import pytest
 
 from .stage import A_WHILE, AT_ONCE, Leftovers, Stage
 
+MANY = pytest.mark.parametrize("many", [200, pytest.param(1000, marks=pytest.mark.full)])
+
 
 async def test_nothing_is_left_after_close(stage: Stage) -> None:
     before = Leftovers()
@@ -86,21 +88,23 @@ async def test_use_leaves_no_rows_and_no_files(stage: Stage) -> None:
     assert await uses(3) == once
 
 
-async def test_a_thousand_leases_cost_no_threads(stage: Stage) -> None:
+@MANY
+async def test_many_leases_cost_no_threads(stage: Stage, many: int) -> None:
     (ann,) = stage.cast("ann")
     await ann(ann.lock("the first").acquire)
     threads, tasks = threading.active_count(), len(asyncio.all_tasks())
-    leases = [await ann(ann.lock(f"door {number}").acquire) for number in range(1000)]
+    leases = [await ann(ann.lock(f"door {number}").acquire) for number in range(many)]
     assert threading.active_count() <= threads + 1
     assert len(asyncio.all_tasks()) <= tasks + 1
     assert all(lease.held for lease in leases)
 
 
+@MANY
 @pytest.mark.slow
-async def test_a_thousand_leases_are_renewed_in_time(stage: Stage) -> None:
+async def test_many_leases_are_renewed_in_time(stage: Stage, many: int) -> None:
     (ann,) = stage.cast("ann")
     ttl = 4 * stage.ttl
-    leases = [await ann(ann.lock(f"door {number}", ttl=ttl).acquire) for number in range(1000)]
+    leases = [await ann(ann.lock(f"door {number}", ttl=ttl).acquire) for number in range(many)]
     first = [end_of(lease) for lease in leases]
     await stage.until(
         lambda: all(

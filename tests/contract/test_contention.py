@@ -32,7 +32,7 @@ class Tally:
         assert sorted(self.fences) == self.fences, "granted in one order, fenced in another"
 
 
-CROWDS = [(4, 20), pytest.param(8, 200, marks=pytest.mark.slow)]
+CROWDS = [(4, 20), pytest.param(8, 200, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one client", "own clients"])
@@ -82,7 +82,7 @@ async def test_tries_that_race_have_one_winner(stage: Stage) -> None:
 
 @pytest.mark.needs("processes")
 @pytest.mark.parametrize(
-    ("workers", "sections"), [(2, 20), pytest.param(4, 50, marks=pytest.mark.slow)]
+    ("workers", "sections"), [(2, 20), pytest.param(4, 50, marks=pytest.mark.full)]
 )
 async def test_processes_lose_nothing(
     stage: Stage, tmp_path: Path, workers: int, sections: int
@@ -115,12 +115,12 @@ async def test_processes_of_both_colours_and_this_one_lose_nothing(
         await asyncio.sleep(0)
         path.write_text(str(seen + 1))
 
-    counting = [worker.begins("count", name="tally", path=str(path), times=50) for worker in crew]
+    counting = [worker.begins("count", name="tally", path=str(path), times=20) for worker in crew]
     lock = ann.lock("tally")
-    for _ in range(50):
+    for _ in range(20):
         await ann.inside(lock, add)
     await asyncio.gather(*counting)
-    assert int(path.read_text()) == 150
+    assert int(path.read_text()) == 60
 
 
 async def test_a_try_in_vain_met_a_holder(stage: Stage) -> None:

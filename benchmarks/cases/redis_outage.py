@@ -15,7 +15,7 @@ from benchmarks.measure import Case, Effort, Row, Spread, Target, Values, ratio,
 from benchmarks.pairs import pair_of
 from benchmarks.redis import peers
 from benchmarks.workers import Worker
-from holdfast.engines.redis import quorum_patience
+from holdfast.engines.redis import quorum_node_timeout
 from holdfast.lab.servers.redis import RedisServer
 from tests.equipment.servers.masters import RedisMasters
 
@@ -56,7 +56,7 @@ def _measure(effort: Effort) -> Case:
                     _heal(victim)
                     _wait_until_well(client, pair)
         stuck = _ask_peers(masters, effort)
-    bearable = quorum_patience(TTL) + FIRST_EXTRA
+    bearable = quorum_node_timeout(TTL) + FIRST_EXTRA
     return Case(
         "redlock-outage",
         "One of five servers stopped, or killed",

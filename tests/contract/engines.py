@@ -52,8 +52,6 @@ class Engine:
     place: Callable[[Path], Place]
     unit: float = 0.5
     cannot: Mapping[str, str] = field(default_factory=dict)
-    splits: bool = False
-    """Whether a race may have no winner, since several nodes vote."""
     only: frozenset[str] = frozenset()
     """The parts of the contract that `make test` plays on it; none: all."""
     plays_core: bool = False
@@ -166,7 +164,6 @@ ENGINES = (
         "redlock",
         redlock_place,
         unit=1.0,
-        splits=True,
         cannot={"cells": "its nodes are independent"},
     ),
     Engine("sentinel", sentinel_place, server="sentinel", only=VARIANT),

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines import redis
 from holdfast.engines.redis import nodes
 from holdfast.lab.servers.programs import find_valkey
 from holdfast.lab.servers.redis import RedisServer
@@ -74,13 +73,11 @@ class RedlockPlace(RedisPlace):
 
     def __init__(self, url: str, servers: Sequence[RedisServer]) -> None:
         super().__init__(url, servers)
-        self._patience = pytest.MonkeyPatch()
-        for name in ("LEAST_PATIENCE", "MOST_PATIENCE"):
-            self._patience.setattr(redis, name, 0.5)
-        self._patience.setattr(nodes, "FIRST_CONTACT", 5.0)
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(nodes, "FIRST_CONTACT", 5.0)
 
     def close(self) -> None:
-        self._patience.undo()
+        self._patch.undo()
 
 
 class ClusterPlace(RedisPlace):
@@ -140,7 +137,7 @@ def valkey_place(folder: Path) -> RedisPlace:
 def redlock_place(folder: Path) -> RedlockPlace:
     # Young nodes would be in quarantine for a minute; the guard has tests of its own.
     masters = _masters()
-    return RedlockPlace(f"{masters.url}?restart_guard=off", masters.servers)
+    return RedlockPlace(f"{masters.url}?restart_guard=off&node_timeout=0.5", masters.servers)
 
 
 def cluster_place(folder: Path) -> ClusterPlace:

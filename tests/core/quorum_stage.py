@@ -12,7 +12,7 @@ from holdfast.core.guard import RestartGuard
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode
 from holdfast.core.quorum import Quorum
-from holdfast.engines.redis import drift, quorum_patience
+from holdfast.engines.redis import drift, quorum_node_timeout
 from holdfast.lab.timeline import Timeline
 from holdfast.lab.virtual import Link, Network, Resumption, VirtualClient, VirtualNode
 from tests.core.stage import memory_engine
@@ -180,7 +180,9 @@ class QuorumClient(VirtualClient):
             return
         if node.run != self._met[index]:
             uptime = self.timeline.now - node.started_at
-            self.guards[index].met(str(node.run), uptime, node.durable, self.timeline.now)
+            self.guards[index].met(
+                f"{node.name}-{node.run}", uptime, node.durable, self.timeline.now
+            )
             self._met[index] = node.run
 
         def carry_out() -> None:
@@ -264,7 +266,7 @@ class QuorumStage:
 
 def spec(ttl: float = TTL, *, renew: bool = True, key: str = "job") -> LockSpec:
     """What a `Lock` over a quorum would ask for."""
-    return LockSpec(key, "", ttl, renew, None, 0.1, quorum_patience(ttl), ttl - drift(ttl))
+    return LockSpec(key, "", ttl, renew, None, 0.1, quorum_node_timeout(ttl), ttl - drift(ttl))
 
 
 def granted(fences: Iterable[int]) -> dict[int, Answer | Sequence[Answer]]:

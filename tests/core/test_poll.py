@@ -43,7 +43,9 @@ def test_each_request_has_its_answer() -> None:
     [
         ([Granted(1), Granted(1), Granted(1)], [False, True, True]),
         ([HELD, Granted(1), Granted(1)], [False, False, True]),
-        ([HELD, BROKEN, Granted(1)], [False, True, True]),
+        ([HELD, BROKEN, Granted(1)], [False, False, True]),
+        ([BROKEN, BROKEN, Granted(1)], [False, True, True]),
+        ([Held(1.0, False, "a"), Held(1.0, False, "b"), Granted(1)], [False, False, True]),
         ([Granted(1), HELD, HELD], [False, False, True]),
     ],
 )

@@ -1,5 +1,7 @@
 """Getting a lock from a quorum, asked by hand: who is asked what, and what the answers mean."""
 
+from math import inf
+
 import pytest
 
 from holdfast.core.fanout import Pause
@@ -60,17 +62,16 @@ def test_a_majority_of_grants_is_enough_and_ends_the_round(count: int) -> None:
 def test_one_grant_too_few_is_no_lock_and_is_given_back_by_all(count: int) -> None:
     few = count // 2
     talk = Talk(quorum_of(count), ME).hears(granted([NOW] * few))
-    assert talk.poll.requests == (Release("job", "me#0", False),)
+    assert talk.poll.requests == (Release("job", "me#0", True),)  # they may have granted it
     assert list(talk.poll.nodes) == list(range(count))  # the silent ones too
     talk.hears(dict.fromkeys(range(few), DONE))
     assert isinstance(talk.answer, Failed)
 
 
 @pytest.mark.parametrize("count", SIZES)
-def test_the_round_ends_when_no_majority_is_possible(count: int) -> None:
-    refusals = count - (count // 2 + 1) + 1
+def test_the_round_ends_when_another_holder_has_a_majority(count: int) -> None:
     talk = Talk(quorum_of(count), ME)
-    for node in range(refusals):
+    for node in range(count // 2 + 1):
         assert not talk.poll.over
         talk.poll.take(node, [BY_A])
     assert talk.poll.over
@@ -250,6 +251,32 @@ class TestRefusals:
         assert isinstance(talk.hears({}).answer, Failed)
 
 
+@pytest.mark.parametrize(
+    ("answers", "heals_in"),
+    [
+        ([None, None, None], None),
+        ([None, Granted(NOW), None], None),
+        ([inf, inf, Granted(NOW)], inf),  # such as a wrong password
+        ([inf, None, Granted(NOW)], None),
+        ([Granted(NOW), inf, 5.0], 5.0),
+        ([7.0, 5.0, None], 7.0),
+    ],
+)
+def test_a_failure_says_when_a_majority_will_answer(
+    answers: list[Answer | float | None], heals_in: float | None
+) -> None:
+    said: dict[int, Answer] = {
+        node: Failed.at("redis", "ERR", each) if isinstance(each, float) else each
+        for node, each in enumerate(answers)
+        if each is not None
+    }
+    talk = Talk(quorum_of(3), ME).hears(dict(said))
+    if talk.answers is None:
+        talk.hears({})
+    assert isinstance(talk.answer, Failed)
+    assert talk.answer.heals_in == heals_in
+
+
 class TestScatter:
     def test_a_waiter_that_was_woken_waits_a_little_and_at_most_its_patience(self) -> None:
         waiting = Acquire("job", "me", 2.0, queue=True)
@@ -294,8 +321,24 @@ class TestQuarantine:
         assert isinstance(talk.answer, Failed)
         assert not talk.polls
         told = dict(talk.answer.nodes)
-        assert "no vote for another 10.0 s" in told["n0"]
-        assert "no vote for another 20.0 s" in told["n1"]
+        assert "no vote until 22:13:30 UTC, in 10.0 s (see" in told["n0"]
+        assert "no vote until 22:13:40 UTC, in 20.0 s (see" in told["n1"]
+        assert told["n2"] == "not asked"
+        assert talk.answer.heals_in == 10.0
+
+    def test_two_nodes_with_one_run_id_end_all_votes_until_they_are_two_servers(self) -> None:
+        quorum = quorum_of(5)
+        for guard, run in zip(quorum.guards, "abcad", strict=True):
+            guard.met(run, 1e6, False, 0.0)
+        answer = Talk(quorum, ME).answer
+        assert isinstance(answer, Failed)
+        told = dict(answer.nodes)
+        assert told["n0"].startswith("is the same server as n3 ")
+        assert told["n3"].startswith("is the same server as n0 ")
+        assert told["n1"] == "not asked, because two other addresses lead to one server"
+        assert answer.heals_in == inf
+        quorum.guards[3].met("e", 1e6, False, 0.0)  # the address leads to another server now
+        assert list(Talk(quorum, ME).poll.nodes) == [0, 1, 2, 4]
 
     def test_its_release_is_heard_all_the_same(self) -> None:
         talk = Talk(self.quorum(), Release("job", "me"))
@@ -314,7 +357,7 @@ class TestQuarantine:
         talk.poll.take(0, [Granted(9)])
         quorum.guards[0].quarantined_until = 10.0
         talk.hears({1: Granted(9)})
-        assert talk.poll.requests == (Release("job", "me#0", False),)
+        assert talk.poll.requests == (Release("job", "me#0", True),)
         assert not isinstance(talk.hears({}).answer, Granted)
 
     def test_it_is_given_back_if_that_leaves_too_few(self) -> None:
@@ -322,7 +365,7 @@ class TestQuarantine:
         talk = Talk(quorum, ME)
         quorum.guards[0].quarantined_until = 10.0
         talk.hears({0: Granted(9), 1: Granted(9), 2: BROKEN})
-        assert talk.poll.requests[0] == Release("job", "me#0", False)
+        assert talk.poll.requests[0] == Release("job", "me#0", True)
         assert list(talk.poll.nodes) == [0, 1, 2]
 
     def test_a_majority_found_to_be_in_quarantine_is_a_failure_that_says_so(self) -> None:
@@ -333,4 +376,4 @@ class TestQuarantine:
         talk.hears(granted([9, 9, 9]))
         answer = talk.hears(dict.fromkeys(talk.poll.nodes, DONE)).answer
         assert isinstance(answer, Failed)
-        assert "no vote for another 10.0 s" in dict(answer.nodes)["n1"]
+        assert ", in 10.0 s (see" in dict(answer.nodes)["n1"]

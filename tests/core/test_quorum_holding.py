@@ -145,7 +145,7 @@ class TestExtending:
         quorum = quorum_of(3, late=(10.0,))
         talk = Talk(quorum, MINE).hears({0: DONE, 1: DONE})
         assert isinstance(talk.answer, Failed)
-        assert "no vote for another 10.0 s" in dict(talk.answer.nodes)["n0"]
+        assert ", in 10.0 s (see" in dict(talk.answer.nodes)["n0"]
         talk = Talk(quorum, MINE).hears({0: MISSING, 1: DONE, 2: DONE})
         assert repairs(talk) == [([0], [Repair("job", "me", 2.0, 7)])]
 

@@ -1,8 +1,8 @@
-"""Asking several nodes at once.
+"""Sending the same requests to several nodes at once.
 
-Whoever performs a poll sends its requests to all its nodes before it listens to any, and calls
-`take` with what each answers, until it is `over` or its time is. What comes later is to be handed
-to `take` as well: it can still tell who the rivals were.
+The driver of a quorum sends the requests of a `FanOut` to all its nodes before it reads any reply,
+and calls `take` with the answers of each node until the fan-out is `over` or its time has passed.
+Answers that arrive later go to `take` as well: after a lost vote they still show who got it.
 """
 
 from collections.abc import Generator, Sequence
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class FanOut:
-    """Say these requests to these nodes, all at once, and listen until `until`."""
+    """Send these requests to these nodes, and collect the answers until `until`."""
 
     __slots__ = ("answers", "nodes", "over", "requests", "settled", "until")
 
@@ -36,28 +36,29 @@ class FanOut:
         self.over = False
         """Whether there is nothing more to wait for."""
         self.settled = False
-        """Whether it does not even matter what others say later."""
+        """Whether later answers make no difference, either."""
         self.answers: dict[int, Sequence[Answer]] = {}
-        """What each node answered, to every request."""
+        """The answers of each node, one to every request."""
 
     def take(self, node: int, answers: Sequence[Answer]) -> None:
-        """Hear a node."""
+        """A node has answered."""
         self.answers[node] = answers
         self.over = self.over or len(self.answers) == len(self.nodes)
 
     def said(self, node: int, index: int = 0) -> Answer | None:
-        """What a node answered to one of the requests; None if it said nothing."""
+        """What a node answered to one of the requests; None if it did not."""
         answers = self.answers.get(node)
         return None if answers is None else answers[index]
 
 
 class AcquireRound(FanOut):
-    """A poll that is over with enough grants, or when there cannot be enough any more.
+    """One vote. It is over when `enough` nodes have granted, when it is certain that no holder at
+    all gets `enough`, or when another holder has them.
 
-    Whether a node has a vote, or was in quarantine when the vote `began`, may turn out while it is
-    asked."""
+    A node that was in quarantine when the vote `began` has no vote. That may turn out only while it
+    is asked, when the client connects to it."""
 
-    __slots__ = ("_began", "_enough", "_granted", "_guards")
+    __slots__ = ("_began", "_enough", "_granted", "_guards", "_held", "_refused")
 
     def __init__(
         self,
@@ -72,9 +73,11 @@ class AcquireRound(FanOut):
         self._enough = enough
         self._guards, self._began = guards, began
         self._granted: dict[int, int] = {}
+        self._held: dict[str, int] = {}
+        self._refused = 0
 
     def take(self, node: int, answers: Sequence[Answer]) -> None:
-        """Hear a node."""
+        """A node has answered."""
         self.answers[node] = answers
         answer = answers[0]
         if type(answer) is Granted and self._guards[node].quarantined_until <= self._began:
@@ -82,11 +85,26 @@ class AcquireRound(FanOut):
             granted[node] = answer.fence
             if len(granted) >= self._enough:
                 self.over = self.settled = True
-        elif len(self._granted) + len(self.nodes) - len(self.answers) < self._enough:
+        elif not self.over:
+            self._count_refusal(answer)
+        if len(self.answers) == len(self.nodes):
             self.over = True
 
+    def _count_refusal(self, answer: Answer) -> None:
+        if type(answer) is Held:
+            self._held[answer.holder] = self._held.get(answer.holder, 0) + 1
+        else:
+            self._refused += 1
+        leader = max(self._held.values(), default=0)
+        unknown = len(self.nodes) - len(self.answers)
+        self.over = (
+            leader >= self._enough
+            or len(self.nodes) - self._refused < self._enough
+            or max(leader, len(self._granted)) + unknown < self._enough
+        )
+
     def grants(self) -> dict[int, int]:
-        """The counter of each node that granted, and has a vote."""
+        """The counter of each node that granted and has a vote."""
         if max(map(quarantine_of, self._guards)) <= self._began:
             return self._granted
         return {
@@ -97,7 +115,7 @@ class AcquireRound(FanOut):
 
 
 class ReleaseRound(FanOut):
-    """A poll that is over when enough nodes have let go."""
+    """One release. It is over when `enough` nodes have released the lock."""
 
     __slots__ = ("_enough", "done")
 
@@ -105,10 +123,10 @@ class ReleaseRound(FanOut):
         FanOut.__init__(self, (request,), nodes, until)
         self._enough = enough
         self.done = 0
-        """How many have let go."""
+        """How many nodes have released it."""
 
     def take(self, node: int, answers: Sequence[Answer]) -> None:
-        """Hear a node."""
+        """A node has answered."""
         self.answers[node] = answers
         if type(answers[0]) is Done:
             self.done += 1
@@ -121,7 +139,7 @@ class ReleaseRound(FanOut):
 
 @dataclass(slots=True)
 class Pause:
-    """Ask nobody anything until that instant."""
+    """Send nothing until that instant."""
 
     until: float
 
@@ -129,18 +147,18 @@ class Pause:
 Rounds: TypeAlias = Generator[FanOut | Pause, None, T]
 
 
-def in_words(answer: Answer | None) -> str:
-    """What a node answered, for people."""
+def describe(answer: Answer | None) -> str:
+    """What a node answered, for error messages."""
     if answer is None:
         return "did not answer in time"
     if type(answer) is Failed:
         return answer.nodes[0][1]
     if type(answer) is Held:
-        return f"held by {answer.holder or 'somebody else'} for {answer.remaining:.3f} s"
-    return _TOLD.get(type(answer), "answered")
+        return f"held by {answer.holder or 'another holder'} for {answer.remaining:.3f} s"
+    return _DESCRIPTIONS.get(type(answer), "answered")
 
 
-_TOLD: dict[type, str] = {
+_DESCRIPTIONS: dict[type, str] = {
     Granted: "granted",
     Done: "done",
     NotYours: "not yours",

@@ -1,27 +1,30 @@
-"""One lock over N independent nodes: whatever N//2 + 1 of them say.
+"""One lock over N independent nodes: N//2 + 1 of them decide.
 
-1. The same request goes to all nodes at once; a node that has not answered in time said nothing.
-2. Acquired: a quorum of grants, a fence that a quorum agrees on, and time left. Otherwise whatever
-   this try (its `ballot`) was or may have been granted is given back at once, by silent nodes, too.
-3. The fence is the greatest counter among the grants that were heard. It is *committed* when a
-   quorum of nodes have said, while they were held by this holder, that their counter equals it. As
-   a rule they say so in their grants, since all were proposed the same number; otherwise one more
-   round raises those that lag behind. Two committed leases share a node where both committed, and
-   the later one was granted more there; so it has the greater fence.
-4. Extended: a quorum says "still yours". Only then are nodes that have forgotten the lease told
-   again, which is no vote. A quorum of the contrary is a loss.
-5. A node that the restart guard holds in quarantine has no vote.
+1. Each request goes to all nodes at once. A node that does not answer in time is silent.
+2. Acquired: a quorum of grants, a fence that a quorum agrees on, and time left. Otherwise this
+   attempt is released at once on all nodes that granted it or were silent.
+3. The fence is the greatest counter among the grants that the client received. It is *committed*
+   when a quorum of nodes have reported, while this attempt held their lock, that their counter
+   equals it. Usually the grants do, since all nodes were proposed the same number; otherwise one
+   more round raises the counters that are lower. Two committed leases share a node on which both
+   committed, and the later one got a greater counter there; so it has the greater fence.
+4. Extended: a quorum answers "still yours". Only then is the lease repaired on nodes that have lost
+   it, which is no vote. A quorum of refusals is a loss.
+5. A node in quarantine (see `guard`) has no vote.
+6. A vote may end without a winner: the contenders split it, or a majority granted it too late. A
+   holder that tries only once votes again, after a random pause, until somebody has the lock.
 
-The algorithms here yield polls, and pauses; what is heard is in the poll.
+The algorithms here yield fan-outs and pauses. The driver fills a fan-out with the answers.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import cast
+from math import inf
+from typing import NamedTuple, cast
 
 from holdfast.core.attempt import attempt_id, undoing
-from holdfast.core.fanout import AcquireRound, FanOut, Pause, ReleaseRound, Rounds, in_words
+from holdfast.core.fanout import AcquireRound, FanOut, Pause, ReleaseRound, Rounds, describe
 from holdfast.core.guard import RestartGuard, quarantine_of
 from holdfast.core.messages import (
     DONE,
@@ -45,13 +48,19 @@ from holdfast.core.messages import (
 )
 
 SCATTER = 0.003
-"""Over how many seconds those who were woken spread their tries, so as not to split the vote."""
+"""Seconds over which waiters that were woken together spread their attempts."""
 
-FAREWELL = 0.5
+RELEASE_TIMEOUT = 0.5
 """How long to wait for a majority to confirm a release."""
 
 UNSURE = 0.5
 """How long to wait if silent nodes leave it open whether anybody holds the lock."""
+
+SETTLE_TIMEOUT = 3.0
+"""For how long a holder that tries once votes again before it reports that nobody won."""
+
+SHORTEST_VOTE, LONGEST_DRAW = 0.001, 0.5
+"""Bounds of the random pause before the next vote, in seconds."""
 
 
 def token_of(grants: Collection[int]) -> int:
@@ -62,6 +71,14 @@ def token_of(grants: Collection[int]) -> int:
 def is_committed(counters: Iterable[int], token: int, quorum: int) -> bool:
     """Whether a quorum of nodes have reported exactly this fence."""
     return list(counters).count(token) >= quorum
+
+
+class Vote(NamedTuple):
+    """The outcome of one vote."""
+
+    answer: Answer
+    draw: float = 0.0
+    """If nobody is known to have won: within how many seconds to vote again; 0: somebody has."""
 
 
 @dataclass(slots=True)
@@ -77,14 +94,16 @@ class Quorum:
     size: int = field(init=False)
     all_nodes: range = field(init=False)
     _extending: set[str] = field(init=False, default_factory=set)
-    """The holders that are being extended, unless they have let go meanwhile."""
+    """The holders that are being extended and have not been released meanwhile."""
 
     def __post_init__(self) -> None:
         self.size = len(self.names) // 2 + 1
         self.all_nodes = range(len(self.names))
+        for guard in self.guards:
+            guard.group = self.guards
 
     def ask(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
-        """Ask one thing, or several of a kind; gives an answer for each."""
+        """Answer one request, or several of one kind."""
         first = requests[0]
         if type(first) is Acquire:
             return self._acquire(first, until)
@@ -97,35 +116,72 @@ class Quorum:
         return self._look(first, until)
 
     def _acquire(self, request: Acquire, until: float) -> Rounds[Sequence[Answer]]:
-        began = asked = self.clock()
+        began = self.clock()
         request_timeout = until - began
         if request.queue:
             yield Pause(began + self.uniform(0, min(SCATTER, request_timeout)))
-            asked = self.clock()
+        vote = yield from self._vote(request, request.tries, began, request_timeout)
+        if request.once and vote.draw:
+            vote = yield from self._settle(request, vote, began, request_timeout)
+        return (vote.answer,)
+
+    def _settle(
+        self, request: Acquire, vote: Vote, began: float, request_timeout: float
+    ) -> Rounds[Vote]:
+        """Vote again until somebody has the lock, so that `Held` means that it is held. The lease
+        counts from the first vote, so this ends well before the ttl does."""
+        tries, seen = request.tries, ""
+        until = began + min(SETTLE_TIMEOUT, request.ttl / 3)
+        while vote.draw and self.clock() < until:
+            answer = vote.answer
+            if type(answer) is Failed:
+                request_timeout = min(
+                    2 * request_timeout, LONGEST_DRAW
+                )  # they were too slow for it
+            # A rival releases its attempt at once and votes with the next one. What has not changed
+            # after a pause is a lease, though some of its nodes are silent.
+            holder = answer.holder if type(answer) is Held else ""
+            if holder and holder == seen:
+                return vote
+            seen = holder
+            longest = min(vote.draw * 2 ** (tries - request.tries), LONGEST_DRAW)
+            shortest = min(vote.draw, longest) / 2 if holder else 0.0
+            yield Pause(self.clock() + self.uniform(shortest, longest))
+            tries += 1
+            vote = yield from self._vote(request, tries, self.clock(), request_timeout)
+        if vote.draw and type(vote.answer) is Held and not vote.answer.holder:
+            why = f"free, but contenders split {tries - request.tries + 1} votes; try again"
+            return Vote(Failed(tuple((node, why) for node in self.names)))
+        return vote
+
+    def _vote(
+        self, request: Acquire, tries: int, began: float, request_timeout: float
+    ) -> Rounds[Vote]:
+        """Let all nodes vote once. The lease counts from `began`."""
+        holder = attempt_id(request.holder, tries)
         proposed = int(self.wall_clock() * 1_000_000)
-        name = attempt_id(request.holder, request.tries)
         voters = self._voters(began)
-        asking = Acquire(request.key, name, request.ttl, request.queue, proposed)
-        vote = AcquireRound(asking, voters, asked + request_timeout, self.size, self.guards, began)
+        asking = Acquire(request.key, holder, request.ttl, request.queue, proposed)
+        until = self.clock() + request_timeout
+        fan_out = AcquireRound(asking, voters, until, self.size, self.guards, began)
         if len(voters) < self.size:
-            return (self._failed(vote, began),)
-        yield vote
-        grants = vote.grants()
+            return Vote(self._failed(fan_out, began, asked=False))
+        yield fan_out
+        grants = fan_out.grants()
         if len(grants) >= self.size:
             token = token_of(grants.values())
             agreed = is_committed(grants.values(), token, self.size)
             if not agreed:
                 agreed = yield from self._raise(asking, grants, token, began, request_timeout)
             if agreed and self.clock() - began < request.ttl - self.drift(request.ttl):
-                return (Granted(token, name),)
+                return Vote(Granted(token, holder))
         now = self.clock()
-        yield from self._release_attempt(
-            request, vote, now + request_timeout, wake=len(grants) >= self.size
-        )
+        name = undoing(request.holder, tries)
+        yield from self._release_attempt(request.key, name, fan_out, now + request_timeout)
         if now - began >= request.ttl - self.drift(request.ttl):
             why = f"the vote took {now - began:.3f} s, longer than the ttl allows"
-            return (Failed(tuple((name, why) for name in self.names)),)
-        return (self._refusal(vote, now - began),)
+            return Vote(Failed(tuple((node, why) for node in self.names)))
+        return self._refusal(fan_out, now - began)
 
     def _raise(
         self,
@@ -140,122 +196,126 @@ class Quorum:
         level = len(grants) - len(behind)
         raising = Raise(request.key, request.holder, token)
         until = self.clock() + request_timeout
-        vote = AcquireRound(raising, behind, until, self.size - level, self.guards, began)
-        yield vote
-        return is_committed({**grants, **vote.grants()}.values(), token, self.size)
+        fan_out = AcquireRound(raising, behind, until, self.size - level, self.guards, began)
+        yield fan_out
+        return is_committed({**grants, **fan_out.grants()}.values(), token, self.size)
 
     def _release_attempt(
-        self, request: Acquire, vote: AcquireRound, until: float, *, wake: bool
+        self, key: str, name: str, fan_out: AcquireRound, until: float
     ) -> Rounds[None]:
-        """Give back what was granted, or may have been. Those that refused keep our place."""
-        doubtful = [node for node in vote.nodes if type(vote.said(node)) is not Held]
+        """Release an attempt on all nodes that granted it, or may have. Nodes that refused it keep
+        the place of the waiter."""
+        doubtful = [node for node in fan_out.nodes if type(fan_out.said(node)) is not Held]
         if doubtful:
-            release = Release(request.key, undoing(request.holder, request.tries), wake)
+            # If it may have been on a quorum of nodes, others may have been told to wait for it.
+            release = Release(key, name, wake=len(doubtful) >= self.size)
             yield ReleaseRound(release, doubtful, until, len(doubtful))
 
-    def _refusal(self, vote: AcquireRound, took: float) -> Answer:
-        """Why there was no lock, and when to try again."""
+    def _refusal(self, fan_out: AcquireRound, took: float) -> Vote:
+        """Why a vote was lost, and when to try again."""
         total = len(self.names)
-        held = [a[0] for a in vote.answers.values() if type(a[0]) is Held]
-        granted = len(vote.grants())
+        held = [a[0] for a in fan_out.answers.values() if type(a[0]) is Held]
+        granted = len(fan_out.grants())
         silent = total - len(held) - granted
-        if silent > total - self.size or granted >= self.size:  # which then came too late
-            return self._failed(vote, self.clock())
+        if silent > total - self.size:
+            return Vote(self._failed(fan_out, self.clock()))
+        rivals = 1 + len({answer.holder for answer in held})
+        draw = 2 * rivals * max(took, SHORTEST_VOTE)
+        if granted >= self.size:  # some came only while they were being released
+            return Vote(self._failed(fan_out, self.clock()), draw)
         owner, nodes = (
             Counter(answer.holder for answer in held).most_common(1)[0] if held else ("", 0)
         )
-        if nodes + silent < self.size:
-            # The vote was split. The rivals let go at once, too; the more of them, the longer the
-            # draw by which one goes first.
-            rivals = 1 + len({answer.holder for answer in held})
-            return Held(self.uniform(0, 2 * rivals * max(took, 0.001)), wakes=False)
+        if nodes + silent < self.size:  # a split vote: the rivals release theirs at once, too
+            return Vote(Held(self.uniform(0, draw), wakes=False), draw)
         ends = sorted(answer.remaining for answer in held if answer.holder == owner)
         last = ends[max(nodes - (total - self.size) - 1, 0)]
-        remaining = last if nodes >= self.size else min(last, UNSURE)
-        return Held(remaining, any(answer.wakes for answer in held), owner)
+        wakes = any(answer.wakes for answer in held)
+        if nodes >= self.size:
+            return Vote(Held(last, wakes, owner))
+        return Vote(Held(min(last, UNSURE), wakes, owner), draw)
 
     def _release(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
         if self._extending:
             self._extending -= {each.holder for each in requests if isinstance(each, Release)}
         if len(requests) == 1:
-            # A silent minority delays nobody, and nobody is in a hurry if a majority is slow.
-            until = max(until, self.clock() + FAREWELL)
-            farewell = ReleaseRound(requests[0], self.all_nodes, until, self.size)
-            yield farewell
-            return (DONE if farewell.done >= self.size else self._released(farewell, 0),)
-        poll = FanOut(requests, self.all_nodes, until)
-        yield poll
-        return [self._released(poll, index) for index in range(len(requests))]
+            until = max(until, self.clock() + RELEASE_TIMEOUT)
+            one = ReleaseRound(requests[0], self.all_nodes, until, self.size)
+            yield one
+            return (DONE if one.done >= self.size else self._released(one, 0),)
+        many = FanOut(requests, self.all_nodes, until)
+        yield many
+        return [self._released(many, index) for index in range(len(requests))]
 
-    def _released(self, poll: FanOut, index: int) -> Answer:
-        # Another thread may hear of it, too, where it went out behind something else.
-        heard = [type(answers[index]) for answers in list(poll.answers.values())]
-        silent = len(self.names) - len(heard) + heard.count(Failed)
-        if heard.count(Done) + silent < self.size:
+    def _released(self, fan_out: FanOut, index: int) -> Answer:
+        # A copy: another thread may add the answer of a slow node.
+        received = [type(answers[index]) for answers in list(fan_out.answers.values())]
+        silent = len(self.names) - len(received) + received.count(Failed)
+        if received.count(Done) + silent < self.size:
             return NOT_YOURS
         if len(self.names) - silent >= self.size:
-            return DONE  # whoever comes next finds a quorum of free nodes
-        return self._failed(poll, self.clock(), index)
+            return DONE  # the next holder finds a quorum of free nodes
+        return self._failed(fan_out, self.clock(), index)
 
     def _extend(self, requests: Sequence[Extend], until: float) -> Rounds[Sequence[Answer]]:
         began = self.clock()
-        poll = FanOut(requests, self.all_nodes, until)
+        fan_out = FanOut(requests, self.all_nodes, until)
         holders = {request.holder for request in requests}
         self._extending |= holders
         try:
-            yield poll
-            answers = [self._extended(poll, index, began) for index in range(len(requests))]
+            yield fan_out
+            answers = [self._extended(fan_out, index, began) for index in range(len(requests))]
             for node in self.all_nodes:
-                forgotten = [
+                repairs = [
                     Repair(request.key, request.holder, request.ttl, request.fence)
                     for index, request in enumerate(requests)
                     if answers[index] is DONE
-                    and type(poll.said(node, index)) is Missing
+                    and type(fan_out.said(node, index)) is Missing
                     and self._is_worth_repairing(request, began)
                 ]
-                if forgotten:
-                    yield FanOut(forgotten, (node,), self.clock() + until - began)
+                if repairs:
+                    yield FanOut(repairs, (node,), self.clock() + until - began)
         finally:
             self._extending -= holders
         return answers
 
     def _is_worth_repairing(self, request: Extend, began: float) -> bool:
-        """Not what was released meanwhile, nor what has ended: nobody would give it back."""
+        """Whether the lease is still held: nobody would release it again after a repair."""
         ends_at = began + request.ttl - self.drift(request.ttl)
         return request.holder in self._extending and self.clock() < ends_at
 
-    def _extended(self, poll: FanOut, index: int, began: float) -> Answer:
+    def _extended(self, fan_out: FanOut, index: int, began: float) -> Answer:
         mine = others = 0
-        for node, answers in poll.answers.items():
-            said = type(answers[index])
-            if said is Done:
+        for node, answers in fan_out.answers.items():
+            kind = type(answers[index])
+            if kind is Done:
                 mine += self.guards[node].quarantined_until <= began
-            elif said is not Failed:
+            elif kind is not Failed:
                 others += 1
         if mine >= self.size:
             return DONE
-        return NOT_YOURS if others >= self.size else self._failed(poll, began, index)
+        return NOT_YOURS if others >= self.size else self._failed(fan_out, began, index)
 
     def _break(self, request: Break, until: float) -> Rounds[Sequence[Answer]]:
-        poll = FanOut((request,), self.all_nodes, until)
-        yield poll
-        heard = [type(answers[0]) for answers in poll.answers.values()]
-        if len(heard) - heard.count(Failed) < self.size:
-            return (self._failed(poll, self.clock()),)
-        return (DONE if Done in heard else NOT_YOURS,)
+        fan_out = FanOut((request,), self.all_nodes, until)
+        yield fan_out
+        received = [type(answers[0]) for answers in fan_out.answers.values()]
+        if len(received) - received.count(Failed) < self.size:
+            return (self._failed(fan_out, self.clock()),)
+        return (DONE if Done in received else NOT_YOURS,)
 
     def _look(self, request: Request, until: float) -> Rounds[Sequence[Answer]]:
-        """The locks that a quorum of nodes ascribe to one holder."""
+        """The locks for which a quorum of nodes report the same holder."""
         while True:
-            poll = FanOut((request,), self.all_nodes, until)
-            yield poll
-            heard = [a[0] for a in poll.answers.values()]
-            listings = [answer.leases for answer in heard if type(answer) is Listing]
+            fan_out = FanOut((request,), self.all_nodes, until)
+            yield fan_out
+            received = [a[0] for a in fan_out.answers.values()]
+            listings = [answer.leases for answer in received if type(answer) is Listing]
             if len(listings) < self.size:
-                return (self._failed(poll, self.clock()),)
+                return (self._failed(fan_out, self.clock()),)
             if type(request) is not List:
                 return (Listing(self._together(listings, "")),)
-            # A node that had more to tell than it was asked for knows nothing of what lies beyond.
+            # A node that filled its page has reported nothing of what comes after it.
             full = [leases[-1].key for leases in listings if len(leases) >= request.limit]
             found = self._together(listings, min(full, default=""))
             if found or not full:
@@ -281,8 +341,8 @@ class Quorum:
         )
 
     def _fence(self, counters: list[int]) -> int:
-        """The fence of a lock, from the counters beside it. One that was repaired, or came late,
-        may have another counter: a rival's try may have raised it while the lock was not there."""
+        """The fence of a lock, from the counters beside it. A node that was repaired, or granted
+        late, may have another counter: a rival may have raised it while the lock was not there."""
         fence, nodes = Counter(counters).most_common(1)[0]
         return fence if nodes >= self.size else max(counters)
 
@@ -291,18 +351,44 @@ class Quorum:
             return self.all_nodes
         return [n for n, each in enumerate(self.guards) if each.quarantined_until <= at]
 
-    def _failed(self, poll: FanOut, now: float, index: int = 0) -> Failed:
-        """What each node answered."""
-        told = [
-            self._told(poll.said(node, index), self.guards[node].quarantined_until - now)
-            for node in self.all_nodes
-        ]
-        return Failed(tuple(zip(self.names, told, strict=True)))
+    def _failed(self, fan_out: FanOut, now: float, index: int = 0, *, asked: bool = True) -> Failed:
+        """What each node answered, and when a quorum will be able to."""
+        nodes: list[tuple[str, str]] = []
+        heals_in: list[float] = []
+        for node, guard in enumerate(self.guards):
+            answer = fan_out.said(node, index)
+            quarantine = guard.quarantined_until - now
+            if quarantine > 0:
+                heals_in.append(quarantine)
+                nodes.append((self.names[node], self._describe_quarantine(guard, quarantine)))
+                continue
+            if type(answer) is Failed and answer.heals_in is not None:
+                heals_in.append(answer.heals_in)
+            elif not asked or (answer is not None and type(answer) is not Failed):
+                heals_in.append(0.0)
+            nodes.append((self.names[node], describe(answer) if asked else "not asked"))
+        if heals_in.count(inf) > len(nodes) - self.size:
+            return Failed(tuple(nodes), inf)
+        known = sorted(each for each in heals_in if each < inf)
+        first = known[self.size - 1] if len(known) >= self.size else 0.0
+        return Failed(tuple(nodes), first or None)
 
-    def _told(self, answer: Answer | None, quarantine: float) -> str:
-        if quarantine > 0:
-            return (
-                f"restarted, and may have forgotten a lease that is still valid; it has no vote "
-                f"for another {quarantine:.1f} s"
-            )
-        return in_words(answer)
+    def _describe_quarantine(self, guard: RestartGuard, left: float) -> str:
+        if left == inf:
+            return self._describe_twins(guard)
+        minute, second = divmod(int(self.wall_clock() + left), 60)
+        ends = f"{minute // 60 % 24:02}:{minute % 60:02}:{second:02} UTC"
+        return (
+            "restarted and may have lost a lease that is still valid, so it has no vote until "
+            f"{ends}, in {left:.1f} s (see the option restart_guard)"
+        )
+
+    def _describe_twins(self, guard: RestartGuard) -> str:
+        runs = zip(self.guards, self.names, strict=True)
+        twins = [name for other, name in runs if other.run == guard.run and other is not guard]
+        if not guard.run or not twins:
+            return "not asked, because two other addresses lead to one server"
+        return (
+            f"is the same server as {', '.join(twins)} (equal run ids); a server must not have two "
+            "votes, so name it once"
+        )

@@ -83,8 +83,8 @@ def test_a_try_does_not_wait_for_a_vote_of_its_own_that_it_could_not_give_back(
     three: RedisMasters, proxies: Sequence[Proxy], ann: Party, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # It gives up when the replies are lost, not for want of time: its release would get through.
-    monkeypatch.setattr("holdfast.engines.redis.LEAST_PATIENCE", 10.0)
-    monkeypatch.setattr("holdfast.engines.redis.MOST_PATIENCE", 10.0)
+    monkeypatch.setattr("holdfast.engines.redis.LEAST_NODE_TIMEOUT", 10.0)
+    monkeypatch.setattr("holdfast.engines.redis.MOST_NODE_TIMEOUT", 10.0)
     first = three.servers[0]
     first.command("CONFIG", "RESETSTAT")
     for proxy in proxies:

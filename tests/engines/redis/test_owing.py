@@ -18,7 +18,7 @@ from holdfast.core.messages import (
     Repair,
     ToNode,
 )
-from holdfast.engines.redis import LEAST_PATIENCE
+from holdfast.engines.redis import LEAST_NODE_TIMEOUT
 from holdfast.engines.redis.nodes import AT_WORK
 from holdfast.engines.redis.owed import Owed
 from holdfast.engines.redis.owing import Owing, holders_of
@@ -172,7 +172,7 @@ def test_each_of_several_holders_counts() -> None:
 
 def test_a_node_that_let_its_time_pass_is_found_out_before_it_is_asked_again() -> None:
     """Else a silent minority would cost its time twice."""
-    assert AT_WORK < LEAST_PATIENCE
+    assert AT_WORK < LEAST_NODE_TIMEOUT
 
 
 def test_what_two_threads_hear_of_one_release_is_not_mixed_up() -> None:

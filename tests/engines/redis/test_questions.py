@@ -87,17 +87,6 @@ def test_a_cancelled_question_does_not_shift_the_answers(server: RedisServer) ->
     on_a_channel(server, act)
 
 
-def test_a_reply_that_makes_no_sense_keeps_nobody_waiting(server: RedisServer) -> None:
-    async def act(store: AsyncRedisStore, channel: Channel) -> None:
-        server.command("SET", "job", "me")
-        server.command("SET", "{job}:fence", "not a number")
-        [answer] = await store.ask((Inspect("job"),), monotonic() + A_WHILE)
-        assert isinstance(answer, Failed)
-        assert "makes no sense" in str(answer)
-
-    on_a_channel(server, act)
-
-
 def test_a_defect_in_the_middle_of_a_reply_keeps_nobody_waiting(server: RedisServer) -> None:
     async def act(store: AsyncRedisStore, channel: Channel) -> None:
         def fail(replies: list[Reply]) -> Answers:

@@ -82,7 +82,7 @@ def test_all_nodes_are_asked_before_any_is_listened_to(
     nodes: Nodes, invite: Invite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Longer than the nodes wait for each other: whoever listens in between is refused.
-    monkeypatch.setattr("holdfast.engines.redis.MOST_PATIENCE", 10.0)
+    monkeypatch.setattr("holdfast.engines.redis.MOST_NODE_TIMEOUT", 10.0)
     party = invite(f"{nodes.url}?restart_guard=off", ttl=3600)
     for number in range(3):
         lease = party.takes(f"job{number}", timeout=0)

@@ -38,7 +38,11 @@ from holdfast.engines.redis.speech import Speech
 
 HOUR = 3600.0
 MAX_TTL = 60.0
-LEAST_PATIENCE, MOST_PATIENCE = 0.005, 0.05
+LEAST_NODE_TIMEOUT, MOST_NODE_TIMEOUT = 0.005, 0.05
+
+CLOCK_TOLERANCE = 120.0
+"""Nodes of a quorum grant fences within 60 s of their own clock, so two may lie twice that apart. A
+counter must be kept for as long, or a fence could be lower than one that was granted before."""
 
 
 def drift(ttl: float) -> float:
@@ -46,9 +50,9 @@ def drift(ttl: float) -> float:
     return ttl * 0.01 + 0.002
 
 
-def quorum_patience(ttl: float) -> float:
-    """How long one node of several may take: what it costs if one of them is silent."""
-    return min(max(ttl / 200, LEAST_PATIENCE), MOST_PATIENCE)
+def quorum_node_timeout(ttl: float) -> float:
+    """How long one node of several may take to answer, unless the option `node_timeout` says."""
+    return min(max(ttl / 200, LEAST_NODE_TIMEOUT), MOST_NODE_TIMEOUT)
 
 
 def engine(url: SplitResult, given: dict[str, str]) -> Engine:
@@ -172,10 +176,14 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"url: a quorum is of independent nodes, got {name} twice")
-    keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
+    keep = options.number("fence_keep", HOUR, CLOCK_TOLERANCE, 366 * DAY)
     guarded = options.switch("restart_guard", default=True)
     max_ttl = options.number("max_ttl", MAX_TTL if guarded else DAY, 0.01, DAY)
+    timeout = options.number("node_timeout", 0, 0.001, 60) if "node_timeout" in options else None
     options.end()
+
+    def request_timeout(ttl: float) -> float:
+        return quorum_node_timeout(ttl) if timeout is None else min(timeout, ttl / 3)
 
     def fleet(around: StoreHost) -> Fleet:
         channel = _new_channel()
@@ -191,10 +199,10 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
         ]
         return Fleet(nodes, speech, quorum, around, channel)
 
-    forgets = () if guarded else ("a restart of a node without persistence: it forgets",)
-    promises = replace(REDLOCK, max_ttl=max_ttl, broken_by=(*forgets, *REDLOCK.broken_by))
+    restart = () if guarded else ("a restart of a node without persistence: it loses its locks",)
+    promises = replace(REDLOCK, max_ttl=max_ttl, broken_by=(*restart, *REDLOCK.broken_by))
     why = "nothing can be compared and set on independent masters in one step"
-    return _engine(fleet, promises, quorum_patience, why)
+    return _engine(fleet, promises, request_timeout, why)
 
 
 def _engine(

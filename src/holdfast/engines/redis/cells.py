@@ -18,9 +18,9 @@ from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.phrases import Answers, Phrase, Reply, command, failed
 
 
-def cell_phrase(request: Read | Write, replicas: int) -> Phrase:
-    """Put it into words."""
-    key = b"{%b}:cell" % keys_of(request.key).lock
+def cell_phrase(request: Read | Write, replicas: int, *, in_cluster: bool = False) -> Phrase:
+    """The commands for a request."""
+    key = b"{%b}:cell" % keys_of(request.key, in_cluster=in_cluster).lock
     return _read(key) if isinstance(request, Read) else _write(key, request, replicas)
 
 

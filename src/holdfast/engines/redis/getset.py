@@ -35,7 +35,7 @@ from holdfast.core.messages import (
     ToNode,
 )
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.looking import AT_ONCE, scan
+from holdfast.engines.redis.looking import AT_ONCE, Looking
 from holdfast.engines.redis.phrases import Answers, Phrase, Reply, call, command, failed
 
 GRACE = 1.0
@@ -50,6 +50,7 @@ class Getset:
     def __init__(self, *, keep: float, wall_clock: Callable[[], float]) -> None:
         self._keep = keep
         self._now = wall_clock
+        self._looking = Looking()
         self.listening = False
 
     def phrase(self, requests: Sequence[ToNode]) -> Phrase:
@@ -69,7 +70,8 @@ class Getset:
             return Phrase((self._release(first.key, b""),), _read_codes)
         if type(first) is List:
             limit = first.limit
-            return scan(first, lambda keys: self._look(keys, limit) if keys else [Listing(())])
+            look = self._looking.list_keys
+            return look(first, lambda keys: self._look(keys, limit) if keys else [Listing(())])
         return self._look([cast(Inspect, first).key], 1)
 
     def _acquire(self, request: Acquire) -> bytes:

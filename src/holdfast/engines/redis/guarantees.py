@@ -1,4 +1,4 @@
-"""What each kind of Redis promises, without flattery."""
+"""What each kind of Redis promises, and what ends the promise."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ SINGLE = Guarantees(
     engine="one Redis or Valkey master",
     exclusion="among all clients of the server",
     broken_by=(
-        "a restart of the server without persistence, or with `appendfsync everysec`: it forgets",
+        "a restart without persistence, or with `appendfsync everysec`: the server loses locks",
         "FLUSHALL, or eviction of keys by a `maxmemory-policy`",
         CLOCK,
     ),
@@ -29,6 +29,11 @@ SINGLE = Guarantees(
     ttl_step=0.0,
 )
 
+FAILOVER_FENCE = (
+    f"{SINGLE.fence_ends}; or a failover to a replica that had not received the last counter and "
+    "whose clock is behind that of the old master"
+)
+
 SENTINEL = replace(
     SINGLE,
     engine="the master of a Redis Sentinel service",
@@ -37,6 +42,7 @@ SENTINEL = replace(
         "the same with `replicas=N`, if the new master is none of the N that acknowledged",
         *SINGLE.broken_by,
     ),
+    fence_ends=FAILOVER_FENCE,
 )
 
 CLUSTER = replace(
@@ -47,11 +53,12 @@ CLUSTER = replace(
         "a failover: replication is asynchronous, and the new master may not know of the lock",
         *SINGLE.broken_by,
     ),
+    fence_ends=FAILOVER_FENCE,
 )
 
 
 def getset(single: Guarantees) -> Guarantees:
-    """What is left of a server's promises under `protocol=getset`."""
+    """What a server promises under `protocol=getset`."""
     others = (each for each in single.broken_by if each != CLOCK)
     return replace(
         single,
@@ -65,8 +72,8 @@ def getset(single: Guarantees) -> Guarantees:
             *others,
         ),
         fence="a counter for each name, which clients of the recipe neither raise nor heed",
-        fairness="none: whoever asks first when the lock is free",
-        wake_up="none: waiters ask again every `retry` seconds",
+        fairness="none: the first client that asks when the lock is free",
+        wake_up="none: waiters poll every `retry` seconds",
     )
 
 
@@ -75,13 +82,16 @@ REDLOCK = replace(
     engine="a quorum of independent Redis or Valkey masters",
     exclusion="among all clients of the same nodes, while at most a minority of them fail",
     broken_by=(
-        "FLUSHALL, eviction of keys, or a promoted replica on a node: it forgets unnoticed",
+        "FLUSHALL, eviction of keys, or a promoted replica on a node: it loses locks unnoticed",
         "a proxy that hides that a node was restarted, or a node's clock that was set forward then",
         "a node with `appendfsync always` that lost its disk, or that was restarted to be set so",
         "clocks of a quorum that run faster than the holder's by more than 1 % of the ttl",
     ),
     fence="the greatest of the nodes' counters, agreed on by a quorum",
-    fence_ends="the loss of the counters of a quorum together with clocks that were set back",
-    fairness="none: whoever first gets a quorum",
+    fence_ends=(
+        "the loss of the counters of a quorum (FLUSHALL, promoted replicas that had not received "
+        "them) together with clocks that were set back, or that lag behind those of the lost nodes"
+    ),
+    fairness="none: the first client that gets a quorum",
     wake_up="a release wakes waiters by a publication; they try again after a random delay",
 )

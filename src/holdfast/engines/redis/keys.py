@@ -1,12 +1,21 @@
 """How names become Redis keys.
 
-A lock is a plain string under its own key, as any other client of the Redlock algorithm would keep
-it. What belongs to it lies beside it, in the same slot of a cluster: `{key}:fence`, `{key}:queue`
-and, where scripts want them, `{key}:queue:guard` and `{key}:queue:next`. So that neither slots nor
-names can be confused, `%`, `{` and `}` are written `%25`, `%7B` and `%7D`.
+The lock is a plain string under its own key, as any other client of the Redlock algorithm would
+keep it. What belongs to it has a key beside it: `{key}:fence`, `{key}:queue`, `{key}:cell`, and in
+some protocols more.
+
+1. On a single server and over a quorum, the key of a lock is its name with the prefix, unchanged.
+   So other clients that lock the same key exclude holdfast and are excluded.
+2. A name that looks like a key of the second kind (`{job}:fence`, with `prefix=""`) gets a NUL
+   character behind it, which no name contains. So distinct names never have one key.
+3. In a cluster, `%`, `{` and `}` are written `%25`, `%7B` and `%7D`: all keys of a lock must have
+   one slot, and braces in the name would give them several.
 """
 
+import re
 from typing import NamedTuple
+
+_BESIDE = re.compile(r"\{.*\}:(fence|queue(:guard|:next)?|cell|holder|max_ttl)", re.DOTALL)
 
 
 class Keys(NamedTuple):
@@ -17,32 +26,42 @@ class Keys(NamedTuple):
     queue: bytes
 
 
-def keys_of(key: str) -> Keys:
+def keys_of(key: str, *, in_cluster: bool = False) -> Keys:
     """The Redis keys of a lock.
 
     >>> keys_of("holdfast:job{1}").fence
-    b'{holdfast:job%7B1%7D}:fence'
+    b'{holdfast:job{1}}:fence'
+    >>> keys_of("holdfast:job{1}", in_cluster=True).lock
+    b'holdfast:job%7B1%7D'
     """
-    lock = _escape(key).encode()
+    if in_cluster:
+        lock = _escape(key).encode()
+    else:
+        lock = f"{key}\0".encode() if _BESIDE.fullmatch(key) else key.encode()
     return Keys(lock, b"{%b}:fence" % lock, b"{%b}:queue" % lock)
 
 
-def fences_like(prefix: str) -> bytes:
+def fences_like(prefix: str, *, in_cluster: bool = False) -> bytes:
     """A pattern for the counters of all locks whose keys begin like this."""
-    plain = _escape(prefix)
+    plain = _escape(prefix) if in_cluster else prefix
     for special in "\\*?[]":
         plain = plain.replace(special, "\\" + special)
     return b"{%b*}:fence" % plain.encode()
 
 
-def key_of_fence(fence: bytes) -> str:
-    """The lock's key, given its counter's.
+def key_of_fence(fence: bytes, *, in_cluster: bool = False) -> str | None:
+    """The key of a lock, given that of its counter; None if it is not one of ours.
 
     >>> key_of_fence(keys_of("holdfast:job{1}").fence)
     'holdfast:job{1}'
     """
-    escaped = fence[1 : -len("}:fence")].decode()
-    return escaped.replace("%7D", "}").replace("%7B", "{").replace("%25", "%")
+    try:
+        key = fence[1 : -len("}:fence")].decode()
+    except UnicodeDecodeError:
+        return None
+    if in_cluster:
+        return key.replace("%7D", "}").replace("%7B", "{").replace("%25", "%")
+    return key.removesuffix("\0")
 
 
 def _escape(key: str) -> str:

@@ -107,9 +107,9 @@ class Node:
         if self.max_ttl is None:
             if self.alone:
                 return None
-            asking = command(b"GET", MAX_TTL_KEY)
+            asking = (command(b"INFO", b"server"), command(b"GET", MAX_TTL_KEY))
             return Phrase(
-                (asking, *load_scripts()), lambda replies: [self._greeted_unguarded(replies[0])]
+                (*asking, *load_scripts()), lambda replies: [self._greeted_unguarded(*replies[:2])]
             )
         commands = (
             command(b"INFO", b"server"),
@@ -123,8 +123,12 @@ class Node:
             lambda replies: [self._greeted(self.max_ttl or 0, *replies[: len(commands)])],
         )
 
-    def _greeted_unguarded(self, theirs: Reply) -> Answer:
-        """Without the guard: whoever has it on must not be undone by a longer ttl than theirs."""
+    def _greeted_unguarded(self, info: Reply, theirs: Reply) -> Answer:
+        """Without the restart guard: a client that has it on must not be undone by a longer ttl
+        than its own. A user without the right to ask `INFO` does without the check for twins."""
+        run = _facts(info).get(b"run_id") if isinstance(info, bytes) else None
+        if run:
+            self.guard.met(run.decode(), 0.0, False, self.around.clock())
         if theirs is None:
             return DONE
         if not isinstance(theirs, bytes) or not theirs.isdigit():
@@ -143,7 +147,9 @@ class Node:
             return failed(_NO_NUMBER)
         if round(ours * 1000) != int(theirs):
             return failed(_disagreement(int(theirs) / 1000, ours))
-        facts = dict(line.partition(b":")[::2] for line in info.split(b"\r\n"))
+        facts = _facts(info)
+        if b"run_id" not in facts:
+            return failed("INFO has no run_id, without which there is no restart_guard")
         # A server that does not tell its settings may be one that forgets.
         words = [] if isinstance(config, Exception) else config
         settings = dict(zip(words[::2], words[1::2], strict=True))
@@ -155,6 +161,10 @@ class Node:
         run, uptime = facts[b"run_id"].decode(), float(facts[b"uptime_in_seconds"])
         self.guard.met(run, uptime, durable, self.around.clock())
         return DONE
+
+
+def _facts(info: bytes) -> dict[bytes, bytes]:
+    return dict(line.partition(b":")[::2] for line in info.split(b"\r\n"))
 
 
 def _disagreement(theirs: float, ours: float) -> str:

@@ -16,6 +16,9 @@ class Options:
     def __init__(self, given: dict[str, str]) -> None:
         self._left = dict(given)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._left
+
     def connection(self) -> Settings:
         """How redis-py is to introduce us."""
         name = self._left.pop("client_name", "")

@@ -244,7 +244,7 @@ def read_shares(asked: Place, reply: Sequence[Sequence[object]]) -> tuple[Share,
 
 def _slot(request: Request) -> int:
     """The slot of what it is about; a listing is about none."""
-    return 0 if isinstance(request, List) else key_slot(keys_of(request.key).lock)
+    return 0 if isinstance(request, List) else key_slot(keys_of(request.key, in_cluster=True).lock)
 
 
 def _errands(

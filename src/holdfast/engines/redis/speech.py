@@ -32,7 +32,7 @@ from holdfast.core.messages import (
 from holdfast.core.records import Label
 from holdfast.engines.redis.cells import cell_phrase
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.looking import look
+from holdfast.engines.redis.looking import Looking
 from holdfast.engines.redis.phrases import (
     Answers,
     Head,
@@ -71,6 +71,8 @@ class Speech:
         self._keep = keep
         self._channel = channel.encode()
         self._scattered = scattered
+        self._keys_of = partial(keys_of, in_cluster=scattered)
+        self._looking = Looking(in_cluster=scattered)
         self.replicas = replicas
         self.hands_over = not replicas
         """Whether a waiter may hold the lock by word of a release, which waits for no replica."""
@@ -108,8 +110,8 @@ class Speech:
         if type(first) is Break:
             return Phrase((self._release_head(first.key, True).text + word(b""),), self._read)
         if type(first) is Read or type(first) is Write:
-            return cell_phrase(first, self.replicas)
-        return look(cast(Inspect | List, first), scattered=self._scattered)
+            return cell_phrase(first, self.replicas, in_cluster=self._scattered)
+        return self._looking.phrase(cast(Inspect | List, first))
 
     def command(self, request: Acquire | Release) -> bytes:
         """The usual requests to a single server are one command each."""
@@ -150,7 +152,7 @@ class Speech:
         return self._replicated(phrase) if self.replicas else phrase
 
     def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> Head:
-        keys, lasting = keys_of(key), (_milliseconds(ttl), _milliseconds(ttl + self._keep))
+        keys, lasting = self._keys_of(key), (_milliseconds(ttl), _milliseconds(ttl + self._keep))
         if self._quorum and queue:
             return _head("vote", keys, (*lasting, self._channel), 2, joint="votes")
         if self._quorum:
@@ -164,7 +166,7 @@ class Speech:
         return head.text + word(request.holder.encode())
 
     def _make_release_head(self, key: str, wake: bool) -> Head:
-        keys = keys_of(key)
+        keys = self._keys_of(key)
         if self._quorum:
             waking = b"%b %b" % (self._offer if wake else b"", self._channel)
             return _head("unvote", (keys.lock, keys.queue), (waking,), 1, joint="unvotes")
@@ -191,13 +193,13 @@ class Speech:
         keys: list[bytes] = []
         words: list[bytes] = []
         for request in requests:
-            keys += keys_of(request.key)[:2]
+            keys += self._keys_of(request.key)[:2]
             words += (_milliseconds(request.ttl), request.holder.encode())
         return call("extend", keys, _milliseconds(self._keep), *words)
 
     def _raise(self, request: Raise) -> Phrase:
         fence, holder = b"%d" % request.fence, request.holder.encode()
-        keys = keys_of(request.key)[:2]
+        keys = self._keys_of(request.key)[:2]
         raising = call("raise", keys, fence, _milliseconds(self._keep), holder)
 
         def read(replies: list[Reply]) -> Answers:
@@ -208,7 +210,7 @@ class Speech:
     def _repair(self, request: Repair) -> bytes:
         lasting = (_milliseconds(request.ttl), _milliseconds(request.ttl + self._keep))
         fence, holder = b"%d" % request.fence, request.holder.encode()
-        return call("repair", keys_of(request.key)[:2], *lasting, fence, holder)
+        return call("repair", self._keys_of(request.key)[:2], *lasting, fence, holder)
 
     def _read(self, replies: list[Reply]) -> Answers:
         codes = self._codes

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-from holdfast.engines.redis import quorum_patience
+from holdfast.engines.redis import quorum_node_timeout
 from holdfast.lab.simulator.faults import (
     Cancel,
     Crash,
@@ -52,7 +52,7 @@ class Table:
     @property
     def request_timeout(self) -> float:
         """How long a client waits for one node."""
-        return self.ttl / 3 if self.nodes == 1 else quorum_patience(self.ttl)
+        return self.ttl / 3 if self.nodes == 1 else quorum_node_timeout(self.ttl)
 
     def client(self) -> int:
         """Some client."""

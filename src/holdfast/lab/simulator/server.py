@@ -134,7 +134,8 @@ class Server:
                 return sha
             case [b"INFO", b"server"]:
                 uptime = int(self.timeline.now - self.started_at)
-                return b"run_id:%d\r\nuptime_in_seconds:%d" % (self.run, uptime)
+                run = f"{self.name}/{self.run}".encode()
+                return b"run_id:%b\r\nuptime_in_seconds:%d" % (run, uptime)
             case [b"CONFIG", b"GET", b"*append*"]:
                 always, yes = (b"always", b"yes") if self.durable else (b"everysec", b"no")
                 settings = (b"appendonly", yes, b"appendfsync", always)

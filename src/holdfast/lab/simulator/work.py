@@ -7,7 +7,7 @@ from holdfast.core.effects import Sleep, Steps
 from holdfast.core.holding import extend, leave
 from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout, validity
 from holdfast.core.queries import inspect
-from holdfast.engines.redis import drift, quorum_patience
+from holdfast.engines.redis import drift, quorum_node_timeout
 from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.plan import Section, Task
@@ -21,7 +21,7 @@ RETRY = 0.1
 
 def claim_of(section: Section, nodes: int) -> LockSpec:
     """What a `Lock` would ask for."""
-    request_timeout = node_timeout(section.ttl) if nodes == 1 else quorum_patience(section.ttl)
+    request_timeout = node_timeout(section.ttl) if nodes == 1 else quorum_node_timeout(section.ttl)
     return LockSpec(
         name=section.name,
         prefix="",

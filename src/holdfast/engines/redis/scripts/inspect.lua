@@ -1,20 +1,35 @@
 -- Look at locks.
--- KEYS  for each: lock, fence counter, queue
--- Gives for each {holder, time left (ms), fence, number of waiters}, or nil if nobody has it.
+-- KEYS    for each lock: lock, fence counter, queue
+-- ARGV    none
+-- Result  for each lock {holder, time left (ms), fence, number of living waiters}; nil if it is free;
+--         an error if its key holds something else than a lock
+
+-- A foreign key that only looks like one of ours must not fail the others.
+local function read(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply.err and not string.find(reply.err, '^WRONGTYPE') then
+    error(reply.err)
+  end
+  return reply
+end
+
 local function living(queue)
-  local waiters, alive = redis.call('ZRANGE', queue, 0, -1), 0
+  local waiters, alive = read('ZRANGE', queue, 0, -1), 0
   for _, waiter in ipairs(waiters) do
     local channel = string.match(waiter, '^(%S+) ')
-    if redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then alive = alive + 1 end
+    if channel and redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then alive = alive + 1 end
   end
   return alive
 end
 
 local results = {}
 for i = 1, #KEYS, 3 do
-  local owner = redis.call('GET', KEYS[i])
-  results[#results + 1] = owner and {
-    owner, redis.call('PTTL', KEYS[i]), redis.call('GET', KEYS[i + 1]) or '0', living(KEYS[i + 2]),
-  }
+  local owner = read('GET', KEYS[i])
+  if type(owner) == 'string' then
+    local fence = read('GET', KEYS[i + 1])
+    if type(fence) ~= 'string' then fence = '0' end
+    owner = {owner, redis.call('PTTL', KEYS[i]), fence, living(KEYS[i + 2])}
+  end
+  results[#results + 1] = owner
 end
 return results

@@ -1,0 +1,62 @@
+"""What a quorum refuses, and what can be set for it."""
+
+import pytest
+
+import holdfast
+from holdfast.lab.servers.redis import RedisServer
+from tests.engines.redis.conftest import Invite
+from tests.equipment.servers.masters import RedisMasters
+from tests.patience import wait_for
+
+PLAIN = "?restart_guard=off"
+
+
+@pytest.mark.parametrize("value", ["60", "119.9", "0"])
+def test_counters_must_outlive_what_clocks_may_differ_by(value: str) -> None:
+    with pytest.raises(ValueError, match=f"fence_keep: must be from 120 to .*'{value}'"):
+        holdfast.Client(f"redlock://a,b,c?fence_keep={value}")
+    with holdfast.Client("redis://a?fence_keep=60"):
+        """One server has one clock."""
+
+
+@pytest.mark.parametrize(("value", "ttl", "expected"), [("0.2", 30, 0.2), ("0.2", 0.3, 0.1)])
+def test_the_node_timeout_can_be_set(value: str, ttl: float, expected: float) -> None:
+    url = "redlock://a,b,c"
+    for client in (
+        holdfast.Client(f"{url}?node_timeout={value}"),
+        holdfast.Client(url, node_timeout=float(value)),
+    ):
+        assert client.lock("job", ttl=ttl)._spec.request_timeout == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "61", "soon"])
+def test_a_node_timeout_that_cannot_be_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match=f"node_timeout: .*'{value}'"):
+        holdfast.Client(f"redlock://a,b,c?node_timeout={value}")
+
+
+@pytest.mark.parametrize("guard", ["on", "off"])
+@pytest.mark.parametrize("more", ["", ",127.0.0.1:{}"])
+def test_one_server_has_one_vote(
+    three: RedisMasters, server: RedisServer, invite: Invite, guard: str, more: str
+) -> None:
+    one, two = f"localhost:{server.port}", f"127.0.0.1:{server.port}"
+    hosts = f"{one},{two}" + more.format(three.servers[0].port)
+    party = invite(f"redlock://{hosts}?restart_guard={guard}")
+    told: dict[str, str] = {}
+
+    def is_refused() -> bool:
+        """Not by a first try that reaches two servers before the third address is connected."""
+        try:
+            lease = party.tries()
+        except holdfast.EngineUnavailable as error:
+            told.update(error.nodes)
+            return "the same server" in str(told)
+        if lease is not None:
+            party(lease.release)
+        return False
+
+    wait_for(is_refused)
+    assert told[one].startswith(f"is the same server as {two} ")
+    assert told[two].startswith(f"is the same server as {one} ")
+    assert server.command("GET", "holdfast:job") is None

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.drivers.common import log
+
 HERE = Path(__file__).parent
 
 
@@ -16,6 +18,12 @@ def pytest_configure() -> None:
         if signal.getsignal(signum) is signal.SIG_IGN:
             usual = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
             signal.signal(signum, usual)
+
+
+@pytest.fixture(autouse=True)
+def _log_anew() -> None:
+    """What one test made the library log, another one may expect, too."""
+    log.reset()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -27,10 +27,10 @@ def test_its_exit_code_is_the_commands_own() -> None:
         assert outcome(child) == Ended(7)
 
 
-def test_a_signal_that_ends_it_adds_128() -> None:
+def test_a_signal_that_ends_it_is_negative() -> None:
     with Child(("sh", "-c", "kill -KILL $$")) as child:
         child.start({})
-        assert outcome(child) == Ended(128 + 9)
+        assert outcome(child) == Ended(-9)
 
 
 def test_a_command_that_does_not_exist_is_127(capfd: pytest.CaptureFixture[str]) -> None:
@@ -88,7 +88,7 @@ def test_a_signal_sent_before_the_start_acts_at_the_start(tmp_path: Path, signum
     with Child(("touch", str(ran))) as child:
         child.send(signum)
         child.start({})
-        assert outcome(child) == Ended(128 + signum)
+        assert outcome(child) == Ended(-signum)
     assert not ran.exists()
 
 
@@ -101,7 +101,7 @@ def test_signals_go_to_all_that_the_command_has_started(tmp_path: Path) -> None:
         grandchild = int(ready.read_text())
         assert os.getpgid(grandchild) == child.pid != os.getpgrp()
         child.send(signal.SIGTERM)
-        assert outcome(child) == Ended(128 + 15)
+        assert outcome(child) == Ended(-15)
         eventually(lambda: gone(grandchild))
 
 

@@ -2,58 +2,83 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
+from .processes import PATIENCE, Holdfast, finish
 
-from .processes import Holdfast, finish
+EACH = """
+import json, os, sys
+import holdfast.cli.hold, holdfast.cli.operate, holdfast.cli.run, holdfast.engines.sql.sqlite
+from holdfast.cli.app import main
+for args in json.loads(sys.argv[1]):
+    out, err = os.pipe(), os.pipe()
+    if not os.fork():
+        os.dup2(out[1], 1), os.dup2(err[1], 2)
+        sys.argv[1:] = args
+        main()
+    os.close(out[1]), os.close(err[1])
+    texts = [os.read(pipe[0], 65536).decode() for pipe in (out, err)]
+    code = os.waitstatus_to_exitcode(os.wait()[1])
+    print(json.dumps([code, *texts]), flush=True)
+"""
+"""Runs the program with each list of arguments. To start it anew for each takes longer."""
 
 
-@pytest.mark.parametrize("code", [0, 1, 70, 255])
-def test_the_commands_own(holdfast: Holdfast, code: int) -> None:
-    assert holdfast.run("run", "job", "--", "sh", "-c", f"exit {code}").returncode == code
+def run_each(cases: Sequence[list[str]], url: str) -> list[tuple[int, str, str]]:
+    argv = [sys.executable, "-c", EACH, json.dumps(cases)]
+    environment = {**os.environ, "HOLDFAST_URL": url}
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=PATIENCE)
+    assert done.stderr == ""
+    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL, signal.SIGUSR1])
-def test_128_and_the_signal_that_ended_it(holdfast: Holdfast, signum: int) -> None:
-    done = holdfast.run("run", "job", "--", "sh", "-c", f"kill -{int(signum)} $$")
-    assert done.returncode == 128 + signum
+def test_the_commands_own(holdfast: Holdfast) -> None:
+    codes = [0, 1, 70, 255]
+    cases = [["run", "job", "--", "sh", "-c", f"exit {code}"] for code in codes]
+    assert [code for code, _, _ in run_each(cases, holdfast.url)] == codes
 
 
-def test_75_at_once_if_it_is_held(holdfast: Holdfast) -> None:
+def test_the_signal_that_ended_it(holdfast: Holdfast) -> None:
+    """Which a shell reports as 128 and more."""
+    signals = [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGUSR1, signal.SIGSEGV]
+    cases = [["run", "job", "--", "sh", "-c", f"kill -{int(n)} $$"] for n in signals]
+    assert [code for code, _, _ in run_each(cases, holdfast.url)] == [-n for n in signals]
+    shell = f"{sys.executable} -m holdfast.cli run --url {holdfast.url} job -c 'kill $$'; exit $?"
+    assert subprocess.run(["sh", "-c", shell], timeout=PATIENCE).returncode == 128 + signal.SIGTERM
+
+
+def test_75_if_it_is_held(holdfast: Holdfast) -> None:
     holder = holdfast.hold("job")
-    refused = holdfast.run("run", "-n", "job", "--", "echo", "ran")
-    assert refused.returncode == 75
-    assert refused.stdout == ""
-    assert refused.stderr.startswith("holdfast: 'job' is still held by ")
-    assert f"pid {holder.pid}" in refused.stderr
+    cases = [
+        ["run", "-n", "job", "--", "echo", "ran"],
+        ["run", "-w", "0.1", "job", "--", "echo", "ran"],
+        ["run", "-n", "-E", "9", "job", "--", "echo", "ran"],
+        ["run", "-n", "-q", "job", "--", "echo", "ran"],
+    ]
+    at_once, waited, another, quiet = run_each(cases, holdfast.url)
+    assert [at_once[0], waited[0], another[0], quiet[0]] == [75, 75, 9, 75]
+    assert at_once[1] == waited[1] == another[1] == quiet[1] == quiet[2] == ""
+    assert at_once[2].startswith("holdfast: 'job' is still held by ")
+    assert f"pid {holder.pid}" in at_once[2]
+    assert "gave up after 0.1 s" in waited[2]
     assert finish(holder)[0] == 0
     assert holdfast.run("run", "-n", "job", "--", "true").returncode == 0
 
 
-def test_75_after_the_timeout(holdfast: Holdfast) -> None:
-    holdfast.hold("job")
-    refused = holdfast.run("run", "-w", "0.1", "job", "--", "echo", "ran")
-    assert refused.returncode == 75
-    assert refused.stdout == ""
-    assert "gave up after 0.1 s" in refused.stderr
-
-
-def test_another_code_for_a_conflict(holdfast: Holdfast) -> None:
-    holdfast.hold("job")
-    assert holdfast.run("run", "-n", "-E", "9", "job", "--", "true").returncode == 9
-
-
-@pytest.mark.parametrize("command", ["run", "show", "break", "ls"])
-def test_69_if_the_engine_cannot_be_asked(holdfast: Holdfast, tmp_path: Path, command: str) -> None:
+def test_69_if_the_engine_is_unreachable(tmp_path: Path) -> None:
     database = tmp_path / "no-database"
     database.write_text("This is a letter to my aunt. " * 100)
-    args = {"run": ["-n", "job", "--", "true"], "break": ["--yes", "job"], "show": ["job"]}
-    failed = holdfast.run(command, "--url", f"sqlite:///{database}", *args.get(command, []))
-    assert failed.returncode == 69
-    assert failed.stderr.startswith("holdfast: ")
-    assert "Traceback" not in failed.stderr
+    cases = [["run", "-n", "job", "--", "true"], ["break", "--yes", "job"], ["show", "job"], ["ls"]]
+    for code, _, err in run_each(cases, f"sqlite:///{database}"):
+        assert code == 69
+        assert err.startswith("holdfast: ")
+        assert "Traceback" not in err
 
 
 USAGE = {
@@ -94,19 +119,13 @@ USAGE = {
 }
 
 
-@pytest.mark.parametrize("args", USAGE.values(), ids=USAGE.keys())
-def test_64_for_what_makes_no_sense(holdfast: Holdfast, args: list[str]) -> None:
-    refused = holdfast.run(*args)
-    assert refused.returncode == 64
-    assert "Traceback" not in refused.stderr
-    assert refused.stdout == ""
-
-
-def test_a_long_kill_after_is_explained(holdfast: Holdfast) -> None:
-    refused = holdfast.run("run", "--kill-after", "20", "job", "--", "true")
-    assert refused.returncode == 64
-    assert "must be less than 2/3 of the ttl of 30 s" in refused.stderr
-    assert "stopped for nothing" in refused.stderr
+def test_64_for_invalid_arguments(holdfast: Holdfast) -> None:
+    answers = run_each(list(USAGE.values()), holdfast.url)
+    for what, (code, out, err) in zip(USAGE, answers, strict=True):
+        assert (what, code, out) == (what, 64, "")
+        assert "Traceback" not in err
+    explained = answers[list(USAGE).index("a kill-after as long as a renewal")][2]
+    assert "must be less than 2/3 of the ttl of 6 s" in explained
 
 
 def test_126_if_it_cannot_be_executed(holdfast: Holdfast, tmp_path: Path) -> None:
@@ -124,5 +143,5 @@ def test_127_if_it_is_not_found(holdfast: Holdfast) -> None:
 
 def test_help_names_every_exit_code(holdfast: Holdfast) -> None:
     text = holdfast.run("run", "--help").stdout
-    for code in ("64", "69", "70", "75", "126", "127", "128"):
+    for code in ("64", "69", "70", "75", "126", "127"):
         assert f"  {code}" in text

@@ -268,7 +268,7 @@ client.break_lock("job")
 try:
     lease.extend()
 except holdfast.LockLost:
-    sys.exit(run._run_command(client, lease, rule))
+    sys.exit(run._run_command(lease, rule))
 """)
     assert done.returncode == 70
     assert "the command was not started" in done.stderr
@@ -278,8 +278,8 @@ def test_a_defect_in_holdfast_ends_the_command_before_the_lease() -> None:
     done = run_inside("""
 Supervisor.watch = lambda self: 1 / 0
 try:
-    run._run_command(client, lease, rule)
+    run._run_command(lease, rule)
 except ZeroDivisionError:
     print(child._ended, lease.held)
 """)
-    assert done.stdout == "Ended(code=137) True\n"
+    assert done.stdout == "Ended(code=-9) True\n"

@@ -57,7 +57,33 @@ def test_ctrl_c_ends_the_wait(holdfast: Holdfast) -> None:
         screen.expect("waiting")
         screen.type(CTRL_C)
         screen.expect("nothing is held")
-        assert screen.expect_exit() == 128 + signal.SIGINT
+        assert screen.expect_exit() == -signal.SIGINT
+
+
+# Not a shell: what it gets just before it starts a command, it may ignore.
+ENDLESS = "import signal; signal.signal(2, signal.SIG_DFL); print('rea' + 'dy', flush=True); "
+LOOP = f"""
+for i in 1 2 3; do "$PYTHON" -m holdfast.cli run job -- "$PYTHON" -c "{ENDLESS}signal.pause()"; done
+""".strip()
+
+
+def test_ctrl_c_ends_a_script_around_it(holdfast: Holdfast) -> None:
+    """Ctrl-C goes to the foreground, which is the command alone."""
+    with job(["/bin/sh", "-c", f"{LOOP}; echo went on"], environment(holdfast)) as screen:
+        screen.expect("ready")
+        screen.type(CTRL_C)
+        assert "ready" not in screen.expect(f"[exit {-signal.SIGINT:d}]")
+
+
+def test_ctrl_c_ends_a_loop_at_the_prompt(holdfast: Holdfast) -> None:
+    argv = ["/bin/bash", "--norc", "--noprofile", "-i"]
+    with console(argv, environment(holdfast)) as screen:
+        screen.type(f"{LOOP}\n")
+        screen.expect("ready")
+        screen.type(CTRL_C)
+        screen.type("echo at the $((1)) prompt\n")
+        assert "ready" not in screen.expect("at the 1 prompt")
+        screen.type("exit\n")
 
 
 def test_the_terminal_is_given_back(holdfast: Holdfast) -> None:

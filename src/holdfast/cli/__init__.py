@@ -1,4 +1,4 @@
-"""The command line: `holdfast run`, `ls`, `show` and `break`. Thin: parse, call, show."""
+"""The command line. Thin: parse, call, show."""
 
 from holdfast.cli.app import main
 

@@ -1,8 +1,8 @@
-"""The `holdfast` program: its commands, loaded when they are needed, and its way out."""
+"""The `holdfast` program. Its commands are imported on use."""
 
 from __future__ import annotations
 
-import sys
+import signal
 from typing import NoReturn
 
 import click
@@ -31,7 +31,7 @@ def holdfast() -> None:
 
 
 def main() -> NoReturn:
-    """Run the program and exit; a usage error is 64, as sysexits.h has it, not click's 2."""
+    """Run the program and exit. A usage error is 64, as in sysexits.h, not click's 2."""
     try:
         code = holdfast.main(prog_name="holdfast", standalone_mode=False)
     except click.UsageError as error:
@@ -40,6 +40,6 @@ def main() -> NoReturn:
     except click.ClickException as error:
         error.show()
         code = error.exit_code
-    except click.Abort:
-        code = exits.of_signal(2)
-    sys.exit(code)
+    except click.Abort as error:  # Ctrl-C; or the end of the input instead of an answer
+        code = exits.FREE if isinstance(error.__context__, EOFError) else -signal.SIGINT
+    exits.leave(code or 0)

@@ -37,7 +37,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The command is over; `code` is its own exit code, or 128 + the signal that ended it."""
+    """The command has ended. `code` is its exit code; -n: signal n ended it."""
 
     code: int
 
@@ -130,8 +130,7 @@ class Child:
 
 
 def _ended(status: int) -> Ended:
-    code = os.waitstatus_to_exitcode(status)
-    return Ended(code if code >= 0 else exits.of_signal(-code))
+    return Ended(os.waitstatus_to_exitcode(status))
 
 
 def _wait_at_gate(

@@ -1,4 +1,4 @@
-"""`holdfast ddl`: what makes the tables, for those who do it by migrations."""
+"""`holdfast ddl`: the DDL of the tables, for migrations."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import click
 from holdfast.cli.options import bad_arguments_are_usage_errors, url_option
 
 
-@click.command("ddl", short_help="Print what makes holdfast's tables in a database.")
+@click.command("ddl", short_help="Print the DDL of holdfast's tables.")
 @url_option
 def print_ddl(url: str | None) -> None:
-    """Print what makes holdfast's tables in a database: PostgreSQL, MariaDB, MySQL or SQLite.
+    """Print the DDL of holdfast's tables for a database: PostgreSQL, MariaDB, MySQL or SQLite.
 
-    Clients make them when they first need them, if their role may. This connects to nothing.
+    Clients create the tables on first use, if their role may. This command makes no connection.
     """
     from holdfast import schema
 

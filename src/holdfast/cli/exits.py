@@ -1,19 +1,28 @@
-"""The exit codes of the command line, after sysexits.h and the shells."""
+"""The exit codes of the command line, after sysexits.h and the shells, and the way out."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import sys
+from contextlib import suppress
+from typing import NoReturn
 
 FREE = 1
-"""`show`, `break`: nobody holds the lock (or the operator said no)."""
+"""`show`, `break`: the lock is free (or the operator answered no)."""
 
 USAGE = 64
-"""The command line, a name, a URL or a time makes no sense."""
+"""An invalid option, name, URL or time."""
 
 UNAVAILABLE = 69
-"""The engine could not be asked."""
+"""The engine is unreachable, or something that the command needs is not installed."""
 
 LOST = 70
-"""The lease was lost, or about to be, and the command was stopped for it."""
+"""The lease was lost, or about to be, and the command was stopped."""
 
 CONFLICT = 75
-"""Somebody else holds the lock."""
+"""Another client holds the lock."""
 
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
@@ -21,6 +30,20 @@ NOT_FOUND = 127
 _SIGNAL_BASE = 128
 
 
-def of_signal(signum: int) -> int:
-    """What a shell reports for a process that `signum` ended."""
-    return _SIGNAL_BASE + signum
+def leave(code: int) -> NoReturn:
+    """End the process: with this exit code, or, if it is -n, by signal n.
+
+    A shell reports 128 + n for the latter. A loop around holdfast ends on Ctrl-C only if it sees
+    that holdfast was ended by the signal; systemd takes an end by SIGTERM for a clean one.
+    """
+    if code >= 0:
+        sys.exit(code)
+    signum = -code
+    with suppress(OSError):  # the reader has gone
+        sys.stdout.flush()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    with suppress(OSError):  # SIGKILL has no handler
+        signal.signal(signum, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signum})
+    os.kill(os.getpid(), signum)
+    sys.exit(_SIGNAL_BASE + signum)  # as the first process of a container it is spared

@@ -1,4 +1,4 @@
-"""The life of one `holdfast run`: wait for the lock, run the command under it, give it back."""
+"""One `holdfast run`: acquire the lock, run the command, release the lock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LONGEST_DEFAULT_KILL_AFTER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What `holdfast run` was asked to do."""
+    """The arguments of `holdfast run`."""
 
     name: str
     argv: tuple[str, ...]
@@ -53,14 +53,14 @@ class Interrupted(Exception):
 
 
 def run_locked(request: Request, say: Say) -> int:
-    """Acquire, run, release; holdfast's exit code."""
+    """Acquire, run, release. Returns the exit code; -n: holdfast is to end by signal n."""
     with Child(request.argv) as child, Signals() as signals, Terminal() as terminal:
         try:
             with open_client(request.url, say) as client:
                 return _Run(request, say, child, signals, terminal).with_client(client)
         except Interrupted as interruption:
             say.detail(f"stopped waiting for {request.name!r}; nothing is held")
-            return exits.of_signal(interruption.signum)
+            return -interruption.signum
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class _Run:
             return self.request.conflict_exit_code
         self.say.detail(f"acquired {lease.name!r}: fence {lease.fence}, ttl {lease.ttl:g} s")
         release_at = time.monotonic() + self.request.min_hold
-        code = self._run_command(client, lease, rule)
+        code = self._run_command(lease, rule)
         self._keep(lease, release_at)
         self._release(lease)
         return code
@@ -102,7 +102,7 @@ class _Run:
     def _acquire(self, lock: Lock) -> Lease | None:
         """Wait in a thread, so that a signal finds this one free to end the wait.
 
-        Ending it is then the client's work: closing it gives back whatever was asked for.
+        Closing the client then ends the wait, and releases whatever was asked for.
         """
         leases: list[Lease | None] = []
         errors: list[Exception] = []
@@ -127,7 +127,7 @@ class _Run:
                 return leases[0]
             self.signals.wait(math.inf)
 
-    def _run_command(self, client: Client, lease: Lease, rule: LossRule) -> int:
+    def _run_command(self, lease: Lease, rule: LossRule) -> int:
         supervisor = Supervisor(self.child, lease, rule, self.signals, self.terminal, self.say)
         if not supervisor.may_start():
             return exits.LOST
@@ -138,7 +138,6 @@ class _Run:
                     "HOLDFAST_NAME": lease.name,
                     "HOLDFAST_HOLDER": lease.holder,
                     "HOLDFAST_FENCE": str(lease.fence),
-                    "HOLDFAST_URL": client.url,
                 }
             )
             return supervisor.watch()
@@ -147,10 +146,10 @@ class _Run:
             self.terminal.take_back(self.child.pid)
 
     def _keep(self, lease: Lease, release_at: float) -> None:
-        """Hold on until --min-hold is over, unless the lease is lost or a signal says to end."""
+        """Keep the lock until --min-hold is over, unless the lease is lost or a signal arrives."""
         while (left := release_at - time.monotonic()) > 0:
             if self.signals.ending():
-                self.say.note(f"interrupted: gave {lease.name!r} back before --min-hold was over")
+                self.say.note(f"interrupted: released {lease.name!r} before --min-hold was over")
                 return
             if lease.lost:
                 break

@@ -1,4 +1,4 @@
-"""A group of commands each of which is imported when it is needed."""
+"""A group of commands, each imported on use."""
 
 from __future__ import annotations
 
@@ -8,13 +8,20 @@ from typing import Any
 
 import click
 
+from holdfast.cli import exits
+from holdfast.cli.say import Say
+
 
 class Commands(click.Group):
-    """Imports a command's module only when that command, or the help, is asked for."""
+    """Imports a command's module only for that command, or for the help. A command whose libraries
+    are not installed has a help text that says so; `extra` is what to install."""
 
-    def __init__(self, *args: Any, home: Mapping[str, str], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, home: Mapping[str, str], extra: str = "all", **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
         self._home = home
+        self._extra = extra
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in the order of the table."""
@@ -24,6 +31,26 @@ class Commands(click.Group):
         """The command of that name, from the table `COMMANDS` of its module."""
         if cmd_name not in self._home:
             return None
-        module = importlib.import_module(self._home[cmd_name])
+        try:
+            module = importlib.import_module(self._home[cmd_name])
+        except ModuleNotFoundError as error:
+            if (error.name or "").startswith("holdfast"):
+                raise
+            return self._not_installed(cmd_name, error.name or "a library")
         command: click.Command = module.COMMANDS[cmd_name]
         return command
+
+    def _not_installed(self, name: str, library: str) -> click.Command:
+        why = f"needs {library}, which is not installed: pip install 'holdfast[{self._extra}]'"
+
+        def fail() -> None:
+            Say().error(f"{name} {why}")
+            raise click.exceptions.Exit(exits.UNAVAILABLE)
+
+        return click.Command(
+            name,
+            callback=fail,
+            help=f"Not available: {why}.",
+            short_help=f"(not available: pip install 'holdfast[{self._extra}]')",
+            context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+        )

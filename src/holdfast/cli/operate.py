@@ -1,4 +1,4 @@
-"""`holdfast ls`, `show` and `break`: see who holds what, and take it away."""
+"""`holdfast ls`, `show` and `break`: list the held locks, show one, break one."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from holdfast import LeaseInfo
 
 _WHAT_BREAKING_MEANS = (
-    "Breaking it does not stop the holder: until its next renewal tells it, it and the next holder"
-    " may both be at work. Only fences keep their writes in order."
+    "Breaking it does not stop the holder: until its next renewal fails, it and the next holder may"
+    " both be at work. Only fences keep their writes in order."
 )
 
 
@@ -46,7 +46,7 @@ def list_locks(prefix: str, as_json: bool, url: str | None) -> None:
 @json_option
 @url_option
 def show_lock(name: str, as_json: bool, url: str | None) -> None:
-    """Show who holds the lock NAME. Exit code 1: nobody does."""
+    """Show who holds the lock NAME. Exit code 1: it is free."""
     with open_client(url) as client, bad_arguments_are_usage_errors():
         info = client.inspect(name)
     if as_json:
@@ -65,19 +65,19 @@ def show_lock(name: str, as_json: bool, url: str | None) -> None:
 @json_option
 @url_option
 def break_lock(name: str, yes: bool, as_json: bool, url: str | None) -> None:
-    """Take the lock NAME away from its holder, which is not stopped.
+    """Take the lock NAME away from its holder. The holder is not stopped.
 
-    Until its next renewal tells it, it and the next holder may both be at work; only fences keep
-    their writes in order. Exit code 1: nobody held it, or you said no; nothing was changed.
+    Until its next renewal fails, it and the next holder may both be at work; only fences keep their
+    writes in order. Exit code 1: the lock was free, or you answered no; nothing was changed.
     """
     if not yes and not sys.stdin.isatty():
-        raise click.UsageError("there is no terminal to ask you on: give --yes to break the lock.")
+        raise click.UsageError("there is no terminal to ask on: give --yes to break the lock.")
     with open_client(url) as client, bad_arguments_are_usage_errors():
         info = client.inspect(name)
         if not yes and info and not _confirmed(info):
             broken, why = False, "left alone"
         elif not yes and info and _changed_hands(info, client.inspect(name)):
-            broken, why = False, "not broken: it has changed hands meanwhile; look again"
+            broken, why = False, "not broken: another client holds it by now; look again"
         else:
             broken = client.break_lock(name)
             why = "broken: it is free for the next holder" if broken else "free; nothing to break"

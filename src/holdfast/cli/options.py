@@ -1,4 +1,4 @@
-"""What several commands share: the --url option, times, and opening the client."""
+"""Shared by several commands: the --url option, times, and opening the client."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 OnLost = Literal["term", "kill", "warn"]
-"""What is done to the command when its lease cannot be renewed."""
+"""What is done to the command if its lease cannot be renewed."""
 
 
 def seconds(value: object) -> float:
     """A time: a finite number of seconds, 0 or more."""
     number = _number(value)
     if not 0 <= number < math.inf:
-        raise click.BadParameter(f"{value!r} is not a number of seconds, 0 or more.")
+        raise click.BadParameter(f"{value!r} is not a number of seconds >= 0.")
     return number
 
 
@@ -32,7 +32,7 @@ def positive_seconds(value: object) -> float:
     """A time: a finite number of seconds, more than 0."""
     number = _number(value)
     if not 0 < number < math.inf:
-        raise click.BadParameter(f"{value!r} is not a number of seconds, more than 0.")
+        raise click.BadParameter(f"{value!r} is not a number of seconds > 0.")
     return number
 
 
@@ -53,7 +53,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Machine-read
 
 @contextmanager
 def open_client(url: str | None, say: Say | None = None) -> Iterator[Client]:
-    """The client; a URL that makes no sense is a usage error, a dead engine exit code 69."""
+    """The client. An invalid URL is a usage error, an unreachable engine exit code 69."""
     from holdfast import Client, EngineUnavailable  # not above: `holdfast --help` must be quick
     from holdfast.cli.log import show_log
 
@@ -71,8 +71,7 @@ def open_client(url: str | None, say: Say | None = None) -> Iterator[Client]:
 
 @contextmanager
 def bad_arguments_are_usage_errors() -> Iterator[None]:
-    """Turn what the library says of a bad argument, or of an engine's missing extra, into a usage
-    error."""
+    """Turn the library's errors about a bad argument or a missing extra into usage errors."""
     try:
         yield
     except (ValueError, TypeError, ModuleNotFoundError) as error:
@@ -80,7 +79,7 @@ def bad_arguments_are_usage_errors() -> Iterator[None]:
 
 
 def describe_holder(info: LeaseInfo) -> str:
-    """Who holds it, as a person would say it."""
+    """The holder, for people."""
     if info.label is None:
         return printable(info.holder)
     return printable(f"{info.label.program} on {info.label.host}, pid {info.label.pid}")

@@ -36,21 +36,22 @@ class _RunCommand(click.Command):
 
 _EXIT_CODES = """\b
 Exit codes:
-  the command's own, or 128 + the signal that ended it
-  64   usage: an option, the name, the URL or a time makes no sense
-  69   the engine is unavailable
-  70   the lease was lost, and the command stopped for it
-  75   somebody else holds the lock (or the code given with -E)
+  the command's own
+  64   usage: an invalid option, name, URL or time
+  69   the engine is unreachable
+  70   the lease was lost, and the command was stopped
+  75   another client holds the lock (or the code given with -E)
   126  the command cannot be executed
   127  the command was not found
-  128+n  signal n ended the wait for the lock; nothing is held
+If signal n ended the command, or the wait for the lock, holdfast ends by
+the same signal. A shell reports that as 128 + n.
 
 \b
 The command finds in its environment:
   HOLDFAST_NAME    the lock's name
   HOLDFAST_HOLDER  the holder id of this lease
-  HOLDFAST_FENCE   the fencing token: hand it to whatever you write to
-  HOLDFAST_URL     the engine, without its password
+  HOLDFAST_FENCE   the fencing token: pass it on with every write
+HOLDFAST_URL is left as it is.
 """
 
 
@@ -62,13 +63,13 @@ The command finds in its environment:
 )
 @click.argument("name")
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
-@click.option("-n", "--nonblock", is_flag=True, help="Do not wait: exit 75 if it is held.")
+@click.option("-n", "--nonblock", is_flag=True, help="Do not wait: exit 75 if the lock is held.")
 @click.option(
     "-w",
     "--timeout",
     type=seconds,
     metavar="SECONDS",
-    help="Wait at most so long, then exit 75. Default: for ever.",
+    help="Wait at most this long, then exit 75. Default: forever.",
 )
 @click.option(
     "-E",
@@ -77,38 +78,40 @@ The command finds in its environment:
     default=exits.CONFLICT,
     show_default=True,
     metavar="N",
-    help="Exit code when somebody else holds the lock.",
+    help="Exit code when another client holds the lock.",
 )
 @click.option(
     "--ttl",
     type=positive_seconds,
     metavar="SECONDS",
-    help="How long the lock outlives a holder that crashes; renewed meanwhile. Default: 30.",
+    help="How long the lock stays held after a crash; it is renewed while the command runs."
+    " Default: 30.",
 )
 @click.option(
     "--min-hold",
     type=seconds,
     metavar="SECONDS",
     default=0.0,
-    help="Keep the lock at least so long, even if the command ends sooner.",
+    help="Keep the lock at least this long, even if the command ends sooner.",
 )
 @click.option(
     "--on-lost",
     type=click.Choice(get_args(OnLost)),
     default="term",
     show_default=True,
-    help="When the lease cannot be renewed: TERM and then KILL, KILL at once, or only say so.",
+    help="What to do if the lease cannot be renewed: send TERM and then KILL, send KILL at once, or"
+    " only print a warning.",
 )
 @click.option(
     "--kill-after",
     type=positive_seconds,
     metavar="SECONDS",
-    help="Send TERM so long before the lease ends; KILL follows before it ends. Less than 2/3 of"
-    " the ttl. Default: the smaller of 5 and ttl/3.",
+    help="Send TERM this long before the lease expires; KILL follows before it expires. Less than"
+    " 2/3 of the ttl. Default: the smaller of 5 and ttl/3.",
 )
 @click.option("-c", "shell_line", metavar="LINE", help="Run LINE with /bin/sh -c instead.")
-@click.option("-v", "--verbose", is_flag=True, help="Say each step: wait, acquire, release.")
-@click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+@click.option("-v", "--verbose", is_flag=True, help="Print each step: wait, acquire, release.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @url_option
 def run(
     name: str,
@@ -127,15 +130,15 @@ def run(
 ) -> None:
     """Run COMMAND while holding the lock NAME.
 
-    The lock is renewed while the command runs and released when it ends. Should it be lost, the
-    command is stopped before anyone else can get it.
+    The lock is renewed while the command runs and released when it ends. If it is lost, the command
+    is stopped before another client can get it.
     """
-    from holdfast.cli.hold import Request, run_locked  # not above: help must be quick
+    from holdfast.cli.hold import Request, run_locked  # here, so that help is quick
 
     if nonblock and timeout is not None:
-        raise click.UsageError("-n does not wait and -w does: give one of them.")
+        raise click.UsageError("-n does not wait, and -w does: give only one of them.")
     if quiet and verbose:
-        raise click.UsageError("-q and -v contradict each other: give one of them.")
+        raise click.UsageError("-q and -v exclude each other: give only one of them.")
     request = Request(
         name=name,
         argv=_argv(command, shell_line),

@@ -1,4 +1,4 @@
-"""What holdfast tells people: on stderr, short, each line with its name in front."""
+"""Messages for people: on stderr, one line each, which begins with `holdfast: `."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ class Say:
         self._waits = waits
 
     def without_waiting(self) -> Say:
-        """The same for those who have no time: a message that would have to wait is dropped.
+        """The same, but a message that would have to wait is dropped.
 
-        A stopped terminal (Ctrl-S) or a full pipe must keep nobody from renewing or killing.
+        A stopped terminal (Ctrl-S) or a full pipe must not delay a renewal or a kill.
         """
         return Say(quiet=self._quiet, verbose=self._verbose, waits=False)
 
     def error(self, text: str) -> None:
-        """What people must know."""
+        """Always shown."""
         if not self._waits and not _stderr_is_ready():
             return
-        with suppress(OSError):  # nobody listens: no reason to let go of the command
+        with suppress(OSError):  # the reader has gone: the command goes on
             click.echo(f"holdfast: {text}", err=True)
 
     def note(self, text: str) -> None:
-        """What people would ask next."""
+        """Shown unless quiet."""
         if not self._quiet:
             self.error(text)
 
     def detail(self, text: str) -> None:
-        """Each step."""
+        """Shown when verbose."""
         if self._verbose:
             self.error(text)
 

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable
@@ -30,6 +31,7 @@ _PULSE = 1.0
 # How long a killed group may take to be gone before we say no more about it.
 _BURIAL = 1.0
 _GROUP_POLL = 0.02
+_FROM_KEYBOARD = (-signal.SIGINT, -signal.SIGQUIT)
 
 
 class Held(Protocol):
@@ -106,7 +108,7 @@ class Supervisor:
         return False
 
     def watch(self) -> int:
-        """Wait for the command to end; holdfast's exit code."""
+        """Wait for the command to end. Returns the exit code; -n: end by signal n."""
         with self._signals.catching_stops():
             return self._watch()
 
@@ -205,6 +207,10 @@ class Supervisor:
         self._child.send(signal.SIGCONT)
 
     def _after_the_end(self, code: int) -> int:
+        if code in _FROM_KEYBOARD and self._terminal.lent_to(self._child.pid):
+            # Ctrl-C went to the command's group alone. A script around holdfast must get it too;
+            # holdfast itself ignores it, and ends by the same signal when all is released.
+            os.kill(0, -code)
         if self._lease.lost and self._rule.on_lost != "warn" and not self._cut_short:
             self._cut_short = True
             self._say.error(f"{self._loss(0)}; the command has ended, perhaps after the loss")

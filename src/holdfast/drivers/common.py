@@ -1,6 +1,5 @@
 """What both drivers give to the core: the right clock, holder ids, a logger, and the fork rule."""
 
-import logging
 import os
 import random
 import sys
@@ -14,16 +13,15 @@ from weakref import WeakSet
 from holdfast.core.ports import Engine
 from holdfast.core.runtime import Runtime
 from holdfast.core.schedule import Schedule
+from holdfast.drivers.log import EventLog
 from holdfast.errors import LockError
-from holdfast.events import Event, InternalError, NodeRecovered
+from holdfast.events import InternalError
 
 CLOSE_PATIENCE = 10.0
 """How long closing waits for what is under way; all of it is bounded by node timeouts anyway."""
 
 RESTART_PAUSE = 0.1
 """How long a renewer that failed rests before it starts again."""
-
-logger = logging.getLogger("holdfast")
 
 
 def _boot_clock() -> Callable[[], float]:
@@ -63,14 +61,8 @@ def new_holder() -> str:
     return _label.text + os.urandom(16).hex()
 
 
-def log(event: Event) -> None:
-    """Hand an event to the `holdfast` logger."""
-    if isinstance(event, InternalError):
-        logger.error("%s", event, exc_info=event.error)
-    elif isinstance(event, NodeRecovered):
-        logger.info("%s", event)
-    else:
-        logger.warning("%s", event)
+log = EventLog(clock)
+"""Hands events to the `holdfast` logger, for all clients of the process."""
 
 
 def make_runtime(

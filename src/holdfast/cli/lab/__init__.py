@@ -14,7 +14,7 @@ _HOME = {
 }
 
 
-@click.group(cls=Commands, home=_HOME)
+@click.group(cls=Commands, home=_HOME, extra="lab")
 def lab() -> None:
     """Try to break a lock, and see what happens.
 

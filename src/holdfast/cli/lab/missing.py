@@ -15,9 +15,14 @@ from holdfast.lab.servers.programs import ProgramMissing
 
 @contextmanager
 def missing_programs_are_told() -> Iterator[None]:
-    """Say what is missing and how to get it, with an exit code of its own."""
+    """Exit with 69, and say what is missing and how to install it."""
     try:
         yield
     except (ProgramMissing, ServerFailed) as error:
         Say().error(str(error))
+        raise click.exceptions.Exit(exits.UNAVAILABLE) from error
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("holdfast"):
+            raise
+        Say().error(f"this needs {error.name}, which is not installed: pip install 'holdfast[lab]'")
         raise click.exceptions.Exit(exits.UNAVAILABLE) from error

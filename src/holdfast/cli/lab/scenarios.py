@@ -13,7 +13,6 @@ from typing import TypeAlias
 
 import click
 
-from holdfast.cli import exits
 from holdfast.cli.lab.missing import missing_programs_are_told
 from holdfast.cli.options import json_option
 from holdfast.cli.say import Say
@@ -35,7 +34,7 @@ NARROWEST, WIDEST = 60, 110
 
 @click.command("list")
 def list_() -> None:
-    """The failures that there are to run, and their variants."""
+    """List the failures that can be run, and their variants."""
     _show(report.listing(SCENARIOS.values(), _paper()))
 
 
@@ -46,19 +45,19 @@ def list_() -> None:
     "--svg",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="Draw it into this file. If several variants run, each has a file of its own, with its "
-    "name added: FILE-pause-writes-on.svg.",
+    help="Draw it into this file. Several variants get a file each, with their names added: "
+    "FILE-pause-writes-on.svg.",
 )
 @json_option
 def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> None:
-    """Run a failure, by its name or `all`, and say what happened and why.
+    """Run a failure, by its name or `all`, and show what happened and why.
 
-    It starts Redis servers and clients of its own on this machine, stops, kills and cuts them off
-    as the story has it, and removes everything afterwards. What should come of it is said with
-    it: some variants are there to be seen to fail.
+    Starts Redis servers and clients on this machine, stops, kills and disconnects them, and removes
+    everything afterwards. The expected outcome is shown with the result: some variants are meant to
+    fail.
 
-    Exit code 0: all came out as expected; 1: something did not; 69: a program that it needs is not
-    installed here. `all` leaves such a failure out, and says so.
+    Exit code 0: everything came out as expected; 1: something did not; 69: a program or library is
+    missing. `all` skips such a failure, and says so.
     """
     chosen = _choose(scenario, variant)
     signal.signal(signal.SIGTERM, _leave)
@@ -152,7 +151,7 @@ def _show(lines: Iterable[str]) -> None:
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:
-    sys.exit(exits.of_signal(signum))
+    raise click.exceptions.Exit(-signum)
 
 
 COMMANDS: dict[str, click.Command] = {"list": list_, "run": run}

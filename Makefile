@@ -6,13 +6,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OTHERS := 3.12 3.13
 
-.PHONY: help demo test contract soak check bench docs format clean servers
+.PHONY: help demo test contract mutants soak check bench docs format clean servers
 
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
 	@echo "make test    everything: lint, types, all tests"
 	@echo "make soak    SEEDS=10000 random runs of the simulator, then real servers under faults for MINUTES=10"
 	@echo "make contract  the whole contract over every engine, which takes about half an hour"
+	@echo "make mutants plants bugs, and sees whether the tests find them"
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
 	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md"
 	@echo "make docs    check that every example in the documentation works"
@@ -33,6 +34,9 @@ SEEDS := 10000
 soak: $(STAMP) servers
 	$(BIN)/holdfast lab simulate --random --seeds $(SEEDS)
 	$(BIN)/python -m tests.equipment.soak --seconds $$(($(MINUTES) * 60))
+
+mutants: $(STAMP) servers
+	$(BIN)/python -m tests.mutants
 
 contract: $(STAMP) servers
 	HOLDFAST_CONTRACT=full $(BIN)/python -m pytest $(AT_ONCE) tests/contract

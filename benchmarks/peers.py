@@ -10,9 +10,9 @@ from urllib.parse import quote
 
 from benchmarks.contenders import TTL, AsyncPair, Pair
 from holdfast.drivers.common import clock, new_holder
-from holdfast.engines.sql.scripts import MICROSECONDS, Text
-from holdfast.engines.sql.sqlite import statements
-from holdfast.engines.sql.sqlite.file import boot_id, connect, relax
+from holdfast.engines.sql.commands import MICROSECONDS, Text
+from holdfast.engines.sql.sqlite import commands as statements
+from holdfast.engines.sql.sqlite.connection import boot_id, connect, relax
 
 
 def sqlite_url(folder: Path, name: str = "locks") -> str:
@@ -48,22 +48,22 @@ class BareSql:
 
     def _run(self, text: Text, key: str) -> None:
         now = ceil(clock() * MICROSECONDS)
-        statement = text(key, "bare", TTL * MICROSECONDS, now, self.boot)
-        ((_done,),) = self.connection.execute(*statement).fetchall()
+        _, values = text(key=key, holder="bare", ttl=TTL * MICROSECONDS, now=now, boot=self.boot)
+        ((_done, *_),) = self.connection.execute(text.sql, values).fetchall()
 
     def pair(self, key: str = "holdfast:bench") -> Pair:
         execute, boot = self.connection.execute, self.boot
         ttl = TTL * MICROSECONDS
         # Plain tuples below: to put values into their places is not the database's work.
-        acquire, places = statements.DIALECT.acquire("key", "holder", "ttl", "now", "boot")
-        assert places == ("key", "holder", "ttl", "now", "ttl", "boot")
-        release, places = statements.DIALECT.release("key", "holder", "now", "boot")
-        assert places == ("now", "boot", "key", "holder")
+        taking, giving = statements.DIALECT.acquire, statements.DIALECT.release
+        assert taking.names == ("key", "holder", "ttl", "now", "ttl", "boot", "now")
+        assert giving.names == ("now", "boot", "key", "holder")
+        acquire, release = taking.sql, giving.sql
 
         def acquire_and_release() -> None:
             holder = new_holder()  # as anybody must who does not want to be taken for another
             now = ceil(clock() * MICROSECONDS)
-            ((_fence,),) = execute(acquire, (key, holder, ttl, now, ttl, boot)).fetchall()
+            ((_fence, _),) = execute(acquire, (key, holder, ttl, now, ttl, boot, now)).fetchall()
             now = ceil(clock() * MICROSECONDS)
             ((_done,),) = execute(release, (now, boot, key, holder)).fetchall()
 

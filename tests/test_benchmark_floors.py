@@ -1,5 +1,7 @@
 """The floors that databases are measured against, and how a hand-off is measured. No server."""
 
+from collections.abc import Callable
+
 import pytest
 
 from benchmarks.contenders import TTL
@@ -7,42 +9,34 @@ from benchmarks.relay import Hold, Result
 from benchmarks.sql.words import KEY, Words, mariadb_lease, postgres_lease
 from holdfast.core.messages import Acquire, Release
 from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.conversation import Speech
-from holdfast.engines.sql.mysql import speech as mysql
-from holdfast.engines.sql.mysql import statements as mysql_statements
-from holdfast.engines.sql.mysql.line import Line
-from holdfast.engines.sql.postgres import speech as postgres
-from holdfast.engines.sql.postgres import statements as postgres_statements
+from holdfast.engines.sql.commands import Commands, Dialect
+from holdfast.engines.sql.mysql import commands as mysql
+from holdfast.engines.sql.postgres import commands as postgres
+from holdfast.engines.sql.waiters import Waiters
 
 HOLDER = "host/1/program/secret"
 
-
-def speech_of_postgres() -> Speech:
-    statements = postgres_statements.Statements(postgres_statements.LEASES)
-    return postgres.Speech("node", statements, ServerClock(lambda: 0.0))
-
-
-def speech_of_mariadb() -> Speech:
-    statements = mysql_statements.Statements(mysql_statements.LEASES, returns=True)
-    line = Line(lambda holder: None)
-    return mysql.Speech("node", statements, ServerClock(lambda: 0.0), line)
+DIALECTS: dict[str, tuple[Dialect, Callable[[], Words]]] = {
+    "postgres": (postgres.Statements(postgres.LEASES).dialect, postgres_lease),
+    "mariadb": (mysql.Statements(mysql.LEASES, returns=True).dialect, mariadb_lease),
+}
 
 
-@pytest.mark.parametrize(
-    ("speech", "words"),
-    [(speech_of_postgres(), postgres_lease()), (speech_of_mariadb(), mariadb_lease())],
-    ids=["postgres", "mariadb"],
-)
-def test_the_floor_says_what_holdfast_says(speech: Speech, words: Words) -> None:
-    acquire, taking = next(speech.answer(Acquire(KEY, HOLDER, TTL), 0.0))
+@pytest.mark.parametrize("name", DIALECTS)
+def test_the_floor_says_what_holdfast_says(name: str) -> None:
+    dialect, lease = DIALECTS[name]
+    words = lease()
+    waiters = Waiters(lambda: 0.0, lambda holder: None)
+    commands = Commands("node", dialect, ServerClock(lambda: 0.0), waiters)
+    [(acquire, taking)] = next(commands.answer(Acquire(KEY, HOLDER, TTL), 0.0))
     sql, values = words.acquire(HOLDER)
-    assert sql.replace("%s", "?") == acquire.sql.decode()
+    assert sql.replace("%s", "?") == acquire.sql
     # But for the deadline, which is another one each time.
     differ = [n for n, pair in enumerate(zip(values, taking, strict=True)) if pair[0] != pair[1]]
     assert len(differ) == 1
-    release, giving = next(speech.answer(Release(KEY, HOLDER), 0.0))
+    [(release, giving)] = next(commands.answer(Release(KEY, HOLDER), 0.0))
     sql, values = words.release(HOLDER)
-    assert sql.replace("%s", "?") == release.sql.decode()
+    assert sql.replace("%s", "?") == release.sql
     assert list(values) == list(giving)
 
 

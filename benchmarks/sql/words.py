@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from benchmarks.contenders import TTL
-from holdfast.engines.sql.mysql import statements as mysql
-from holdfast.engines.sql.postgres import statements as postgres
+from holdfast.engines.sql.commands import Dialect, Text
+from holdfast.engines.sql.mysql import commands as mysql
+from holdfast.engines.sql.postgres import commands as postgres
 
 KEY = "holdfast:bare"
 MICROSECONDS = 1_000_000
@@ -30,30 +31,24 @@ class Words:
 
 def postgres_lease() -> Words:
     """A lease in PostgreSQL, as holdfast takes it."""
-    sql = postgres.Statements(postgres.LEASES)
-    acquire, release = sql.acquire.sql.decode(), sql.release.sql.decode()
-    return Words(
-        lambda holder: (acquire, (KEY, holder, float(TTL), time.time() + TTL, 0)),
-        lambda holder: (release, (KEY, holder)),
-    )
+    return _lease(postgres.Statements(postgres.LEASES).dialect, lambda text: text.sql)
 
 
 def mariadb_lease() -> Words:
-    """A lease in MariaDB, as holdfast takes it."""
-    sql = mysql.Statements(mysql.LEASES, returns=True)
-    acquire, release = _with_percents(sql.acquire), _with_percents(sql.release)
+    """A lease in MariaDB, as holdfast takes it: with `%s` for each value."""
+    dialect = mysql.Statements(mysql.LEASES, returns=True).dialect
+    return _lease(dialect, lambda text: text.sql.replace("?", "%s"))
+
+
+def _lease(dialect: Dialect, sql: Callable[[Text], str]) -> Words:
+    acquire, release = sql(dialect.acquire), sql(dialect.release)
 
     def taking(holder: str) -> Said:
         deadline = round((time.time() + TTL) * MICROSECONDS)
-        _, values = sql.acquire(KEY, holder, TTL * MICROSECONDS, deadline)
-        return acquire, values
+        ttl = round(TTL * MICROSECONDS)
+        return acquire, dialect.acquire(key=KEY, holder=holder, ttl=ttl, deadline=deadline)[1]
 
-    return Words(taking, lambda holder: (release, sql.release(KEY, holder)[1]))
-
-
-def _with_percents(text: mysql.Text) -> str:
-    """With `%s` for each value, as drivers of MySQL have it."""
-    return text.sql.decode().replace("?", "%s")
+    return Words(taking, lambda holder: (release, dialect.release(key=KEY, holder=holder)[1]))
 
 
 def advisory_lock() -> Words:

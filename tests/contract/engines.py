@@ -37,7 +37,7 @@ from .zookeeper_places import zookeeper_place
 
 NEEDS = ("processes", "outage", "restart", "cells")
 
-VARIANT = frozenset({"basic", "fences", "waiting"})
+VARIANT = frozenset({"basic", "fences", "order", "store", "waiting"})
 """What `make test` plays on an engine whose code another one plays in full."""
 
 IN_FULL = os.environ.get("HOLDFAST_CONTRACT") == "full"
@@ -149,14 +149,12 @@ ENGINES = (
         lent_postgres_place,
         server="postgres",
         only=VARIANT,
-        cannot={"cancelled_anywhere": "a connection that listens is given back after a while"},
     ),
     Engine(
         "lent mariadb",
         lent_mariadb_place,
         server="mariadb",
         only=VARIANT,
-        cannot={"cancelled_anywhere": "a statement goes on to its end, in a task of its own"},
     ),
     Engine("redis", single_place),
     Engine("valkey", valkey_place, only=VARIANT),

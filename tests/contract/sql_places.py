@@ -15,7 +15,7 @@ from tests.equipment.servers.pgbouncer import PgBouncer
 
 from .place import Place
 
-TABLES = ["holdfast_leases", "holdfast_cells"]
+TABLES = ["holdfast_leases", "holdfast_leases_waiters", "holdfast_cells"]
 
 
 class PostgresPlace(Place):
@@ -42,7 +42,7 @@ class PostgresPlace(Place):
 
     def residue(self) -> list[str]:
         rows = [f"{table}: {count} rows" for table, count in self._rows().items()]
-        return [f"{self._connections()} connections", *rows, f"queues: {self._queues()}"]
+        return [f"{self._connections()} connections", *rows]
 
     def _connections(self) -> int:
         """How many sockets are connected to the port of the URL: our servers have it alone."""
@@ -58,10 +58,6 @@ class PostgresPlace(Place):
 
     def _rows(self) -> dict[str, int]:
         return {t: self.server.query(f"SELECT count(*) FROM {t}")[0][0] for t in self._tables()}
-
-    def _queues(self) -> list[tuple[object, ...]]:
-        there = TABLES[0] in self._tables()
-        return self.server.query(f"SELECT DISTINCT queue FROM {TABLES[0]}") if there else []
 
 
 def postgres_place(folder: Path) -> PostgresPlace:

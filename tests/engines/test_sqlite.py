@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from math import inf
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -28,9 +29,9 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
-from holdfast.engines.sql.sqlite import store as store_module
-from holdfast.engines.sql.sqlite.file import PAGE, default_path, file_system
-from holdfast.engines.sql.sqlite.store import IDLE, SqliteStore
+from holdfast.engines.sql.sqlite import threads as store_module
+from holdfast.engines.sql.sqlite.connection import PAGE, default_path, file_system
+from holdfast.engines.sql.sqlite.threads import IDLE, SqliteStore
 from tests.patience import wait_for
 
 HOUR = 3600.0
@@ -56,6 +57,15 @@ class Host:
         made = SqliteStore(self.path, lambda: self.now, self.rung.append)
         self._stores.append(made)
         return made
+
+    def add_waiters(self, waiters: list[tuple[str, str]]) -> None:
+        """Rows of waiters for `job`: the holder, and the pipe that its process listened at."""
+        with sqlite3.connect(self.path) as connection:
+            connection.executemany(
+                "INSERT INTO holdfast_waiters VALUES (?, 'job', 1, ?, 0)", waiters
+            )
+            connection.execute("UPDATE holdfast_leases SET queued = 1")
+        connection.close()
 
     def close(self) -> None:
         for each in self._stores:
@@ -219,36 +229,33 @@ class TestQueue:
         say(store, Release("job", "a"))
         assert say(store, Acquire("job", "c", 30.0, queue=True)) == Held(0.5, wakes=True)
         host.now += 0.6
-        assert fence(say(store, Acquire("job", "c", 30.0, queue=True))) == 3
+        assert fence(say(store, Acquire("job", "c", 30.0, queue=True))) == 2
         assert isinstance(say(store, Acquire("job", "stopped", 30.0, queue=True)), Held)
 
-    def test_a_dead_waiter_is_skipped_at_once_and_its_bell_is_taken_away(self, host: Host) -> None:
-        store, dying = host.client(), host.client()
-        say(store, Acquire("job", "a", 30.0))
-        say(dying, Acquire("job", "dead", 30.0, queue=True))
-        say(store, Acquire("job", "c", 30.0, queue=True))
-        bell = dying._bell
-        assert bell is not None
-        bell.close()
-        os.mkfifo(bell._path)  # what a killed process leaves: a pipe that nobody listens at
-        dying._bell = None
-        say(store, Release("job", "a"))
-        assert fence(say(store, Acquire("job", "c", 30.0, queue=True))) == 3
-        assert not bell._path.exists()
-        assert host.rows("holdfast_waiters") == 0
-
-    def test_many_dead_waiters_are_skipped_at_once(self, host: Host) -> None:
+    @pytest.mark.parametrize("dead", [1, 1500])
+    def test_waiters_of_a_process_that_died_are_skipped_at_once(
+        self, host: Host, dead: int
+    ) -> None:
         store = host.client()
         say(store, Acquire("job", "a", 30.0))
-        with sqlite3.connect(host.path) as connection:
-            connection.executemany(
-                "INSERT INTO holdfast_waiters (name, holder, ttl, bell) VALUES ('job', ?, 1, ?)",
-                [(f"dead{number}", f"bell{number}") for number in range(1500)],
-            )
-        connection.close()
+        host.add_waiters([(f"dead{number}", "gone") for number in range(dead)])
+        pipe = host.path.with_name(host.path.name + "-bell-gone")
+        os.mkfifo(pipe)  # what a killed process leaves: a pipe that is not read
         say(store, Acquire("job", "alive", 30.0, queue=True))
         assert say(store, Release("job", "a")) == DONE
         assert isinstance(say(store, Acquire("job", "alive", 30.0, queue=True)), Granted)
+        assert not pipe.exists()
+        assert host.rows("holdfast_waiters") == 0
+
+    def test_behind_a_holder_that_died_the_first_waiter_is_first(self, host: Host) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        for waiter in "bc":
+            say(store, Acquire("job", waiter, 30.0, queue=True))
+        host.now += 31
+        assert isinstance(say(store, Acquire("job", "newcomer", 30.0)), Held)
+        assert isinstance(say(store, Acquire("job", "c", 30.0, queue=True)), Held)
+        assert isinstance(say(store, Acquire("job", "b", 30.0, queue=True)), Granted)
 
     def test_the_one_who_moves_an_offer_on_is_not_of_the_same_process(self, host: Host) -> None:
         stopped, other = host.client(), host.client()
@@ -259,20 +266,13 @@ class TestQueue:
         say(other, Release("job", "a"))
         wait_for(lambda: sorted(host.rung) == ["b", "d"])
 
-    def test_within_one_process_it_is_the_next(self, host: Host) -> None:
-        store = host.client()
-        say(store, Acquire("job", "a", 30.0))
-        for waiter in ("b", "c", "d"):
-            say(store, Acquire("job", waiter, 30.0, queue=True))
-        say(store, Release("job", "a"))
-        wait_for(lambda: sorted(host.rung) == ["b", "c"])
-
     def test_who_leaves_during_an_offer_wakes_the_next(self, host: Host) -> None:
         """It may have been the only one that knew how short the offer is."""
-        store = host.client()
+        store, others = host.client(), host.client()
         say(store, Acquire("job", "a", 30.0))
-        for waiter in ("stopped", "leaving", "last"):
-            say(store, Acquire("job", waiter, 30.0, queue=True))
+        say(store, Acquire("job", "stopped", 30.0, queue=True))
+        for waiter in ("leaving", "last"):
+            say(others, Acquire("job", waiter, 30.0, queue=True))
         say(store, Release("job", "a"))
         wait_for(lambda: sorted(host.rung) == ["leaving", "stopped"])
         say(store, Release("job", "leaving"))
@@ -294,9 +294,7 @@ class TestQueue:
         store = host.client()
         say(store, Acquire("job", "a", 30.0))
         say(store, Acquire("job", "b", 30.0, queue=True))
-        with sqlite3.connect(host.path) as connection:
-            connection.execute("INSERT INTO holdfast_waiters VALUES (99, 'job', 'dead', 1, 'gone')")
-        connection.close()
+        host.add_waiters([("dead", "gone")])
         say(host.client(), Extend("none", "nobody", 1.0))
         assert host.rows("holdfast_waiters") == 1
 
@@ -409,7 +407,9 @@ class TestOpening:
         assert file_system(Path("/mnt/team share/locks"), str(mounts)) == "nfs4"
         assert file_system(Path("/mnt/team"), str(mounts)) == "ext4"
         assert file_system(Path("/mnt"), str(tmp_path / "none")) == ""
-        monkeypatch.setattr("holdfast.engines.sql.sqlite.file.file_system", lambda folder: "nfs4")
+        monkeypatch.setattr(
+            "holdfast.engines.sql.sqlite.connection.file_system", lambda folder: "nfs4"
+        )
         assert "network file system (nfs4)" in self.refusal(tmp_path / "locks.db")
 
     def test_a_folder_that_cannot_be_written(self) -> None:
@@ -420,7 +420,7 @@ class TestOpening:
     def refusal_for_an_ordinary_user(self, path: str) -> str:
         code = f"""
 import os
-import holdfast, holdfast.engines.sql.sqlite.store
+import holdfast, holdfast.engines.sql.sqlite.threads
 with holdfast.Client("memory://").lock("job"):
     pass  # all that is imported late is there: the source may be where only its owner can read
 if os.getuid() == 0:
@@ -468,77 +468,10 @@ def test_a_request_that_is_asked_twice_is_harmless(host: Host) -> None:
     assert say(store, Release("job", "a")) == NOT_YOURS
 
 
-@pytest.mark.parametrize("statement", ["leave", "offer", "mine"])
-def test_whoever_is_in_the_way_in_the_middle_of_a_script_is_waited_for(
-    host: Host, statement: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A script must not be begun again once it has done something."""
-    store = host.client()
-    say(store, Acquire("job", "a", 30.0))
-    say(store, Acquire("job", "b", 30.0, queue=True))
-    real, busy = store._do, [True, True, True]
-
-    class Busy(sqlite3.OperationalError):
-        sqlite_errorcode = sqlite3.SQLITE_BUSY
-
-    class Crowded:
-        """A connection that meets another writer three times, at one statement."""
-
-        def __init__(self, connection: sqlite3.Connection) -> None:
-            self._connection = connection
-
-        def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
-            if sql == getattr(store._scripts._sql, statement).sql and busy:
-                busy.pop()
-                raise Busy("database is locked")
-            return self._connection.execute(sql, *values)
-
-    def crowded(connection: sqlite3.Connection, step: Any, until: float) -> Any:
-        return real(Crowded(connection), step, until)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(store, "_do", crowded)
-    assert say(store, Release("job", "a")) == DONE
-    assert not busy
-    assert fence(say(store, Acquire("job", "b", 30.0, queue=True))) == 2
-
-
-def test_an_extension_does_not_bring_an_ended_lease_back(host: Host) -> None:
-    store = host.client()
-    say(store, Acquire("job", "a", 30.0))
-    host.now += 30.1
-    assert say(store, Extend("job", "a", 30.0)) == NOT_YOURS
-
-
-def test_an_interrupted_transaction_is_rolled_back(
-    host: Host, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = host.client()
-    say(store, Acquire("job", "a", 30.0))
-
-    def interrupt() -> str:
-        raise KeyboardInterrupt
-
-    real = store._scripts._now
-    calls = 0
-
-    def now() -> int:
-        nonlocal calls
-        calls += 1
-        if calls == 2:
-            interrupt()
-        return real()
-
-    store._scripts._now = now
-    with pytest.raises(KeyboardInterrupt):
-        say(store, Acquire("job", "b", 30.0, queue=True))
-    other = host.client()
-    assert say(other, Release("job", "a")) == DONE
-
-
 def test_failures_name_the_file(host: Host) -> None:
     host.path.mkdir()
     answer = say(host.client(), Acquire("job", "a", 1.0))
-    assert answer == Failed.at(str(host.path), "it is a folder, not a file")
+    assert answer == Failed.at(str(host.path), "it is a folder, not a file", inf)
     host.path.rmdir()
 
 
@@ -572,20 +505,3 @@ def test_an_interrupted_statement_is_not_left_unfinished(host: Host) -> None:
     with pytest.raises(KeyboardInterrupt) as _kept, Strike("execute", interrupt):
         say(store, Acquire("job", "a", 30.0))
     assert other.ask([Acquire("another", "b", 30.0)], until=0.0) == [Granted(1)]
-
-
-def test_a_signal_handler_may_ask_in_the_middle_of_a_statement(host: Host) -> None:
-    store = host.client()
-    say(store, Acquire("job", "a", 30.0))
-    answers: list[Answer] = []
-    with Strike("execute", lambda: answers.append(say(store, Acquire("job", "b", 30.0)))):
-        assert say(store, Release("job", "a")) == DONE
-    assert answers == [Granted(2)]
-
-
-def test_a_signal_handler_may_close_the_connection_after_a_statement(host: Host) -> None:
-    store = host.client()
-    say(store, Acquire("job", "a", 30.0))
-    with Strike("fetchall", store.close_connection):
-        say(store, Release("job", "a"))
-    assert fence(say(store, Acquire("job", "b", 30.0))) == 2

@@ -136,7 +136,7 @@ def _import(module: str) -> ModuleType:
 
 def default_url() -> str:
     """The embedded engine, in a file in the user's state folder."""
-    from holdfast.engines.sql.sqlite.file import default_path  # imported only if it is needed
+    from holdfast.engines.sql.sqlite.connection import default_path  # imported only if it is needed
 
     return f"sqlite://{quote(bytes(default_path()))}"
 

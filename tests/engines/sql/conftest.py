@@ -10,13 +10,14 @@ from holdfast.lab.servers.postgres import PostgresServer
 from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database, MariaDb, Postgres
-from tests.engines.sql.lenders import KINDS, Lend, UserPool
 from tests.engines.sql.users import REPEATABLE_READ, Transaction, Way
 from tests.equipment.servers.pgbouncer import PgBouncer
 
 Invite = Callable[..., Party]
 
 HERE = Path(__file__).parent
+
+TABLES = "holdfast_leases, holdfast_leases_waiters, holdfast_leases_version, holdfast_cells"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -41,7 +42,7 @@ def _postgres() -> Iterator[PostgresServer]:
 def postgres(_postgres: PostgresServer) -> PostgresServer:
     _postgres.start()
     _postgres.thaw()
-    _postgres.query("DROP TABLE IF EXISTS holdfast_leases, holdfast_cells")
+    _postgres.query(f"DROP TABLE IF EXISTS {TABLES}")
     return _postgres
 
 
@@ -99,40 +100,3 @@ def transaction(database: Database, way: Way, ann: Party, level: str) -> Iterato
     opened = way.begin(ann, database.url, level)
     yield opened
     opened.close()
-
-
-@pytest.fixture(params=KINDS)
-def lender(request: pytest.FixtureRequest) -> Any:
-    """The kind of a user's pool: all, unless a test says which."""
-    return request.param
-
-
-@pytest.fixture
-def home(lender: str, request: pytest.FixtureRequest, tmp_path: Path) -> Database:
-    """The database that the user's pool leads to."""
-    if KINDS[lender][0] == "postgres":
-        return Postgres(request.getfixturevalue("postgres"))
-    return MariaDb(mariadb_place(tmp_path).server)
-
-
-@pytest.fixture
-def lend(lender: str, home: Database) -> Iterator[Lend]:
-    """Makes users with a pool of some size."""
-    users: list[UserPool] = []
-
-    def make(size: int, **options: Any) -> UserPool:
-        user = UserPool(lender, home.url, size, **options)
-        users.append(user)
-        return user
-
-    yield make
-    for user in users:
-        user.close()
-
-
-@pytest.fixture
-def rival(home: Database) -> Iterator[Party]:
-    """Somebody else, with connections of their own."""
-    party = Party("sync", home.url)
-    yield party
-    party.close()

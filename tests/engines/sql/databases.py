@@ -106,8 +106,10 @@ class Database:
 
 class Postgres(Database):
     name = "PostgreSQL"
-    remaining = "SELECT extract(epoch FROM ends - clock_timestamp())::float8 FROM holdfast_leases"
-    ends = "SELECT extract(epoch FROM ends)::float8 FROM holdfast_leases"
+    remaining = """
+        SELECT (expires / 1e6 - extract(epoch FROM clock_timestamp()))::float8 FROM holdfast_leases
+    """
+    ends = "SELECT (expires / 1e6)::float8 FROM holdfast_leases"
     waiting = "SELECT 1 FROM pg_locks WHERE NOT granted"
     elsewhere = "template1"
     sessions = """
@@ -120,10 +122,10 @@ class Postgres(Database):
 class MariaDb(Database):
     name = "MariaDB"
     remaining = """
-        SELECT (ends - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1e6
+        SELECT (expires - TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))) / 1e6
         FROM holdfast_leases
     """
-    ends = "SELECT ends / 1e6 FROM holdfast_leases"
+    ends = "SELECT expires / 1e6 FROM holdfast_leases"
     # Not by innodb_trx: who looks at it more often than every 0.1 s is shown the past.
     waiting = """
         SELECT 1 FROM information_schema.global_status

@@ -2,17 +2,13 @@
 
 from typing import Any
 
-import psycopg
 import psycopg_pool
 import pytest
 import sqlalchemy
-from sqlalchemy import event
 from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.pool import StaticPool
 
 import holdfast
-from holdfast.lab.servers.postgres import PostgresServer
-from tests.engines.redis.party import Colour, Party
+from tests.engines.redis.party import Colour
 from tests.engines.sql.users import sqlalchemy_url
 
 SECRET = "hush:h@sh"
@@ -26,22 +22,6 @@ def engine_of(colour: Colour, url: str, **options: Any) -> Any:
 def pool_of(colour: Colour, conninfo: str, **kwargs: Any) -> Any:
     kind = psycopg_pool.ConnectionPool if colour == "sync" else psycopg_pool.AsyncConnectionPool
     return kind(conninfo, kwargs=kwargs, open=False)
-
-
-@pytest.mark.slow
-def test_an_engine_with_a_schema_of_its_own(postgres: PostgresServer) -> None:
-    postgres.query("CREATE SCHEMA IF NOT EXISTS apart")
-    own = engine_of("sync", postgres.url, connect_args={"options": "-csearch_path=apart"})
-    ann, ben = Party("sync", own, ttl=7), Party("sync", postgres.url)
-    assert ann.client.url == postgres.url
-    lease = ann.takes()
-    assert lease.ttl == 7
-    assert postgres.query("SELECT fence FROM apart.holdfast_leases") == [(lease.fence,)]
-    assert ben.tries(), "which is in another schema"
-    ann.close()
-    ben.close()
-    own.dispose()
-    postgres.query("DROP SCHEMA apart CASCADE")
 
 
 def client_of(colour: Colour) -> Any:
@@ -81,23 +61,14 @@ def test_where_a_pool_of_psycopg_leads(colour: Colour) -> None:
     assert holdfast.Client(late).url == "postgresql:///", "it is not asked before it is needed"
 
 
-def test_what_a_listener_of_the_user_s_adds(colour: Colour) -> None:
-    own = engine_of(colour, "postgresql://ann@db.example/shop", poolclass=StaticPool)
-    sync = own if colour == "sync" else own.sync_engine
-
-    @event.listens_for(sync, "do_connect")
-    def add(dialect: Any, record: Any, args: Any, arguments: dict[str, Any]) -> None:
-        arguments["host"] = "other.example"
-
-    assert client_of(colour)(own).url == "postgresql://ann@other.example/shop"
-
-
 def test_options_of_the_engine_can_be_given_too(colour: Colour) -> None:
     own = engine_of(colour, "postgresql://h/db")
     with pytest.raises(ValueError, match=r"^table: "):
         client_of(colour)(own, table="no name")
     with pytest.raises(ValueError, match=r"^connections: "):
-        client_of(colour)(own, connections=3)
+        client_of(colour)(own, connections=0)
+    with pytest.raises(ValueError, match=r"^sslmode: "):
+        client_of(colour)(own, sslmode="require")
 
 
 def test_one_of_the_other_colour(colour: Colour) -> None:
@@ -110,24 +81,3 @@ def test_one_of_the_other_colour(colour: Colour) -> None:
 def test_an_engine_to_what_we_keep_no_locks_in(colour: Colour) -> None:
     with pytest.raises(ValueError, match=r"^url: .*sqlite"):
         client_of(colour)(engine_of(colour, "sqlite:///x.db"))
-
-
-def test_what_cannot_be_taken_over() -> None:
-    tls = {"ssl": {"ca": "x"}}
-    assert holdfast.Client(engine_of("sync", "mariadb://h/db", connect_args=tls))
-    with pytest.raises(ValueError, match=r"^url: ssl cannot be taken over"):
-        holdfast.Client(engine_of("sync", "mariadb://h/db", connect_args=tls, poolclass=StaticPool))
-    own = engine_of("sync", "postgresql://h/db")
-    with pytest.raises(TypeError, match=r"^url: .* one database, got 2 pools"):
-        holdfast.Client([own, own])
-
-
-@pytest.mark.slow
-def test_a_creator_of_connections_that_are_for_all(postgres: PostgresServer) -> None:
-    own = sqlalchemy.create_engine(
-        "postgresql+psycopg://",
-        creator=lambda: psycopg.connect(postgres.url),
-        poolclass=StaticPool,
-    )
-    with pytest.raises(ValueError, match=r"^url: .*creator"):
-        holdfast.Client(own)

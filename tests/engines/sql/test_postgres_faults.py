@@ -11,7 +11,7 @@ from holdfast import EngineUnavailable
 from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.redis.party import Party
-from tests.engines.sql.conftest import Invite
+from tests.engines.sql.conftest import TABLES, Invite
 from tests.patience import wait_for
 
 OURS = "FROM pg_stat_activity WHERE application_name = 'holdfast'"
@@ -79,12 +79,12 @@ def test_a_listener_that_was_ended_listens_again(postgres: PostgresServer, invit
     lease = ann.takes(ttl=60)
     waiting = ben.begin(ben.client.lock("job").acquire, timeout=20)
     wait_for(waits(ann))
-    [(queue,)] = postgres.query("SELECT queue FROM holdfast_leases")
-    postgres.query("SELECT pg_terminate_backend(%s, 5000)", (queue[0]["pid"],))
+    [(pid,)] = postgres.query("SELECT pid FROM holdfast_leases_waiters")
+    postgres.query("SELECT pg_terminate_backend(%s, 5000)", (pid,))
 
     def is_back() -> bool:
-        [(now,)] = postgres.query("SELECT queue FROM holdfast_leases")
-        return bool(now) and now[0]["pid"] != queue[0]["pid"]
+        found = postgres.query("SELECT pid FROM holdfast_leases_waiters")
+        return found not in ([(pid,)], [(0,)])
 
     wait_for(is_back)
     ann(lease.release)
@@ -107,25 +107,6 @@ def test_a_grant_whose_reply_was_lost_is_found_again(
     assert (lease.holder, lease.fence) == (holder, fence)
 
 
-def test_what_a_stopped_server_carries_out_too_late_does_nothing(
-    postgres: PostgresServer, invite: Invite
-) -> None:
-    """The acquire waits in the server's own socket, from before it was stopped."""
-    ann, ben = invite(postgres.url), invite(postgres.url)
-    before = ann.takes()
-    ann(before.release)
-    postgres.freeze()
-    try:
-        assert "did not answer in time" in str(ann.refused(ttl=1.5))
-    finally:
-        postgres.thaw()
-    wait_for(lambda: not postgres.query(f"SELECT 1 {OURS}"))  # all that was said is carried out
-    row = postgres.query("SELECT holder, fence FROM holdfast_leases")
-    assert row == [(None, before.fence)], "nobody has had it in between"
-    assert ben.takes()
-    assert ben(ben.client.inspect, "job").waiters == 0
-
-
 def test_a_stopped_server_is_given_up_in_time_by_a_waiter(
     postgres: PostgresServer, invite: Invite
 ) -> None:
@@ -141,17 +122,6 @@ def test_a_stopped_server_is_given_up_in_time_by_a_waiter(
         postgres.thaw()
     ann.insists(lease.release)
     assert got(ben, waiting)
-
-
-def test_a_server_whose_clock_was_set_is_asked_again(
-    postgres: PostgresServer, invite: Invite
-) -> None:
-    """Its clock cannot be moved here; what we take it for can, which comes to the same."""
-    ann = invite(postgres.url)
-    ann(ann.takes().release)
-    clock = ann.client._driver._store._home._server_clock
-    clock._ahead -= 3600  # the server's has been set forward by an hour
-    assert ann.tries()
 
 
 def test_a_standby_says_that_it_is_one(postgres: PostgresServer, invite: Invite) -> None:
@@ -178,12 +148,12 @@ def test_a_role_that_may_not_make_the_table_is_told_how(
     postgres.query("CREATE ROLE guest LOGIN")
     guest = invite(postgres.url_for("guest"))
     [why] = guest.refused().values()
-    assert "may not make it" in why
+    assert "could not be made" in why
     assert "permission denied" in why
     postgres.query(why[why.index("CREATE TABLE") :])  # as it is
     [why] = guest.refused().values()
     assert "permission denied for table holdfast_leases" in why
-    postgres.query("GRANT SELECT, INSERT, UPDATE ON holdfast_leases, holdfast_cells TO guest")
+    postgres.query(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {TABLES} TO guest")
     lease = guest.takes()
     assert guest(guest.client.inspect, "job").fence == lease.fence
     guest(lease.release)

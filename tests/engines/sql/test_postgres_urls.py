@@ -3,8 +3,8 @@
 import pytest
 
 import holdfast
-from holdfast.engines.sql.links import BrokenError, ConflictError, MissingError, RefusedError
-from holdfast.engines.sql.postgres.errors import read_error
+from holdfast.engines.sql.connection import BrokenError, ConflictError, MissingError, RefusedError
+from holdfast.engines.sql.postgres.connection import read_error
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
-"""A server's clock, as far as we know it."""
+"""A server's clock, as far as the client knows it."""
+
+from typing import Any
 
 from holdfast.core.ports import Clock
+from holdfast.engines.sql.commands import MICROSECONDS
 
 
 class ServerClock:
@@ -10,10 +13,14 @@ class ServerClock:
         self.ours = clock
         self._ahead = 0.0
 
-    def learn(self, asked_at: float, said: float) -> None:
-        """The server said this time, some time after it was asked."""
-        self._ahead = said - asked_at
+    def values(self) -> dict[str, Any]:
+        """Nothing: statements read the server's clock themselves."""
+        return {}
 
-    def when(self, instant: float) -> float:
-        """What the server's clock shows then."""
-        return instant + self._ahead
+    def deadline(self, until: float) -> int:
+        """What the server's clock shows at an instant of ours, in microseconds."""
+        return round((until + self._ahead) * MICROSECONDS)
+
+    def learn(self, asked_at: float, now: int) -> None:
+        """The server's clock showed `now` some time after `asked_at`."""
+        self._ahead = now / MICROSECONDS - asked_at

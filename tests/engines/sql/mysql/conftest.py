@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.engines.sql.conftest import TABLES
 from tests.equipment.servers.mariadb import MariaDbServer
 
 HERE = Path(__file__).parent
@@ -28,5 +29,5 @@ def mariadb(_mariadb: MariaDbServer) -> MariaDbServer:
     _mariadb.start()
     _mariadb.thaw()
     _mariadb.query("SET GLOBAL read_only = OFF")
-    _mariadb.query("DROP TABLE IF EXISTS holdfast_leases, holdfast_cells")
+    _mariadb.query(f"DROP TABLE IF EXISTS {TABLES}")
     return _mariadb

@@ -1,7 +1,6 @@
 """MariaDB at its worst moments: killed, stopped, cut off, full, or not to be written."""
 
 import os
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from typing import Any
@@ -9,7 +8,6 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable
-from holdfast.core.messages import Extend
 from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.certificates import make_certificates
 from holdfast.lab.servers.unprivileged import give_to_user
@@ -43,8 +41,7 @@ def got(party: Party, taking: "Future[Any]") -> Any:
 def waits(party: Party) -> "Future[Any]":
     """Somebody has begun to wait for the lock."""
     waiting = party.begin(party.client.lock("job", ttl=60).acquire, timeout=20)
-    line = party.client._driver._store._home.waiting
-    wait_for(lambda: line._lines)
+    wait_for(lambda: party.insists(party.client.inspect, "job").waiters == 1)
     return waiting
 
 
@@ -90,7 +87,7 @@ def test_a_connection_that_is_killed_while_somebody_waits_for_a_row(
         with other.cursor() as cursor:
             cursor.execute("SELECT * FROM holdfast_leases FOR UPDATE")
         extending = ann.begin(lease.extend, 61)
-        running = f"{OURS} AND command = 'Execute'"
+        running = f"{OURS} AND command = 'Query'"
         wait_for(lambda: mariadb.query(running))
         for (number,) in mariadb.query(running):
             mariadb.query(f"KILL {number}")
@@ -112,29 +109,6 @@ def test_a_grant_whose_reply_was_lost_is_found_again(
     proxy.heal()
     lease = got(ann, taking)
     assert (lease.holder, lease.fence) == (seen.holder, seen.fence)
-
-
-def test_what_a_stopped_server_carries_out_too_late_does_nothing(
-    mariadb: MariaDbServer, invite: Invite
-) -> None:
-    """The acquire waits in the server's own socket, from before it was stopped."""
-    ann = invite(mariadb.url)
-    ann(ann.takes().release)
-    [before] = mariadb.query("SELECT * FROM holdfast_leases")
-    [(_, done)] = mariadb.query("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
-    mariadb.freeze()
-    try:
-        assert "did not answer in time" in str(ann.refused(ttl=1.5))
-    finally:
-        mariadb.thaw()
-
-    def is_carried_out() -> bool:
-        [(_, now)] = mariadb.query("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
-        return int(now) > int(done)
-
-    wait_for(is_carried_out)
-    wait_for(lambda: not mariadb.query(f"{OURS} AND command <> 'Sleep'"))
-    assert mariadb.query("SELECT * FROM holdfast_leases") == [before]
 
 
 def test_a_stopped_server_is_given_up_in_time(mariadb: MariaDbServer, invite: Invite) -> None:
@@ -162,17 +136,6 @@ def test_a_stopped_server_is_not_waited_for_by_those_who_connect(
     assert "did not answer in time" in why
 
 
-def test_a_server_whose_clock_was_set_is_asked_again(
-    mariadb: MariaDbServer, invite: Invite
-) -> None:
-    """Its clock cannot be moved here; what we take it for can, which comes to the same."""
-    ann = invite(mariadb.url)
-    ann(ann.takes().release)
-    clock = ann.client._driver._store._home._server_clock
-    clock._ahead -= 3600  # the server's has been set forward by an hour
-    assert ann.tries()
-
-
 @pytest.mark.parametrize("scheme", ["mariadb", "mysql"])
 def test_a_server_that_cannot_be_written_says_so(
     mariadb: MariaDbServer, invite: Invite, scheme: str
@@ -184,7 +147,7 @@ def test_a_server_that_cannot_be_written_says_so(
     before = mariadb.query(OURS)
     mariadb.query("SET GLOBAL read_only = ON")
     [why] = ben.refused("another").values()
-    assert "cannot be written" in why
+    assert "read-only" in why
     assert "name the primary" in why
     wait_for(lambda: not set(before) <= set(mariadb.query(OURS)))  # the next may lead elsewhere
     assert ben(ben.client.inspect, "job").holder == lease.holder  # it can be asked, though
@@ -199,9 +162,9 @@ def test_a_user_who_may_not_make_the_table_is_told_how(
     guest = invite(mariadb.url_for("guest"))
     [why] = guest.refused().values()
     assert "may not use the database" in why
-    mariadb.query("GRANT SELECT, INSERT, UPDATE ON holdfast.* TO guest@'127.0.0.1'")
+    mariadb.query("GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast.* TO guest@'127.0.0.1'")
     [why] = guest.refused().values()
-    assert "may not make it" in why
+    assert "could not be made" in why
     assert "denied" in why
     for sql in why[why.index("CREATE TABLE") :].split(";"):
         if sql.strip():
@@ -242,32 +205,6 @@ def test_more_threads_and_tasks_than_connections(mariadb: MariaDbServer, invite:
     ]
     assert len({got(ann, each).name for each in taking}) == 40
     assert len(mariadb.query(OURS)) <= 2
-
-
-def test_statements_that_deadlock_are_said_again(mariadb: MariaDbServer, invite: Invite) -> None:
-    """One transaction holds what a batch of renewals wants, and wants what it holds."""
-    ann = invite(mariadb.url)
-    leases = [ann.takes(name, ttl=60) for name in ("a", "b")]
-    wanted = "SELECT * FROM holdfast_leases WHERE name = 'holdfast:{}' FOR UPDATE"
-    with mariadb.connection() as other, other.cursor() as cursor:
-        other.begin()
-        # The one who has done less is undone. That is to be us.
-        cursor.execute("INSERT INTO holdfast_cells SELECT seq, '', 0, 1 FROM seq_1_to_1000")
-        cursor.execute(wanted.format("b"))
-        store = ann.client._driver._store
-        asked = threading.Thread(target=lambda: ann(_extend_all, store, leases))
-        asked.start()
-        wait_for(lambda: mariadb.query(f"{OURS} AND command = 'Execute'"))
-        cursor.execute(wanted.format("a"))
-        other.rollback()
-        asked.join()
-    [(ends,)] = mariadb.query("SELECT COUNT(DISTINCT ends) FROM holdfast_leases")
-    assert ends == 1, "both were extended by one statement"
-
-
-def _extend_all(store: Any, leases: list[Any]) -> Any:
-    requests = [Extend(f"holdfast:{lease.name}", lease.holder, 90.0) for lease in leases]
-    return store.ask(requests, store._clock() + 10)
 
 
 @pytest.mark.parametrize("level", ["REPEATABLE-READ", "SERIALIZABLE"])

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.engines.sql.links import BrokenError, ConflictError, MissingError, RefusedError
-from holdfast.engines.sql.mysql.errors import LockedError, read_error
-from holdfast.engines.sql.mysql.wire import insist_on_mariadb
+from holdfast.engines.sql.connection import BrokenError, ConflictError, MissingError, RefusedError
+from holdfast.engines.sql.mysql.connection import LockedError, insist_on_mariadb, read_error
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,15 @@ def test_mariadb_is_not_said_to_what_does_not_understand_it(version: str) -> Non
         insist_on_mariadb(version)
 
 
-@pytest.mark.parametrize("version", ["10.5.1-MariaDB", "5.5.5-10.11.19-MariaDB-0+deb12u1"])
+@pytest.mark.parametrize(
+    "version",
+    [
+        "10.5.1-MariaDB",
+        "5.5.5-10.11.19-MariaDB-0+deb12u1",
+        "10.6.12-7-MariaDB-enterprise",
+        "11.4.4-2-MariaDB-enterprise-log",
+    ],
+)
 def test_mariadb_is_known_by_its_version(version: str) -> None:
     insist_on_mariadb(version)
 

@@ -1,41 +1,42 @@
 """`mariadb://user:password@host:3306/database`, and `mysql://`: a lease table in a database.
 
-What is said is in `speech` and `statements`, how it gets there in `wire`. MariaDB is asked in one
-statement, by `RETURNING`. `mysql://` is for servers that do not know that: they are looked at after
-they were told.
+`mariadb://` acquires in one statement, by `RETURNING`. `mysql://` is for servers that do not have
+it: a second statement reads what the first has done.
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
+import pymysql
+
 from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.sql.aio import AsyncServerStore
-from holdfast.engines.sql.blocking import ServerStore
+from holdfast.engines.offload import Offloaded
+from holdfast.engines.sql.mysql.commands import LEASES, Statements
+from holdfast.engines.sql.mysql.connection import connect
 from holdfast.engines.sql.mysql.guard import guard
-from holdfast.engines.sql.mysql.server import AsyncLentServer, LentServer, Server
-from holdfast.engines.sql.mysql.statements import LEASES, Statements
+from holdfast.engines.sql.mysql.server import MySqlServer
 from holdfast.engines.sql.mysql.tls import read_tls
-from holdfast.engines.sql.pools.lenders import AsyncSqlAlchemyPool, SqlAlchemyPool
-from holdfast.engines.sql.pools.store import LentStore
+from holdfast.engines.sql.threads import ServerStore, read_count
 
 MARIADB = Guarantees(
     engine="a table in a MariaDB database",
     exclusion="among all clients of the database that use the same table",
     broken_by=(
-        "a failover to a replica that had not heard of the lock",
-        "a crash of a machine with `innodb_flush_log_at_trx_commit` other than 1: it forgets",
+        "a failover to a replica that missed the grant",
+        "a crash of a machine with `innodb_flush_log_at_trx_commit` other than 1: it loses grants",
         "the server's clock, if it is set forward, or runs faster by more than 1 % of the ttl",
         "writing to the table by other means",
     ),
     fence="a counter in the name's row, which is never behind the server's clock",
     fence_ends="the loss of rows together with a clock that was set back",
-    fairness="within a client in the order of arrival; among clients none",
+    fairness="waiters in the order of their arrival",
     wake_up=(
-        "within a client at once; others ask again, the longer they wait the less often, every "
-        "two seconds at the least, and when the holder's time is over"
+        "a release hands the lock to the next waiter, which is woken at once if it is of the same "
+        "client, and else polls, every `retry` seconds, at most 0.2"
     ),
     suits="correctness",
     min_ttl=0.01,
@@ -45,11 +46,8 @@ MARIADB = Guarantees(
 
 MYSQL = replace(
     MARIADB,
-    engine="a table in a MySQL database; untested: only tried on MariaDB, in MySQL's words",
+    engine="a table in a MySQL database; untested: only tried on MariaDB, with MySQL's statements",
 )
-
-CONNECTIONS = 8
-"""How many connections a client makes at the most."""
 
 PORT = 3306
 
@@ -61,49 +59,36 @@ def drift(ttl: float) -> float:
 
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind `mariadb://` or `mysql://`."""
-    is_mariadb = url.scheme == "mariadb"
     table = options.pop("table", LEASES)
-    statements = Statements(table, returns=is_mariadb)
-    connections = _count(options.pop("connections", str(CONNECTIONS)))
+    connections = read_count(options)
     address = _address(url, options)
-    node = _node(url)
 
-    def server(around: StoreHost) -> Server:
-        return Server(address, node, statements, around)
+    def opened(host: StoreHost, until: float) -> pymysql.Connection:
+        return connect(address, host.clock, until)
 
-    return Engine(
-        MARIADB if is_mariadb else MYSQL,
-        drift,
-        lambda around: ServerStore(server(around), connections),
-        lambda around: AsyncServerStore(server(around), connections),
-        guard=guard(table),
-        ddl=statements.ddl,
-    )
+    return make_engine(url.scheme, opened, _node(url), table, connections)
 
 
-def lent_engine(
-    lender: SqlAlchemyPool | AsyncSqlAlchemyPool, url: SplitResult, options: dict[str, str]
+def make_engine(
+    scheme: str,
+    opened: Callable[[StoreHost, float], pymysql.Connection],
+    node: str,
+    table: str,
+    connections: int,
 ) -> Engine:
-    """The engine behind a user's own pool, whose connections lead to `url`. There is nothing to
-    choose but the table: how to connect is the pool's business."""
-    is_mariadb = url.scheme == "mariadb"
-    table = options.pop("table", LEASES)
+    """The engine to which `opened` opens connections."""
+    is_mariadb = scheme == "mariadb"
     statements = Statements(table, returns=is_mariadb)
-    refuse_options(options)
-    node = _node(url)
 
-    def store(around: StoreHost) -> LentStore:
-        return LentStore(LentServer(lender, node, statements, around))
-
-    def async_store(around: StoreHost) -> AsyncServerStore:
-        assert isinstance(lender, AsyncSqlAlchemyPool)  # noqa: S101 - of the client's colour
-        return AsyncServerStore(AsyncLentServer(lender, node, statements, around), 1)
+    def store(host: StoreHost) -> ServerStore:
+        server = MySqlServer(lambda until: opened(host, until), node, statements, host)
+        return ServerStore(server, connections)
 
     return Engine(
         MARIADB if is_mariadb else MYSQL,
         drift,
         store,
-        async_store,
+        lambda host: Offloaded(store(host), scheme, host.clock, connections),
         guard=guard(table),
         ddl=statements.ddl,
     )
@@ -137,7 +122,16 @@ def _address(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
     return address
 
 
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1000:
-        raise ValueError(f"connections: must be a whole number from 1 to 1000, got {text!r}")
-    return int(text)
+def address_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The same from the arguments of a connection of any library; the others are about Python."""
+    given = {_SAME.get(name, name): value for name, value in arguments.items()}
+    known = {name: given[name] for name in _PLACE if given.get(name) is not None}
+    if "ssl" not in known:
+        known["ssl_disabled"] = True
+    return known
+
+
+_SAME = {"db": "database", "passwd": "password"}
+"""What other libraries call differently."""
+
+_PLACE = ("host", "port", "user", "password", "database", "unix_socket", "ssl")

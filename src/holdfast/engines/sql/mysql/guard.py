@@ -1,8 +1,8 @@
-"""The guard statement of MariaDB and MySQL: see rule 3 of `statements`."""
+"""The guard statement of MariaDB and MySQL: see rule 3 of `commands`."""
 
 from holdfast.engines.sql.adapters import MYSQL
 from holdfast.engines.sql.guard import SqlGuard
-from holdfast.engines.sql.mysql.statements import quoted
+from holdfast.engines.sql.mysql.commands import tables
 
 GUARD = """
 SELECT 1 FROM {leases} FORCE INDEX (tenure)
@@ -21,5 +21,4 @@ snapshot. (Under SERIALIZABLE every read locks, and there is no older snapshot.)
 
 def guard(table: str) -> SqlGuard:
     """The guard of a lease table."""
-    leases, _ = quoted(table)
-    return SqlGuard(MYSQL, GUARD.format(leases=leases).strip())
+    return SqlGuard(MYSQL, GUARD.format(leases=tables(table).leases).strip())

@@ -1,131 +1,100 @@
-"""One server, and what one client knows of it: reached by connections of our own, or by those of a
-user's pool."""
+"""One MariaDB or MySQL server, as one client knows it."""
 
-from concurrent.futures import Future
-from typing import Any
+from collections.abc import Callable, Sequence
 
+import pymysql
+
+from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.conversation import Speech as AnySpeech
-from holdfast.engines.sql.links import AsyncLink
-from holdfast.engines.sql.mysql.cursors import CursorDesk
-from holdfast.engines.sql.mysql.lent import LentWire, greet
-from holdfast.engines.sql.mysql.line import Line
-from holdfast.engines.sql.mysql.speech import Speech
-from holdfast.engines.sql.mysql.statements import Statements
-from holdfast.engines.sql.mysql.wire import Wire, dial
-from holdfast.engines.sql.pools.desk import Desk
-from holdfast.engines.sql.pools.lenders import AsyncSqlAlchemyPool, Lender
-from holdfast.engines.sql.waiting import Waiting
-from holdfast.engines.sql.wired import AsyncWiredLink, WiredLink, dial_in_thread
+from holdfast.engines.sql.commands import MICROSECONDS, Commands, Steps
+from holdfast.engines.sql.connection import MissingError, RefusedError
+from holdfast.engines.sql.mysql.commands import VERSION, Statements
+from holdfast.engines.sql.mysql.connection import MySqlConnection, settle
+from holdfast.engines.sql.waiters import Waiters
+
+AT_ONCE = 100
+"""How many leases one statement extends."""
+
+Connect = Callable[[float], pymysql.Connection]
+"""Opens a connection by that instant."""
 
 
-class Silence:
-    """What hears wake-ups where there are none."""
-
-    has_left = False
-
-    def __init__(self) -> None:
-        self.settled: Future[None] = Future()
-        self.settled.set_result(None)
-
-    def settles(self, seconds: float) -> None:
-        """It is settled."""
-
-    def stop(self) -> None:
-        """There is nothing to stop."""
-
-    def close(self) -> None:
-        """There is nothing to stop."""
-
-    def forget(self) -> None:
-        """There is nothing of the parent's."""
-
-
-class Server:
-    """One that we connect to ourselves."""
+class MySqlServer:
+    """How it is reached, and what is in it."""
 
     def __init__(
-        self, address: dict[str, Any], node: str, statements: Statements, around: StoreHost
+        self, connect: Connect, node: str, statements: Statements, host: StoreHost
     ) -> None:
-        self._address, self._returns = address, statements.returns
-        self.clock = around.clock
-        self._server_clock = ServerClock(around.clock)
-        line = Line(around.notify)
-        self.waiting: Waiting = line
-        self.speech: AnySpeech = Speech(node, statements, self._server_clock, line)
+        self._connect, self._statements = connect, statements
+        self.clock = host.clock
+        self._server_clock = ServerClock(host.clock)
+        self.waiters = Waiters(host.clock, host.notify)
+        self.commands = Commands(node, statements.dialect, self._server_clock, self.waiters)
+        self.ddl = statements.ddl
 
-    def open(self, until: float) -> WiredLink:
-        """Connect, for threads."""
-        return WiredLink(self._dial(until), self.clock)
+    def connect(self, until: float) -> MySqlConnection:
+        """Open a connection, and learn the server's clock."""
+        connection = self._connect(until)
+        try:
+            asked_at = self.clock()
+            settled, now = settle(
+                connection, self.clock, until, needs_mariadb=self._statements.returns
+            )
+            self._server_clock.learn(asked_at, now)
+        except BaseException:
+            connection.close()
+            raise
+        return settled
 
-    async def open_async(self, until: float) -> AsyncLink:
-        """Connect, for asyncio."""
-        return AsyncWiredLink(await dial_in_thread(self._dial, until, self.clock), self.clock)
+    def check(self, connection: MySqlConnection, until: float) -> None:
+        """Raise unless the tables are of our version."""
+        [rows] = connection.run((self._statements.version(),), until)
+        if not rows:
+            raise MissingError("the table of versions is empty")
+        if rows[0][0] != VERSION:
+            raise RefusedError(
+                f"the tables are of version {rows[0][0]}, and this version of holdfast knows "
+                f"{VERSION}: another version of holdfast made them; upgrade this client, or name "
+                "another table",
+                is_final=True,
+            )
 
-    def listen(self) -> Silence:
-        """Nobody is woken by the server."""
-        return Silence()
+    def create(self, connection: MySqlConnection, until: float) -> None:
+        """Make the tables, or bring those of the first release up to date. The version comes last:
+        what was interrupted is done again."""
+        [is_old] = connection.run((self._statements.is_first_release(),), until)
+        if is_old:
+            connection.run((self._statements.upgrade(),), until)
+        for text in self._statements.create:
+            connection.run((text(),), until)
 
-    def leave(self) -> None:
-        """Nothing is left of a connection that is closed."""
+    def extend_all(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
+        """Many extensions in few statements."""
+        answers: list[Answer] = []
+        for first in range(0, len(requests), AT_ONCE):
+            answers += yield from self._extend_some(requests[first : first + AT_ONCE])
+        return answers
 
-    async def leave_async(self) -> None:
-        """The same for asyncio."""
-
-    def forget(self) -> None:
-        """In a forked child: whoever has a connection forgets it."""
-
-    def _dial(self, until: float) -> Wire:
-        return dial(self._address, self._server_clock, until, returns=self._returns)
-
-
-class LentServer(Server):
-    """One that a user's pool leads to. One connection of the pool is kept, from the first request
-    to the end, so that a renewal need not wait for one."""
-
-    def __init__(
-        self, lender: Lender, node: str, statements: Statements, around: StoreHost
-    ) -> None:
-        super().__init__({}, node, statements, around)
-        self._desk = Desk(lender, self._greet, self.clock)
-
-    def leave(self) -> None:
-        """Wait until all is given back."""
-        self._desk.leave()
-
-    def forget(self) -> None:
-        """In a forked child: the pool is the parent's."""
-        self._desk.forget()
-
-    def _dial(self, until: float) -> LentWire:
-        return self._desk.borrow(until)
-
-    def _greet(self, connection: Any, until: float) -> LentWire:
-        return greet(connection, self._server_clock, until, returns=self._returns)
-
-
-class AsyncLentServer(Server):
-    """The same for asyncio."""
-
-    def __init__(
-        self,
-        lender: AsyncSqlAlchemyPool,
-        node: str,
-        statements: Statements,
-        around: StoreHost,
-    ) -> None:
-        super().__init__({}, node, statements, around)
-        self._desk = CursorDesk(lender, self._server_clock, returns=self._returns)
-
-    async def open_async(self, until: float) -> AsyncLink:
-        """Borrow a connection."""
-        return await self._desk.borrow(until)
-
-    async def leave_async(self) -> None:
-        """Wait until all is given back."""
-        await self._desk.leave()
-
-    def forget(self) -> None:
-        """In a forked child: the pool is the parent's."""
-        self._desk.forget()
+    def _extend_some(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
+        """All in one statement; if it did not find them all, one by one, to know which."""
+        ttls = {round(request.ttl * MICROSECONDS) for request in requests}
+        if len(ttls) == 1:
+            [rows] = yield (
+                self._statements.extend_many(
+                    ttls.pop(), [r.key for r in requests], [r.holder for r in requests]
+                ),
+            )
+            if rows and rows[0][0] == len(requests):
+                return [DONE] * len(requests)
+        answers: list[Answer] = []
+        for request in requests:
+            [rows] = yield (
+                self._statements.dialect.extend(
+                    key=request.key,
+                    holder=request.holder,
+                    ttl=round(request.ttl * MICROSECONDS),
+                ),
+            )
+            answers.append(DONE if rows else NOT_YOURS)
+        return answers

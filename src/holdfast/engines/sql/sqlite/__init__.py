@@ -17,8 +17,8 @@ from urllib.parse import SplitResult, unquote_to_bytes
 from holdfast.core.ports import Engine, StoreHost, same_clock
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.offload import Offloaded
-from holdfast.engines.sql.sqlite.store import SqliteStore
+from holdfast.engines.sql.sqlite.aio import AsyncSqliteStore
+from holdfast.engines.sql.sqlite.threads import SqliteStore
 
 GUARANTEES = Guarantees(
     engine="an SQLite file on one host",
@@ -30,7 +30,7 @@ GUARANTEES = Guarantees(
     ),
     fence="a counter in the name's row",
     fence_ends="deleting the file, or restoring an older copy of it",
-    fairness="waiters in the order of their arrival; a newcomer may be first when a holder died",
+    fairness="waiters in the order of their arrival",
     wake_up="a release wakes the next waiter through a named pipe; polling where there are none",
     suits="correctness",
     min_ttl=0.01,
@@ -51,12 +51,12 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     if "\0" in path:
         raise ValueError(f"url: a path has no NUL character, got {path!r}")
 
-    def connect(around: StoreHost) -> SqliteStore:
-        return SqliteStore(Path(path), around.clock, around.notify)
+    def connect(host: StoreHost) -> SqliteStore:
+        return SqliteStore(Path(path), host.clock, host.notify)
 
     return Engine(
         guarantees=GUARANTEES,
         drift=same_clock,
         connect=connect,
-        connect_async=lambda around: Offloaded(connect(around), "sqlite", around.clock),
+        connect_async=lambda host: AsyncSqliteStore(connect(host), host.clock),
     )

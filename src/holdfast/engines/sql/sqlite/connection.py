@@ -1,9 +1,10 @@
-"""Opening an SQLite file as a lock's home, with a clear word for everything that can be wrong."""
+"""Opening an SQLite file, with a clear error for everything that can be wrong."""
 
 import os
 import sqlite3
 import subprocess
 import sys
+from math import inf
 from pathlib import Path
 
 # fmt: off
@@ -137,6 +138,20 @@ _EXPLANATIONS: dict[int, str] = {
     sqlite3.SQLITE_BUSY: "another program keeps the database locked",
     sqlite3.SQLITE_LOCKED: "another program keeps the database locked",
 }
+
+
+def heals_in(error: Exception) -> float | None:
+    """As in `Failed`: infinite for what waiting does not heal."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    return inf if code in _FINAL else None
+
+
+_FINAL = (
+    sqlite3.SQLITE_NOTADB,
+    sqlite3.SQLITE_CORRUPT,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+)
 
 
 def explain(error: Exception) -> str:

@@ -1,0 +1,446 @@
+"""What each request says to an SQL database, and how to read the answer: pure, for every dialect.
+
+Tables:
+
+    leases    name, holder (null: free), fence, ttl, expires, offered, queued
+    waiters   name, place, holder, listener, alive_until
+    cells     name, value, is_text, version
+
+A command yields statements and is sent their rows. Several statements yielded together are one
+transaction, which begins by locking the name's row. Times are whole microseconds of the database's
+clock.
+
+1. The uncontended path is one statement on one row: `acquire` takes a lock that is free or expired
+   and has no queue, `release` frees one that has no queue. `queued` in the row says whether there
+   are waiters; it changes under the row's lock only, so neither overlooks a waiter that joins.
+2. A waiter has a row in `waiters`; the lowest `place` is first. A release, and anyone who finds the
+   lock expired, *offers* the lock to the first living waiter (`settle`): the row then has
+   that holder, is `offered`, and expires after `OFFER`. The waiter takes it by asking again.
+3. Waiters that died are skipped, and deleted, by one statement (`bury`), whatever their number.
+   A waiter that lives keeps its place even so: it asks again with the place that it had.
+4. Only `acquire` changes a fence: not an offer, which must not wait for a guarded transaction.
+5. No lease lasts longer than the ttl that was asked for, counted from now. An expiry beyond that
+   means that the clock was set back (on SQLite: that it is of another boot): `adopt` counts anew.
+6. `acquire` has a deadline by the server's clock. A server that was stopped, and executes it after
+   the client gave up, does nothing.
+"""
+
+import re
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from holdfast.core.messages import (
+    CHANGED,
+    DONE,
+    NOT_YOURS,
+    OFFER,
+    Acquire,
+    Answer,
+    Break,
+    Extend,
+    Failed,
+    Granted,
+    Held,
+    Inspect,
+    Listing,
+    Read,
+    Release,
+    Request,
+    Seen,
+    Write,
+)
+from holdfast.core.records import Versioned
+
+MICROSECONDS = 1_000_000
+
+POLL = 0.2
+"""How often a waiter that no one can wake asks again, at the least."""
+
+LIFE = 2.0
+"""A waiter that polls is dead when it has not asked for so long."""
+
+GUARDED = 0.05
+"""When to ask again for a lock that is free but for a transaction that relies on its last lease."""
+
+ROUNDS = 4
+"""How often the lock may change hands while one request tries to take it."""
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Text:
+    """A statement of one dialect. Called with its values by name, it can be yielded."""
+
+    __slots__ = ("names", "skips_locked", "sql")
+
+    def __init__(self, sql: str, mark: str, *, skips_locked: bool = False) -> None:
+        """`sql` has named values (`:key`). `mark` stands for a value in what is sent: `?`, or `$`
+        for numbers. `skips_locked`: meeting a locked row is no error, but finds nothing."""
+        names = re.findall(r":([a-z_]+)", sql)
+        self.skips_locked = skips_locked
+        if mark == "$":
+            self.names = tuple(dict.fromkeys(names))
+            sql = re.sub(r":([a-z_]+)", lambda found: f"${self.names.index(found[1]) + 1}", sql)
+        else:
+            self.names = tuple(names)
+            sql = re.sub(r":[a-z_]+", mark, sql)
+        self.sql = " ".join(sql.split())
+
+    def __call__(self, **values: Any) -> "Statement":
+        """The statement with these values."""
+        return self, [values[name] for name in self.names]
+
+
+Statement: TypeAlias = tuple[Text, list[Any]]
+Results: TypeAlias = list[list[Row]]
+T = TypeVar("T")
+Steps: TypeAlias = Generator[tuple[Statement, ...], Results, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The statements of one kind of database. Each *gives* rows.
+
+    A *state* is (fence if granted else null, now, remaining, ttl, holder).
+    """
+
+    acquire: Text
+    """Gives a state, or nothing."""
+    look: Text
+    """Gives a state, and `place` behind it: the asker's in the queue, or null."""
+    extend: Text
+    """Gives a row if done."""
+    release: Text
+    """Gives a row if done."""
+    adopt: Text
+    """Counts a lease of another clock anew, and an offer to the asker."""
+    join: Text
+    """Takes a place in the queue, or takes it again: `place` is 0, or the one that it was."""
+    mark: Text
+    """Says in the lease's row that there is a queue."""
+    touch: Text
+    """Says that a waiter that polls is alive; gives a row if it has a place."""
+    leave: Text
+    """Gives the place up."""
+    free: Text
+    """Ends the holder's lease; gives a row if done."""
+    bury: Text
+    """Deletes the dead waiters before the first living one, if the lock is up for grabs."""
+    settle: Text
+    """Offers the lock to the first waiter, else to `me`, if it is up for grabs."""
+    heads: Text
+    """Wakes those who should know of an offer, and gives (holder, listener) of each: the first
+    waiter, and the first of another listener: one stopped process must not delay the others."""
+    drop: Text
+    """Takes the waiter that the lock is offered to out of the queue."""
+    take_away: Text
+    """Ends the lease of any holder; gives a row if done."""
+    inspect: Text
+    """Gives (key, holder, fence, remaining, waiters)."""
+    listing: Text
+    """Gives the same of each."""
+    cell: Text
+    """Gives (value, whether it is text, version) of a cell that was set."""
+    make_cell: Text
+    """Gives a row if done; does nothing if there is such a cell."""
+    set_cell: Text
+    """Gives a row if done; does nothing unless the version is the expected one."""
+    lock: Text | None = None
+    """Locks the row; None where a transaction locks the whole database."""
+    verdict: Text | None = None
+    """Where `acquire` only gives whether it did something: gives the state."""
+    take_away_guarded: Text | None = None
+    """The same as `take_away` where a transaction keeps that from being done."""
+    forget: Text | None = None
+    """Takes all waiters of a dead listener out, where the database cannot tell that it died."""
+
+    @classmethod
+    def of(
+        cls,
+        mark: str,
+        names: Mapping[str, str],
+        texts: Mapping[str, str],
+        skipping: Collection[str] = (),
+    ) -> "Dialect":
+        """From texts with `{names}` of tables and expressions. They are put in once, so that a
+        table may have any name. `skipping`: those that find nothing where a row is locked."""
+        return cls(
+            **{
+                name: Text(sql.format(**names), mark, skips_locked=name in skipping)
+                for name, sql in texts.items()
+            }
+        )
+
+
+class Waiters(Protocol):
+    """The waiters of one client."""
+
+    def listener(self) -> tuple[str, int]:
+        """Where they are woken, and the server process that listens there; ("", 0): nowhere."""
+        ...
+
+    def place(self, holder: str) -> int:
+        """The place that a waiter has, or had; 0: none."""
+        ...
+
+    def joined(self, holder: str, place: int) -> None:
+        """A waiter has this place, and the database knows that it is alive."""
+        ...
+
+    def is_fresh(self, holder: str) -> bool:
+        """Whether the database has been told within `LIFE / 2` that it is alive."""
+        ...
+
+    def wake(self, listener: str, holder: str) -> bool:
+        """Wake a waiter of any client; False if it is known to be dead."""
+        ...
+
+
+class Clock(Protocol):
+    """The database's clock, as far as the client knows it."""
+
+    def values(self) -> dict[str, Any]:
+        """What statements need to be told of it."""
+        ...
+
+    def ours(self) -> float:
+        """The client's own clock."""
+        ...
+
+    def deadline(self, until: float) -> int:
+        """What it shows at an instant of the client's clock, or a little more."""
+        ...
+
+    def learn(self, asked_at: float, now: int) -> None:
+        """It showed `now` some time after `asked_at`."""
+        ...
+
+
+class Commands:
+    """The commands of one client."""
+
+    def __init__(self, node: str, sql: Dialect, clock: Clock, waiters: Waiters) -> None:
+        self.node, self._sql, self._clock, self._waiters = node, sql, clock, waiters
+
+    def answer(self, request: Request, until: float) -> Steps[Answer]:
+        """The command for a request whose answer is awaited until then."""
+        if isinstance(request, Acquire):
+            return self._queue_up(request, until) if request.queue else self._try(request, until)
+        if isinstance(request, Release):
+            return self._release(request.key, request.holder)
+        if isinstance(request, Extend):
+            return self._extend(request)
+        if isinstance(request, Break):
+            return self._break(request.key)
+        if isinstance(request, Inspect):
+            return self._list(self._sql.inspect, key=request.key)
+        if isinstance(request, Read):
+            return self._read(request)
+        if isinstance(request, Write):
+            return self._write(request)
+        return self._list(
+            self._sql.listing, prefix=request.prefix, after=request.after, limit=request.limit
+        )
+
+    def _try(self, request: Acquire, until: float) -> Steps[Answer]:
+        is_mine = False
+        for _ in range(ROUNDS):
+            answer = yield from self._take(request, until)
+            if answer is not None:
+                return answer
+            if is_mine:
+                break  # a transaction relies on the last lease
+            # It is free or expired, and there is a queue: whose turn is it?
+            remaining, _place, is_mine = yield from self._turn(request)
+            if not is_mine:
+                return Held(remaining, wakes=False)
+        return Held(GUARDED, wakes=False)
+
+    def _queue_up(self, request: Acquire, until: float) -> Steps[Answer]:
+        holder, waiters = request.holder, self._waiters
+        listener, pid = waiters.listener()
+        if not listener and waiters.place(holder):
+            held = yield from self._poll(request)
+            if held is not None:
+                return held
+        is_mine = False
+        for _ in range(ROUNDS):
+            answer = yield from self._take(request, until)
+            if isinstance(answer, (Granted, Failed)):
+                return answer
+            if is_mine and answer is None:
+                break  # a transaction relies on the last lease
+            join = self._say(
+                self._sql.join,
+                key=request.key,
+                holder=holder,
+                place=waiters.place(holder),
+                listener=listener,
+                pid=pid,
+            )
+            mark = self._say(self._sql.mark, key=request.key)
+            remaining, place, is_mine = yield from self._turn(request, join, mark)
+            if place:
+                waiters.joined(holder, place)
+            if not is_mine:
+                return _held(remaining, listener)
+        return Held(GUARDED, wakes=False)
+
+    def _poll(self, request: Acquire) -> Steps[Held | None]:
+        """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
+        [[row]] = yield (self._say(self._sql.look, key=request.key, holder=request.holder),)
+        held = _held_by_another(request, row[:5])
+        if held is None:
+            return None
+        if not self._waiters.is_fresh(request.holder):
+            [rows] = yield (self._say(self._sql.touch, holder=request.holder),)
+            if not rows:
+                return None
+            self._waiters.joined(request.holder, self._waiters.place(request.holder))
+        return _held(held.remaining, "")
+
+    def _take(self, request: Acquire, until: float) -> Steps[Answer | None]:
+        """Take it, if it is free and has no queue, or is offered to us. None if it is neither ours
+        nor held by another: then there is a queue, or a transaction that relies on it."""
+        key, holder, sql = request.key, request.holder, self._sql
+        for _ in range(2):
+            asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
+            ttl = _micro(request.ttl)
+            [rows] = yield (
+                self._say(sql.acquire, key=key, holder=holder, ttl=ttl, deadline=deadline),
+            )
+            if not rows or sql.verdict is not None:
+                text = sql.verdict if rows and sql.verdict is not None else sql.look
+                asked_at = self._clock.ours()
+                [rows] = yield (self._say(text, key=key, holder=holder),)
+            fence, now = rows[0][:2]
+            self._clock.learn(asked_at, now)
+            if fence is not None:
+                return Granted(fence)
+            if now < deadline:
+                return _held_by_another(request, rows[0][:5])
+            # The server's clock is not what we took it for. Now we know.
+        return Failed.at(self.node, "the server's clock was set while it was asked")
+
+    def _turn(self, request: Acquire, *first: Statement) -> Steps[tuple[float, int, bool]]:
+        """See to it that the lock is held by, or offered to, the one whose turn it is: for how much
+        longer, the asker's place in the queue, and whether it is the asker."""
+        key, holder = request.key, request.holder
+        adopt = self._say(self._sql.adopt, key=key, holder=holder)
+        _, (_, _, remaining, _, owner, place) = yield from self._settle(
+            key, holder, (adopt, *first), me=holder
+        )
+        is_mine = owner is None or _text(owner) == holder  # None: the row was deleted meanwhile
+        return max(0, remaining or 0) / MICROSECONDS, place or 0, is_mine
+
+    def _extend(self, request: Extend) -> Steps[Answer]:
+        [rows] = yield (
+            self._say(
+                self._sql.extend,
+                key=request.key,
+                holder=request.holder,
+                ttl=_micro(request.ttl),
+            ),
+        )
+        return DONE if rows else NOT_YOURS
+
+    def _release(self, key: str, holder: str) -> Steps[Answer]:
+        """Free it, or offer it to the next waiter; leave the queue."""
+        [rows] = yield (self._say(self._sql.release, key=key, holder=holder),)
+        if rows:
+            return DONE
+        leave = self._say(self._sql.leave, key=key, holder=holder)
+        free = self._say(self._sql.free, key=key, holder=holder)
+        (_, freed), _ = yield from self._settle(key, holder, (leave, free))
+        return DONE if freed else NOT_YOURS
+
+    def _settle(
+        self, key: str, asker: str, first: tuple[Statement, ...], me: str | None = None
+    ) -> Steps[tuple[Results, Row]]:
+        """In one transaction: `first`; then, if the lock is up for grabs, offer it to the first
+        living waiter, else to `me`. Gives the rows of `first`, and the state after all."""
+        sql = self._sql
+        lock = (self._say(sql.lock, key=key),) if sql.lock is not None else ()
+        answers: Results | None = None
+        while True:
+            results = yield (
+                *lock,
+                *first,
+                self._say(sql.bury, key=key),
+                self._say(sql.settle, key=key, me=me),
+                self._say(sql.heads, key=key, holder=asker),
+                self._say(sql.drop, key=key),
+                self._say(sql.look, key=key, holder=asker),
+            )
+            if answers is None:
+                answers = results[len(lock) : len(lock) + len(first)]
+            heads, _, [state] = results[-3:]
+            dead = [
+                each for each in heads if not self._waiters.wake(_text(each[1]), _text(each[0]))
+            ]
+            if not dead or sql.forget is None:
+                return answers, state
+            first = (
+                self._say(sql.forget, listener=_text(dead[0][1])),
+                self._say(sql.free, key=key, holder=_text(dead[0][0])),
+            )
+
+    def _break(self, key: str) -> Steps[Answer]:
+        [rows] = yield (self._say(self._sql.take_away, key=key),)
+        if not rows and self._sql.take_away_guarded is not None:
+            [rows] = yield (self._say(self._sql.take_away_guarded, key=key),)
+        if not rows:
+            return NOT_YOURS
+        yield from self._settle(key, "", ())
+        return DONE
+
+    def _list(self, text: Text, **values: Any) -> Steps[Answer]:
+        [rows] = yield (self._say(text, **values),)
+        return Listing(
+            tuple(
+                Seen(_text(key), _text(holder), fence, max(0, remaining) / MICROSECONDS, waiters)
+                for key, holder, fence, remaining, waiters in rows
+            )
+        )
+
+    def _read(self, request: Read) -> Steps[Answer]:
+        [rows] = yield (self._say(self._sql.cell, key=request.key),)
+        if not rows:
+            return Versioned(None, 0)
+        value, is_text, version = rows[0]
+        return Versioned(bytes(value).decode() if is_text else bytes(value), version)
+
+    def _write(self, request: Write) -> Steps[Answer]:
+        sql = self._sql.set_cell if request.expect else self._sql.make_cell
+        is_text = isinstance(request.value, str)
+        value = request.value.encode() if isinstance(request.value, str) else request.value
+        [rows] = yield (
+            self._say(sql, key=request.key, value=value, is_text=is_text, expect=request.expect),
+        )
+        return DONE if rows else CHANGED
+
+    def _say(self, text: Text, **values: Any) -> Statement:
+        return text(**values, **self._clock.values(), offer=_OFFER, life=_LIFE)
+
+
+def _held(remaining: float, listener: str) -> Held:
+    return Held(remaining if listener else min(remaining, POLL), wakes=bool(listener))
+
+
+def _held_by_another(request: Acquire, state: Sequence[Any]) -> Held | None:
+    _, _, remaining, ttl, holder = state
+    if holder is None or _text(holder) == request.holder or not 0 < remaining <= ttl:
+        return None
+    return Held(remaining / MICROSECONDS, wakes=False)
+
+
+def _micro(seconds: float) -> int:
+    return round(seconds * MICROSECONDS)
+
+
+_OFFER, _LIFE = _micro(OFFER), _micro(LIFE)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else bytes(value).decode()

@@ -1,0 +1,291 @@
+"""The SQL of MariaDB and MySQL; what the statements are for is in `holdfast.engines.sql.commands`.
+
+1. Times are microseconds since 1970 by the server's clock, as UTC: no session's time zone matters,
+   and no hour comes twice. The clock is that of a statement's beginning. One that had to wait for a
+   row acts as of then: a lease that it grants ends too early rather than too late.
+2. Columns are bytes, so names differ by case, by accents and by spaces at their end.
+3. (fence, name) is an index of its own. `SELECT ... LOCK IN SHARE MODE` by that index locks only
+   its entry, and only a takeover changes the entry (or an operator who breaks the lock): neither a
+   renewal nor a release does. So a transaction can rely on a lease without blocking it.
+4. A new fence is no less than the clock, so its entry comes after all others. A transaction that
+   locks an entry under REPEATABLE READ locks the gap before it, too, where nothing will come.
+5. A takeover that meets such a lock does not wait for it: `acquire` gives nothing then.
+6. In an UPDATE, each assignment sees those before it.
+"""
+
+import re
+from dataclasses import dataclass
+
+from holdfast.engines.sql.commands import Dialect, Text
+
+LEASES = "holdfast_leases"
+CELLS = "holdfast_cells"
+
+VERSION = 2
+"""Of the tables. Those of the first release have none, and count as 1."""
+
+LONGEST = 56
+"""Of a table's name: MariaDB allows 64 characters, and `_waiters` is added."""
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The tables of one lease table, as they stand in SQL."""
+
+    leases: str
+    waiters: str
+    version: str
+    cells: str
+
+
+def tables(table: str) -> Tables:
+    """The tables that belong to `[database.]table`."""
+    parts = table.split(".")
+    if len(parts) > 2 or not all(_NAME.fullmatch(p) and len(p) <= LONGEST for p in parts):
+        raise ValueError(
+            f"table: must be a name, or database.name, of letters, digits and _, each of at most "
+            f"{LONGEST} characters, got {table!r}"
+        )
+    *database, name = parts
+    before = "".join(f"`{part}`." for part in database)
+    names = (name, f"{name}_waiters", f"{name}_version", CELLS)
+    return Tables(*(f"{before}`{each}`" for each in names))
+
+
+class Statements:
+    """All statements for one lease table. `returns`: for MariaDB, which knows RETURNING."""
+
+    def __init__(self, table: str, *, returns: bool) -> None:
+        self.returns = returns
+        found = tables(table)
+        names = {
+            "leases": found.leases,
+            "waiters": found.waiters,
+            "version": found.version,
+            "cells": found.cells,
+            "current": str(VERSION),
+            "now": NOW,
+            "takes": _TAKES.format(now=NOW),
+        }
+        *database, plain = table.split(".")
+        self.ddl = DDL.format(**names).strip()
+        self.create = tuple(Text(sql, "?") for sql in self.ddl.split(";") if sql.strip())
+        self.upgrade = Text(UPGRADE.format(**names), "?")
+        self.version = Text(f"SELECT version FROM {found.version}", "?")  # noqa: S608 - our own
+        self._place = {"database": database[0] if database else None, "name": plain}
+        texts = dict(TEXTS)
+        if returns:
+            quickly = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
+            state = "IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl"
+            texts["acquire"] = f"{quickly}{texts['acquire']} RETURNING {state}, holder"
+            texts["take_away"] = quickly + texts["take_away"]
+            del texts["verdict"]
+        self.dialect = Dialect.of("?", names, texts, ("acquire", "take_away"))
+        self._extend_many = EXTEND_MANY.format(**names)
+
+    def is_first_release(self) -> tuple[Text, list[str | None]]:
+        """Gives a row if the lease table is one of the first release."""
+        return FIRST_RELEASE(**self._place)
+
+    def extend_many(
+        self, ttl: int, keys: list[str], holders: list[str]
+    ) -> tuple[Text, list[object]]:
+        """Extend many leases with one ttl; gives how many were found. A holder id is of one lease
+        alone, so it is not found at the name of another."""
+        marks = ", ".join("?" * len(keys))
+        text = Text(self._extend_many.replace("MARKS", marks), "?")
+        return text, [ttl, ttl, *keys, *holders]
+
+
+NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+DDL = """
+CREATE TABLE IF NOT EXISTS {leases} (
+    name VARBINARY(1024) NOT NULL PRIMARY KEY,
+    holder VARBINARY(1024),
+    fence BIGINT NOT NULL,
+    ttl BIGINT NOT NULL DEFAULT 86400000000,
+    expires BIGINT NOT NULL,
+    offered BOOLEAN NOT NULL DEFAULT 0,
+    queued BOOLEAN NOT NULL DEFAULT 0,
+    UNIQUE KEY tenure (fence, name)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+CREATE TABLE IF NOT EXISTS {waiters} (
+    holder VARBINARY(1024) NOT NULL PRIMARY KEY,
+    name VARBINARY(1024) NOT NULL,
+    place BIGINT NOT NULL,
+    alive_until BIGINT NOT NULL,
+    KEY queue (name, place)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+CREATE TABLE IF NOT EXISTS {cells} (
+    name VARBINARY(1024) NOT NULL PRIMARY KEY,
+    value LONGBLOB NOT NULL,
+    is_text BOOLEAN NOT NULL,
+    version BIGINT NOT NULL
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+CREATE TABLE IF NOT EXISTS {version} (version INT NOT NULL PRIMARY KEY) ENGINE = InnoDB;
+INSERT IGNORE INTO {version}
+SELECT {current} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {version});
+"""
+
+FIRST_RELEASE = Text(
+    """
+SELECT 1 FROM information_schema.columns
+WHERE table_schema = COALESCE(CONVERT(:database USING utf8mb4), DATABASE())
+  AND table_name = CONVERT(:name USING utf8mb4) AND column_name = 'ends'
+""",
+    "?",
+)
+
+UPGRADE = """
+ALTER TABLE {leases}
+    CHANGE ends expires BIGINT NOT NULL,
+    MODIFY holder VARBINARY(1024),
+    ADD COLUMN ttl BIGINT NOT NULL DEFAULT 86400000000,
+    ADD COLUMN offered BOOLEAN NOT NULL DEFAULT 0,
+    ADD COLUMN queued BOOLEAN NOT NULL DEFAULT 0,
+    ROW_FORMAT = DYNAMIC
+"""
+"""Brings a table of the first release up to date. Its clients are refused from then on, since a
+column that they name is gone."""
+
+SETTLE = (
+    "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
+    "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', sql_select_limit = DEFAULT",
+    "SET innodb_lock_wait_timeout = 1, lock_wait_timeout = 5",
+)
+"""What a session begins with. Strict: a name that is too long is an error, and not cut off."""
+
+SETTLE_MARIADB = "SET max_statement_time = 0"
+
+GREETING = f"SELECT {NOW}"
+
+_SEEN = """
+SELECT name, holder, fence, LEAST(expires - {now}, ttl),
+       (SELECT COUNT(*) FROM {waiters} AS w WHERE w.name = l.name
+        AND w.alive_until BETWEEN {now} AND {now} + :life)
+FROM {leases} AS l WHERE holder IS NOT NULL AND expires > {now}
+"""
+
+_TAKES = """
+(holder = VALUES(holder) AND offered OR NOT queued AND (holder IS NULL OR expires <= {now}))
+"""
+"""Whether `acquire` takes over a row that is there."""
+
+TEXTS = {
+    "acquire": """
+INSERT INTO {leases} (name, holder, fence, ttl, expires)
+SELECT :key, :holder, {now}, :ttl, {now} + :ttl FROM DUAL WHERE {now} < :deadline
+ON DUPLICATE KEY UPDATE
+    fence = IF({takes}, GREATEST(fence + 1, VALUES(fence)), fence),
+    ttl = IF({takes}, VALUES(ttl), IF(holder = VALUES(holder), GREATEST(ttl, VALUES(ttl)), ttl)),
+    holder = IF({takes}, VALUES(holder), holder),
+    offered = IF(holder = VALUES(holder), 0, offered),
+    expires = IF(holder = VALUES(holder),
+                 GREATEST(LEAST(expires, {now} + ttl), VALUES(expires)), expires)
+""",
+    # A new fence is no less than the clock: idle rows can be deleted, and a replica that missed the
+    # last grants before it was promoted still gives greater ones.
+    "verdict": """
+SELECT IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl, holder
+FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
+""",
+    "look": """
+SELECT NULL, {now}, l.expires - {now}, l.ttl, l.holder, w.place
+FROM (SELECT 1) AS one LEFT JOIN {leases} AS l ON l.name = :key
+LEFT JOIN {waiters} AS w ON w.holder = :holder
+""",
+    "extend": """
+UPDATE {leases} SET ttl = GREATEST(ttl, :ttl),
+    expires = GREATEST(LEAST(expires, {now} + ttl), {now} + :ttl)
+WHERE name = :key AND holder = :holder AND NOT offered AND expires > {now}
+""",
+    "release": """
+UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
+WHERE name = :key AND holder = :holder AND NOT queued
+""",
+    "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR UPDATE",
+    "adopt": """
+UPDATE {leases} SET expires = {now} + IF(holder = :holder AND offered, :offer, ttl)
+WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)
+""",
+    "join": """
+INSERT INTO {waiters} (holder, name, place, alive_until)
+SELECT :holder, :key, IF(:place > 0, :place, GREATEST({now}, COALESCE(MAX(place) + 1, 0))),
+       {now} + :life
+FROM {waiters} WHERE name = :key
+ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)
+""",
+    "mark": "UPDATE {leases} SET queued = 1 WHERE name = :key",
+    "touch": "UPDATE {waiters} SET alive_until = {now} + :life WHERE holder = :holder",
+    "leave": "DELETE FROM {waiters} WHERE holder = :holder",
+    "free": """
+UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
+WHERE name = :key AND holder = :holder
+""",
+    "bury": """
+DELETE FROM {waiters} WHERE name = :key AND place < COALESCE((
+    SELECT place FROM (
+        SELECT place FROM {waiters}
+        WHERE name = :key AND alive_until BETWEEN {now} AND {now} + :life
+        ORDER BY place LIMIT 1
+    ) AS living
+), 9223372036854775807)
+AND EXISTS (SELECT 1 FROM {leases} WHERE name = :key AND (holder IS NULL OR expires <= {now}))
+""",
+    "settle": """
+UPDATE {leases} SET
+    holder = COALESCE(
+        (SELECT w.holder FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1), :me
+    ),
+    offered = holder IS NOT NULL,
+    ttl = :offer,
+    expires = {now} + IF(holder IS NULL, 0, :offer),
+    queued = EXISTS (
+        SELECT 1 FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1 OFFSET 1
+    )
+WHERE name = :key AND (holder IS NULL OR expires <= {now})
+""",
+    "heads": """
+SELECT holder, '' FROM {waiters} WHERE name = :key AND holder <> :holder
+AND EXISTS (SELECT 1 FROM {leases} WHERE name = :key AND offered) ORDER BY place LIMIT 1
+""",
+    "drop": """
+DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :key AND offered)
+""",
+    "take_away": """
+UPDATE {leases} SET
+    fence = GREATEST(fence + 1, {now}), holder = NULL, offered = 0, expires = {now}
+WHERE name = :key AND holder IS NOT NULL AND expires > {now}
+""",
+    # With a new fence, so that the old holder's next transaction cannot rely on it; without one
+    # while a transaction does, and so blocks a new fence.
+    "take_away_guarded": """
+UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
+WHERE name = :key AND holder IS NOT NULL AND expires > {now}
+""",
+    "inspect": _SEEN + " AND name = :key",
+    "listing": _SEEN
+    + """
+AND name >= :prefix AND LEFT(name, LENGTH(:prefix)) = :prefix AND name > :after
+ORDER BY name LIMIT :limit
+""",
+    "cell": "SELECT value, is_text, version FROM {cells} WHERE name = :key",
+    "make_cell": """
+INSERT INTO {cells} (name, value, is_text, version)
+SELECT :key, :value, :is_text, 1 FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM {cells} WHERE name = :key)
+""",
+    "set_cell": """
+UPDATE {cells} SET value = :value, is_text = :is_text, version = version + 1
+WHERE name = :key AND version = :expect
+""",
+}
+
+EXTEND_MANY = """
+UPDATE {leases} SET ttl = GREATEST(ttl, ?),
+    expires = GREATEST(LEAST(expires, {now} + ttl), {now} + ?)
+WHERE name IN (MARKS) AND holder IN (MARKS) AND NOT offered AND expires > {now}
+"""

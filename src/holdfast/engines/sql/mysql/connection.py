@@ -1,0 +1,267 @@
+"""One connection to MariaDB or MySQL, by PyMySQL's cursors.
+
+Values are written into the text of a statement as numbers or hexadecimal digits: nothing in them
+depends on the session's character set or `sql_mode`.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+from pymysql.constants import CLIENT
+
+from holdfast.core.ports import Clock
+from holdfast.engines.sql.commands import Row, Statement
+from holdfast.engines.sql.connection import (
+    SILENT,
+    BrokenError,
+    ConflictError,
+    MissingError,
+    RefusedError,
+    SqlError,
+)
+from holdfast.engines.sql.mysql.commands import GREETING, SETTLE, SETTLE_MARIADB
+
+CLIENT_ERRORS = 2000
+"""From this number on, an error is not the server's, but PyMySQL's."""
+
+IDLE = 1.0
+"""A connection that was not used for so long is pinged before it is used."""
+
+STEP = 0.05
+"""Timeouts are multiples of this: setting another one costs two system calls."""
+
+
+class LockedError(ConflictError):
+    """Another transaction has held a lock on the row, or the table, for longer than we wait."""
+
+
+_KINDS: dict[int, type[SqlError]] = {
+    1205: LockedError,
+    1020: ConflictError,  # the row has changed since it was read
+    1213: ConflictError,  # deadlock; and a node of a cluster that was not the first to commit
+    1062: ConflictError,  # two made the same row at once
+    1317: ConflictError,  # an operator ended the statement
+    1146: MissingError,
+    1047: BrokenError,  # a node of a cluster that is not ready
+    1053: BrokenError,  # the server shuts down
+    1927: BrokenError,  # an operator killed the connection
+    1036: BrokenError,  # read only: another connection may lead to another server
+    1290: BrokenError,
+    1792: BrokenError,
+    1836: BrokenError,
+}
+"""By the server's number; everything else is a `RefusedError`."""
+
+_READ_ONLY = "this server is read-only: it is a replica, or read_only is on; name the primary"
+_LAYOUT = "the tables have another layout: another version of holdfast made or changed them"
+
+_MEANINGS = {
+    1036: _READ_ONLY,
+    1290: _READ_ONLY,
+    1792: _READ_ONLY,
+    1836: _READ_ONLY,
+    1040: "the server has no connection left; see max_connections",
+    1203: "this user has no connection left; see max_user_connections",
+    1665: "binlog_format is STATEMENT, which does not allow READ COMMITTED; make it MIXED",
+    1969: "the statement took too long, and was ended",
+    1045: "the login was refused",
+    1698: "the login was refused",
+    1044: "this user may not use the database",
+    1049: "there is no such database",
+    1054: _LAYOUT,
+    1142: "this user lacks a right",
+    1143: "this user lacks a right",
+    1227: "this user lacks a right",
+    1406: "the name is too long, with its prefix",
+}
+
+_FINAL = frozenset((1044, 1045, 1049, 1054, 1142, 1143, 1227, 1251, 1406, 1698))
+"""What waiting does not heal: logins, missing databases and rights, wrong tables."""
+
+
+def read_error(number: int, message: str) -> SqlError:
+    """The error for a number of the server's."""
+    meaning = _MEANINGS.get(number)
+    text = f"{meaning} ({message})" if meaning else message
+    kind = _KINDS.get(number, RefusedError)
+    return RefusedError(text, is_final=number in _FINAL) if kind is RefusedError else kind(text)
+
+
+class MySqlConnection:
+    """A connection that is made, and settled."""
+
+    def __init__(self, connection: pymysql.Connection, clock: Clock) -> None:
+        self._connection: pymysql.Connection | None = connection
+        self._clock = clock
+        self._cursor = connection.cursor(pymysql.cursors.Cursor)
+        self._used_at = clock()
+
+    def is_usable(self) -> bool:
+        """Whether the server has not closed it."""
+        if self._connection is None or not self._connection.open:
+            return False
+        if self._clock() < self._used_at + IDLE:
+            return True
+        try:
+            self._end_at(self._clock() + IDLE)
+            self._connection.ping(reconnect=False)
+        except (pymysql.MySQLError, OSError):
+            return False
+        return True
+
+    def run(self, statements: Sequence[Statement], until: float) -> list[list[Row]]:
+        """Run one statement, or several as one transaction."""
+        if len(statements) == 1:
+            return [self._execute(statements[0], until)]
+        with _errors():
+            self._end_at(until)
+            self._cursor.execute("BEGIN")
+        try:
+            results = [self._execute(statement, until) for statement in statements]
+            with _errors():
+                self._cursor.execute("COMMIT")
+        except BrokenError:
+            raise
+        except SqlError:
+            with _errors():
+                self._cursor.execute("ROLLBACK")
+            raise
+        return results
+
+    def run_text(self, sql: str, until: float) -> list[Row]:
+        """Run a statement without values."""
+        with _errors():
+            self._end_at(until)
+            found = self._cursor.execute(sql)
+            self._used_at = self._clock()
+            if self._cursor.description is None:
+                return [(found,)] if found else []
+            return list(self._cursor.fetchall())
+
+    def close(self) -> None:
+        """Close it. What is under way may be carried out all the same."""
+        if self._connection is not None and self._connection.open:
+            self._connection.close()
+
+    def forget(self) -> None:
+        """In a forked child: PyMySQL closes a connection that is not referenced any more, and does
+        not tell the server."""
+        self._connection = None
+        del self._cursor
+
+    def _execute(self, statement: Statement, until: float) -> list[Row]:
+        text, values = statement
+        try:
+            return self.run_text(_with_values(text.sql, values), until)
+        except LockedError:
+            if text.skips_locked:
+                return []
+            raise
+
+    def _end_at(self, until: float) -> None:
+        """Have PyMySQL give up at that instant. There is no other way to it than private names."""
+        connection = self._connection
+        assert connection is not None  # noqa: S101 - only after a fork, when it is not used
+        seconds = max(1, -int((self._clock() - until) // STEP)) * STEP
+        connection._read_timeout = connection._write_timeout = seconds  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
+
+
+def connect(address: Mapping[str, Any], clock: Clock, until: float) -> pymysql.Connection:
+    """Connect, by blocking."""
+    seconds = max(0.001, until - clock())
+    with _errors():
+        return pymysql.connect(
+            **{
+                **address,
+                "charset": "utf8mb4",
+                "client_flag": CLIENT.FOUND_ROWS | address.get("client_flag", 0),
+                "connect_timeout": seconds,
+                "read_timeout": seconds,
+                "write_timeout": seconds,
+                "autocommit": True,
+            }
+        )
+
+
+def settle(
+    connection: pymysql.Connection, clock: Clock, until: float, *, needs_mariadb: bool
+) -> tuple[MySqlConnection, int]:
+    """Make the session ours; gives the connection, and the server's clock in microseconds."""
+    version = connection.get_server_info()
+    if needs_mariadb:
+        insist_on_mariadb(version)
+    if not connection.client_flag & CLIENT.FOUND_ROWS:
+        raise RefusedError(
+            "the connections count the rows that an UPDATE changes, not those that it finds; make "
+            "them with client_flag=FOUND_ROWS, as SQLAlchemy does unless it has a creator",
+            is_final=True,
+        )
+    settled = MySqlConnection(connection, clock)
+    for sql in SETTLE:
+        settled.run_text(sql, until)
+    if "mariadb" in version.lower():
+        settled.run_text(SETTLE_MARIADB, until)
+    [(now,)] = settled.run_text(GREETING, until)
+    return settled, now
+
+
+def insist_on_mariadb(version: str) -> None:
+    """Raise unless the server knows what only MariaDB knows. Its version may have a prefix for old
+    clients (`5.5.5-`), and is followed by a release of the Enterprise server (`-7`).
+
+    >>> insist_on_mariadb("10.6.12-7-MariaDB-enterprise-log")
+    """
+    found = re.search(r"(\d+)\.(\d+)\.\d+(-\d+)?-MariaDB", version, re.IGNORECASE)
+    if found is None or (int(found[1]), int(found[2])) < (10, 5):
+        raise RefusedError(
+            f"mariadb:// needs MariaDB 10.5 or later, and this server is {version}; for MySQL, and "
+            "for an older MariaDB, the URL begins with mysql://",
+            is_final=True,
+        )
+
+
+def _with_values(sql: str, values: Sequence[object]) -> str:
+    """A statement with its values written into it.
+
+    >>> _with_values("SELECT ?, ?, ?", (7, "it's", None))
+    "SELECT 7, x'69742773', NULL"
+    """
+    if not values:
+        return sql
+    first, *rest = sql.split("?")
+    return first + "".join(_literal(value) + part for value, part in zip(values, rest, strict=True))
+
+
+def _literal(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, int):
+        return str(int(value))
+    data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
+    return f"x'{data.hex()}'"
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """PyMySQL's errors as ours."""
+    try:
+        yield
+    except pymysql.MySQLError as error:
+        raise _why(error) from error
+    except (OSError, RuntimeError) as error:  # the latter: a way to log in needs a library
+        raise BrokenError(str(error)) from error
+
+
+def _why(error: pymysql.MySQLError) -> SqlError:
+    if isinstance(error.__context__, TimeoutError):
+        return BrokenError(SILENT)
+    match error.args:
+        case (int(number), str(message)) if number < CLIENT_ERRORS:
+            return read_error(number, message)
+        case (_, message):
+            return BrokenError(str(message))
+        case _:
+            return BrokenError(str(error) or type(error).__name__)

@@ -1,0 +1,220 @@
+"""A user's own pool instead of a URL: an `Engine` of SQLAlchemy, or a pool of psycopg.
+
+A lock keeps its connection, so a pool gives it nothing but its way of connecting, and that is what
+is used: holdfast opens connections of its own, and takes none out of the pool.
+
+- A pool of psycopg: its `conninfo` and `kwargs`.
+- An `Engine` with psycopg or PyMySQL: what a fresh pool of the engine makes, detached from it. So
+  a `creator` and the engine's listeners have their say, for example to put in a token.
+- Any other `Engine`, and every `AsyncEngine`: the arguments that it connects with, given to psycopg
+  or PyMySQL.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from holdfast.core.ports import Engine, StoreHost
+from holdfast.engines import refuse_options
+from holdfast.engines.sql.connection import BrokenError, RefusedError, SqlError
+from holdfast.engines.sql.threads import read_count
+
+Opening: TypeAlias = Callable[[dict[str, str]], Engine]
+
+
+def of_clients(clients: list[Any], *, awaits: bool) -> tuple[str, Opening]:
+    """The URL to show for a pool, and the engine behind it."""
+    if len(clients) != 1:
+        raise TypeError(f"url: a lock is kept in one database, got {len(clients)} pools")
+    [pool] = clients
+    if type(pool).__module__.startswith("psycopg_pool"):
+        return _of_psycopg_pool(pool, awaits=awaits)
+    return _of_sqlalchemy(pool, awaits=awaits)
+
+
+def check_engine(engine: Any, *, awaits: bool, argument: str = "engine") -> Any:
+    """The same, if it is an `Engine` of SQLAlchemy, or an `AsyncEngine`; else a `TypeError`."""
+    import sqlalchemy
+    from sqlalchemy.ext.asyncio import AsyncEngine
+
+    _check_kind(engine, AsyncEngine if awaits else sqlalchemy.Engine, argument)
+    return engine
+
+
+def _of_psycopg_pool(pool: Any, *, awaits: bool) -> tuple[str, Opening]:
+    from psycopg.conninfo import conninfo_to_dict
+    from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+    _check_kind(pool, AsyncConnectionPool if awaits else ConnectionPool)
+
+    def arguments() -> dict[str, Any]:
+        conninfo, kwargs = (_now(given, awaits) for given in (pool.conninfo, pool.kwargs))
+        return conninfo_to_dict(conninfo or "") | dict(kwargs or {})
+
+    shown = arguments() if not callable(pool.conninfo) and not callable(pool.kwargs) else {}
+    return _postgres(arguments, shown)
+
+
+def _now(given: Any, awaits: bool) -> Any:
+    """What a pool connects with may be a function, called for each connection."""
+    if not callable(given):
+        return given
+    if awaits:
+        raise RefusedError(
+            "the pool finds out by a coroutine how to connect, which holdfast cannot run in a "
+            "thread; give a URL, or a ConnectionPool with a plain function",
+            is_final=True,
+        )
+    return given()
+
+
+def _of_sqlalchemy(engine: Any, *, awaits: bool) -> tuple[str, Opening]:
+    check_engine(engine, awaits=awaits, argument="url")
+    scheme, driver, url = engine.dialect.name, engine.dialect.driver, engine.url
+    shown = {"user": url.username, "host": url.host, "port": url.port, "dbname": url.database}
+    if scheme == "postgresql":
+        if not awaits and driver == "psycopg":
+            return _postgres(lambda: _detached(engine), shown)
+        return _postgres(lambda: _arguments(engine, awaits=awaits), shown)
+    if scheme in ("mysql", "mariadb"):
+        if not awaits and driver == "pymysql":
+            return _mysql(scheme, lambda: _detached(engine), shown)
+        return _mysql(scheme, lambda: _arguments(engine, awaits=awaits), shown)
+    raise ValueError(f"url: must lead to PostgreSQL, MariaDB or MySQL, got one to {scheme}")
+
+
+def _detached(engine: Any) -> Any:
+    """A connection of the library's, made as the engine makes them, that no pool knows of."""
+    pooled = engine.pool.recreate().connect()
+    connection = pooled.driver_connection
+    pooled.detach()
+    return connection
+
+
+class _ArgumentsError(Exception):
+    """Carries what a connection was to be made with."""
+
+
+def _arguments(engine: Any, *, awaits: bool) -> dict[str, Any]:
+    """What an engine calls its library with, after all that its user has arranged: the URL does not
+    have `connect_args`. Nothing is connected, since we leave at the last moment."""
+    from sqlalchemy import event
+
+    engine = engine.sync_engine if awaits else engine
+    me = threading.get_ident()
+
+    def leave(dialect: Any, record: Any, args: Any, arguments: Mapping[str, Any]) -> None:
+        if threading.get_ident() == me:  # others may be connecting
+            raise _ArgumentsError(arguments)
+
+    event.listen(engine, "do_connect", leave)
+    try:
+        engine.pool.recreate().connect().close()
+    except _ArgumentsError as caught:
+        return dict(caught.args[0])
+    finally:
+        event.remove(engine, "do_connect", leave)
+    raise RefusedError(
+        "the Engine's connections are made by a creator for a library that holdfast does not use; "
+        "give a URL, or an Engine with psycopg or PyMySQL",
+        is_final=True,
+    )
+
+
+def _postgres(given: Callable[[], Any], shown: Mapping[str, Any]) -> tuple[str, Opening]:
+    from holdfast.engines.sql import postgres
+    from holdfast.engines.sql.postgres.commands import LEASES
+    from holdfast.engines.sql.postgres.connection import PostgresConnection, connect
+
+    def opened(host: StoreHost, until: float) -> PostgresConnection:
+        found = _within(until - host.clock(), given)
+        if isinstance(found, dict):
+            return connect(postgres.conninfo_of(found), host.clock, until)
+        return PostgresConnection(found.pgconn, host.clock, found)
+
+    def opening(options: dict[str, str]) -> Engine:
+        table, connections = read_table(options, LEASES)
+        return postgres.make_engine(opened, _node(shown), table, connections)
+
+    return _url("postgresql", shown), opening
+
+
+def _mysql(scheme: str, given: Callable[[], Any], shown: Mapping[str, Any]) -> tuple[str, Opening]:
+    from holdfast.engines.sql import mysql
+    from holdfast.engines.sql.mysql.commands import LEASES
+    from holdfast.engines.sql.mysql.connection import connect
+
+    def opened(host: StoreHost, until: float) -> Any:
+        found = _within(until - host.clock(), given)
+        if isinstance(found, dict):
+            return connect(mysql.address_of(found), host.clock, until)
+        return found
+
+    def opening(options: dict[str, str]) -> Engine:
+        table, connections = read_table(options, LEASES)
+        return mysql.make_engine(scheme, opened, _node(shown), table, connections)
+
+    return _url(scheme, shown), opening
+
+
+def read_table(options: dict[str, str], default: str) -> tuple[str, int]:
+    """The options that there are: the table, and the number of connections."""
+    table, connections = options.pop("table", default), read_count(options)
+    refuse_options(options)
+    return table, connections
+
+
+def _within(seconds: float, given: Callable[[], Any]) -> Any:
+    """What `given` gives, which may be a connection, in so many seconds. The library may take
+    longer, so it runs in a thread; what comes too late is closed."""
+    outcome: SimpleQueue[Any] = SimpleQueue()
+    is_late = threading.Event()
+
+    def run() -> None:
+        try:
+            found = given()
+        except Exception as error:  # noqa: BLE001 - raised below
+            outcome.put(error)
+            return
+        outcome.put(found)
+        if is_late.is_set() and not isinstance(found, dict):
+            found.close()
+
+    threading.Thread(target=run, name="holdfast-connecting", daemon=True).start()
+    try:
+        found = outcome.get(timeout=max(0.0, seconds))
+    except Empty:
+        is_late.set()
+        raise BrokenError(
+            f"the pool's way of connecting took longer than {seconds:.3g} s"
+        ) from None
+    if isinstance(found, SqlError):
+        raise found
+    if isinstance(found, Exception):
+        lines = str(getattr(found, "orig", None) or found).strip().splitlines()
+        raise BrokenError(lines[0] if lines else type(found).__name__)
+    return found
+
+
+def _node(shown: Mapping[str, Any]) -> str:
+    return _url("", shown).removeprefix("://").rpartition("@")[2]
+
+
+def _url(scheme: str, shown: Mapping[str, Any]) -> str:
+    """Where connections lead, without a password."""
+    user, host, port, name = (
+        quote(str(shown.get(part) or ""), safe=":,") for part in ("user", "host", "port", "dbname")
+    )
+    login = f"{user}@" if user else ""
+    return f"{scheme}://{login}{host}{':' if port else ''}{port}/{name}"
+
+
+def _check_kind(pool: Any, wanted: type, argument: str = "url") -> None:
+    if not isinstance(pool, wanted):
+        kind = type(pool)
+        raise TypeError(
+            f"{argument}: this client needs a {wanted.__module__}.{wanted.__qualname__}, "
+            f"got a {kind.__module__}.{kind.__qualname__}"
+        )

@@ -1,0 +1,338 @@
+"""One connection to PostgreSQL, by libpq. Every wait for the server ends at a given instant, which
+psycopg's own connections cannot promise.
+
+Values and results are sent in PostgreSQL's binary format where text would depend on a setting of
+the session: `bytea_output`, `client_encoding`, `DateStyle`.
+"""
+
+import re
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from typing import Any
+
+import psycopg
+from psycopg import pq
+
+from holdfast.core.ports import Clock
+from holdfast.engines.inherited import detach
+from holdfast.engines.sql.commands import Row, Statement, Text
+from holdfast.engines.sql.connection import (
+    SILENT,
+    BrokenError,
+    ConflictError,
+    MissingError,
+    RefusedError,
+    SqlError,
+    wait_for,
+)
+from holdfast.engines.sql.postgres.commands import GREETING, SETTLE
+
+IDLE = 0.01
+"""A connection that was used so recently is taken to be there, without a look."""
+
+_DONE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
+
+_LOADERS: dict[int, Callable[[bytes], object]] = {
+    16: lambda value: value == b"\1",  # boolean
+    17: bytes,  # bytea
+    20: lambda value: int.from_bytes(value, "big", signed=True),  # bigint
+    23: lambda value: int.from_bytes(value, "big", signed=True),  # integer
+    701: lambda value: struct.unpack("!d", value)[0],  # double precision
+}
+"""By type; everything else is text."""
+
+_KINDS: dict[str, type[SqlError]] = {
+    "08": BrokenError,  # connection exceptions
+    "57P": BrokenError,  # the server, or an operator, ended the connection
+    "25006": BrokenError,  # read only: another connection may lead to another server
+    "26000": BrokenError,  # prepared statements were deallocated
+    "0A000": BrokenError,  # the table was altered under a prepared statement
+    "40001": ConflictError,  # could not serialise
+    "40P01": ConflictError,  # deadlock
+    "55P03": ConflictError,  # lock_timeout
+    "23505": ConflictError,  # two made the same row, or the same table, at once
+    "42P01": MissingError,
+}
+"""By the beginning of the SQLSTATE; everything else is a `RefusedError`."""
+
+_MEANINGS = {
+    "25006": (
+        "this server is read-only: it is a standby, or default_transaction_read_only is on; "
+        "name the primary, or several hosts with target_session_attrs=read-write"
+    ),
+    "53300": "the server has no connection left; see max_connections",
+    "57014": "the server cancelled the statement; see statement_timeout",
+    "28P01": "the password was refused",
+    "28000": "the login was refused",
+    "3D000": "there is no such database",
+    "3F000": "there is no such schema, or this role may not use it; see the option table",
+    "42501": "this role lacks a right",
+    "42703": "the tables have another layout: another version of holdfast made or changed them",
+}
+
+_FINAL = ("28", "3D000", "3F000", "42")
+"""What waiting does not heal: logins, missing databases and rights, wrong tables."""
+
+
+def read_error(state: str, message: str) -> SqlError:
+    """The error for an SQLSTATE; without one the connection is gone."""
+    text = first_line(message)
+    if not state:
+        return BrokenError(text or "the connection is gone")
+    meaning = _MEANINGS.get(state)
+    text = f"{meaning} ({text})" if meaning else text
+    kind = next((_KINDS[state[:n]] for n in (5, 3, 2) if state[:n] in _KINDS), RefusedError)
+    return (
+        RefusedError(text, is_final=state.startswith(_FINAL))
+        if kind is RefusedError
+        else kind(text)
+    )
+
+
+def first_line(message: str) -> str:
+    """The first line of what libpq says."""
+    lines = message.strip().splitlines()
+    return lines[0].strip() if lines else ""
+
+
+class PostgresConnection:
+    """A connection that is made."""
+
+    def __init__(
+        self, connection: pq.abc.PGconn, clock: Clock, owner: psycopg.Connection[Any] | None = None
+    ) -> None:
+        """`owner`: whose connection it is, which must not be collected before."""
+        self._connection, self._clock, self._owner = connection, clock, owner
+        connection.nonblocking = 1
+        self.fd: int = connection.socket
+        self.is_direct = False
+        """Whether the session is ours alone: then statements are prepared, and it can listen."""
+        self._prepared: dict[Text, bytes] = {}
+        self._names = count()
+        self._trusted_until = 0.0
+
+    @property
+    def pid(self) -> int:
+        """The server process, as the server named it at the login."""
+        return self._connection.backend_pid
+
+    @property
+    def is_in_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self._connection.transaction_status != pq.TransactionStatus.IDLE
+
+    def is_usable(self) -> bool:
+        """Whether the server has not closed it."""
+        if self._clock() < self._trusted_until:
+            return True
+        try:
+            self._connection.consume_input()
+        except psycopg.Error:
+            return False
+        return self._connection.status == pq.ConnStatus.OK
+
+    def run(self, statements: Sequence[Statement], until: float) -> list[list[Row]]:
+        """Run one statement, or several as one transaction, in one round trip."""
+        with _errors():
+            if self.is_direct:
+                self._prepare(statements, until)
+            if len(statements) == 1:
+                self._send(*statements[0])
+                results = [self._rows(until)]
+            else:
+                results = self._run_all(statements, until)
+        self._trusted_until = self._clock() + IDLE
+        return results
+
+    def run_text(self, sql: str, until: float) -> None:
+        """Run statements without values, separated by semicolons, as one transaction."""
+        with _errors():
+            self._connection.send_query(sql.encode())
+            self._rows(until)
+
+    def notifications(self) -> list[str]:
+        """The payloads of notifications that have arrived."""
+        with _errors():
+            self._connection.consume_input()
+            found = []
+            while (notification := self._connection.notifies()) is not None:
+                found.append(bytes.fromhex(notification.extra.decode()).decode())
+            return found
+
+    def close(self) -> None:
+        """Close it. What is under way may be carried out all the same."""
+        self._connection.finish()
+
+    def forget(self) -> None:
+        """In a forked child: close it without telling the server."""
+        detach(self.fd)
+        self._connection.finish()
+
+    def _prepare(self, statements: Sequence[Statement], until: float) -> None:
+        for text, _ in statements:
+            if text not in self._prepared:
+                name = b"holdfast_%d" % next(self._names)
+                self._connection.send_prepare(name, text.sql.encode())
+                self._rows(until)
+                self._prepared[text] = name
+
+    def _run_all(self, statements: Sequence[Statement], until: float) -> list[list[Row]]:
+        connection = self._connection
+        connection.enter_pipeline_mode()
+        for text, values in statements:
+            self._send(text, values)
+        connection.pipeline_sync()
+        results, error = [], None
+        for _ in statements:
+            try:
+                results.append(self._rows(until))
+            except BrokenError:
+                raise
+            except SqlError as caught:
+                error = error or caught  # those behind it are skipped
+        self._rows(until, synced=True)
+        connection.exit_pipeline_mode()
+        if error is not None:
+            raise error
+        return results
+
+    def _send(self, text: Text, values: Sequence[object]) -> None:
+        dumped = [_dumped(value) for value in values]
+        formats = [1 if isinstance(value, (str, bytes)) else 0 for value in values]
+        if self.is_direct:
+            self._connection.send_query_prepared(
+                self._prepared[text], dumped, formats, result_format=1
+            )
+        else:
+            self._connection.send_query_params(
+                text.sql.encode(), dumped, param_formats=formats, result_format=1
+            )
+
+    def _rows(self, until: float, *, synced: bool = False) -> list[Row]:
+        """The rows of one statement, once all of its answer is there. `synced`: the answer is that
+        of a synchronisation point, which nothing follows."""
+        connection = self._connection
+        rows: list[Row] = []
+        error: SqlError | None = None
+        while True:
+            is_unsent = connection.flush() == 1
+            while connection.is_busy():
+                _wait(self.fd, until, self._clock, write=is_unsent)
+                connection.consume_input()
+                is_unsent = is_unsent and connection.flush() == 1
+            result = connection.get_result()
+            if result is None:
+                break
+            if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                if synced:
+                    return rows
+            elif result.status in _DONE:
+                rows = _read_rows(result)
+            elif result.status != pq.ExecStatus.PIPELINE_ABORTED:
+                error = error or _read_failure(result)
+        if error is not None:
+            raise error
+        return rows
+
+
+def connect(conninfo: str, clock: Clock, until: float) -> PostgresConnection:
+    """Connect, by blocking."""
+    connection = pq.PGconn.connect_start(conninfo.encode())
+    try:
+        while True:
+            if connection.status == pq.ConnStatus.BAD:
+                raise _why(connection)
+            state = connection.connect_poll()
+            if state == pq.PollingStatus.OK:
+                return PostgresConnection(connection, clock)
+            if state == pq.PollingStatus.READING:
+                _wait(connection.socket, until, clock)
+            elif state == pq.PollingStatus.WRITING:
+                _wait(connection.socket, until, clock, read=False, write=True)
+    except psycopg.Error as error:
+        connection.finish()
+        raise BrokenError(first_line(str(error))) from error
+    except BaseException:
+        connection.finish()
+        raise
+
+
+def greet(connection: PostgresConnection, until: float) -> int:
+    """Find out whether the session is ours alone, and settle it then; gives the server's clock. A
+    pooler is known by the server process that answers: it is not the one of the login."""
+    if connection.is_in_transaction:
+        connection.run_text("COMMIT", until)  # of what prepared it, as a listener of an Engine
+    [[(pid, now)]] = connection.run((GREETING(),), until)
+    is_direct = pid == connection.pid
+    if is_direct:
+        connection.run_text(SETTLE.sql, until)
+    connection.is_direct = is_direct
+    assert isinstance(now, int)  # noqa: S101 - a bigint
+    return now
+
+
+def _wait(fd: int, until: float, clock: Clock, *, read: bool = True, write: bool = False) -> None:
+    if not wait_for([fd] if read else [], [fd] if write else [], max(0.0, until - clock())):
+        raise BrokenError(SILENT)
+
+
+def _why(connection: pq.abc.PGconn) -> SqlError:
+    """Why a connection was not made. libpq tells no SQLSTATE then, only a text, which may be in any
+    language: what a server says, as `FATAL:  ...`, after it got a password, is about the login."""
+    text = first_line(connection.get_error_message())
+    is_from_server = re.search(r"\S:  ", text) is not None
+    is_login = connection.needs_password or (is_from_server and connection.used_password)
+    is_english = is_from_server and any(words in text for words in _LOGIN_FAILED)
+    if (is_login or is_english) and "too many connections" not in text:
+        return RefusedError(text, is_final=True)
+    return BrokenError(text)
+
+
+_LOGIN_FAILED = (
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "not permitted to log in",
+    "does not exist",
+    "permission denied",
+)
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """psycopg's errors as ours: the connection is gone."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise BrokenError(first_line(str(error))) from error
+
+
+def _read_rows(result: pq.abc.PGresult) -> list[Row]:
+    columns = [_LOADERS.get(result.ftype(n), bytes.decode) for n in range(result.nfields)]
+    return [
+        tuple(
+            None if (value := result.get_value(row, n)) is None else load(value)
+            for n, load in enumerate(columns)
+        )
+        for row in range(result.ntuples)
+    ]
+
+
+def _read_failure(result: pq.abc.PGresult) -> SqlError:
+    state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
+    message = result.error_field(pq.DiagnosticField.MESSAGE_PRIMARY) or result.error_message
+    return read_error(state.decode(), message.decode(errors="replace"))
+
+
+def _dumped(value: object) -> bytes | None:
+    if value is None or isinstance(value, bytes):
+        return value
+    if isinstance(value, list):
+        return b"{%s}" % b",".join(_element(each) for each in value)
+    return str(value).encode()
+
+
+def _element(value: str | int) -> bytes:
+    """One element of an array. Text in it stands as hexadecimal digits."""
+    return rb'"\\x%s"' % value.encode().hex().encode() if isinstance(value, str) else b"%d" % value

@@ -1,0 +1,365 @@
+"""The store of an SQLite file, for threads: one connection, used in turns.
+
+A connection must never be carried into a forked child, not even unused: SQLite would believe that
+the child has the file locks that only its parent has. So it is closed before every fork, and opened
+again when it is needed.
+"""
+
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Sequence
+from math import inf
+from pathlib import Path
+from typing import Any
+from weakref import ref
+
+from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Granted, Release, Request
+from holdfast.core.ports import Clock, Notify
+from holdfast.engines.sql.commands import MICROSECONDS, Commands, Results, Statement
+from holdfast.engines.sql.sqlite import commands as sql
+from holdfast.engines.sql.sqlite.connection import (
+    UnusableError,
+    boot_id,
+    connect,
+    explain,
+    heals_in,
+    is_busy,
+    relax,
+)
+from holdfast.engines.sql.sqlite.waiters import PipeWaiters, is_alive, sweep
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
+"""Another connection that is writing is done in microseconds."""
+
+LEAST_TIME = 0.02
+"""Meeting another writer is no failure, however little time is left."""
+
+PRUNE_EVERY = 4096
+"""Acquires between two looks for idle rows."""
+
+WINDOW = 200
+"""How many rows one such look takes in."""
+
+IDLE = 3600 * MICROSECONDS
+"""How long a row must have been of no use before it is pruned."""
+
+
+class BootClock:
+    """The host's boot clock, which statements are told."""
+
+    def __init__(self, clock: Clock, boot: str) -> None:
+        self.ours, self.boot = clock, boot
+
+    def now(self) -> int:
+        """In microseconds, and never earlier than the clock."""
+        return int(self.ours() * MICROSECONDS) + 1
+
+    def values(self) -> dict[str, Any]:
+        """The instant, and of which boot it is."""
+        return {"now": self.now(), "boot": self.boot}
+
+    def deadline(self, until: float) -> int:
+        """None: what was sent too late cannot be executed later."""
+        return 1 << 62
+
+    def learn(self, asked_at: float, now: int) -> None:
+        """There is nothing to learn: it is our own clock."""
+
+
+class SqliteStore:
+    """One SQLite file."""
+
+    def __init__(self, path: Path, clock: Clock, notify: Notify) -> None:
+        self._path, self._clock, self._notify = path, clock, notify
+        self._waiters: PipeWaiters | None = None
+        self._begin()
+        _forks.add(self)
+
+    def _begin(self) -> None:
+        self.mutex = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._acquires, self._closed = 0, False
+
+    def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
+        """Answer each request, trying again until `until` while others are in the way."""
+        tries = 0
+        while True:
+            if not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
+                return self._failed(requests, "other threads of this client keep it busy")
+            try:
+                return self._answer(requests, until)
+            except sqlite3.Error as error:
+                now = self._clock()
+                if tries == 0:
+                    until = max(until, now + LEAST_TIME)
+                if not is_busy(error) or now >= until:
+                    return self._failed(requests, explain(error), heals_in(error))
+            except (UnusableError, OSError) as error:
+                return self._failed(requests, str(error), inf)
+            finally:
+                self.mutex.release()
+            time.sleep(max(0.0, min(_pause(tries), until - self._clock())))
+            tries += 1
+
+    def ask_now(self, requests: Sequence[Request]) -> list[Answer] | None:
+        """Answer without waiting for anything; None if that is not possible."""
+        if self._connection is None or len(requests) != 1:
+            return None
+        if not self.mutex.acquire(blocking=False):
+            return None
+        try:
+            answer = self._say_briefly(requests[0]) if self._connection is not None else None
+        except sqlite3.Error:
+            return None  # `ask` will meet it, too
+        finally:
+            self.mutex.release()
+        return None if answer is None else [answer]
+
+    def close(self) -> None:
+        """Close the file and stop listening."""
+        with self.mutex:
+            self._closed = True
+            self.close_connection()
+            waiters, self._waiters = self._waiters, None
+        if waiters is not None:
+            waiters.close()
+
+    def forget(self) -> None:
+        """In a forked child: the connection was closed before; the pipe is the parent's."""
+        if self._waiters is not None:
+            self._waiters.forget()
+        self._begin()
+
+    def close_connection(self) -> None:
+        """Close the connection; the next request opens another."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _answer(self, requests: Sequence[Request], until: float) -> list[Answer]:
+        """Answer; or raise, and then nothing was done that must not be done again."""
+        try:
+            if self._connection is None:
+                self._open()
+            if len(requests) == 1:
+                answer = self._say_briefly(requests[0])
+                return [answer or self._say(requests[0], until, waits=False)]
+            if all(type(request) is Extend for request in requests):
+                return self._extend_all(requests)
+            return [self._say(request, until, waits=True) for request in requests]
+        except sqlite3.Error as error:
+            if is_busy(error):
+                self._roll_back()
+            else:
+                self.close_connection()
+            raise
+        except BaseException:
+            self.close_connection()
+            raise
+
+    def _say_briefly(self, request: Request) -> Answer | None:
+        """The one statement that is mostly enough; None if it is not. Then the whole command is
+        run, which begins with the same statement: to no effect, since it had none."""
+        connection, clock = self._connection, self._boot_clock
+        assert connection is not None  # noqa: S101 - it is open
+        if type(request) is Acquire and not request.queue:
+            self._acquires += 1
+            if self._acquires % PRUNE_EVERY == 0:
+                self._prune(connection)
+            ttl, now = round(request.ttl * MICROSECONDS), clock.now()
+            text, values = sql.DIALECT.acquire(
+                key=request.key, holder=request.holder, ttl=ttl, now=now, boot=clock.boot
+            )
+            rows = connection.execute(text.sql, values).fetchall()
+            return Granted(rows[0][0]) if rows else None
+        if type(request) is Release:
+            text, values = sql.DIALECT.release(
+                key=request.key, holder=request.holder, now=clock.now(), boot=clock.boot
+            )
+            rows = connection.execute(text.sql, values).fetchall()
+            if not rows:
+                return None
+            self._waiters_now.note(request, DONE)
+            return DONE
+        return None
+
+    def _say(self, request: Request, until: float, *, waits: bool) -> Answer:
+        """Run the command for a request. Without `waits`, another writer in the way of its first
+        step is the caller's to wait for; later it is waited for here, since what was done must not
+        be done again."""
+        command = self._commands.answer(request, until)
+        statements = next(command)
+        while True:
+            results = self._execute(statements, until if waits else -inf)
+            waits = True
+            try:
+                statements = command.send(results)
+            except StopIteration as stop:
+                answer: Answer = stop.value
+                self._waiters_now.note(request, answer)
+                return answer
+
+    def _execute(self, statements: Sequence[Statement], until: float) -> Results:
+        connection = self._connection
+        assert connection is not None  # noqa: S101 - it is open
+        tries = 0
+        while True:
+            try:
+                if len(statements) > 1:
+                    connection.execute("BEGIN IMMEDIATE")
+                results = [connection.execute(t.sql, values).fetchall() for t, values in statements]
+                if len(statements) > 1:
+                    connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                self._roll_back()
+                if not is_busy(error) or self._clock() >= until:
+                    raise
+            else:
+                return results
+            time.sleep(_pause(tries))
+            tries += 1
+
+    def _extend_all(self, requests: Sequence[Request]) -> list[Answer]:
+        """Renewals, in one transaction."""
+        connection = self._connection
+        assert connection is not None  # noqa: S101 - it is open
+        connection.execute("BEGIN IMMEDIATE")
+        answers = [self._say(request, -inf, waits=True) for request in requests]
+        connection.execute("COMMIT")
+        return answers
+
+    def _open(self) -> None:
+        if self._closed:
+            raise UnusableError("this client is closed")
+        self._path = self._path.resolve()  # its pipes are beside the file, whatever it is called
+        connection = connect(self._path)
+        try:
+            self._set_up(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+
+    def _set_up(self, connection: sqlite3.Connection) -> None:
+        boot = boot_id()
+        connection.execute("BEGIN IMMEDIATE")
+        _bring_up_to_date(connection, boot)
+        connection.execute("COMMIT")
+        relax(connection)
+        self._boot_clock = BootClock(self._clock, boot)
+        if self._waiters is None:
+            self._waiters = PipeWaiters(self._path, self._clock, self._notify)
+        self._waiters_now = self._waiters
+        self._commands = Commands(str(self._path), sql.DIALECT, self._boot_clock, self._waiters)
+        self._bury(connection)
+        self._prune(connection)
+
+    def _bury(self, connection: sqlite3.Connection) -> None:
+        """Delete the waiters whose processes died."""
+        sweep(self._path)
+        for (listener,) in connection.execute(sql.LISTENERS).fetchall():
+            if not is_alive(self._path, listener):
+                connection.execute(sql.FORGET_LISTENER, (listener,))
+
+    def _prune(self, connection: sqlite3.Connection) -> None:
+        """Drop some rows that have long been of no use; their fences live on in the floor.
+
+        It looks at a window of rows at a random place, so no index is needed and no scan is long.
+        """
+        ((last_row,),) = connection.execute(sql.LAST_ROW).fetchall()
+        first = random.randint(2 - WINDOW, max(last_row, 1))  # noqa: S311 - no secret
+        values = {
+            "first": first,
+            "last": first + WINDOW - 1,
+            "before": self._boot_clock.now() - IDLE,
+            "boot": self._boot_clock.boot,
+        }
+        connection.execute("BEGIN IMMEDIATE")
+        idle = connection.execute(sql.PRUNABLE, values).fetchall()
+        if idle:
+            highest = max(fence for _, fence in idle)
+            connection.execute(sql.RAISE_FLOOR, {"fence": highest})
+            connection.executemany(sql.PRUNE, [(rowid,) for rowid, _ in idle])
+        connection.execute("COMMIT")
+
+    def _roll_back(self) -> None:
+        if self._connection is not None and self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _failed(
+        self, requests: Sequence[Request], why: str, heals: float | None = None
+    ) -> list[Answer]:
+        return [Failed.at(str(self._path), why, heals)] * len(requests)
+
+
+def _bring_up_to_date(connection: sqlite3.Connection, boot: str) -> None:
+    """Make the tables, or upgrade those of the first release, within a transaction."""
+    values = {"version": sql.VERSION, "boot": boot}
+    if connection.execute(sql.HAS_VERSION).fetchall():
+        ((version, _),) = connection.execute(sql.FILE).fetchall() or ((1, ""),)
+        if version == 1:
+            _execute_all(connection, sql.UPGRADE)
+    _execute_all(connection, sql.SCHEMA)
+    connection.execute(sql.FIRST_USE, values)
+    ((version, last_boot),) = connection.execute(sql.FILE).fetchall()
+    if version != sql.VERSION:
+        raise UnusableError(
+            f"another version of holdfast made it (format {version}, this one reads "
+            f"{sql.VERSION}); use that version, or name another file"
+        )
+    if last_boot != boot:
+        connection.execute(sql.NEW_BOOT, values)
+
+
+def _execute_all(connection: sqlite3.Connection, script: str) -> None:
+    for statement in script.split(";"):
+        connection.execute(statement)
+
+
+def _pause(tries: int) -> float:
+    """How long to stand back when another connection is writing: longer each time."""
+    ceiling = min(FIRST_PAUSE * 2 ** min(tries, 10), LONGEST_PAUSE)
+    return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - no secret
+
+
+class _Forks:
+    """Closes every connection before a fork. Threads that fork at the same time take turns."""
+
+    def __init__(self) -> None:
+        self._stores: list[ref[SqliteStore]] = []
+        self._stopped: list[SqliteStore] = []
+        self._turn = threading.Lock()
+
+    def add(self, store: SqliteStore) -> None:
+        self._stores.append(ref(store, self._stores.remove))  # needs no lock, also in a child
+
+    def before(self) -> None:
+        self._turn.acquire()
+        for reference in list(self._stores):
+            store = reference()
+            if store is not None:
+                store.mutex.acquire()
+                self._stopped.append(store)
+                store.close_connection()
+
+    def after_in_parent(self) -> None:
+        while self._stopped:
+            self._stopped.pop().mutex.release()
+        self._turn.release()
+
+    def after_in_child(self) -> None:
+        self._stopped.clear()
+        self._turn = threading.Lock()
+
+
+_forks = _Forks()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_forks.before,
+        after_in_parent=_forks.after_in_parent,
+        after_in_child=_forks.after_in_child,
+    )

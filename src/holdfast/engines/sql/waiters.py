@@ -1,0 +1,65 @@
+"""The waiters of one client: their places in queues, and how they are woken."""
+
+import threading
+
+from holdfast.core.messages import Acquire, Answer, Granted, Release, Request
+from holdfast.core.ports import Clock, Notify
+from holdfast.engines.sql.commands import LIFE
+
+
+class Waiters:
+    """Waiters that poll, and that another waiter or holder of the same client can wake."""
+
+    def __init__(self, clock: Clock, notify: Notify) -> None:
+        self._clock, self._notify = clock, notify
+        self._begin()
+
+    def _begin(self) -> None:
+        self._places: dict[str, tuple[int, float]] = {}
+        """By holder id: the place, and when the database was last told that it is alive."""
+        self._mutex = threading.Lock()
+
+    def listener(self) -> tuple[str, int]:
+        """Where waiters are woken, and the server process that listens there: nowhere."""
+        return "", 0
+
+    def place(self, holder: str) -> int:
+        """The place that a waiter has, or had; 0: none."""
+        return self._places.get(holder, (0, 0.0))[0]
+
+    def joined(self, holder: str, place: int) -> None:
+        """A waiter has this place, and the database knows that it is alive."""
+        self._places[holder] = place, self._clock()
+
+    def is_fresh(self, holder: str) -> bool:
+        """Whether the database has been told lately that it is alive."""
+        return self._clock() < self._places.get(holder, (0, 0.0))[1] + LIFE / 2
+
+    def wake(self, listener: str, holder: str) -> bool:
+        """Wake a waiter, if it is of this client; never known to be dead."""
+        if holder in self._places:
+            self._notify(holder)
+        return True
+
+    def wake_all(self) -> None:
+        """Wake-ups may have been missed: all waiters ask again."""
+        for holder in list(self._places):
+            self._notify(holder)
+
+    def note(self, request: Request, answer: Answer) -> None:
+        """Forget the place of a waiter that got the lock, or gave up."""
+        if self._places and (
+            isinstance(request, Release)
+            or (isinstance(request, Acquire) and isinstance(answer, Granted))
+        ):
+            self._places.pop(request.holder, None)
+
+    def prepare(self, seconds: float) -> None:
+        """Someone is about to wait: begin to listen, and wait so long for it."""
+
+    def close(self) -> None:
+        """Stop listening."""
+
+    def forget(self) -> None:
+        """In a forked child: nothing waits."""
+        self._begin()

@@ -1,0 +1,141 @@
+"""What the port of every engine keeps (`Store.ask`): the core refuses some of it before the engine
+is asked, so it is asked directly."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Done,
+    Extend,
+    Failed,
+    Granted,
+    Held,
+    Inspect,
+    Listing,
+    NotYours,
+    Release,
+    Request,
+)
+from holdfast.core.ports import StoreHost
+from holdfast.drivers.common import clock
+from holdfast.engines import of_clients, open_engine
+from holdfast.options import read_options
+
+from .stage import AT_ONCE, Stage
+
+KEY = "holdfast:door"
+
+
+class Port:
+    """The store of an engine, asked by awaiting it."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._awaits = stage.colour == "async"
+        given = stage.place.given(stage.colour)
+        opening = None
+        if not isinstance(given, str):
+            given, opening = of_clients(given, awaits=self._awaits)
+        options = read_options(given, prefix=None, ttl=None, retry=None, engine={})
+        engine = opening(options.engine) if opening else open_engine(options.url, options.engine)
+        host = StoreHost(clock, lambda holder: None, lambda event: None)
+        make: Any = engine.connect_async if self._awaits else engine.connect
+        self._store = make(host)
+
+    async def ask(self, request: Request) -> Answer:
+        """One answer. An engine that is busy, or still connecting, is asked again."""
+        give_up_at = clock() + AT_ONCE
+        while True:
+            until = clock() + AT_ONCE / 2
+            answers: Sequence[Answer]
+            if self._awaits:
+                answers = await self._store.ask((request,), until)
+            else:
+                answers = await asyncio.to_thread(self._store.ask, (request,), until)
+            [answer] = answers
+            if not isinstance(answer, Failed) or clock() > give_up_at:
+                return answer
+
+    async def close(self) -> None:
+        if self._awaits:
+            await self._store.close()
+        else:
+            await asyncio.to_thread(self._store.close)
+
+
+@asynccontextmanager
+async def port(stage: Stage) -> AsyncIterator[Port]:
+    opened = Port(stage)
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def take(ask: Port, holder: str, ttl: float) -> Granted:
+    answer = await ask.ask(Acquire(KEY, holder, ttl))
+    assert isinstance(answer, Granted)
+    return Granted(answer.fence, answer.holder or holder)
+
+
+async def seen(ask: Port) -> Any:
+    answer = await ask.ask(Inspect(KEY))
+    assert isinstance(answer, Listing)
+    return answer.leases[0] if answer.leases else None
+
+
+async def test_an_expired_lease_is_not_extended(stage: Stage) -> None:
+    async with port(stage) as ask:
+        mine = await take(ask, "ann", stage.short)
+
+        async def is_over() -> bool:
+            return await seen(ask) is None
+
+        await stage.until(is_over, stage.short + AT_ONCE)
+        answer = await ask.ask(Extend(KEY, mine.holder, stage.long, mine.fence))
+        assert not isinstance(answer, Done), "an expired lease came back"
+        assert await seen(ask) is None
+        theirs = await ask.ask(Acquire(KEY, "ben", stage.long))
+        assert isinstance(theirs, Granted)
+        assert theirs.fence > mine.fence
+
+
+async def test_an_extension_never_shortens(stage: Stage) -> None:
+    async with port(stage) as ask:
+        mine = await take(ask, "ann", stage.long)
+        assert isinstance(await ask.ask(Extend(KEY, mine.holder, stage.short, mine.fence)), Done)
+        assert (await seen(ask)).remaining > stage.short
+        await ask.ask(Release(KEY, mine.holder))
+
+
+async def test_a_release_touches_nothing_of_others(stage: Stage) -> None:
+    async with port(stage) as ask:
+        mine = await take(ask, "ann", stage.long)
+        assert isinstance(await ask.ask(Acquire(KEY, "cleo", stage.long, queue=True)), Held)
+        assert not isinstance(await ask.ask(Release(KEY, "ben")), Failed)
+        assert (await seen(ask)).fence == mine.fence
+        assert isinstance(await ask.ask(Acquire(KEY, "cleo", stage.long, queue=True)), Held)
+        assert isinstance(await ask.ask(Release(KEY, mine.holder)), Done)
+
+        async def gets_it() -> bool:
+            answer = await ask.ask(Acquire(KEY, "cleo", stage.long, queue=True))
+            return isinstance(answer, Granted) and answer.fence > mine.fence
+
+        await stage.until(gets_it)
+        assert isinstance(await ask.ask(Release(KEY, mine.holder)), NotYours)
+        assert await seen(ask) is not None
+
+
+async def test_asking_again_gives_the_same_fence(stage: Stage) -> None:
+    async with port(stage) as ask:
+        first = await take(ask, "ann", stage.long)
+        assert (await take(ask, "ann", stage.long)).fence == first.fence
+        again = await ask.ask(Acquire(KEY, "ann", stage.long, queue=True))
+        assert isinstance(again, Granted)
+        assert again.fence == first.fence
+        await ask.ask(Release(KEY, "ann"))

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from os import getpid
+from secrets import randbits
 from typing import Any, TypeAlias
 
 import grpc
@@ -10,15 +11,27 @@ import grpc.aio
 
 from benchmarks.contenders import TTL, AsyncPair, Pair, library
 from holdfast.drivers.common import new_holder
-from holdfast.engines.etcd.books import new_lease
-from holdfast.engines.etcd.keys import place_of, queue_of
-from holdfast.engines.etcd.lines import HAS_LEADER, SETTINGS, Line
-from holdfast.engines.etcd.phrases import Call, grant, part, revoke, take
+from holdfast.engines.etcd.commands import (
+    Call,
+    delete,
+    grant,
+    place_of,
+    queue_of,
+    revoke,
+    take,
+)
+from holdfast.engines.etcd.connection import HAS_LEADER, SETTINGS, Connection
 from holdfast.lab.servers.ports import HOST
 
 WITHIN = 5.0
 LONG = 3600
 """Seconds: longer than anybody measures."""
+
+
+def new_lease() -> int:
+    """An id for an etcd lease."""
+    return randbits(62) + 1
+
 
 Calls: TypeAlias = Generator[Call, Any, None]
 Begin: TypeAlias = Callable[[str, int], Calls]
@@ -36,16 +49,16 @@ def three_calls(key: str, _: int) -> Calls:
 def two_calls(key: str, lease: int) -> Calls:
     """With a lease that is there."""
     place = place_of(key, "")
-    reply = yield take(queue_of(key), place, lease, new_holder())
-    yield part(place, reply.header.revision)
+    yield take(queue_of(key), place, lease, new_holder())
+    yield delete(place)
 
 
 def raw(address: str, begin: Begin, stack: ExitStack) -> Pair:
     channel = stack.enter_context(grpc.insecure_channel(address, options=SETTINGS))
-    line, lease, key = Line("raw", channel), new_lease(), f"floor:{getpid()}"
+    connection, lease, key = Connection("raw", channel), new_lease(), f"floor:{getpid()}"
 
     def say(call: Call) -> Any:
-        return line[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
+        return connection[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
 
     def acquire_and_release() -> None:
         calls = begin(key, lease)
@@ -59,10 +72,10 @@ def raw(address: str, begin: Begin, stack: ExitStack) -> Pair:
 
 async def async_raw(address: str, begin: Begin, stack: AsyncExitStack) -> Sequence[AsyncPair]:
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=SETTINGS))
-    line, lease, key = Line("raw", channel), new_lease(), f"floor:{getpid()}"
+    connection, lease, key = Connection("raw", channel), new_lease(), f"floor:{getpid()}"
 
     def say(call: Call) -> Any:
-        return line[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
+        return connection[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
 
     async def acquire_and_release() -> None:
         calls = begin(key, lease)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.engines.etcd import spares
 from holdfast.lab.servers.programs import find_etcd, find_etcd_wheel
 from tests.equipment.servers.etcd import EtcdServer
 
@@ -24,10 +23,3 @@ def server(running: EtcdServer) -> EtcdServer:
         running.start()
     running.clear()
     return running
-
-
-@pytest.fixture
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spares are good for long, so that it does not matter how quick this machine is."""
-    monkeypatch.setattr(spares, "LINGER", 600.0)
-    monkeypatch.setattr(spares, "oldest", lambda ttl: 600.0)

@@ -10,7 +10,7 @@ from contextlib import suppress
 import pytest
 
 import holdfast
-from holdfast.engines.etcd import taking
+from holdfast.engines.etcd import locks
 from holdfast.lab.faults.proxy import Proxy
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
 
@@ -108,7 +108,7 @@ def test_who_waits_at_a_member_that_stops_answering(
     cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch, colour: str
 ) -> None:
     """It is woken by another one, long before it would look by itself."""
-    monkeypatch.setattr(taking, "BACKSTOP", 60.0)
+    monkeypatch.setattr(locks, "BACKSTOP", 60.0)
     follower = cluster.followers()[0]
     others = [server for server in cluster.servers if server is not follower]
     to_others = ",".join(server.address for server in others)

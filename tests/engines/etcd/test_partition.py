@@ -8,9 +8,9 @@ import pytest
 
 import holdfast
 from holdfast.drivers.common import clock
-from holdfast.engines.etcd import phrases
-from holdfast.engines.etcd.blocking import EtcdStore
-from holdfast.engines.etcd.replies import Trouble
+from holdfast.engines.etcd import commands
+from holdfast.engines.etcd.connection import NoAnswer
+from holdfast.engines.etcd.threads import EtcdStore
 from holdfast.lab.servers.process import ServerFailed
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
 
@@ -111,9 +111,9 @@ def test_a_member_without_a_leader_says_so(cluster: EtcdCluster) -> None:
 
         def says_so() -> bool:
             try:
-                store._try(phrases.find(b"door"), store._lines.current, clock() + TTL)
-            except Trouble as trouble:
-                return trouble.passing
+                store._try(commands.find(b"door"), store._connections.current, clock() + TTL)
+            except NoAnswer as error:
+                return error.electing
             return False
 
         in_the_end(says_so)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.engines.etcd import taking
+from holdfast.engines.etcd import locks
 from holdfast.lab.servers.certificates import SETTINGS, Certificates, _certify, make_certificates
 from holdfast.lab.servers.programs import find_etcd_wheel
 from tests.equipment.servers.etcd import EtcdServer
@@ -132,7 +132,7 @@ def test_a_stream_whose_login_has_expired_is_opened_anew(
     guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever comes to wait then would have its watch refused on it, again and again."""
-    monkeypatch.setattr(taking, "BACKSTOP", 3.0)  # the next thing that is said, and needs a login
+    monkeypatch.setattr(locks, "BACKSTOP", 3.0)  # the next thing that is said, and needs a login
 
     def take_turn() -> int:
         with client.lock("door") as lease:
@@ -149,7 +149,7 @@ def test_a_stream_whose_login_has_expired_is_opened_anew(
 
 
 def test_the_same_stream_for_tasks(guarded: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(taking, "BACKSTOP", 3.0)
+    monkeypatch.setattr(locks, "BACKSTOP", 3.0)
 
     async def take_turn(client: holdfast.AsyncClient) -> int:
         async with client.lock("door") as lease:

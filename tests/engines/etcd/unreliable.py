@@ -9,10 +9,9 @@ from urllib.parse import urlsplit
 from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import _cluster
-from holdfast.engines.etcd.blocking import EtcdStore
-from holdfast.engines.etcd.lines import Line
-from holdfast.engines.etcd.phrases import Call, KeepAlives
-from holdfast.engines.etcd.replies import Trouble
+from holdfast.engines.etcd.commands import Call, KeepAlives
+from holdfast.engines.etcd.connection import Connection, NoAnswer
+from holdfast.engines.etcd.threads import EtcdStore
 from tests.equipment.servers.etcd import EtcdServer
 
 Step = Call | list[Call] | KeepAlives
@@ -21,7 +20,7 @@ Fate = Literal["request lost", "reply lost", "late"]
 
 @dataclass
 class Loss:
-    """What becomes of the steps of a talk, from number `first` on, up to `end`."""
+    """What becomes of the steps of an exchange, from number `first` on, up to `end`."""
 
     first: int
     fate: Fate
@@ -36,23 +35,23 @@ class Loss:
 
 
 class UnreliableStore(EtcdStore):
-    """It talks to a real server, but not always gets through."""
+    """It asks a real server, but not every call gets through."""
 
     loss: Loss | None = None
 
-    def _perform(self, step: Step, line: Line, until: float) -> Any:
+    def _perform(self, step: Step, connection: Connection, until: float) -> Any:
         loss = self.loss
         if loss is None:
-            return super()._perform(step, line, until)
+            return super()._perform(step, connection, until)
         number, loss.seen = loss.seen, loss.seen + 1
         if not loss.first <= number < loss.end:
-            return super()._perform(step, line, until)
+            return super()._perform(step, connection, until)
         if loss.fate == "reply lost":
-            super()._perform(step, line, until)
+            super()._perform(step, connection, until)
         elif loss.fate == "late":
             later = clock() + 10
-            loss.late.append(lambda: EtcdStore._perform(self, step, line, later))
-        raise Trouble("lost")
+            loss.late.append(lambda: EtcdStore._perform(self, step, connection, later))
+        raise NoAnswer("lost")
 
     @contextmanager
     def losing(self, first: int, fate: Fate, end: int = 1000) -> Iterator[Loss]:
@@ -64,8 +63,8 @@ class UnreliableStore(EtcdStore):
 
 @contextmanager
 def store_on(server: EtcdServer) -> Iterator[UnreliableStore]:
-    """A store of that server, and nobody to be woken."""
-    around = StoreHost(clock, lambda holder: None, lambda event: None)
-    store = UnreliableStore(_cluster(urlsplit(server.url), {}), around)
+    """A store of that server, and no waiter to be woken."""
+    host = StoreHost(clock, lambda holder: None, lambda event: None)
+    store = UnreliableStore(_cluster(urlsplit(server.url), {}), host, {})
     yield store
     store.close()

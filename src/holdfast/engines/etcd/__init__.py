@@ -1,25 +1,51 @@
-"""etcd v3: a queue of keys for each lock, each on a lease; the first one holds the lock.
+"""etcd v3: a queue of keys for each lock; the first one holds the lock.
 
-A URL says where the members of the cluster are; what is asked of them is in `speech`, and there are
-two ways of asking: `blocking` for threads, and `aio` for asyncio.
+A URL names the members of the cluster. `commands` has what is sent to them, `locks`, `inspect` and
+`cells` the exchanges, and there is a store for threads (`threads`) and one for asyncio (`aio`).
 """
 
 from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, unquote
 
-import google.protobuf  # noqa: F401 - so that its absence is told before anything else happens
+import google.protobuf  # noqa: F401 - so that its absence is reported before anything else happens
 import grpc
 from grpc.experimental.gevent import init_gevent
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
+from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.etcd.books import Stake
-from holdfast.engines.etcd.guarantees import ETCD
+from holdfast.engines.etcd.connection import Cluster
 from holdfast.engines.etcd.guard import guard
-from holdfast.engines.etcd.lines import Cluster
-from holdfast.engines.etcd.spares import oldest
+from holdfast.engines.etcd.sessions import Claim, oldest
 from holdfast.engines.green import gevent_is_patched, refuse_eventlet
+
+DAY = 86400.0
+MIN_TTL = 2.0
+"""What servers with the usual election timeout of 1 s grant at the least; one with a longer timeout
+grants more, and the lease has that as its ttl."""
+
+GUARANTEES = Guarantees(
+    engine="an etcd v3 cluster",
+    exclusion="among all clients of the cluster",
+    broken_by=(
+        "a leader that was stopped and goes on, before 3.4.31 or 3.5.13: it revokes live leases",
+        "a clock of the leader that runs faster than the holder's by more than 1 % of the ttl",
+        "a lock's key that is deleted by hand, until the holder's next renewal",
+        "a cluster that is restored from an old snapshot",
+    ),
+    fence="the revision of the store at which the holder's key was created",
+    fence_ends="a cluster that is made anew, or restored from a snapshot without `--bump-revision`",
+    fairness=(
+        "waiters in the order of their arrival; one that died or was stopped keeps its place until "
+        "its etcd lease ends, which takes up to its ttl"
+    ),
+    wake_up="each waiter watches the one before it",
+    suits="correctness",
+    min_ttl=MIN_TTL,
+    max_ttl=DAY,
+    ttl_step=1.0,
+)
 
 DEFAULT_PORT = 2379
 FILES = ("ca_cert", "cert", "key")
@@ -27,7 +53,7 @@ FILES = ("ca_cert", "cert", "key")
 
 def drift(ttl: float) -> float:
     """How far apart the clocks of a holder and of the servers may come within a ttl, and how old
-    its lease may be when it begins to count."""
+    the keep-alive may be that a lease begins with."""
     return ttl * 0.01 + 0.002 + oldest(ttl)
 
 
@@ -39,19 +65,19 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     if gevent_is_patched():  # gRPC waits in C, which would stop all greenlets
         init_gevent()
     cluster = _cluster(url, dict(given))
-    stakes: dict[str, Stake] = {}
+    claims: dict[str, Claim] = {}
 
-    def connect(around: StoreHost) -> Store:
-        from holdfast.engines.etcd.blocking import EtcdStore
+    def connect(host: StoreHost) -> Store:
+        from holdfast.engines.etcd.threads import EtcdStore
 
-        return EtcdStore(cluster, around, stakes)
+        return EtcdStore(cluster, host, claims)
 
-    def connect_async(around: StoreHost) -> AsyncStore:
+    def connect_async(host: StoreHost) -> AsyncStore:
         from holdfast.engines.etcd.aio import AsyncEtcdStore
 
-        return AsyncEtcdStore(cluster, around, stakes)
+        return AsyncEtcdStore(cluster, host, claims)
 
-    return Engine(ETCD, drift, connect, connect_async, comparison=partial(guard, stakes))
+    return Engine(GUARANTEES, drift, connect, connect_async, comparison=partial(guard, claims))
 
 
 def _cluster(url: SplitResult, given: dict[str, str]) -> Cluster:

@@ -1,147 +1,328 @@
-"""The way to etcd for asyncio.
+"""The store for asyncio.
 
-Whatever is asked for a holder waits until all that was said for the same holder before is over: so
-a release can never overtake what it is to undo.
+Each `ask` is a task of its own, which goes on if its caller is cancelled. What is asked for a
+holder waits until everything asked for the same holder before is over: so a release never overtakes
+the request that it undoes.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+import grpc
 import grpc.aio
 
-from holdfast.core.messages import Acquire, Answer, Failed, Held, Release, Request, Write
+from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.core.ports import StoreHost
-from holdfast.engines.etcd.books import Books, Stake
-from holdfast.engines.etcd.conversation import Conversation
-from holdfast.engines.etcd.limits import Limits
-from holdfast.engines.etcd.lines import FAREWELL, Cluster, Lines, keep_for_ever
-from holdfast.engines.etcd.phrases import holder_of
-from holdfast.engines.etcd.speech import Speech, Talk
-from holdfast.engines.etcd.tasks import AsyncAttendant
-from holdfast.engines.etcd.vigil import TICK, Vigil
+from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
+from holdfast.engines.etcd.connection import (
+    SHORTEST,
+    Cluster,
+    Connection,
+    Connections,
+    ErrorReply,
+    Failover,
+    NoAnswer,
+    Rejected,
+    accepted,
+    keep_forever,
+    read_error,
+)
+from holdfast.engines.etcd.exchanges import Exchanges, holder_of, is_waiting
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH, LeaseKeepAliveRequest
+from holdfast.engines.etcd.sessions import Claim
+from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
+
+T = TypeVar("T")
+
+CLOSE_WITHIN = 1.0
+"""Seconds for the servers to answer when the client is closed."""
+
+STREAM_ENDS_WITHIN = 3.0
+"""Seconds for gRPC to report that a stream has ended."""
 
 
 class AsyncEtcdStore:
     """One cluster, for all tasks of a client."""
 
-    def __init__(
-        self, cluster: Cluster, around: StoreHost, stakes: dict[str, Stake] | None = None
-    ) -> None:
-        self._clock = around.clock
-        self._books = Books(around.notify, around.clock, stakes)
-        self._vigil = Vigil(self._books.call, around.notify)
-        self._speech = Speech(self._books, self._vigil)
-        self._lines = Lines(cluster, grpc.aio, around.emit, grpc.aio.Metadata)
+    def __init__(self, cluster: Cluster, host: StoreHost, claims: dict[str, Claim]) -> None:
+        self._clock = host.clock
+        self._exchanges = Exchanges(host, claims)
+        self._connections = Connections(cluster, grpc.aio, host.emit, grpc.aio.Metadata)
         self._begin()
 
     def _begin(self) -> None:
-        self._attendants: list[AsyncAttendant] = []
-        """The last one attends; those before it are taking their leave."""
-        self._busy: dict[object, asyncio.Future[Any]] = {}
-        self._limits = Limits(self._clock)
-        self._alarm: asyncio.TimerHandle | None = None
-        """Goes off when a spare is of no use any more."""
+        self._watchers: list[AsyncWatcher] = []
+        """The last one works; those before it are ending."""
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._latest: dict[str, asyncio.Task[Any]] = {}
+        """By holder: the last task that asks something for it."""
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
-        first = requests[0]
-        once = isinstance(first, Write)  # what may have been done must not be done again
-        holder = holder_of(requests) or object()
-        under_way = self._busy.get(holder)
-        if under_way is not None:
-            await asyncio.wait([under_way], timeout=max(0.0, until - self._clock()))
-        over = self._busy[holder] = asyncio.get_running_loop().create_future()
-        conversation = Conversation(self._lines, self._limits, until)
-        try:
-            talk = partial(self._speech.talk, requests, {})
-            answers = await conversation.talk_over(talk, once=once)
-        finally:
-            conversation.when_over(partial(self._end, holder, over))
+        holder = holder_of(requests)
+        task = asyncio.create_task(self._ask(requests, until, self._latest.get(holder)))
+        self._tasks.add(task)
+        if holder:
+            self._latest[holder] = task
+        task.add_done_callback(partial(self._end, holder))
+        return await asyncio.shield(task)
+
+    def _end(self, holder: str, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        if self._latest.get(holder) is task:
+            del self._latest[holder]
+
+    async def _ask(
+        self, requests: Sequence[Request], until: float, before: "asyncio.Task[Any] | None"
+    ) -> Sequence[Answer]:
+        if before is not None:
+            await asyncio.wait([before], timeout=max(0.0, until - self._clock()))
+        once = isinstance(requests[0], Write)  # what may have been done must not be done again
+        answers = await self._exchange(self._exchanges.begin(requests), until, once=once)
         if isinstance(answers, Failed):
-            answers = [answers] * len(requests)
-        if type(answers[0]) is Held and isinstance(first, Acquire) and first.queue:
-            self._attend()
-        if isinstance(first, Release):
-            self._mind_spares()
-        conversation.obey()
+            return [answers] * len(requests)
+        if is_waiting(requests, answers):
+            self._watch()
         return answers
 
-    def _end(self, holder: object, over: "asyncio.Future[None]") -> None:
-        over.set_result(None)
-        if self._busy.get(holder) is over:
-            del self._busy[holder]
-
     async def close(self) -> None:
-        """Revoke what is left, and close every connection."""
-        for attendant in self._attendants:
-            await attendant.stop()
-        if self._alarm is not None:
-            self._alarm.cancel()
+        """Revoke all etcd leases, and close every connection."""
+        for watcher in self._watchers:
+            await watcher.stop()
         await self._until_idle()
-        await self._revoke(self._books.take_all())
-        for line in self._lines.hang_up():
-            await line.channel.close()
-        await self._until_idle()  # whatever was under way is cut short by that
-        if not self._busy:  # or somebody would wait without a limit
-            self._limits.stop()
+        leases = self._exchanges.registry.take_all()
+        if leases:
+            revoke = partial(self._exchanges.locks.revoke, leases)
+            await self._exchange(revoke, self._clock() + CLOSE_WITHIN)
+        for connection in self._connections.take_all():
+            await connection.channel.close()
+        await self._until_idle()  # closing ends the calls that were in flight
 
     async def _until_idle(self) -> None:
-        if self._busy:
-            await asyncio.wait(list(self._busy.values()), timeout=FAREWELL)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLOSE_WITHIN)
 
     def abandon(self) -> None:
-        """Let go without waiting: nobody is there to wait. A channel closes when it is dropped."""
-        for attendant in self._attendants:
-            attendant.abandon()
-        self._books.spares.begin()  # those that there are end by themselves
-        self._lines.hang_up()
+        """The same without waiting: a channel closes when it is dropped, and the servers end the
+        etcd leases."""
+        for watcher in self._watchers:
+            watcher.abandon()
+        self._connections.take_all()
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's."""
-        keep_for_ever(*self._attendants, self._busy, self._limits)
-        self._lines.forget()
-        self._books.begin()
-        self._vigil.begin()
+        keep_forever(*self._watchers, self._tasks)
+        self._connections.forget()
+        self._exchanges.forget()
         self._begin()
 
-    def _attend(self) -> None:
-        """See to it that those who wait are woken, and keep their places."""
-        if not self._attendants or self._attendants[-1].over:
-            attendant = AsyncAttendant(self._lines, self._vigil, self._keep_places)
-            self._attendants = [*(each for each in self._attendants if each.alive), attendant]
+    def _watch(self) -> None:
+        """See to it that waiters are woken, and their sessions kept alive."""
+        if not self._watchers or self._watchers[-1].over:
+            watcher = AsyncWatcher(self._connections, self._exchanges, self._keep_waiters)
+            self._watchers = [*(each for each in self._watchers if each.alive), watcher]
 
-    async def _keep_places(self) -> bool:
-        """Keep the places of those who wait; False if nobody does any more."""
-        if self._books.anybody_waits():
-            await self._talk_over(self._speech.keep_session, self._clock() + TICK)
-            return True
-        await self._talk_over(self._speech.end_sessions, self._clock() + FAREWELL)
-        return self._books.anybody_waits()
+    async def _keep_waiters(self) -> None:
+        await self._exchange(self._exchanges.locks.keep_waiters, self._clock() + 2 * TICK)
 
-    def _mind_spares(self) -> None:
-        """See to it that spares which nobody wants are revoked."""
-        due_in = self._books.spares.due_in()
-        if due_in is not None and self._alarm is None:
-            self._alarm = asyncio.get_running_loop().call_later(due_in, self._sweep)
+    async def _exchange(
+        self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
+    ) -> T | Failed:
+        """Have an exchange with one endpoint after the other, until one of them answers."""
+        endpoints = Failover(self._connections, self._clock, until, once=once)
+        for connection, give_up_at in endpoints:
+            steps = begin()
+            try:
+                result = await self._run(steps, connection, give_up_at)
+            except NoAnswer as error:
+                await asyncio.sleep(endpoints.failed(connection, error))
+            except Rejected as error:
+                return Failed.at(connection.name, str(error), error.heals_in)
+            else:
+                self._connections.answered(connection)
+                return result
+            finally:
+                steps.close()
+        return endpoints.failure
 
-    def _sweep(self) -> None:
-        self._alarm = None
-        useless = self._books.spares.take_useless()
-        if useless:
-            sweeping = asyncio.create_task(self._revoke(useless))
-            self._busy[sweeping] = sweeping
-            sweeping.add_done_callback(self._busy.pop)
-        self._mind_spares()
+    async def _run(self, steps: Steps[T], connection: Connection, until: float) -> T:
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(await self._perform(step, connection, until))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
 
-    async def _revoke(self, leases: list[int]) -> None:
-        """Revoke leases that nobody needs any more, as far as that can be told."""
-        if leases:
-            await self._talk_over(partial(self._speech.revoke, leases), self._clock() + FAREWELL)
+    async def _perform(
+        self, step: Call | list[Call] | KeepAlives, connection: Connection, until: float
+    ) -> Any:
+        if self._connections.needs_login:
+            await self._log_in(connection, until)
+        if isinstance(step, Call):
+            return await self._call(step, connection, until)
+        if isinstance(step, KeepAlives):
+            return await self._keep_alive(step, connection, until)
+        if len(step) == 1:
+            return [await self._call(step[0], connection, until)]
+        calls = (self._call(each, connection, until) for each in step)
+        replies = await asyncio.gather(*calls, return_exceptions=True)
+        for reply in replies:
+            if isinstance(reply, BaseException):
+                raise reply
+        return replies
 
-    async def _talk_over(self, begin: Callable[[], Talk[None]], until: float) -> None:
-        """Say something that nobody has asked for."""
-        conversation = Conversation(self._lines, self._limits, until)
-        await conversation.talk_over(begin)
-        conversation.obey()
+    async def _call(self, call: Call, connection: Connection, until: float) -> Any:
+        reply = await self._try(call, connection, until)
+        if isinstance(reply, ErrorReply) and reply.wants_login and self._connections.cluster.user:
+            await self._log_in(connection, until)
+            reply = await self._try(call, connection, until)
+        return reply
+
+    async def _try(self, call: Call, connection: Connection, until: float) -> Any:
+        try:
+            return await connection[call.method](
+                call.request, timeout=self._left(until), metadata=self._connections.metadata
+            )
+        except grpc.RpcError as error:
+            return read_error(error)
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            raise NoAnswer("the client was closed") from None
+
+    async def _keep_alive(
+        self, batch: KeepAlives, connection: Connection, until: float
+    ) -> list[int]:
+        requests = [LeaseKeepAliveRequest(ID=lease) for lease in batch.leases]
+        stream = connection[LEASE_KEEP_ALIVE](
+            iter(requests), timeout=self._left(until), metadata=self._connections.metadata
+        )
+        try:
+            ttls = [reply.TTL async for reply in stream]
+        except grpc.RpcError as error:
+            raise self._connections.read_error(error).rejection from None
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            raise NoAnswer("the client was closed") from None
+        if len(ttls) < len(requests):
+            raise NoAnswer("did not answer for every lease")
+        return ttls
+
+    async def _log_in(self, connection: Connection, until: float) -> None:
+        self._connections.logged_in("")
+        reply = accepted(await self._try(self._connections.login, connection, until))
+        self._connections.logged_in(reply.token)
+
+    def _left(self, until: float) -> float:
+        return max(until - self._clock(), SHORTEST)
+
+
+class AsyncWatcher:
+    """Two tasks for a client with waiters: one reads the stream of watches, the other one keeps
+    their sessions alive. They end when there was no waiter for a while, and with the client."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        exchanges: Exchanges,
+        keep_waiters: "Callable[[], Any]",
+    ) -> None:
+        self._connections, self._keep_waiters = connections, keep_waiters
+        self._watches, self._registry = exchanges.watches, exchanges.registry
+        self.over = False
+        self._stopped = asyncio.Event()
+        self._stream: Any = None
+        self._reading = asyncio.create_task(self._read(), name="holdfast-etcd-watch")
+        self._keeping = asyncio.create_task(self._keep(), name="holdfast-etcd-session")
+
+    @property
+    def alive(self) -> bool:
+        """Whether its tasks still run."""
+        return not self._keeping.done()
+
+    async def stop(self) -> None:
+        """End, and wait until it has. A call in flight is not cancelled: gRPC would keep its
+        connection open for a moment more."""
+        self._stopped.set()
+        await asyncio.wait([self._keeping])
+
+    def abandon(self) -> None:
+        """End, without waiting."""
+        loop = self._keeping.get_loop()
+        if self.alive and not loop.is_closed():
+            loop.call_soon_threadsafe(self._keeping.cancel)
+
+    async def _keep(self) -> None:
+        idle = 0
+        try:
+            while idle <= LINGER and not await self._stopped_within(TICK):
+                connection = self._connections.current
+                await self._keep_waiters()
+                if connection is not self._connections.current and self._stream is not None:
+                    self._stream.cancel()  # that endpoint has failed
+                idle = 0 if self._registry.sessions(waited_for=True) else idle + 1
+        finally:
+            self.over = True
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+            del self._reading, self._stream  # no channel can be closed while its streams are kept
+
+    async def _stopped_within(self, seconds: float) -> bool:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopped.wait()
+        return self._stopped.is_set()
+
+    async def _read(self) -> None:
+        while True:
+            outbox: asyncio.Queue[Any] = asyncio.Queue()
+            self._stream = stream = self._connections.current[WATCH](
+                _sent(outbox), timeout=WATCH_FOR, metadata=self._connections.metadata
+            )
+            send = outbox.put_nowait
+            self._watches.opened(send)
+            try:
+                async for response in stream:
+                    if not self._watches.received(response):
+                        break
+            except grpc.RpcError as error:
+                self._note(error)
+            except asyncio.CancelledError:
+                if _is_cancelled():
+                    raise
+            finally:
+                stream.cancel()
+                send(None)
+                self._watches.closed(send)
+                await _has_ended(stream)
+            await asyncio.sleep(REOPEN_AFTER)
+
+    def _note(self, error: grpc.RpcError) -> None:
+        try:
+            self._connections.read_error(error)
+        except NoAnswer:
+            return  # the next call finds out, and goes to another endpoint
+
+
+async def _has_ended(stream: Any) -> None:
+    """Wait until it is over: before that, its connection cannot be closed."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STREAM_ENDS_WITHIN):
+            await stream.code()
+
+
+def _is_cancelled() -> bool:
+    """Whether it is this task that was cancelled; if not, it was the call."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+async def _sent(outbox: "asyncio.Queue[Any]") -> AsyncIterator[Any]:
+    """What is put into the queue, until it is None."""
+    while (message := await outbox.get()) is not None:
+        yield message

@@ -4,16 +4,15 @@ from base64 import b64encode
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from holdfast.engines.etcd.books import Stake
-from holdfast.engines.etcd.keys import place_of
-from holdfast.engines.etcd.phrases import same
+from holdfast.engines.etcd.commands import place_of, same_place
+from holdfast.engines.etcd.sessions import Claim
 
 
 class Guard(NamedTuple):
     """Holds for as long as the lease does: the holder's key is there, and it is the same key.
 
     A transaction with this comparison is carried out while the lock is held, or not at all: the
-    cluster itself decides, so neither a clock nor a pause can come between.
+    cluster decides, so neither a clock nor a pause can come between.
 
     >>> Guard(b"k", 7).as_json()
     {'key': 'aw==', 'target': 'CREATE', 'result': 'EQUAL', 'create_revision': '7'}
@@ -24,7 +23,7 @@ class Guard(NamedTuple):
 
     def as_bytes(self) -> bytes:
         """A message `etcdserverpb.Compare`, encoded, for any client that speaks gRPC."""
-        encoded: bytes = same(self.key, self.create_revision).SerializeToString()
+        encoded: bytes = same_place(self.key, self.create_revision).SerializeToString()
         return encoded
 
     def as_json(self) -> dict[str, str]:
@@ -37,7 +36,7 @@ class Guard(NamedTuple):
         }
 
 
-def guard(stakes: Mapping[str, Stake], key: str, holder: str, fence: int) -> Guard:
+def guard(claims: Mapping[str, Claim], key: str, holder: str, fence: int) -> Guard:
     """The guard of a lease: its name with the client's prefix, its holder, and its fence."""
-    stake = stakes.get(holder)
-    return Guard(place_of(key, holder) if stake is None else stake.place, fence)
+    claim = claims.get(holder)
+    return Guard(place_of(key, holder) if claim is None else claim.place, fence)

@@ -69,7 +69,7 @@ AuthenticateRequest = _messages["AuthenticateRequest"]
 
 
 class Method:
-    """One method of the service, for a gRPC channel of either colour."""
+    """One method of the service, for a gRPC channel, sync or async."""
 
     def __init__(self, path: str, *, streams: bool = False) -> None:
         self.path = f"/etcdserverpb.{path}"
@@ -79,7 +79,7 @@ class Method:
         self._response = _messages[f"{name}Response"].FromString
 
     def on(self, channel: Any) -> Any:
-        """What calls it on that channel."""
+        """The callable for it on that channel."""
         make = channel.stream_stream if self.streams else channel.unary_unary
         return make(
             self.path, request_serializer=self._request, response_deserializer=self._response

@@ -1,9 +1,9 @@
-"""Who is to be woken when which key is deleted. Pure but for its mutex.
+"""Which waiter is to be woken when which key is deleted. Pure but for its mutex.
 
-Everybody watches the one before them in the queue and nobody else, so one release wakes one waiter.
-All watches of a client go over one stream. Whatever ends one, a deletion, a compaction, the loss of
-the stream or of the leader, its waiter is woken, and asks how things are: that is the only way in
-which a watch is resumed.
+A waiter watches the place before its own and no other, so one release wakes one waiter. All watches
+of a client go over one stream. When a watch ends for any other reason, a compaction, the loss of
+the stream or of the leader, its waiter is woken too, and asks again: that is the only way in which
+a watch is resumed.
 """
 
 import itertools
@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from holdfast.engines.etcd import phrases
-from holdfast.engines.etcd.books import SESSION
+from holdfast.core.ports import Notify
+from holdfast.engines.etcd import commands
 from holdfast.engines.etcd.protocol import DELETED
 
-TICK = SESSION / 3
-"""Seconds between two keep-alives of the session."""
+TICK = 0.5
+"""Seconds between two looks whether a waiter's session must be kept alive."""
 
 WATCH_FOR = 600.0
 """Seconds after which the stream of watches is opened anew, should nothing else have ended it."""
@@ -25,7 +25,10 @@ WATCH_FOR = 600.0
 REOPEN_AFTER = 0.1
 """Seconds until a stream that was lost is opened again."""
 
-Say = Callable[[Any], None]
+LINGER = 3
+"""Ticks after which the background work of a client without waiters ends."""
+
+Send = Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +42,19 @@ class Watch:
     """The first revision at which a deletion would be news."""
 
 
-class Vigil:
+class Watches:
     """The watches of one client."""
 
-    def __init__(self, call: Callable[[str], None], notify: Callable[[str], None]) -> None:
-        self._call, self._notify = call, notify
+    def __init__(self, notify: Notify) -> None:
+        self._notify = notify
         self.begin()
 
     def begin(self) -> None:
-        """With nobody; as a forked child must."""
+        """With none; as a forked child must."""
         self._numbers = itertools.count(1)
         self._watches: dict[int, Watch] = {}
         self._of: dict[str, Watch] = {}
-        self._say: Say | None = None
+        self._send: Send | None = None
         self._mutex = threading.Lock()
 
     def watch(self, holder: str, place: bytes, since: int) -> None:
@@ -63,24 +66,24 @@ class Vigil:
             self._end(holder)
             watch = Watch(next(self._numbers), holder, place, since)
             self._watches[watch.number] = self._of[holder] = watch
-            if self._say is not None:
-                self._say(phrases.watch(watch.number, place, since))
+            if self._send is not None:
+                self._send(commands.watch(watch.number, place, since))
 
     def end(self, holder: str) -> None:
         """The holder waits no more."""
         with self._mutex:
             self._end(holder)
 
-    def opened(self, say: Say) -> None:
+    def opened(self, send: Send) -> None:
         """There is a stream now."""
         with self._mutex:
-            self._say = say
+            self._send = send
             for each in self._watches.values():
-                say(phrases.watch(each.number, each.place, each.since))
+                send(commands.watch(each.number, each.place, each.since))
 
-    def hear(self, response: Any) -> bool:
-        """Something came over the stream. False if it is of no use any more: a watch was refused,
-        and so would be the next, as on a stream whose login has expired."""
+    def received(self, response: Any) -> bool:
+        """A message came over the stream. False if the stream is of no use any more: a watch was
+        refused, and so would be the next, as on a stream whose login has expired."""
         deleted = any(event.type == DELETED for event in response.events)
         if not deleted and not response.canceled:
             return True
@@ -89,19 +92,16 @@ class Vigil:
             if watch is None:
                 return True
             self._end(watch.holder)
-        if deleted:
-            self._call(watch.holder)
-        else:
-            self._notify(watch.holder)
+        self._notify(watch.holder)
         return deleted or response.compact_revision > 0
 
-    def closed(self, say: Say) -> None:
-        """That stream is gone. Everybody is woken, and asks how things are; unless there is another
+    def closed(self, send: Send) -> None:
+        """That stream is gone: all its waiters are woken, and ask again; unless there is another
         stream already."""
         with self._mutex:
-            if self._say is not say:
+            if self._send is not send:
                 return
-            self._say = None
+            self._send = None
             holders = list(self._of)
             self._watches.clear()
             self._of.clear()
@@ -112,5 +112,5 @@ class Vigil:
         watch = self._of.pop(holder, None)
         if watch is not None:
             del self._watches[watch.number]
-            if self._say is not None:
-                self._say(phrases.unwatch(watch.number))
+            if self._send is not None:
+                self._send(commands.unwatch(watch.number))

@@ -1,0 +1,265 @@
+"""What is sent to etcd: keys, and calls as messages of its protocol. Pure.
+
+A lock is a queue of keys, `name\\0lock\\0place`, in the order of their creation; the first holds
+the lock. The value of a key is its holder. A cell is `name\\0cell`. No name contains NUL, so names
+cannot be confused, and the keys are in the order of the names.
+
+The parts of a message are dictionaries: messages of their own, which are copied into the whole,
+would take three times as long to make, and that is 2 % of what a lock costs.
+"""
+
+from collections.abc import Generator, Sequence
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+from holdfast.engines.etcd.protocol import (
+    ASCENDING,
+    AUTHENTICATE,
+    BY_CREATION,
+    CREATION,
+    DESCENDING,
+    EQUAL,
+    GREATER,
+    LEASE_GRANT,
+    LEASE_REVOKE,
+    LEASE_TIME_TO_LIVE,
+    MODIFICATION,
+    NO_PUTS,
+    RANGE,
+    TXN,
+    AuthenticateRequest,
+    Compare,
+    LeaseGrantRequest,
+    LeaseRevokeRequest,
+    LeaseTimeToLiveRequest,
+    Method,
+    RangeRequest,
+    TxnRequest,
+    WatchRequest,
+)
+
+Part: TypeAlias = dict[str, Any]
+"""Of a message: its fields."""
+
+
+class Call(NamedTuple):
+    """One call, with one reply."""
+
+    method: Method
+    request: Any
+
+
+class KeepAlives(NamedTuple):
+    """Keep these etcd leases alive, over one stream; the reply has a ttl for each, 0 for dead."""
+
+    leases: Sequence[int]
+
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Call | list[Call] | KeepAlives, Any, T]
+"""An exchange with one endpoint: it yields a call, or several that go out together, and is sent the
+replies. It is closed in the middle if there is no reply, and begun again at another endpoint."""
+
+
+class Place(NamedTuple):
+    """A key, and the revisions at which it was created and written last."""
+
+    key: bytes
+    created: int
+    modified: int
+
+
+class Span(NamedTuple):
+    """All keys from the first up to, but not including, the second."""
+
+    first: bytes
+    end: bytes
+
+
+def queue_of(key: str) -> Span:
+    """Where the queue of a lock is.
+
+    >>> queue_of("holdfast:door")
+    Span(first=b'holdfast:door\\x00lock\\x00', end=b'holdfast:door\\x00lock\\x01')
+    """
+    name = key.encode()
+    return Span(name + b"\0lock\0", name + b"\0lock\1")
+
+
+def place_of(key: str, place: str) -> bytes:
+    """The key of a place in the queue."""
+    return b"%b\0lock\0%b" % (key.encode(), place.encode())
+
+
+def cell_of(key: str) -> bytes:
+    """The key of a cell."""
+    return key.encode() + b"\0cell"
+
+
+def names_after(prefix: str, last: str) -> Span:
+    """Where the names are that begin with `prefix` and come after `last`."""
+    start = prefix.encode()
+    # No byte of UTF-8 is 0xff; and a range that ends with NUL has no end.
+    end = start[:-1] + bytes((start[-1] + 1,)) if start else b"\0"
+    return Span(max(start, last.encode() + b"\1"), end)
+
+
+def lock_of(place: bytes) -> str | None:
+    """The lock of a key; None if it is no place in a queue.
+
+    >>> lock_of(place_of("holdfast:door", "5ec2e7.0"))
+    'holdfast:door'
+    """
+    name, _, rest = place.partition(b"\0")
+    return name.decode(errors="replace") if rest.startswith(b"lock\0") else None
+
+
+def log_in(user: str, password: str) -> Call:
+    """Log in; the reply has a token."""
+    return Call(AUTHENTICATE, AuthenticateRequest(name=user, password=password))
+
+
+def grant(lease: int, ttl: int) -> Call:
+    """Create an etcd lease of that many seconds."""
+    return Call(LEASE_GRANT, LeaseGrantRequest(ID=lease, TTL=ttl))
+
+
+def revoke(lease: int) -> Call:
+    """End an etcd lease, and delete the keys that are attached to it."""
+    return Call(LEASE_REVOKE, LeaseRevokeRequest(ID=lease))
+
+
+def time_to_live(lease: int, *, keys: bool = False) -> Call:
+    """How long an etcd lease has, and the keys that are attached to it."""
+    return Call(LEASE_TIME_TO_LIVE, LeaseTimeToLiveRequest(ID=lease, keys=keys))
+
+
+def take(queue: Span, place: bytes, lease: int, holder: str) -> Call:
+    """If the queue is empty, be the first; else read who is."""
+    empty = {**_created(queue.first, 0), "range_end": queue.end}
+    return _txn([empty], [_put(place, holder.encode(), lease)], [_read(_first(queue))])
+
+
+def join(queue: Span, place: bytes, lease: int, holder: str) -> Call:
+    """Go to the end of the queue, and read who is before me; read my place if there is one."""
+    last_two = _read(_range(queue, DESCENDING, limit=2))
+    put = _put(place, holder.encode(), lease)
+    return _txn([_created(place, 0)], [put, last_two], [_read({"key": place})])
+
+
+def confirm(queue: Span, place: Place, lease: int, holder: str) -> Call:
+    """If my place is as I know it and is the first, attach it to that etcd lease; else read it, and
+    who is before me."""
+    nobody_before = {
+        **_created(queue.first, place.created - 1),
+        "range_end": queue.end,
+        "result": GREATER,
+    }
+    before = _range(queue, DESCENDING, limit=1, max_create_revision=place.created - 1)
+    return _txn(
+        [_modified(place.key, place.modified), nobody_before],
+        [_put(place.key, holder.encode(), lease)],
+        [_read({"key": place.key}), _read(before)],
+    )
+
+
+def attach(place: Place, lease: int, holder: str) -> Call:
+    """If my place is as I know it, attach it to another etcd lease; else read it. Its create
+    revision stays."""
+    put = _put(place.key, holder.encode(), lease)
+    return _txn([_modified(place.key, place.modified)], [put], [_read({"key": place.key})])
+
+
+def delete(place: bytes) -> Call:
+    """Delete a place of this client."""
+    return _txn([], [_delete(place)], [])
+
+
+def delete_created(place: bytes, revision: int) -> Call:
+    """Delete a place if it was created at that revision."""
+    return _txn([_created(place, revision)], [_delete(place)], [])
+
+
+def find(key: bytes) -> Call:
+    """Read one key."""
+    return Call(RANGE, RangeRequest(key=key))
+
+
+def first_of(queue: Span) -> Call:
+    """The first in the queue, and how many there are."""
+    return Call(RANGE, RangeRequest(**_first(queue)))
+
+
+def page(span: Span, limit: int) -> Call:
+    """Some keys, in their order."""
+    return Call(
+        RANGE, RangeRequest(key=span.first, range_end=span.end, limit=limit, keys_only=True)
+    )
+
+
+def replace(key: bytes, value: bytes, version: int) -> Call:
+    """Write a key if it was last written at that revision; 0: if it is not there."""
+    return _txn([_modified(key, version)], [_put(key, value, 0)], [])
+
+
+def same_place(place: bytes, revision: int) -> Any:
+    """The comparison that holds for as long as this place is there."""
+    return Compare(**_created(place, revision))
+
+
+def watch(number: int, place: bytes, since: int) -> Any:
+    """Report when this key is deleted, from that revision on."""
+    return WatchRequest(
+        create_request={
+            "key": place,
+            "start_revision": since,
+            "filters": [NO_PUTS],
+            "watch_id": number,
+        }
+    )
+
+
+def unwatch(number: int) -> Any:
+    """End a watch."""
+    return WatchRequest(cancel_request={"watch_id": number})
+
+
+def _created(key: bytes, revision: int) -> Part:
+    """Holds if the key was created at that revision; 0: if it is not there."""
+    return {"target": CREATION, "result": EQUAL, "key": key, "create_revision": revision}
+
+
+def _modified(key: bytes, revision: int) -> Part:
+    """Holds if the key was written last at that revision. So a call that comes late, when another
+    try was carried out, does nothing."""
+    return {"target": MODIFICATION, "result": EQUAL, "key": key, "mod_revision": revision}
+
+
+def _txn(compare: list[Part], success: list[Part], failure: list[Part]) -> Call:
+    return Call(TXN, TxnRequest(compare=compare, success=success, failure=failure))
+
+
+def _put(key: bytes, value: bytes, lease: int) -> Part:
+    return {"request_put": {"key": key, "value": value, "lease": lease}}
+
+
+def _delete(key: bytes) -> Part:
+    return {"request_delete_range": {"key": key}}
+
+
+def _read(span: Part) -> Part:
+    return {"request_range": span}
+
+
+def _first(queue: Span) -> Part:
+    return _range(queue, ASCENDING, limit=1)
+
+
+def _range(queue: Span, order: int, limit: int, max_create_revision: int = 0) -> Part:
+    return {
+        "key": queue.first,
+        "range_end": queue.end,
+        "limit": limit,
+        "sort_order": order,
+        "sort_target": BY_CREATION,
+        "max_create_revision": max_create_revision,
+    }

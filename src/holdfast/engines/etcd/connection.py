@@ -1,0 +1,292 @@
+"""The connections to the members of a cluster, sync and async; what their errors mean; failover.
+
+One endpoint is used until it fails; then the next one is. Every call carries `hasleader`, so that a
+member without a leader answers with an error instead of waiting for one.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple
+
+import grpc
+
+from holdfast.core.messages import Failed
+from holdfast.core.ports import Clock
+from holdfast.engines.etcd import commands
+from holdfast.engines.etcd.protocol import METHODS, Method
+from holdfast.events import Event, NodeFailed, NodeRecovered
+
+SETTINGS = (
+    ("grpc.use_local_subchannel_pool", 1),  # a client's connections are its own
+    ("grpc.enable_http_proxy", 0),  # $http_proxy is for web pages, and no way to a cluster
+    ("grpc.enable_retries", 0),  # when to try again is the algorithm's business
+    ("grpc.max_receive_message_length", -1),  # the keys of ten thousand locks
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 2000),  # which is how long one attempt may take
+    ("grpc.max_reconnect_backoff_ms", 100),
+    ("grpc.keepalive_time_ms", 10_000),  # servers take less than 5 s between two for an attack
+    ("grpc.keepalive_timeout_ms", 5000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+HAS_LEADER = ("hasleader", "true")
+
+SHORTEST = 0.001
+"""The least that a call is given, in seconds."""
+
+PAUSE = 0.1
+"""Seconds before the same endpoint is asked again; gRPC takes as long to reconnect."""
+
+Code = grpc.StatusCode
+NO_SUCH_LEASE = Code.NOT_FOUND
+LEASE_EXISTS = Code.FAILED_PRECONDITION
+FROM_SERVER = "etcdserver: "
+OLD_LOGIN = "revision of auth store is old"
+
+NO_ANSWER = {
+    Code.UNAVAILABLE,
+    Code.CANCELLED,
+    Code.ABORTED,
+    Code.UNKNOWN,
+    Code.INTERNAL,
+    Code.DEADLINE_EXCEEDED,
+}
+"""Errors of an endpoint; another one may answer."""
+
+FOR_GOOD = {
+    Code.PERMISSION_DENIED,
+    Code.UNAUTHENTICATED,
+    Code.INVALID_ARGUMENT,  # a wrong password, among others
+    Code.FAILED_PRECONDITION,  # a login where authentication is not enabled
+    Code.UNIMPLEMENTED,
+}
+"""Errors that waiting does not heal."""
+
+
+class NoAnswer(Exception):
+    """This endpoint did not answer; another one may."""
+
+    def __init__(self, why: str, *, electing: bool = False) -> None:
+        super().__init__(why)
+        self.electing = electing
+        """Whether the member itself reported it, as it does while a leader is being elected: it is
+        worth asking again in a moment."""
+
+
+class Rejected(Exception):
+    """The request was refused, and would be by any endpoint."""
+
+    def __init__(self, why: str, heals_in: float | None = None) -> None:
+        super().__init__(why)
+        self.heals_in = heals_in
+
+
+class ErrorReply(NamedTuple):
+    """An error that is a reply: the server has understood the call, and refused it."""
+
+    code: Any
+    why: str
+
+    @property
+    def wants_login(self) -> bool:
+        """Whether the login has expired."""
+        return self.code is Code.UNAUTHENTICATED or OLD_LOGIN in self.why
+
+    @property
+    def rejection(self) -> Rejected:
+        """For a caller that did not expect an error."""
+        return Rejected(self.why, inf if self.code in FOR_GOOD else None)
+
+
+def read_error(error: grpc.RpcError) -> ErrorReply:
+    """What an error of a call means: a refusal is returned, `NoAnswer` is raised."""
+    call: Any = error
+    code, text = call.code(), str(call.details() or call.code().name)
+    why = text.removeprefix(FROM_SERVER)
+    if code is Code.DEADLINE_EXCEEDED:
+        raise NoAnswer("did not answer in time") from None
+    if code in NO_ANSWER:
+        raise NoAnswer(why, electing=text.startswith(FROM_SERVER)) from None
+    return ErrorReply(code, why)
+
+
+def accepted(reply: Any) -> Any:
+    """The reply; an error is raised as `Rejected`."""
+    if isinstance(reply, ErrorReply):
+        raise reply.rejection
+    return reply
+
+
+def has_no_lease(reply: Any) -> bool:
+    """Whether nothing was done, because the etcd lease has ended."""
+    return isinstance(reply, ErrorReply) and reply.code is NO_SUCH_LEASE
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Where the members are, and how to log in."""
+
+    endpoints: tuple[str, ...]
+    user: str = ""
+    password: str = field(default="", repr=False)
+    security: Callable[[], grpc.ChannelCredentials] | None = None
+
+
+class Connection:
+    """A channel to one endpoint."""
+
+    def __init__(self, name: str, channel: Any) -> None:
+        self.name, self.channel, self.last_error = name, channel, ""
+        self._calls: Mapping[Method, Any] = {each: each.on(channel) for each in METHODS}
+
+    def __getitem__(self, method: Method) -> Any:
+        return self._calls[method]
+
+
+class Connections:
+    """The connections of one client. `grpc` or `grpc.aio` makes the channels, and `metadata_of` the
+    metadata that it sends with every call."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        library: Any,
+        emit: Callable[[Event], None],
+        metadata_of: Callable[..., Any],
+    ) -> None:
+        self.cluster, self._library, self._emit = cluster, library, emit
+        self._metadata_of = metadata_of
+        self.login = commands.log_in(cluster.user, cluster.password)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._open: dict[str, Connection] = {}
+        self.order = list(self.cluster.endpoints)
+        self.logged_in("")
+
+    def forget(self) -> None:
+        """In a forked child: the channels are the parent's."""
+        keep_forever(*self.take_all())
+        self._begin()
+
+    @property
+    def current(self) -> Connection:
+        """The one to use."""
+        return self[self.order[0]]
+
+    def __getitem__(self, name: str) -> Connection:
+        connection = self._open.get(name)
+        if connection is None:
+            connection = self._open.setdefault(name, Connection(name, self._connect(name)))
+        return connection
+
+    def failed(self, connection: Connection, why: str) -> None:
+        """Try the others first, from now on."""
+        if connection.name == self.order[0]:
+            self.order = [*self.order[1:], connection.name]
+        if not connection.last_error and len(self.order) > 1:
+            self._emit(NodeFailed(connection.name, why))
+        connection.last_error = why
+
+    def answered(self, connection: Connection) -> None:
+        """Use this one from now on."""
+        if connection.name != self.order[0]:
+            self.order = [
+                connection.name,
+                *(each for each in self.order if each != connection.name),
+            ]
+        if connection.last_error:
+            connection.last_error = ""
+            if len(self.order) > 1:
+                self._emit(NodeRecovered(connection.name))
+
+    def interrupted(self, connection: Connection) -> None:
+        """An exception struck inside gRPC, whose locks may stay locked: neither use this channel
+        again, nor close it."""
+        if self._open.get(connection.name) is connection:
+            del self._open[connection.name]
+        keep_forever(connection)
+
+    def logged_in(self, token: str) -> None:
+        """Send this token with every call; empty: log in first, where there is a user."""
+        self.needs_login = bool(self.cluster.user) and not token
+        pairs = (HAS_LEADER, ("token", token)) if token else (HAS_LEADER,)
+        self.metadata = self._metadata_of(*pairs)
+
+    def read_error(self, error: grpc.RpcError) -> ErrorReply:
+        """The same as `read_error` for a stream: a login that has expired is `NoAnswer`."""
+        reply = read_error(error)
+        if reply.wants_login and self.cluster.user:
+            self.logged_in("")
+            raise NoAnswer("the login has expired", electing=True)
+        return reply
+
+    def take_all(self) -> list[Connection]:
+        """All connections, to be closed."""
+        connections, self._open = self._open, {}
+        return list(connections.values())
+
+    def _connect(self, name: str) -> Any:
+        secure = self.cluster.security
+        if secure is None:
+            return self._library.insecure_channel(name, options=SETTINGS)
+        return self._library.secure_channel(name, secure(), options=SETTINGS)
+
+
+class Failover:
+    """The endpoints that one request is sent to, until one of them answers.
+
+    1. One after the other, the current one first; each of several has half of the time left.
+    2. Then the first once more: its connection may have been lost long ago, which is found out only
+       by using it.
+    3. A member that answers, but has no leader, is asked again and again: an election passes.
+
+    `once`: only the first is asked, since what may have been done must not be done again.
+    """
+
+    def __init__(self, connections: Connections, clock: Clock, until: float, *, once: bool) -> None:
+        self._connections, self._clock, self._until = connections, clock, until
+        self._order = connections.order[:1] if once else list(connections.order)
+        self._again = [] if once else self._order[:1]
+        self._errors: dict[str, str] = {}
+        self._electing: set[str] = set()
+
+    def __iter__(self) -> Iterator[tuple[Connection, float]]:
+        """The connection to use, and until when."""
+        alone = len(self._order) == 1
+        for name in self._names():
+            now = self._clock()
+            if self._errors and now >= self._until:
+                return
+            yield self._connections[name], self._until if alone else now + (self._until - now) / 2
+
+    def _names(self) -> Iterator[str]:
+        yield from self._order
+        yield from self._again
+        while self._again and self._electing:
+            yield from [name for name in self._order if name in self._electing]
+
+    def failed(self, connection: Connection, error: NoAnswer) -> float:
+        """Note an error; seconds to wait before the next try: none, if it goes to another one."""
+        self._errors[connection.name] = str(error)
+        self._connections.failed(connection, str(error))
+        left = max(0.0, self._until - self._clock())
+        if error.electing:
+            self._electing.add(connection.name)
+            return min(PAUSE, left)
+        self._electing.discard(connection.name)
+        return min(PAUSE, left) if len(self._order) == 1 else 0.0
+
+    @property
+    def failure(self) -> Failed:
+        """The last error of each endpoint."""
+        return Failed(tuple(self._errors.items()))
+
+
+_kept: list[object] = []
+
+
+def keep_forever(*things: object) -> None:
+    """Never drop a channel whose end would hang, or close what is a parent process's."""
+    _kept.extend(things)

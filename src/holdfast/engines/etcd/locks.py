@@ -1,0 +1,322 @@
+"""Acquire, extend and release.
+
+What can happen between two calls, and what then:
+
+- The reply to a call that creates a place is lost: asked again, the client looks for its place. If
+  it is there, it is used; if not, another place in another session is, and the first is a stray.
+- The place is gone (its session ended while the client was stopped, or cut off): the client joins
+  the queue again. That the place before is gone is never taken for a grant: the client reads its
+  own place after it was woken, and holds the lock only if that is there, and is the first.
+- The last keep-alive of the session is too old for a new lease to rest on: one more is sent first.
+"""
+
+from collections.abc import Sequence
+from math import ceil, inf
+from typing import Any
+
+from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
+    Acquire,
+    Answer,
+    Extend,
+    Granted,
+    Held,
+    Release,
+)
+from holdfast.core.ports import StoreHost
+from holdfast.engines.etcd import commands
+from holdfast.engines.etcd.commands import KeepAlives, Place, Steps, queue_of
+from holdfast.engines.etcd.connection import (
+    LEASE_EXISTS,
+    ErrorReply,
+    Rejected,
+    accepted,
+    has_no_lease,
+)
+from holdfast.engines.etcd.sessions import Claim, Registry, Session
+from holdfast.engines.etcd.waiters import Watches
+
+BACKSTOP = 10.0
+"""Seconds after which a waiter asks again although it was not woken."""
+
+HELD = Held(BACKSTOP, wakes=True)
+
+TRIES = 4
+"""How often a place is asked for whose session has ended."""
+
+
+class Locks:
+    """The locks of one client."""
+
+    def __init__(self, registry: Registry, watches: Watches, host: StoreHost) -> None:
+        self._registry, self._watches, self._clock = registry, watches, host.clock
+
+    def acquire(self, request: Acquire, asked_at: float) -> Steps[list[Answer]]:
+        """Hold the lock if it is free, or wait for it if that is wanted."""
+        ttl = ceil(request.ttl)
+        if not request.renew:
+            self._registry.expire(asked_at)
+        claim = self._registry.claim(request, ttl)
+        claim.ends_at = inf
+        if claim.doubtful:
+            found = accepted((yield commands.find(claim.place))).kvs
+            claim.doubtful = False
+            _note(claim, found)
+            if not found:
+                claim = yield from self._restart(claim, request, ttl)
+        for _ in range(TRIES):
+            if request.queue and not claim.revision:
+                before = yield from self._join(claim)
+                if before:
+                    return [HELD]
+            if claim.revision or not request.queue:
+                answer = yield from self._get(claim, ttl, asked_at)
+                if answer is not None:
+                    return [answer]
+            if not claim.revision and claim.session.retired:
+                claim = yield from self._restart(claim, request, ttl)
+        raise Rejected("its place in the queue was lost again and again")
+
+    def _restart(self, claim: Claim, request: Acquire, ttl: int) -> Steps[Claim]:
+        """Begin with another place, in another session: this one may be created late, or its
+        session has ended."""
+        claim = self._registry.restart(claim, request, ttl)
+        yield from self.revoke(self._registry.take_unused())
+        return claim
+
+    def _join(self, claim: Claim) -> Steps[bool]:
+        """Go to the end of the queue; whether there is a place before."""
+        session = claim.session
+        if not session.granted and not (yield from self._be_fresh(session, self._clock())):
+            return False
+        claim.doubtful = True
+        queue = queue_of(claim.key)
+        reply = yield commands.join(queue, claim.place, session.lease, claim.holder)
+        claim.doubtful = False
+        if self._has_ended(session, reply):
+            return False
+        if not reply.succeeded:  # an earlier try was carried out late
+            _note(claim, reply.responses[0].response_range.kvs)
+            return False
+        claim.revision = claim.modified = reply.header.revision
+        return self._watch(claim, reply.responses[1].response_range.kvs[1:], claim.revision)
+
+    def _get(self, claim: Claim, ttl: int, asked_at: float) -> Steps[Answer | None]:
+        """Hold the lock if it is this claim's turn; None if its place or its session is gone."""
+        session = self._registry.session_for(claim, ttl)
+        if not (yield from self._be_fresh(session, asked_at)):
+            return None
+        turn = self._confirm if claim.revision else self._take
+        answer = yield from turn(claim, session)
+        if isinstance(answer, Granted):
+            self._registry.move(claim, session)
+            claim.ends_at = asked_at + session.ttl
+            if session.ttl != ttl:
+                return Granted(answer.fence, ttl=session.ttl)
+        return answer
+
+    def _take(self, claim: Claim, session: Session) -> Steps[Answer | None]:
+        """Hold the lock if the queue is empty."""
+        self._registry.move(claim, session)
+        claim.doubtful = True
+        queue = queue_of(claim.key)
+        reply = yield commands.take(queue, claim.place, session.lease, claim.holder)
+        claim.doubtful = False
+        if self._has_ended(session, reply):
+            return None
+        if reply.succeeded:
+            claim.revision = claim.modified = reply.header.revision
+            return Granted(claim.revision)
+        [first] = reply.responses[0].response_range.kvs
+        if first.key == claim.place:  # an earlier try was carried out late
+            _note(claim, [first])
+            return Granted(claim.revision)
+        self._registry.close(claim)
+        yield from self.revoke(self._registry.take_unused())
+        return HELD
+
+    def _confirm(self, claim: Claim, session: Session) -> Steps[Answer | None]:
+        """Hold the lock if the place is there, and is the first."""
+        queue, place = queue_of(claim.key), _place(claim)
+        reply = yield commands.confirm(queue, place, session.lease, claim.holder)
+        if self._has_ended(session, reply):
+            return None
+        if reply.succeeded:
+            claim.modified = reply.header.revision
+            return Granted(claim.revision)
+        mine, before = (each.response_range.kvs for each in reply.responses)
+        _note(claim, mine)
+        if not claim.revision or not self._watch(claim, before, reply.header.revision):
+            return None  # the place is gone, or the one before; or an earlier try was carried out
+        return HELD
+
+    def _watch(self, claim: Claim, before: Sequence[Any], revision: int) -> bool:
+        """Watch the place before, if there is one."""
+        if before:
+            self._watches.watch(claim.holder, before[0].key, revision + 1)
+        return bool(before)
+
+    def _has_ended(self, session: Session, reply: Any) -> bool:
+        if has_no_lease(reply):
+            self._registry.ended(session)
+            return True
+        accepted(reply)
+        return False
+
+    def _be_fresh(self, session: Session, since: float) -> Steps[bool]:
+        """Have the servers count from about `since`; False if they have ended the session."""
+        if not session.granted:
+            sent_at = self._clock()
+            reply = yield commands.grant(session.lease, session.ttl)
+            if not isinstance(reply, ErrorReply):
+                session.kept(sent_at, reply.TTL)
+            elif reply.code is not LEASE_EXISTS:  # which an earlier try has created
+                accepted(reply)
+        if session.is_fresh(since):
+            return True
+        yield from self.keep_alive([session])
+        return session.is_fresh(since)
+
+    def keep_alive(self, sessions: Sequence[Session]) -> Steps[None]:
+        """Keep sessions alive, and delete what is not to live on with them."""
+        sent_at = self._clock()
+        self._registry.expire(sent_at)
+        ttls = yield KeepAlives([session.lease for session in sessions])
+        for session, ttl in zip(sessions, ttls, strict=True):
+            if ttl > 0:
+                session.kept(sent_at, ttl)
+            else:
+                self._registry.ended(session)
+        strays = {place for session in sessions for place in list(session.strays)}
+        if strays:
+            yield [commands.delete(place) for place in strays]
+        yield from self.revoke(self._registry.take_unused())
+
+    def keep_waiters(self) -> Steps[None]:
+        """Keep the sessions alive that waiters need."""
+        now = self._clock()
+        sessions = [
+            each
+            for each in self._registry.sessions(waited_for=True)
+            if each.granted and each.sent_at + each.ttl / 3 <= now
+        ]
+        if sessions:
+            yield from self.keep_alive(sessions)
+
+    def revoke(self, leases: Sequence[int]) -> Steps[None]:
+        """End etcd leases."""
+        if leases:
+            yield [commands.revoke(lease) for lease in leases]
+
+    def extend(self, requests: Sequence[Extend], asked_at: float) -> Steps[list[Answer]]:
+        """Keep the sessions alive, and see which places are still there."""
+        claims = [self._live_claim(request, asked_at) for request in requests]
+        needed = {each for claim in claims if claim is not None for each in list(claim.sessions)}
+        sessions = [each for each in needed if each.granted]
+        if not sessions:
+            return [NOT_YOURS] * len(requests)
+        yield from self.keep_alive(sessions)
+        replies = yield [commands.time_to_live(each.lease, keys=True) for each in sessions]
+        places = {
+            each: frozenset(accepted(reply).keys)
+            for each, reply in zip(sessions, replies, strict=True)
+        }
+        answers: list[Answer] = []
+        for request, claim in zip(requests, claims, strict=True):
+            found = (
+                []
+                if claim is None
+                else [s for s in claim.sessions if claim.place in places.get(s, ())]
+            )
+            if claim is None or not found:
+                answers.append(NOT_YOURS)
+            else:
+                claim.session = found[0]
+                answers.append((yield from self._extend(request, claim, asked_at)))
+        return answers
+
+    def _live_claim(self, request: Extend, now: float) -> Claim | None:
+        claim = self._registry.claims.get(request.holder)
+        if claim is None or claim.undelivered:
+            return None
+        return claim if now < claim.ends_at < inf else None
+
+    def _extend(self, request: Extend, claim: Claim, asked_at: float) -> Steps[Answer]:
+        ttl = ceil(request.ttl)
+        if ttl > claim.session.ttl:
+            moved = yield from self._move(claim, ttl, asked_at)
+            if not moved:
+                return NOT_YOURS
+        claim.ends_at = max(claim.ends_at, asked_at + request.ttl)
+        return DONE
+
+    def _move(self, claim: Claim, ttl: int, asked_at: float) -> Steps[bool]:
+        """Attach the place to a session of a longer ttl; False if the place is gone."""
+        session = self._registry.session_for(claim, ttl)
+        if not (yield from self._be_fresh(session, asked_at)):
+            raise Rejected("the etcd lease to move to has ended meanwhile")
+        for _ in range(TRIES):
+            attach = commands.attach(_place(claim), session.lease, claim.holder)
+            reply = accepted((yield attach))
+            if reply.succeeded:
+                claim.modified = reply.header.revision
+                self._registry.move(claim, session)
+                yield from self.revoke(self._registry.take_unused())
+                return True
+            _note(claim, reply.responses[0].response_range.kvs)
+            if not claim.revision:
+                return False
+        raise Rejected("its place is written again and again")
+
+    def release(self, requests: Sequence[Release]) -> Steps[list[Answer]]:
+        """Delete the places of these holders, all together."""
+        claims = [self._registry.take(request.holder) for request in requests]
+        known = [claim for claim in claims if claim is not None]
+        for claim in known:
+            self._watches.end(claim.holder)
+        replies: list[Any] = []
+        try:
+            if known:
+                replies = yield [commands.delete(claim.place) for claim in known]
+        finally:
+            if not replies:
+                for claim in known:
+                    self._registry.release_failed(claim)
+        deleted = {
+            claim.holder
+            for claim, reply in zip(known, replies, strict=True)
+            if claim.undelivered or _deleted(reply)
+        }
+        for claim, reply in zip(known, replies, strict=True):
+            if isinstance(reply, ErrorReply):
+                self._registry.release_failed(claim)
+            elif claim.doubtful:
+                self._registry.abandon(claim)
+            else:
+                self._registry.close(claim)
+        yield from self.revoke(self._registry.take_unused())
+        for reply in replies:
+            accepted(reply)
+        return [
+            DONE if claim and claim.ends_at < inf and claim.holder in deleted else NOT_YOURS
+            for claim in claims
+        ]
+
+
+def _deleted(reply: Any) -> bool:
+    """Whether there was a key to delete."""
+    if isinstance(reply, ErrorReply):
+        return False
+    return bool(reply.responses[0].response_delete_range.deleted)
+
+
+def _place(claim: Claim) -> Place:
+    return Place(claim.place, claim.revision, claim.modified)
+
+
+def _note(claim: Claim, found: Sequence[Any]) -> None:
+    """What was read of its place."""
+    same = found and claim.revision in (0, found[0].create_revision)
+    claim.revision = found[0].create_revision if same else 0
+    claim.modified = found[0].mod_revision if same else 0

@@ -1,0 +1,273 @@
+"""The store for threads."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import grpc
+
+from holdfast.core.messages import Answer, Failed, Request, Write
+from holdfast.core.ports import StoreHost
+from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
+from holdfast.engines.etcd.connection import (
+    SHORTEST,
+    Cluster,
+    Connection,
+    Connections,
+    ErrorReply,
+    Failover,
+    NoAnswer,
+    Rejected,
+    accepted,
+    keep_forever,
+    read_error,
+)
+from holdfast.engines.etcd.exchanges import Exchanges, is_waiting
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH, LeaseKeepAliveRequest
+from holdfast.engines.etcd.sessions import Claim
+from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
+
+T = TypeVar("T")
+
+CLOSE_WITHIN = 1.0
+"""Seconds for the servers to answer when the client is closed."""
+
+
+def _pairs(*pairs: tuple[str, str]) -> Any:
+    return pairs
+
+
+class EtcdStore:
+    """One cluster, for all threads of a client."""
+
+    def __init__(self, cluster: Cluster, host: StoreHost, claims: dict[str, Claim]) -> None:
+        self._clock = host.clock
+        self._exchanges = Exchanges(host, claims)
+        self._connections = Connections(cluster, grpc, host.emit, _pairs)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._watchers: list[Watcher] = []
+        """The last one works; those before it are ending."""
+        self._mutex = threading.Lock()
+
+    def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Answer each request; `Failed` for what could not be answered by `until`."""
+        once = isinstance(requests[0], Write)  # what may have been done must not be done again
+        answers = self._exchange(self._exchanges.begin(requests), until, once=once)
+        if isinstance(answers, Failed):
+            return [answers] * len(requests)
+        if is_waiting(requests, answers):
+            self._watch()
+        return answers
+
+    def close(self) -> None:
+        """Revoke all etcd leases, and close every connection."""
+        for watcher in self._watchers:
+            watcher.stop()
+        leases = self._exchanges.registry.take_all()
+        if leases:
+            revoke = partial(self._exchanges.locks.revoke, leases)
+            self._exchange(revoke, self._clock() + CLOSE_WITHIN)
+        for connection in self._connections.take_all():
+            connection.channel.close()
+
+    def forget(self) -> None:
+        """In a forked child: the connections are the parent's."""
+        keep_forever(*self._watchers)
+        self._connections.forget()
+        self._exchanges.forget()
+        self._begin()
+
+    def _watch(self) -> None:
+        """See to it that waiters are woken, and their sessions kept alive."""
+        with self._mutex:
+            if not self._watchers or self._watchers[-1].over:
+                watcher = Watcher(self._connections, self._exchanges, self._keep_waiters)
+                self._watchers = [*(each for each in self._watchers if each.alive), watcher]
+                watcher.start()
+
+    def _keep_waiters(self) -> None:
+        self._exchange(self._exchanges.locks.keep_waiters, self._clock() + 2 * TICK)
+
+    def _exchange(
+        self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
+    ) -> T | Failed:
+        """Have an exchange with one endpoint after the other, until one of them answers."""
+        endpoints = Failover(self._connections, self._clock, until, once=once)
+        for connection, give_up_at in endpoints:
+            steps = begin()
+            try:
+                result = self._run(steps, connection, give_up_at)
+            except NoAnswer as error:
+                time.sleep(endpoints.failed(connection, error))
+            except Rejected as error:
+                return Failed.at(connection.name, str(error), error.heals_in)
+            except BaseException as error:
+                if not isinstance(error, Exception):
+                    self._connections.interrupted(connection)
+                raise
+            else:
+                self._connections.answered(connection)
+                return result
+            finally:
+                steps.close()
+        return endpoints.failure
+
+    def _run(self, steps: Steps[T], connection: Connection, until: float) -> T:
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(self._perform(step, connection, until))
+        except StopIteration as stop:
+            result: T = stop.value
+            return result
+
+    def _perform(
+        self, step: Call | list[Call] | KeepAlives, connection: Connection, until: float
+    ) -> Any:
+        if self._connections.needs_login:
+            self._log_in(connection, until)
+        if isinstance(step, Call):
+            return self._call(step, connection, until)
+        if isinstance(step, KeepAlives):
+            return self._keep_alive(step, connection, until)
+        if len(step) == 1:
+            return [self._call(step[0], connection, until)]
+        return self._call_together(step, connection, until)
+
+    def _call(self, call: Call, connection: Connection, until: float) -> Any:
+        reply = self._try(call, connection, until)
+        if isinstance(reply, ErrorReply) and reply.wants_login and self._connections.cluster.user:
+            self._log_in(connection, until)
+            reply = self._try(call, connection, until)
+        return reply
+
+    def _try(self, call: Call, connection: Connection, until: float) -> Any:
+        try:
+            return connection[call.method](
+                call.request, timeout=self._left(until), metadata=self._connections.metadata
+            )
+        except grpc.RpcError as error:
+            return read_error(error)
+
+    def _call_together(self, calls: list[Call], connection: Connection, until: float) -> list[Any]:
+        left, metadata = self._left(until), self._connections.metadata
+        sent = [connection[each.method].future(each.request, left, metadata) for each in calls]
+        replies = []
+        for each in sent:
+            try:
+                replies.append(each.result())
+            except grpc.RpcError as error:
+                replies.append(self._connections.read_error(error))
+        return replies
+
+    def _keep_alive(self, batch: KeepAlives, connection: Connection, until: float) -> list[int]:
+        requests = [LeaseKeepAliveRequest(ID=lease) for lease in batch.leases]
+        call = connection[LEASE_KEEP_ALIVE]
+        try:
+            replies = call(iter(requests), self._left(until), self._connections.metadata)
+            ttls = [reply.TTL for reply in replies]
+        except grpc.RpcError as error:
+            raise self._connections.read_error(error).rejection from None
+        if len(ttls) < len(requests):
+            raise NoAnswer("did not answer for every lease")
+        return ttls
+
+    def _log_in(self, connection: Connection, until: float) -> None:
+        self._connections.logged_in("")
+        reply = accepted(self._try(self._connections.login, connection, until))
+        self._connections.logged_in(reply.token)
+
+    def _left(self, until: float) -> float:
+        return max(until - self._clock(), SHORTEST)
+
+
+class Watcher:
+    """Two threads for a client with waiters: one reads the stream of watches, the other one keeps
+    their sessions alive. They end when there was no waiter for a while, and with the client."""
+
+    def __init__(
+        self, connections: Connections, exchanges: Exchanges, keep_waiters: Callable[[], None]
+    ) -> None:
+        self._connections, self._keep_waiters = connections, keep_waiters
+        self._watches, self._registry = exchanges.watches, exchanges.registry
+        self._over = threading.Event()
+        self._mutex = threading.Lock()
+        self._stream: Any = None
+        self._threads = [
+            threading.Thread(target=self._read, name="holdfast-etcd-watch", daemon=True),
+            threading.Thread(target=self._keep, name="holdfast-etcd-session", daemon=True),
+        ]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def over(self) -> bool:
+        """Whether it serves no waiter any more."""
+        return self._over.is_set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether one of its threads still runs."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def stop(self) -> None:
+        """End, and wait until it has."""
+        self._end()
+        for thread in self._threads:
+            thread.join()
+
+    def _end(self) -> None:
+        self._over.set()
+        self._cancel_stream()
+
+    def _keep(self) -> None:
+        idle = 0
+        while not self._over.wait(TICK):
+            connection = self._connections.current
+            self._keep_waiters()
+            if connection is not self._connections.current:
+                self._cancel_stream()  # that endpoint has failed
+            idle = 0 if self._registry.sessions(waited_for=True) else idle + 1
+            if idle > LINGER:
+                self._end()  # a waiter that came at the last moment is woken, and asks again
+
+    def _cancel_stream(self) -> None:
+        with self._mutex:
+            if self._stream is not None:
+                self._stream.cancel()
+
+    def _read(self) -> None:
+        while not self._over.is_set():
+            outbox: SimpleQueue[Any] = SimpleQueue()
+            metadata = self._connections.metadata
+            stream = self._connections.current[WATCH](iter(outbox.get, None), WATCH_FOR, metadata)
+            with self._mutex:
+                self._stream = stream
+            send = outbox.put
+            self._watches.opened(send)
+            try:
+                if not self._over.is_set():
+                    for response in stream:
+                        if not self._watches.received(response):
+                            break
+            except grpc.RpcError as error:
+                self._note(error)
+            finally:
+                stream.cancel()
+                send(None)
+                self._watches.closed(send)
+            self._over.wait(REOPEN_AFTER)
+
+    def _note(self, error: grpc.RpcError) -> None:
+        try:
+            self._connections.read_error(error)
+        except NoAnswer:
+            return  # the next call finds out, and goes to another endpoint

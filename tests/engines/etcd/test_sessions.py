@@ -1,0 +1,152 @@
+"""One etcd lease for all locks of a client that are renewed, through the store's port."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import holdfast
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Break,
+    Done,
+    Extend,
+    Granted,
+    NotYours,
+    Release,
+    Request,
+)
+from holdfast.drivers.common import clock
+from tests.equipment.servers.etcd import EtcdServer
+from tests.patience import wait_for
+
+from .unreliable import UnreliableStore, store_on
+
+pytestmark = pytest.mark.slow
+
+TTL = 4
+
+
+@pytest.fixture
+def store(server: EtcdServer) -> Iterator[UnreliableStore]:
+    with store_on(server) as store:
+        yield store
+
+
+@pytest.fixture
+def other(server: EtcdServer) -> Iterator[UnreliableStore]:
+    with store_on(server) as store:
+        yield store
+
+
+def ask(store: UnreliableStore, request: Request) -> Answer:
+    [answer] = store.ask((request,), clock() + 10)
+    return answer
+
+
+def test_many_locks_have_one_etcd_lease(server: EtcdServer) -> None:
+    with holdfast.Client(server.url) as client:
+        leases = [client.lock(f"door {i}").acquire() for i in range(50)]
+        assert len(server.leases()) == 1
+        kept = server.calls("LeaseKeepAlive")
+        granted = server.calls("LeaseGrant")
+        for lease in leases:
+            assert lease
+            lease.release()
+        assert not server.keys()
+        with client.lock("door 0"):
+            pass
+        assert (server.calls("LeaseGrant"), server.calls("LeaseKeepAlive")) == (granted, kept)
+    assert not server.leases()
+
+
+def test_one_keep_alive_extends_them_all(server: EtcdServer, store: UnreliableStore) -> None:
+    fences = [ask(store, Acquire(f"door {i}", f"ann {i}", 30)) for i in range(50)]
+    kept = server.calls("LeaseKeepAlive")
+    requests = [
+        Extend(f"door {i}", f"ann {i}", 30, granted.fence)
+        for i, granted in enumerate(fences)
+        if isinstance(granted, Granted)
+    ]
+    answers = store.ask(requests, clock() + 10)
+    assert [type(answer) for answer in answers] == [Done] * 50
+    assert server.calls("LeaseKeepAlive") == kept + 1
+
+
+def test_a_lease_that_is_not_renewed_ends_though_others_are(
+    store: UnreliableStore, other: UnreliableStore
+) -> None:
+    kept, ended = ask(store, Acquire("gate", "ann", TTL)), ask(store, Acquire("door", "ben", TTL))
+    alone = ask(store, Acquire("window", "cleo", TTL, renew=False))
+    assert isinstance(kept, Granted)
+    assert isinstance(ended, Granted)
+    assert isinstance(alone, Granted)
+
+    def taken(key: str) -> bool:
+        assert isinstance(ask(store, Extend("gate", "ann", TTL, kept.fence)), Done)
+        return isinstance(ask(other, Acquire(key, f"dan of {key}", 30)), Granted)
+
+    wait_for(lambda: taken("door"))
+    wait_for(lambda: taken("window"))
+    assert not taken("gate")
+    for key, holder, fence in (("door", "ben", ended.fence), ("window", "cleo", alone.fence)):
+        assert isinstance(ask(store, Extend(key, holder, TTL, fence)), NotYours)
+        assert isinstance(ask(store, Release(key, holder)), NotYours)
+        assert isinstance(ask(other, Release(key, f"dan of {key}")), Done)
+
+
+def test_a_broken_lease_is_found_out_by_the_next_renewal(
+    store: UnreliableStore, other: UnreliableStore
+) -> None:
+    broken, kept = ask(store, Acquire("door", "ann", 30)), ask(store, Acquire("gate", "ben", 30))
+    assert isinstance(broken, Granted)
+    assert isinstance(kept, Granted)
+    assert isinstance(ask(other, Break("door")), Done)
+    assert isinstance(ask(other, Acquire("door", "dan", 30)), Granted)
+    requests = [Extend("door", "ann", 30, broken.fence), Extend("gate", "ben", 30, kept.fence)]
+    assert [type(each) for each in store.ask(requests, clock() + 10)] == [NotYours, Done]
+    assert isinstance(ask(store, Release("door", "ann")), NotYours)
+    assert isinstance(ask(other, Release("door", "dan")), Done)
+
+
+def test_a_session_that_was_ended_by_hand_loses_all_its_leases_at_once(server: EtcdServer) -> None:
+    with holdfast.Client(server.url) as client:
+        leases = [client.lock(f"door {i}").acquire() for i in range(3)]
+        [session] = server.leases()
+        server.command("lease/revoke", ID=str(session))
+        assert leases[0]
+        with pytest.raises(holdfast.LockLost):
+            leases[0].extend()
+        wait_for(lambda: all(lease is not None and lease.lost for lease in leases))
+        with client.lock("door 0"), client.lock("door 1"):
+            pass
+
+
+def test_an_extension_to_a_longer_ttl_moves_one_lease_only(
+    server: EtcdServer, store: UnreliableStore
+) -> None:
+    ann, ben = ask(store, Acquire("door", "ann", 30)), ask(store, Acquire("gate", "ben", 30))
+    assert isinstance(ann, Granted)
+    assert isinstance(ben, Granted)
+    assert isinstance(ask(store, Extend("door", "ann", 300, ann.fence)), Done)
+    assert isinstance(ask(store, Extend("door", "ann", 30, ann.fence)), Done), "never shorter"
+    ttls = sorted(
+        int(server.command("lease/timetolive", ID=str(each))["grantedTTL"])
+        for each in server.leases()
+    )
+    assert ttls == [30, 300]
+    assert isinstance(ask(store, Extend("gate", "ben", 30, ben.fence)), Done)
+    for key, holder in (("door", "ann"), ("gate", "ben")):
+        assert isinstance(ask(store, Release(key, holder)), Done)
+    assert server.keys() == []
+
+
+def test_names_of_places_are_used_again(server: EtcdServer) -> None:
+    """etcd looks through all names that a queue ever had."""
+    seen: set[bytes] = set()
+    with holdfast.Client(server.url) as client:
+        for _ in range(5):
+            with client.lock("door") as lease:
+                seen.update(server.keys())
+                assert [each.holder for each in client.leases()] == [lease.holder]
+    assert len(seen) == 1

@@ -100,6 +100,8 @@ class List:
     prefix: str
     after: str
     limit: int
+    cursor: str = ""
+    """Where to go on, as the last `Listing` said."""
 
 
 @dataclass(slots=True)
@@ -196,6 +198,8 @@ class Listing:
     """What was found."""
 
     leases: tuple[Seen, ...]
+    cursor: str = ""
+    """Not empty: the search is not over; ask for the same page again with this cursor."""
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """Looking at locks, and breaking one."""
 
+from dataclasses import replace
 from typing import cast
 
 from holdfast.core.effects import Steps, ask
@@ -46,6 +47,9 @@ def break_lock(runtime: Runtime, prefix: str, name: str) -> Steps[bool]:
 
 def _look(runtime: Runtime, prefix: str, request: Inspect | List) -> Steps[list[LeaseInfo]]:
     answer = cast(Listing, (yield from _ask(runtime, request)))
+    while answer.cursor:
+        request = replace(cast(List, request), cursor=answer.cursor)
+        answer = cast(Listing, (yield from _ask(runtime, request)))
     return [_info(prefix, seen) for seen in answer.leases]
 
 

@@ -59,6 +59,8 @@ UNSURE = 0.5
 SETTLE_TIMEOUT = 3.0
 """For how long a holder that tries once votes again before it reports that nobody won."""
 
+SILENT = Failed.at("node", "did not answer in time")
+
 SHORTEST_VOTE, LONGEST_DRAW = 0.001, 0.5
 """Bounds of the random pause before the next vote, in seconds."""
 
@@ -306,9 +308,12 @@ class Quorum:
 
     def _look(self, request: Request, until: float) -> Rounds[Sequence[Answer]]:
         """The locks for which a quorum of nodes report the same holder."""
+        request_timeout = until - self.clock()
         while True:
-            fan_out = FanOut((request,), self.all_nodes, until)
+            fan_out = FanOut((request,), self.all_nodes, self.clock() + request_timeout)
             yield fan_out
+            if type(request) is List:
+                yield from self._search_on(request, fan_out, request_timeout)
             received = [a[0] for a in fan_out.answers.values()]
             listings = [answer.leases for answer in received if type(answer) is Listing]
             if len(listings) < self.size:
@@ -321,6 +326,15 @@ class Quorum:
             if found or not full:
                 return (Listing(found),)
             request = List(request.prefix, min(full), request.limit)
+
+    def _search_on(self, request: List, fan_out: FanOut, request_timeout: float) -> Rounds[None]:
+        """Ask the nodes whose search is not over until it is."""
+        for node in self.all_nodes:
+            while type(answer := fan_out.said(node)) is Listing and answer.cursor:
+                asking = List(request.prefix, request.after, request.limit, answer.cursor)
+                following = FanOut((asking,), (node,), self.clock() + request_timeout)
+                yield following
+                fan_out.answers[node] = following.answers.get(node, (SILENT,))
 
     def _together(self, listings: list[tuple[Seen, ...]], last: str) -> tuple[Seen, ...]:
         sightings: dict[tuple[str, str], list[Seen]] = {}

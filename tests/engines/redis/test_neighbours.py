@@ -1,12 +1,14 @@
-"""Other people's locks on the same keys: with `prefix=""` they keep us out, and we them."""
+"""Locks of other libraries on the same keys exclude ours, and are excluded by them."""
 
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
 
+import pottery
 import pytest
 import redis
+import redis_lock
 import redlock
-from redis.lock import Lock as TheirLock
 
 from holdfast import LockLost
 from holdfast.lab.servers.redis import RedisServer
@@ -15,135 +17,140 @@ from tests.engines.redis.party import Party
 from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
-
-@pytest.fixture
-def theirs(server: RedisServer) -> Iterator[redis.Redis]:
-    with closing(redis.Redis(port=server.port)) as client:
-        yield client
+Clients = Sequence[redis.Redis]
 
 
-@pytest.fixture
-def me(server: RedisServer, invite: Invite) -> Party:
-    return invite(server.url, prefix="", ttl=5, retry=0.05)
+class Redlocks:
+    """redlock-py, with the methods of a lock."""
+
+    def __init__(self, clients: Clients, name: str) -> None:
+        self._locks = redlock.Redlock(list(clients), retry_count=1, retry_delay=0.01)
+        self._name, self._lock = name, None
+
+    def acquire(self, blocking: bool) -> bool:
+        assert not blocking
+        self._lock = self._locks.lock(self._name, 60_000)
+        return bool(self._lock)
+
+    def release(self) -> None:
+        self._locks.unlock(self._lock)
 
 
-@pytest.fixture
-def we(three: RedisMasters, invite: Invite) -> Party:
-    return invite(f"{three.url}?restart_guard=off", prefix="", ttl=5, retry=0.05)
+class Library(NamedTuple):
+    """Another library: the prefix with which it is met, and its lock of a name."""
+
+    prefix: str
+    lock: Callable[[Clients, str], Any]
+    quorum: bool = False
 
 
-@pytest.fixture
-def redlocks(three: RedisMasters) -> Iterator[redlock.Redlock]:
-    clients = [redis.Redis(port=server.port) for server in three.servers]
-    yield redlock.Redlock(clients, retry_count=1, retry_delay=0.01)
-    for client in clients:
-        client.close()
+LIBRARIES = {
+    "redis-py": Library("", lambda clients, name: clients[0].lock(name, timeout=60)),
+    "python-redis-lock": Library(
+        "lock:", lambda clients, name: redis_lock.Lock(clients[0], name, expire=60)
+    ),
+    "redlock-py": Library("", Redlocks, quorum=True),
+    "pottery": Library(
+        "redlock:",
+        lambda clients, name: pottery.Redlock(key=name, masters=set(clients), auto_release_time=60),
+        quorum=True,
+    ),
+}
 
 
-class TestRedlockPy:
-    def test_they_keep_us_out(self, we: Party, redlocks: redlock.Redlock) -> None:
-        lock = redlocks.lock("job", 5000)
-        assert lock
-        assert we.tries() is None
-        waiting = we.begin(we.client.lock("job").acquire, timeout=10)
-        redlocks.unlock(lock)
-        lease = waiting.result(10)
-        assert lease
-        we(lease.release)
+class Meeting(NamedTuple):
+    """One of ours, and locks of another library on the same servers."""
 
-    def test_we_keep_them_out(self, we: Party, redlocks: redlock.Redlock) -> None:
-        lease = we.takes()
-        assert not redlocks.lock("job", 5000)
-        assert lease.held  # what they gave back was not ours
-        we(lease.extend)
-        we(lease.release)
-        lock = redlocks.lock("job", 5000)
-        assert lock
-        redlocks.unlock(lock)
-
-    def test_their_minority_does_not_keep_us_out(
-        self, we: Party, three: RedisMasters, redlocks: redlock.Redlock
-    ) -> None:
-        three.servers[0].command("SET", "job", "somebody", "NX", "PX", 60_000)
-        lease = we.takes()
-        assert not redlocks.lock("job", 5000)
-        we(lease.release)
-        assert three.servers[0].command("GET", "job") == "somebody"
-
-    def test_their_locks_can_be_seen(self, we: Party, redlocks: redlock.Redlock) -> None:
-        lock = redlocks.lock("job", 5000)
-        info = we(we.client.inspect, "job")
-        assert info.holder == lock.key.decode()
-        assert 0 < info.remaining <= 5
-        assert info.label is None
-        redlocks.unlock(lock)
+    me: Party
+    lock: Callable[[str], Any]
+    clients: Clients
 
 
-class TestRedisPy:
-    def test_they_keep_us_out(self, me: Party, theirs: redis.Redis) -> None:
-        lock = TheirLock(theirs, "job", timeout=5)
-        assert lock.acquire(blocking=False)
-        assert me.tries() is None
-        waiting = me.begin(me.client.lock("job").acquire, timeout=10)
-        lock.release()
-        lease = waiting.result(10)
-        assert lease
+@pytest.fixture(params=LIBRARIES)
+def meeting(request: pytest.FixtureRequest, invite: Invite) -> Iterator[Meeting]:
+    library = LIBRARIES[request.param]
+    masters: RedisMasters = request.getfixturevalue("three")
+    servers = masters.servers if library.quorum else masters.servers[:1]
+    url = f"{masters.url}?restart_guard=off" if library.quorum else servers[0].url
+    me = invite(url, prefix=library.prefix, ttl=60, retry=0.05)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(redis.Redis(port=server.port)) for server in servers]
+        yield Meeting(me, lambda name: library.lock(clients, name), clients)
+
+
+@pytest.mark.parametrize("name", ["job", "job{1}", "{job}:1", "100%", "a%7Bb"])
+def test_they_exclude_us_and_we_exclude_them(meeting: Meeting, name: str) -> None:
+    me, lock = meeting.me, meeting.lock(name)
+    assert lock.acquire(blocking=False)
+    assert me.tries(name) is None
+    assert me(me.client.inspect, name).label is None
+    waiting = me.begin(me.client.lock(name).acquire, timeout=20)
+    lock.release()
+    lease = waiting.result(20)
+    assert lease
+    assert not meeting.lock(name).acquire(blocking=False)
+    me(lease.extend)  # what they gave back was not ours
+    me(lease.release)
+    again = meeting.lock(name)
+    assert again.acquire(blocking=False)
+    again.release()
+
+
+def test_a_foreign_client_gets_the_lock_only_when_nobody_queues(meeting: Meeting) -> None:
+    """On one server a release hands the lock to the next waiter, so the key is never free for those
+    who poll. Over a quorum there is no queue."""
+    me = meeting.me
+    if len(meeting.clients) > 1:
+        pytest.skip("no queue over a quorum")
+    lease = me.takes()
+    for _ in range(5):
+        waiting = me.begin(me.client.lock("job").acquire, timeout=20)
+        wait_for(lambda: (me(me.client.inspect, "job").waiters or 0) == 1)
         me(lease.release)
-
-    def test_we_keep_them_out(self, me: Party, theirs: redis.Redis) -> None:
-        lease = me.takes()
-        lock = TheirLock(theirs, "job", timeout=5)
-        assert not lock.acquire(blocking=False)
-        me(lease.release)
-        assert lock.acquire(blocking=False)
-        lock.release()
+        assert not meeting.lock("job").acquire(blocking=False)
+        lease = waiting.result(20)
+    me(lease.release)
+    assert meeting.lock("job").acquire(blocking=False)
 
 
-class TestPlainSet:
-    def test_a_key_keeps_us_out_until_it_expires(self, me: Party, theirs: redis.Redis) -> None:
+class TestPlainKeys:
+    @pytest.fixture
+    def me(self, server: RedisServer, invite: Invite) -> Party:
+        return invite(server.url, prefix="", ttl=5, retry=0.05)
+
+    @pytest.fixture
+    def theirs(self, server: RedisServer) -> Iterator[redis.Redis]:
+        with redis.Redis(port=server.port) as client:
+            yield client
+
+    def test_a_key_excludes_us_until_it_expires(self, me: Party, theirs: redis.Redis) -> None:
         theirs.set("job", b"\xff\x00 not text", nx=True, px=300)
         assert me.tries() is None
-        lease = me.takes()
-        assert not theirs.set("job", "x", nx=True, px=300)
-        me(lease.release)
+        me(me.takes().release)
 
-    def test_a_key_without_an_end_keeps_us_out_until_it_is_deleted(
+    def test_a_key_without_expiry_excludes_us_until_it_is_deleted(
         self, me: Party, theirs: redis.Redis
     ) -> None:
-        theirs.set("job", "for ever")
-        assert me.tries() is None
+        theirs.set("job", "forever")
         assert me(me.client.lock("job").acquire, timeout=0.2) is None
+        info = me(me.client.inspect, "job")
+        assert (info.holder, info.remaining > 1e9) == ("forever", True)
         waiting = me.begin(me.client.lock("job").acquire, timeout=10)
         theirs.delete("job")
-        lease = waiting.result(10)
-        assert lease
-        me(lease.release)
-        assert theirs.set("job", "x", nx=True, px=300)
+        me(waiting.result(10).release)
 
-    def test_a_key_without_an_end_is_seen_as_such(self, me: Party, theirs: redis.Redis) -> None:
-        theirs.set("job", "for ever")
-        info = me(me.client.inspect, "job")
-        assert info.holder == "for ever"
-        assert info.remaining > 1e9
-
-    def test_whoever_deletes_our_key_takes_our_lock(self, me: Party, theirs: redis.Redis) -> None:
-        lease = me.takes(ttl=0.9)
-        theirs.delete("job")
-        wait_for(lambda: lease.lost)
-        with pytest.raises(LockLost):
-            me(lease.release)
-
-    def test_whoever_puts_another_in_its_place_keeps_it(
-        self, me: Party, theirs: redis.Redis
+    @pytest.mark.parametrize("then", [None, "thief"])
+    def test_a_deleted_or_replaced_key_is_a_lost_lock(
+        self, me: Party, theirs: redis.Redis, then: str | None
     ) -> None:
         lease = me.takes(ttl=0.9)
-        theirs.set("job", "thief", px=5000)
+        theirs.set("job", then, px=5000) if then else theirs.delete("job")
         wait_for(lambda: lease.lost)
         with pytest.raises(LockLost):
             me(lease.release)
-        assert theirs.get("job") == b"thief"
+        assert theirs.get("job") == (then.encode() if then else None)
 
-    def test_a_key_of_another_kind_is_said_to_be_one(self, me: Party, theirs: redis.Redis) -> None:
+    def test_a_key_of_another_type_is_an_error(self, me: Party, theirs: redis.Redis) -> None:
         theirs.hset("job", "field", "value")
         assert "WRONGTYPE" in str(me.refused())
         assert theirs.hget("job", "field") == b"value"

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from holdfast.core.messages import Inspect, List, Listing, Seen
 from holdfast.engines.redis.keys import fences_like, key_of_fence, keys_of
@@ -12,17 +12,18 @@ from holdfast.engines.redis.phrases import Answers, Phrase, Reply, call, command
 AT_ONCE = 100
 """Locks in one call of the script."""
 
-SCAN_STEP = b"10000"
-"""Keys that the server goes through in one step, in about 2 ms."""
+SCAN_STEP, SCAN_STEPS = b"10000", 30
+"""Keys that the server goes through in one step, in about 2 ms, and steps for one request."""
 
-MAX_SCANS = 4
-"""How many lists of keys are kept."""
+MAX_SCANS = 64
+"""How many scans are kept; a listing that is older than the last ones starts again."""
 
 Look: TypeAlias = Callable[[Sequence[str]], Answers | Phrase]
 
 
 class Scan:
-    """The keys that a scan of each node has found, for all pages of one listing."""
+    """The keys that one listing has found, on all nodes: a node that does not have one of them
+    reports nothing about it."""
 
     def __init__(self) -> None:
         self.found: list[frozenset[str]] = []
@@ -40,14 +41,17 @@ class Scan:
 class Looking:
     """Inspects and lists locks. `in_cluster`: each lock needs a call of its own (default: no).
 
-    Redis lists keys in no order, so the first page of a listing scans the whole database. The pages
-    that follow use what it found. The nodes of a quorum put together what they found: a node that
-    does not have a key reports nothing about it.
+    Redis lists keys in no order, so the first page of a listing scans the whole database, some
+    steps for each request. The pages that follow use what the last complete scan found.
     """
 
     def __init__(self, *, in_cluster: bool = False) -> None:
         self._in_cluster = in_cluster
+        self._started = 0
         self._scans: dict[str, Scan] = {}
+        """Those that were started, by number, which is the first part of a cursor."""
+        self._complete: dict[str, Scan] = {}
+        """By prefix."""
 
     def phrase(self, request: Inspect | List) -> Phrase:
         """The commands for a request."""
@@ -57,43 +61,39 @@ class Looking:
 
     def list_keys(self, request: List, look: Look) -> Phrase:
         """Find the keys of the locks, held or free, and `look` at those after `request.after`."""
-        scan = self._scans.get(request.prefix)
-        if scan is not None and not request.prefix.startswith(request.after):
-            following = look(scan.after(request.after))
+        number, _, cursor = request.cursor.partition(":")
+        if number in self._scans:
+            return self._scan(request, look, number, cursor.encode(), SCAN_STEPS)
+        complete = self._complete.get(request.prefix)
+        if complete and not request.cursor and not request.prefix.startswith(request.after):
+            following = look(complete.after(request.after))
             if isinstance(following, Phrase):
                 return following
-        if len(self._scans) >= MAX_SCANS:
-            self._scans.clear()
-        scan = self._scans[request.prefix] = Scan()
-        return self._scan(request, look, scan, b"0", ())
+            return Phrase((command(b"PING"),), lambda replies: following)
+        self._started += 1
+        number = str(self._started)
+        _put(self._scans, number, Scan())
+        return self._scan(request, look, number, b"0", SCAN_STEPS)
 
-    def _scan(
-        self, request: List, look: Look, scan: Scan, cursor: bytes, found: tuple[Any, ...]
-    ) -> Phrase:
-        """`found`: the replies of the steps before, each with those before it."""
+    def _scan(self, request: List, look: Look, number: str, cursor: bytes, steps: int) -> Phrase:
+        scan = self._scans[number]
 
         def read(replies: list[Reply]) -> Answers | Phrase:
             if isinstance(replies[0], Exception):
                 return [failed(replies[0])]
             following, fences = replies[0]
-            if following != b"0":
-                return self._scan(request, look, scan, following, (found, fences))
-            scan.found.append(self._keys((found, fences)))
-            return look(scan.after(request.after))
+            keys = (key_of_fence(fence, in_cluster=self._in_cluster) for fence in fences)
+            scan.found.append(frozenset(key for key in keys if key is not None))
+            if following == b"0":
+                _put(self._complete, request.prefix, scan)
+                return look(scan.after(request.after))
+            if steps == 1 or number not in self._scans:
+                return [Listing((), f"{number}:{following.decode()}")]
+            return self._scan(request, look, number, following, steps - 1)
 
         pattern = fences_like(request.prefix, in_cluster=self._in_cluster)
         step = command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_STEP)
         return Phrase((step,), read)
-
-    def _keys(self, found: tuple[Any, ...]) -> frozenset[str]:
-        keys: set[str] = set()
-        while found:
-            found, fences = found
-            for fence in fences:
-                key = key_of_fence(fence, in_cluster=self._in_cluster)
-                if key is not None:
-                    keys.add(key)
-        return frozenset(keys)
 
     def _inspect(
         self, keys: Sequence[str], limit: int, start: int = 0, seen: tuple[Seen, ...] = ()
@@ -104,7 +104,7 @@ class Looking:
         def read(replies: list[Reply]) -> Answers | Phrase:
             for reply in replies:
                 if isinstance(reply, Exception):
-                    self._scans.clear()  # in a cluster, keys may have moved to another master
+                    self._complete.clear()  # in a cluster, keys may have moved to another master
                     return [failed(reply)]
             states = [state for reply in replies for state in reply]
             if limit == 1 and isinstance(states[0], Exception):
@@ -120,6 +120,13 @@ class Looking:
     def _call(self, keys: Sequence[str]) -> bytes:
         found = (keys_of(key, in_cluster=self._in_cluster) for key in keys)
         return call("inspect", [each for of_one in found for each in of_one])
+
+
+def _put(scans: dict[str, Scan], key: str, scan: Scan) -> None:
+    scans.pop(key, None)
+    while len(scans) >= MAX_SCANS:
+        scans.pop(next(iter(scans)), None)
+    scans[key] = scan
 
 
 def _read(keys: Sequence[str], states: Sequence[Reply]) -> tuple[Seen, ...]:

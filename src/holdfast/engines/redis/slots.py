@@ -12,7 +12,7 @@
 
 from bisect import bisect_right
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias, TypeVar, cast
 
 from redis.crc import key_slot
@@ -35,6 +35,9 @@ from holdfast.engines.redis.keys import keys_of
 
 MOST_HOPS = 8
 """How often a request is sent elsewhere; more can only be nodes that contradict each other."""
+
+A_STEP = 5.0
+"""How long a master may take for each step of a search for locks."""
 
 A_MOMENT = 0.02
 """Until asking again is worth while."""
@@ -166,6 +169,11 @@ class Router:
         while masters := list(dict.fromkeys(share.place for share in self._shares)):
             replies = yield [Errand(place, (request,), until) for place in masters]
             answers = [heard[0] for heard in replies]
+            for at, place in enumerate(masters):
+                while type(answer := answers[at]) is Listing and answer.cursor:
+                    until = max(until, self._clock() + A_STEP)
+                    asking = replace(request, cursor=answer.cursor)
+                    [[answers[at]]] = yield [Errand(place, (asking,), until)]
             failures = [answer for answer in answers if type(answer) is Failed]
             if not failures:
                 leases = [seen for answer in answers for seen in cast(Listing, answer).leases]

@@ -3,10 +3,9 @@
 import pytest
 
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.pictures.axis import Axis
-from holdfast.lab.pictures.faults import cuts, standstills
 from holdfast.lab.pictures.lanes import Look, Role
-from holdfast.lab.pictures.story import lanes_of
+from holdfast.lab.pictures.sheet import Axis
+from holdfast.lab.pictures.story import cuts, lanes_of, standstills
 from holdfast.lab.pictures.words import short_fences
 from tests.lab.picture_samples import life, vote
 

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.pictures import as_svg, as_text, pen
-from holdfast.lab.pictures.ink import painted
 from holdfast.lab.pictures.story import lanes_of
+from holdfast.lab.pictures.text import painted
 from holdfast.lab.pictures.words import short_fences
 from tests.lab.picture_samples import amnesia, crowd, life, partition, pause, tiny
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from holdfast.lab.pictures.ink import Line, painted
+from holdfast.lab.pictures.text import Line, painted
 
 __all__ = ["Ink", "Line"]
 

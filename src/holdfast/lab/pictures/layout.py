@@ -1,18 +1,283 @@
-"""Where everything goes: lanes of seconds become rows of bars and tags on a sheet.
+"""Laying lanes out on a sheet: rows without overlaps, crowds as one, bands where promises broke."""
 
-No two texts of one row overlap: what does not fit is shortened, moved to another row, or left out.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from math import isfinite
+from typing import Protocol, TypeAlias, TypeVar
 
 from holdfast.lab.history import Finding, History
-from holdfast.lab.pictures.axis import Axis
-from holdfast.lab.pictures.bands import bands_of, flag_rows
-from holdfast.lab.pictures.lanes import Lane, Role
-from holdfast.lab.pictures.sheet import Board, Sheet
+from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span, Symbol
+from holdfast.lab.pictures.sheet import Axis, Band, Bar, Board, Flag, Sheet, Stripe, Tag
 from holdfast.lab.pictures.story import lanes_of
-from holdfast.lab.pictures.stripes import stripe_of
+from holdfast.lab.pictures.words import clean
+
+MOST_ROWS = 3
+"""Rows of tags in a lane, and of flags over all lanes. More would hide the picture."""
+
+
+class Piece(Protocol):
+    """What takes room in a row."""
+
+    @property
+    def left(self) -> float:
+        """Where it begins."""
+        ...
+
+    @property
+    def right(self) -> float:
+        """Where it ends."""
+        ...
+
+
+P = TypeVar("P", bound=Piece)
+
+
+def pack(bars: list[Bar], gap: float) -> list[list[Bar]]:
+    """Bars in as few rows as first fit finds."""
+    rows: list[list[Bar]] = []
+    for bar in sorted(bars, key=lambda bar: bar.left):
+        row = next((row for row in rows if _is_free(row, bar, gap)), None)
+        if row is None:
+            rows.append([bar])
+        else:
+            row.append(bar)
+    return rows
+
+
+def _is_free(row: Sequence[Piece], piece: Piece, gap: float) -> bool:
+    return all(piece.left >= other.right + gap or piece.right + gap <= other.left for other in row)
+
+
+def place(rows: list[list[P]], ways: Iterable[P], gap: float) -> bool:
+    """Put the first of these ways to draw a thing that fits into the first row where it does."""
+    for piece in ways:
+        for row in rows:
+            if _is_free(row, piece, gap):
+                row.append(piece)
+                return True
+        if len(rows) < MOST_ROWS:
+            rows.append([piece])
+            return True
+    return False
+
+
+def seen(left: float, right: float, sheet: Sheet) -> tuple[float, float]:
+    """The span from left to right, wide enough to be seen."""
+    if right - left >= sheet.grain:
+        return left, right
+    left = min(left, sheet.width - sheet.grain)
+    return left, left + sheet.grain
+
+
+Place = Callable[[float], float]
+"""Where an instant is on the sheet."""
+
+
+def merge_marks(marks: list[Mark], place: Place, reach: float) -> list[Mark]:
+    """Marks in the order of time; each crowd of one sort, `reach` wide, is one mark with a number.
+
+    Two or three are no crowd.
+    """
+    crowds: dict[Symbol, list[list[Mark]]] = {}
+    for mark in sorted(marks, key=lambda mark: mark.at):
+        some = crowds.setdefault(mark.symbol, [])
+        if some and place(mark.at) - place(some[-1][0].at) < reach:
+            some[-1].append(mark)
+        else:
+            some.append([mark])
+    merged = (mark for some in crowds.values() for crowd in some for mark in _merged(crowd))
+    return sorted(merged, key=lambda mark: mark.at)
+
+
+def _merged(crowd: list[Mark]) -> list[Mark]:
+    if len(crowd) < 4:
+        return crowd
+    first, count = crowd[0], len(crowd)
+    labels = (f"{first.symbol.value}, {count} times", f"{count} times")
+    one_client = len({mark.tint for mark in crowd}) == 1
+    if one_client:
+        return [replace(first, labels=labels)]
+    return [Mark(first.symbol, first.at, labels)]
+
+
+def merge_spans(spans: list[Span], place: Place, grain: float) -> Iterator[list[Span]]:
+    """Spans by group, in the order of time; neighbours too small to see become one span."""
+    crowd: list[list[Span]] = []
+    for group in _groups(spans):
+        left, right = place(group[0].since), place(max(span.until for span in group))
+        if right - left >= 2 * grain:
+            yield from _one(crowd)
+            crowd = []
+            yield group
+            continue
+        if crowd and left - place(crowd[-1][-1].until) > grain:
+            yield from _one(crowd)
+            crowd = []
+        crowd.append(group)
+    yield from _one(crowd)
+
+
+def _groups(spans: list[Span]) -> list[list[Span]]:
+    """Spans that belong together."""
+    groups: dict[object, list[Span]] = {}
+    for number, span in enumerate(spans):
+        groups.setdefault(span.group or number, []).append(span)
+    return sorted(groups.values(), key=lambda group: group[0].since)
+
+
+def _one(crowd: list[list[Span]]) -> Iterator[list[Span]]:
+    """The crowd as one span, if it is one."""
+    if len(crowd) < 2:
+        yield from crowd
+        return
+    spans = [span for group in crowd for span in group]
+    # What was held counts; those who only waited are told if nobody held.
+    held = [span for span in spans if span.look is not Look.WAITING] or spans
+    since, until = spans[0].since, max(span.until for span in spans)
+    labels = (f"{len(held)} times",)
+    yield [replace(held[0], since=since, until=until, labels=labels, notches=())]
+
+
+def bands_of(
+    findings: Sequence[Finding], lanes: Sequence[Lane], axis: Axis, sheet: Sheet
+) -> list[Band]:
+    """A band for every finding; those of one rule and the same lanes that touch are one."""
+    last: dict[object, int] = {}
+    bands: list[Band] = []
+    for finding in sorted(findings, key=lambda finding: finding.at):
+        left, right = seen(axis.place(finding.at), axis.place(finding.until), sheet)
+        band = Band(clean(finding.rule), left, right, _concerned(finding, lanes))
+        same = last.get((band.rule, band.lanes))
+        if same is not None and left - bands[same].right <= sheet.grain:
+            bands[same] = replace(bands[same], right=max(right, bands[same].right))
+            continue
+        last[band.rule, band.lanes] = len(bands)
+        bands.append(band)
+    return bands
+
+
+def _concerned(finding: Finding, lanes: Sequence[Lane]) -> tuple[int, ...]:
+    """The numbers of the lanes that a finding is about: all, if it names none of them."""
+    names = {clean(name) for name in finding.who}
+    all_nodes = range(len(lanes))
+    return tuple(n for n in all_nodes if lanes[n].name in names) or tuple(all_nodes)
+
+
+def flag_rows(bands: Sequence[Band], sheet: Sheet) -> list[list[Flag]]:
+    """The flags, as far as there is room: the bands show in any case."""
+    rows: list[list[Flag]] = []
+    for band in bands:
+        place(rows, _flag_ways(band, sheet), sheet.gap)
+    return rows
+
+
+def _flag_ways(band: Band, sheet: Sheet) -> list[Flag]:
+    """How to write what a band means, the best way first: over it, beside it, not at all."""
+    ways = []
+    for text in (f"✗ {band.rule}", sheet.shorten(f"✗ {band.rule}")):
+        size = sheet.measure(text)
+        if size + 2 * sheet.gap <= band.right - band.left:
+            middle = (band.left + band.right - size) / 2
+            ways.append(Flag(band, band.left, band.right, text, middle))
+        if band.right + sheet.gap + size <= sheet.width:
+            at = band.right + sheet.gap
+            ways.append(Flag(band, band.left, at + size, text, at))
+        if band.left - sheet.gap - size >= 0:
+            at = band.left - sheet.gap - size
+            ways.append(Flag(band, at, band.right, text, at))
+    return [*ways, Flag(band, band.left, band.right, "", band.left)]
+
+
+Extent: TypeAlias = tuple[float, float]
+"""From left to right."""
+
+_REACHES = (1, 2, 4, 8, 16, 32)
+"""How many symbols' width a crowd may take, as long as there is not enough room."""
+_VEILS = (Look.PAUSED, Look.DOWN)
+
+
+def stripe_of(lane: Lane, axis: Axis, sheet: Sheet, broken: Sequence[Extent]) -> tuple[Stripe, int]:
+    """A lane on the sheet, where promises were `broken` there; and how many marks found no room."""
+    spans = [span for span in lane.spans if axis.shows(span.since, span.until)]
+    marks = [mark for mark in lane.marks if axis.shows(mark.at, mark.at)]
+    veils = [_bar(span, axis, sheet) for span in spans if span.look in _VEILS]
+    cuts = [_bar(span, axis, sheet) for span in spans if span.look is Look.CUT]
+    held = [span for span in spans if span.look is not Look.CUT and span.look not in _VEILS]
+    covered = [*broken, *((veil.left, veil.right) for veil in veils)]
+    tags, left_out = _tag_rows(marks, axis, sheet)
+    bars = _bar_rows(held, covered, axis, sheet)
+    return Stripe(lane, bars, veils, pack(cuts, sheet.gap), tags), left_out
+
+
+def _bar(span: Span, axis: Axis, sheet: Sheet, covered: Sequence[Extent] = ()) -> Bar:
+    left, right = seen(axis.place(span.since), axis.place(span.until), sheet)
+    extended = [at for at in span.notches if span.since < at <= span.until]
+    notches = tuple(axis.place(at) for at in extended if axis.shows(at, at))
+    notched = [(notch, notch + sheet.grain) for notch in notches]
+    # A text hides what else there is to see only if there is no other place for it.
+    for obstacles in ([*covered, *notched], covered, ()):
+        begin, end = _clearest(left, right, obstacles)
+        for text in span.labels:
+            if sheet.measure(text) + 2 * sheet.gap <= end - begin:
+                label_at = (begin + end - sheet.measure(text)) / 2
+                return Bar(span, left, right, text, label_at, notches)
+    return Bar(span, left, right, "", left, notches)
+
+
+def _clearest(left: float, right: float, obstacles: Sequence[Extent]) -> Extent:
+    """The widest part of a bar without an obstacle, for its text."""
+    parts, begin = [], left
+    for since, until in sorted(obstacles):
+        parts.append((begin, min(since, right)))
+        begin = max(begin, until)
+    return max((*parts, (begin, right)), key=lambda part: part[1] - part[0])
+
+
+def _bar_rows(
+    spans: list[Span], covered: Sequence[Extent], axis: Axis, sheet: Sheet
+) -> list[list[Bar]]:
+    """What is waited for and held: at the same time in different rows, else in one."""
+    rows: list[list[Bar]] = []
+    ends: list[float] = []
+    for group in merge_spans(spans, axis.place, sheet.grain):
+        bars = [_bar(span, axis, sheet, covered) for span in group]
+        since, until = group[0].since, max(span.until for span in group)
+        row = next((row for row, end in enumerate(ends) if end <= since), len(rows))
+        if row == len(rows):
+            rows.append([])
+            ends.append(until)
+        rows[row] += bars
+        ends[row] = until
+    return rows
+
+
+def _tag_rows(marks: list[Mark], axis: Axis, sheet: Sheet) -> tuple[list[list[Tag]], int]:
+    """Marks in rows, crowds merged as far as it takes; and how many found no room even so."""
+    rows: list[list[Tag]] = []
+    left_out = 0
+    for reach in _REACHES:
+        merged = merge_marks(marks, axis.place, reach * sheet.glyph)
+        rows = []
+        placed = [place(rows, _tag_ways(mark, axis, sheet), sheet.gap) for mark in merged]
+        left_out = placed.count(False)
+        if not left_out:
+            break
+    return rows, left_out
+
+
+def _tag_ways(mark: Mark, axis: Axis, sheet: Sheet) -> list[Tag]:
+    """How a mark could be drawn, the best way first."""
+    x = min(max(axis.place(mark.at), sheet.half), sheet.width - sheet.glyph + sheet.half)
+    left, right = x - sheet.half, x - sheet.half + sheet.glyph
+    ways = []
+    for text in filter(None, map(sheet.shorten, mark.labels)):
+        room = sheet.space + sheet.measure(text)
+        if right + room <= sheet.width:
+            ways.append(Tag(mark, x, left, right + room, text, right + sheet.space))
+        elif left - room >= 0:
+            ways.append(Tag(mark, x, left - room, right, text, left - room))
+    return [*ways, Tag(mark, x, left, right, "", right)]
+
 
 _SHORTEST = 0.001
 """Seconds that a picture shows at least."""

@@ -1,14 +1,86 @@
-"""What a picture is drawn on, and the pieces that are put there.
+"""Where things are on the sheet, in pixels or columns: the axis of time, bars, tags, bands, and
+what a legend must explain."""
 
-Across, all is counted in units of the sheet, pixels or columns; down, in rows.
-"""
-
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from math import ceil, floor, log10
 
 from holdfast.lab.history import Finding
-from holdfast.lab.pictures.axis import Axis
-from holdfast.lab.pictures.lanes import Lane, Mark, Span
+from holdfast.lab.pictures.lanes import Lane, Look, Mark, Span, Symbol
+
+_STEPS = (
+    *(digit * 10.0**power for power in range(-6, 1) for digit in (1, 2, 5)),
+    *(10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0),
+    *(3600.0, 7200.0, 21600.0, 43200.0, 86400.0),
+)
+_IN_MINUTES_FROM = 100.0
+"""A picture of so many seconds or more counts minutes."""
+_IN_MILLISECONDS_BELOW = 0.1
+"""A step between two ticks that is shorter is told in milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A window of time on so many units (pixels, or columns), with a tick about every `room`."""
+
+    since: float
+    until: float
+    width: float
+    room: float
+
+    @property
+    def length(self) -> float:
+        """Seconds from end to end."""
+        return self.until - self.since
+
+    def place(self, at: float) -> float:
+        """Where an instant is; one outside of the window is at the edge."""
+        inside = min(max(at, self.since), self.until)
+        return (inside - self.since) / self.length * self.width
+
+    def shows(self, since: float, until: float) -> bool:
+        """Whether anything of this span is in the window."""
+        return since <= self.until and until >= self.since
+
+    @property
+    def step(self) -> float:
+        """Seconds from one tick to the next: a number that people count in."""
+        least = self.room / self.width * self.length
+        return next((step for step in _STEPS if step >= least), _STEPS[-1])
+
+    @property
+    def unit(self) -> str:
+        """What the numbers at the ticks mean."""
+        if self.length >= _IN_MINUTES_FROM:
+            return "min"
+        return "ms" if self.step < _IN_MILLISECONDS_BELOW else "s"
+
+    def ticks(self) -> Iterator[tuple[float, str]]:
+        """Where the ticks are, and their numbers."""
+        step = self.step
+        for number in range(ceil(self.since / step - 1e-9), floor(self.until / step + 1e-9) + 1):
+            yield self.place(number * step), self._number(number * step, finer=0)
+
+    def say(self, at: float) -> str:
+        """An instant in words, finer than the ticks."""
+        return f"{self._number(at, finer=2)} {self.unit}"
+
+    def _number(self, at: float, finer: int) -> str:
+        if self.unit == "min":
+            return _clock(at, finer)
+        scale = 1000.0 if self.unit == "ms" else 1.0
+        decimals = max(0, finer - floor(log10(self.step * scale) + 1e-9))
+        return f"{at * scale:.{decimals}f}"
+
+
+def _clock(at: float, decimals: int) -> str:
+    """Minutes and seconds, after an hour with hours: 1:30, 1:01:30."""
+    sign, seconds = "-" if at < 0 else "", round(abs(at), decimals)
+    minutes, seconds = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    tail = f"{seconds:0{decimals + 3 if decimals else 2}.{decimals}f}"
+    return f"{sign}{hours}:{minutes:02}:{tail}" if hours else f"{sign}{minutes}:{tail}"
+
 
 _WIDEST = 0.4
 """A text takes no more than this part of the sheet."""
@@ -123,3 +195,28 @@ class Board:
     """Those within the window."""
     left_out: int
     """How many marks found no room."""
+
+
+def looks_in(board: Board) -> list[Look]:
+    """The sorts of spans that occur."""
+    found = {
+        bar.span.look
+        for stripe in board.stripes
+        for bars in (*stripe.bars, stripe.veils, *stripe.cuts)
+        for bar in bars
+    }
+    return [look for look in Look if look in found]
+
+
+def symbols_in(board: Board) -> list[Symbol]:
+    """The sorts of marks that occur, except for what a span explains already."""
+    tags = (tag for stripe in board.stripes for row in stripe.tags for tag in row)
+    found = {tag.mark.symbol for tag in tags}
+    explained = {look.value for look in looks_in(board)}
+    return [symbol for symbol in Symbol if symbol in found and symbol.value not in explained]
+
+
+def are_extended(board: Board) -> bool:
+    """Whether anything was extended."""
+    bars = (bar for stripe in board.stripes for row in stripe.bars for bar in row)
+    return any(bar.notches for bar in bars)

@@ -1,17 +1,164 @@
 """A timeline as SVG: one file that needs nothing else, on light and on dark pages."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from html import escape
 
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures import pen
-from holdfast.lab.pictures.foot import foot
-from holdfast.lab.pictures.lanes import Lane, Look, Mark, Span
+from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span, Symbol
 from holdfast.lab.pictures.layout import lay_out
-from holdfast.lab.pictures.page import FLAG, PAD, TITLE, Shelf, shelves
-from holdfast.lab.pictures.sheet import Bar, Board, Flag, Sheet, Tag
+from holdfast.lab.pictures.sheet import (
+    Bar,
+    Board,
+    Flag,
+    Sheet,
+    Stripe,
+    Tag,
+    are_extended,
+    looks_in,
+    symbols_in,
+)
 from holdfast.lab.pictures.story import names_in
 from holdfast.lab.pictures.words import clean, tell_findings
+
+PAD = 24.0
+TITLE = 24.0
+"""Of one line of the title."""
+FLAG = 20.0
+HEADING = 22.0
+TAG = 18.0
+CUT = 16.0
+_SPACE = 9.0
+_BAR = {Role.CLIENT: 24.0, Role.NODE: 17.0, Role.REGISTER: 0.0, Role.RUN: 0.0}
+_BETWEEN_BARS = 4.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Where a lane is."""
+
+    stripe: Stripe
+    heading: str
+    """What the lanes from here on are, if that is new."""
+    top: float
+
+    @property
+    def bar_height(self) -> float:
+        """Of one row of bars."""
+        return _BAR[self.stripe.lane.role]
+
+    def bar_top(self, row: int) -> float:
+        """Where a row of bars begins."""
+        return self.top + _SPACE + row * (self.bar_height + _BETWEEN_BARS)
+
+    @property
+    def bars_bottom(self) -> float:
+        """Where the last row of bars ends. There is one, even if it is empty."""
+        return self.bar_top(max(1, len(self.stripe.bars)) - 1) + self.bar_height
+
+    @property
+    def middle(self) -> float:
+        """Of the first row: where the name stands."""
+        if not self.bar_height:
+            return self.tag_middle(0)
+        return self.bar_top(0) + self.bar_height / 2
+
+    def tag_middle(self, row: int) -> float:
+        """The middle of a row of tags."""
+        gap = 3 if self.bar_height else 0
+        return self.bars_bottom + gap + (row + 0.5) * TAG
+
+    def cut_middle(self, row: int) -> float:
+        """The middle of a row of cuts."""
+        return self.tag_middle(len(self.stripe.tags)) - TAG / 2 + (row + 0.5) * CUT
+
+    @property
+    def bottom(self) -> float:
+        """Where the next lane begins."""
+        return self.cut_middle(len(self.stripe.cuts)) - CUT / 2 + _SPACE - 3
+
+
+def shelves(board: Board, top: float) -> Iterator[Shelf]:
+    """Every lane, from here down."""
+    role = None
+    for stripe in board.stripes:
+        new = stripe.lane.role is not role and stripe.lane.role is not Role.RUN
+        role = stripe.lane.role
+        shelf = Shelf(stripe, role.value if new else "", top + (HEADING if new else 0))
+        yield shelf
+        top = shelf.bottom
+
+
+_LINE = 18.0
+_SAMPLE, _GAP, _BETWEEN = 24.0, 7.0, 20.0
+
+
+def foot(board: Board, caption: str, top: float, width: float) -> tuple[list[str], float]:
+    """What stands below the axis, from `top` down; and where the picture ends."""
+    room = width - 2 * PAD
+    y = top + _LINE
+    drawn = []
+    for row in _legend_rows(board, room):
+        for x, sample, said in row:
+            drawn += [*_sample(sample, PAD + x, y - 4)]
+            drawn.append(pen.text(said, PAD + x + _SAMPLE + _GAP, y, "soft"))
+        y += _LINE
+    blocks = [("wrong", f"✗ {told}") for told in tell_findings(board.findings, board.axis.say)]
+    if board.left_out:
+        blocks.append(("soft", f"{board.left_out} more marks found no room."))
+    if caption:
+        blocks.append(("soft", caption))
+    for class_, said in blocks:
+        y += 5
+        for line in pen.wrap(said, room):
+            drawn.append(pen.text(line, PAD, y, class_))
+            y += _LINE
+    return drawn, y + 4
+
+
+def _legend_rows(board: Board, room: float) -> list[list[tuple[float, Look | Symbol | None, str]]]:
+    """What is explained, and where in its row; `None` is what was extended."""
+    items: list[Look | Symbol | None] = [*looks_in(board), *symbols_in(board)]
+    if are_extended(board):
+        items.insert(items.index(Look.HOLDING) + 1, None)
+    rows: list[list[tuple[float, Look | Symbol | None, str]]] = [[]]
+    x = 0.0
+    for item in items:
+        said = "extended" if item is None else item.value
+        size = _SAMPLE + _GAP + pen.measure(said)
+        if rows[-1] and x + size > room:
+            rows.append([])
+            x = 0.0
+        rows[-1].append((x, item, said))
+        x += size + _BETWEEN
+    return [row for row in rows if row]
+
+
+def _sample(item: Look | Symbol | None, x: float, y: float) -> Iterator[str]:
+    """A piece of what is explained, around y."""
+    end, top, bottom = x + _SAMPLE, y - 6, y + 6
+    match item:
+        case Symbol():
+            yield pen.symbol(item, x + _SAMPLE / 2, y, "ink")
+        case Look.WAITING:
+            yield pen.line(x, y, end, y, "line wait ink")
+        case Look.CUT:
+            yield pen.line(x, y, end, y, "line cut ink")
+        case Look.PAUSED:
+            yield pen.box(x, top, end, bottom, "hatched")
+        case Look.DOWN:
+            yield pen.box(x, top, end, bottom, "down", rx=3)
+        case Look.HOLDING:
+            yield pen.box(x, top, end, bottom, "fill ink", rx=3)
+        case Look.VOTE:
+            yield pen.box(x, top + 2, end, bottom - 2, "fill ink", rx=3)
+        case None:
+            yield pen.box(x, top, end, bottom, "fill ink", rx=3)
+            middle = x + _SAMPLE / 2
+            yield pen.line(middle, top, middle, top + 4, "notch")
+            yield pen.line(middle, bottom - 4, middle, bottom, "notch")
+
 
 _LEAST_NAME = 36.0
 """How much room names have, so that there is some for what the axis counts, too."""

@@ -1,18 +1,102 @@
 """A timeline in the terminal: a few rows of characters a lane."""
 
 import textwrap
+import unicodedata
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from math import floor
+from typing import TypeAlias
 
 from holdfast.lab.history import Finding, History
-from holdfast.lab.pictures.grid import Row, across, columns
-from holdfast.lab.pictures.ink import Line, painted
 from holdfast.lab.pictures.lanes import Look, Role, Symbol
 from holdfast.lab.pictures.layout import lay_out
-from holdfast.lab.pictures.legend import are_extended, looks_in, symbols_in
-from holdfast.lab.pictures.sheet import Bar, Board, Sheet, Stripe
+from holdfast.lab.pictures.sheet import (
+    Bar,
+    Board,
+    Sheet,
+    Stripe,
+    are_extended,
+    looks_in,
+    symbols_in,
+)
 from holdfast.lab.pictures.story import names_in
 from holdfast.lab.pictures.words import tell, tell_findings
+
+Line: TypeAlias = list[tuple[str, str]]
+"""Pieces of text, each with the names of its styles."""
+
+_CODES = {
+    "bold": "1",
+    "dim": "2",
+    "red": "31",
+    "green": "32",
+    "yellow": "33",
+    "blue": "34",
+    "magenta": "35",
+    "cyan": "36",
+    "on-red": "97;41",
+    "on-green": "30;42",
+    "on-yellow": "30;43",
+    "on-blue": "97;44",
+    "on-magenta": "30;45",
+    "on-cyan": "30;46",
+}
+
+
+def painted(line: Line, *, colour: bool, width: int | None = None) -> str:
+    """A line as text, cut to `width`; with ANSI codes for its styles if there are colours."""
+    text = ""
+    left = sum(len(piece) for piece, _ in line) if width is None else width
+    for piece, styles in line:
+        piece = piece[:left]
+        left -= len(piece)
+        known = [_CODES[style] for style in styles.split() if style in _CODES]
+        codes = ";".join(known) if colour and piece else ""
+        text += f"\x1b[{codes}m{piece}\x1b[0m" if codes else piece
+    return text
+
+
+def columns(text: str) -> int:
+    """How many columns a text takes."""
+    return sum(_column(character) for character in text)
+
+
+def _column(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+class Row:
+    """One line of a picture, written into at any place."""
+
+    def __init__(self, width: int) -> None:
+        self.cells = [(" ", "")] * width
+
+    def write(self, place: float, text: str, style: str) -> None:
+        """A text. A wide character takes two cells; the second stays empty."""
+        at = floor(place)
+        for character in text:
+            size = _column(character)
+            if size == 0:
+                before, its_style = self.cells[at - 1]
+                self.cells[at - 1] = (before + character, its_style)
+                continue
+            self.cells[at : at + size] = [(character, style), ("", style)][:size]
+            at += size
+
+    def line(self) -> Line:
+        """Neighbours of one style together."""
+        return [
+            ("".join(character for character, _ in same), style)
+            for style, same in groupby(self.cells, key=lambda cell: cell[1])
+        ]
+
+
+def across(left: float, right: float) -> range:
+    """The columns from left to right: at least one."""
+    return range(floor(left), max(floor(left) + 1, floor(right)))
+
 
 MOST_EVENTS = 40
 """So many events are listed in words; a longer list would bury the picture."""

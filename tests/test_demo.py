@@ -16,10 +16,9 @@ import pytest
 
 from holdfast.lab.demo.__main__ import show
 from holdfast.lab.demo.contest import Plan
-from holdfast.lab.demo.evidence import Section, find_faults, read_notes, smallest_gap
-from holdfast.lab.demo.ink import Ink
-from holdfast.lab.demo.picture import NARROWEST
+from holdfast.lab.demo.picture import NARROWEST, Ink
 from holdfast.lab.demo.screen import Live, Plain
+from holdfast.lab.demo.turn import Section, find_faults, read_notes, smallest_gap
 
 DEMO = [sys.executable, "-m", "holdfast.lab.demo"]
 SHORT = Plan(contenders=("ann", "ben", "cyd"), turns=1, work=0.3, ttl=1.5, kill=2)

@@ -16,10 +16,18 @@ from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.scenarios import report
 from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.catalogue import SCENARIOS
-from holdfast.lab.scenarios.judges import AVAILABLE, EXCLUSION, IN_WORDS, PLAIN_REGISTER
 from holdfast.lab.scenarios.locks import Recipe
 from holdfast.lab.scenarios.register import FENCED, PLAIN, Registers
-from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant, run
+from holdfast.lab.scenarios.scenario import (
+    AVAILABLE,
+    EXCLUSION,
+    IN_WORDS,
+    PLAIN_REGISTER,
+    Outcome,
+    Scenario,
+    Variant,
+    run,
+)
 from holdfast.lab.scenarios.stage import Stage
 from holdfast.lab.scenarios.worker import Role, Worker
 

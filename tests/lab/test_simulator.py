@@ -24,7 +24,7 @@ from holdfast.lab.simulator.faults import (
     When,
 )
 from holdfast.lab.simulator.plan import Section, Task
-from holdfast.lab.simulator.stage import Stage
+from holdfast.lab.simulator.run import Simulation
 
 BLOCK = 100
 BLOCKS = range(3, 6)
@@ -119,7 +119,7 @@ def test_a_doubled_connection_is_there_twice_and_goes_away(nodes: int) -> None:
     turns = [Section(rest, "job", None, 1.0, True, None, 3.0) for rest in (0.0, 0.05)]
     tasks = tuple(Task(client, (turn,)) for client, turn in enumerate(turns))
     plan = replace(draw(0, Setup(nodes, 2)), tasks=tasks, faults=(double,), tail=0.0)
-    stage = Stage(plan)
+    stage = Simulation(plan)
     listening: list[int] = []
     for at in range(10, 300):
         stage.timeline.at(at / 100, lambda: listening.append(living(stage)))
@@ -149,7 +149,7 @@ def test_a_vote_that_failed_is_given_back_late_and_the_next_one_stands(late: flo
     assert run.grants >= 3
 
 
-def living(stage: Stage) -> int:
+def living(stage: Simulation) -> int:
     """How many connections listen for the second client, at its first node."""
     return stage.servers[0].listeners(b"c1:channel")
 

@@ -12,8 +12,7 @@ from holdfast.engines.redis.scripts import script
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Connection, read_reply
-from holdfast.lab.simulator.commands import perform
-from holdfast.lab.simulator.keyspace import Keyspace
+from holdfast.lab.simulator.keyspace import Keyspace, perform
 from holdfast.lab.simulator.lua import scripts
 from tests.lab.script_calls import HOUR, KEEP, LOCKS, OFFER, READY, TTLS, quorum, single
 

@@ -7,8 +7,7 @@ import pytest
 
 from holdfast.engines.redis.phrases import command
 from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.simulator.commands import CommandError, perform
-from holdfast.lab.simulator.keyspace import Keyspace, WrongTypeError
+from holdfast.lab.simulator.keyspace import CommandError, Keyspace, WrongTypeError, perform
 from holdfast.lab.simulator.lua import ScriptError, scripts
 from tests.engines.redis.party import Bare
 

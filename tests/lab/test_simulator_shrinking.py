@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from holdfast.cli.lab.simulate import simulate
 from holdfast.lab.simulator import Setup, breaks, draw, kept_tasks, left_out, play, shrink
-from holdfast.lab.simulator.shrink import reduce
+from holdfast.lab.simulator.campaign import reduce
 
 
 def test_leaving_things_out_ends_with_what_matters() -> None:

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from holdfast.lab.checkers.absence import Absences
+from holdfast.lab.checkers.loss import Absences
 from holdfast.lab.history import Finding, History, Kind
 from holdfast.lab.hold import Hold, Span, seconds
 

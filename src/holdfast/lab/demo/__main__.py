@@ -8,10 +8,10 @@ from pathlib import Path
 from types import FrameType
 
 from holdfast.lab.demo.contest import Contest, Plan
-from holdfast.lab.demo.ink import Line
 from holdfast.lab.demo.picture import table, verdict
 from holdfast.lab.demo.screen import Screen, choose
 from holdfast.lab.demo.turn import NAME
+from holdfast.lab.pictures.text import Line
 
 FRAME = 0.04
 """Seconds between two looks."""

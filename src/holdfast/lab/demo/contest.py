@@ -7,8 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from holdfast.client import Client
-from holdfast.lab.demo.evidence import Notes, Section, find_faults
-from holdfast.lab.demo.turn import NAME, Turn
+from holdfast.lab.demo.turn import NAME, Notes, Section, Turn, find_faults
 from holdfast.lab.demo.worker import clock
 
 LATE = 1.0

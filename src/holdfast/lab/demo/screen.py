@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from typing import Protocol, TextIO
 
 from holdfast.lab.demo.contest import Contest
-from holdfast.lab.demo.ink import Ink, Line
-from holdfast.lab.demo.picture import EVENTS, NARROWEST, frame
+from holdfast.lab.demo.picture import EVENTS, NARROWEST, Ink, frame
 from holdfast.lab.demo.worker import clock
+from holdfast.lab.pictures.text import Line
 
 LEAST_HEIGHT = 9 + EVENTS
 _HIDE_CURSOR, _SHOW_CURSOR = "\x1b[?25l", "\x1b[?25h"

@@ -25,7 +25,7 @@ Runs that can show nothing new are left out:
 from collections.abc import Iterator
 from itertools import permutations
 
-from holdfast.lab.model import clients, faults, nodes
+from holdfast.lab.model import clients, environment, nodes
 from holdfast.lab.model.clients import Move
 from holdfast.lab.model.nodes import FREE
 from holdfast.lab.model.setting import Rules, Runtime, Setting
@@ -74,9 +74,9 @@ class Model:
                 yield f"{NAMES[who]} {words}.", clients.end(setting, state, who)
             if client.phase == HOLDING and setting.runtime.extension:
                 yield from clients.renews(setting, state, who)
-        yield from faults.restarts(setting, state)
-        yield from faults.breaks(setting, state)
-        yield from faults.gains(setting, state)
+        yield from environment.restarts(setting, state)
+        yield from environment.breaks(setting, state)
+        yield from environment.gains(setting, state)
         yield "A tick.", self._tick(state)
 
     def _tick(self, state: State) -> State:

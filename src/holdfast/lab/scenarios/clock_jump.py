@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from holdfast.lab.scenarios.judges import EXCLUSION, PLAIN_REGISTER
-from holdfast.lab.scenarios.scenario import Scenario, Variant
+from holdfast.lab.scenarios.scenario import EXCLUSION, PLAIN_REGISTER, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 2.0

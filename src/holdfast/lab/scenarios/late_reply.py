@@ -3,9 +3,8 @@
 from functools import partial
 
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.judges import AVAILABLE
 from holdfast.lab.scenarios.locks import Recipe
-from holdfast.lab.scenarios.scenario import Scenario, Variant
+from holdfast.lab.scenarios.scenario import AVAILABLE, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 6.0

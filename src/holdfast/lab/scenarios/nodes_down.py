@@ -4,8 +4,7 @@ from functools import partial
 
 from holdfast.lab.history import Kind
 from holdfast.lab.scenarios.actors import Actor
-from holdfast.lab.scenarios.judges import AVAILABLE
-from holdfast.lab.scenarios.scenario import Scenario, Variant
+from holdfast.lab.scenarios.scenario import AVAILABLE, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 4.0

@@ -1,8 +1,7 @@
 """The network is cut in two, with the holder on the smaller side."""
 
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.judges import EXCLUSION, PLAIN_REGISTER
-from holdfast.lab.scenarios.scenario import Scenario, Variant
+from holdfast.lab.scenarios.scenario import EXCLUSION, PLAIN_REGISTER, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 1.5

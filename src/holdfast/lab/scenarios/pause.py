@@ -3,8 +3,7 @@
 from functools import partial
 
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.judges import PLAIN_REGISTER
-from holdfast.lab.scenarios.scenario import Scenario, Variant
+from holdfast.lab.scenarios.scenario import PLAIN_REGISTER, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 1.0

@@ -10,8 +10,7 @@ from typing import Any
 from holdfast.lab.history import Event, Finding
 from holdfast.lab.pictures import as_text
 from holdfast.lab.pictures.words import tell
-from holdfast.lab.scenarios.judges import IN_WORDS
-from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
+from holdfast.lab.scenarios.scenario import IN_WORDS, Outcome, Scenario, Variant
 
 KEPT = "every promise is kept"
 

@@ -1,12 +1,39 @@
-"""What a scenario is: a story, told once for each variant, and what should come of it."""
+"""What a scenario is: a story, told for each variant, what should come of it, and its judge."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from holdfast.lab import checkers
+from holdfast.lab.checkers import exclusion, fences, progress, registers
 from holdfast.lab.history import Event, Finding, History
 from holdfast.lab.scenarios.actors import StageFailed
-from holdfast.lab.scenarios.judges import BOUND, judge
+from holdfast.lab.scenarios.register import PLAIN
 from holdfast.lab.scenarios.stage import Stage
+
+EXCLUSION = exclusion.RULE
+FENCE_ORDER = fences.RULE
+PLAIN_REGISTER = registers.CORRUPT
+AVAILABLE = progress.RULE
+
+TOLERANCE = 1.0
+"""How late a busy machine may tell of a loss, in seconds."""
+
+BOUND = 1.0
+"""How long a lock may be free and wanted, in seconds, where nothing is left to chance."""
+
+
+def judge(history: History, bound: float) -> list[Finding]:
+    """Every promise that was not kept, and every write that spoilt the plain register."""
+    kept = checkers.judge(history, tolerance=TOLERANCE, bound=bound, unfenced=[PLAIN])
+    return sorted([*kept, *checkers.corruption(history, [PLAIN])], key=lambda found: found.at)
+
+
+IN_WORDS = {
+    EXCLUSION: "two hold the lock at once",
+    PLAIN_REGISTER: "the plain register takes a write that comes too late",
+    AVAILABLE: "nobody gets a lock that is free",
+}
+"""What it means that one of these rules is broken."""
 
 
 @dataclass(frozen=True, slots=True)

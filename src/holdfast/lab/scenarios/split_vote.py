@@ -2,9 +2,8 @@
 
 from holdfast.lab.history import Kind
 from holdfast.lab.scenarios.actors import Crowd
-from holdfast.lab.scenarios.judges import AVAILABLE
 from holdfast.lab.scenarios.nodes import Node, quorum_of
-from holdfast.lab.scenarios.scenario import Scenario, Variant
+from holdfast.lab.scenarios.scenario import AVAILABLE, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 10.0

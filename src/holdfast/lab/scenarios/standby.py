@@ -4,8 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.judges import EXCLUSION, PLAIN_REGISTER
-from holdfast.lab.scenarios.scenario import Scenario, Variant
+from holdfast.lab.scenarios.scenario import EXCLUSION, PLAIN_REGISTER, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.programs import need_library

@@ -2,9 +2,8 @@
 
 from functools import partial
 
-from holdfast.lab.scenarios.judges import EXCLUSION
 from holdfast.lab.scenarios.locks import Recipe
-from holdfast.lab.scenarios.scenario import Scenario, Variant
+from holdfast.lab.scenarios.scenario import EXCLUSION, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 2.0

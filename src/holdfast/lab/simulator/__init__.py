@@ -8,11 +8,9 @@ What runs is the very code of `core/`, and what is said to the servers is the ve
 `engines.redis`. The servers do in Python what the Lua scripts do; a test holds the two together.
 """
 
-from holdfast.lab.simulator.campaign import Tally, campaign
-from holdfast.lab.simulator.draw import draw
-from holdfast.lab.simulator.plan import Plan, Setup
-from holdfast.lab.simulator.shrink import breaks, kept_tasks, left_out, shrink
-from holdfast.lab.simulator.stage import Run, play
+from holdfast.lab.simulator.campaign import Tally, breaks, campaign, kept_tasks, left_out, shrink
+from holdfast.lab.simulator.plan import Plan, Setup, draw
+from holdfast.lab.simulator.run import Run, play
 
 __all__ = [
     "Plan",

@@ -1,9 +1,13 @@
-"""A run, before it happens: who wants what, and what goes wrong. The same plan is the same run."""
+"""A run, before it happens: what clients want, and what goes wrong. The same seed is the same plan,
+and the same plan is the same run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from random import Random
 
-from holdfast.lab.simulator.faults import Fault
+from holdfast.engines.redis import drift
+from holdfast.lab.simulator.faults import Drift, Fault, Jump, Mark, Skew, When
+from holdfast.lab.simulator.gambits import GAMBITS, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +85,100 @@ class Plan:
             if number in tasks
         )
         return replace(self, tasks=tuple(kept))
+
+
+SIZES = (1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5, 5)
+TTLS = (0.5, 1.0, 2.0)
+MAX_TTL = 2.0
+NAMES = ("job", "a {b}%")
+TAILS = (0.0, 0.0, 0.0, 0.0, 0.01, 0.05)
+SHARE_OF_DRIFT = 0.45
+"""How much of the drift allowed for each of two clocks may have: the rest is for what rounds."""
+
+SMALL_JUMP = 0.0005
+
+
+def draw(seed: int, setup: Setup = Setup()) -> Plan:  # noqa: B008 - it is frozen
+    """The plan of this seed."""
+    random = Random(seed)  # noqa: S311 - to be repeatable, not secret
+    nodes = setup.nodes or random.choice(SIZES)
+    clients = setup.clients or random.choice((2, 3, 3, 4))
+    ttl = random.choice(TTLS)
+    durable = nodes == 1 or random.random() < 0.3
+    if not setup.guard:
+        durable = False
+    table = Table(random, nodes, clients, ttl, setup.seconds, may_forget=not durable)
+    faults = _clocks(table, setup)
+    for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
+        faults += random.choice(GAMBITS)(table)
+    return Plan(
+        seed=seed,
+        nodes=nodes,
+        clients=clients,
+        seconds=setup.seconds,
+        max_ttl=MAX_TTL,
+        guard=setup.guard,
+        durable=durable,
+        tail=random.choice(TAILS),
+        tasks=_tasks(random, clients, ttl, setup.seconds),
+        faults=tuple(faults),
+    )
+
+
+def _clocks(table: Table, setup: Setup) -> list[Fault]:
+    """Clocks that are wrong, by as much as is allowed for."""
+    random, start = table.random, When(Mark.START)
+    faults: list[Fault] = []
+    if random.random() < 0.3 and setup.drift == 1.0:
+        return faults
+    # The allowance is for a ttl; for a short one, relatively more, which nobody may rely on.
+    most = (drift(MAX_TTL) / MAX_TTL) * SHARE_OF_DRIFT * setup.drift
+    calendar = MAX_TTL * 0.4 if table.may_forget else 30.0
+    for node in range(table.nodes):
+        faults.append(
+            Drift(start, node, 1 + random.choice((most, -most, random.uniform(-most, most))))
+        )
+        if random.random() < 0.1:
+            by = random.choice((SMALL_JUMP, -SMALL_JUMP, -random.uniform(0, 1)))
+            faults.append(Jump(table.moment(), node, by))
+    for client in range(table.clients):
+        rate = 1 + random.choice((most, -most, random.uniform(-most, most)))
+        faults.append(Skew(start, client, rate, random.uniform(-calendar, calendar)))
+    return faults
+
+
+def _tasks(random: Random, clients: int, ttl: float, seconds: float) -> tuple[Task, ...]:
+    tasks = [Task(client, _sections(random, ttl, seconds, NAMES[0])) for client in range(clients)]
+    while random.random() < 0.4:
+        name = random.choice(NAMES)
+        tasks.append(Task(random.randrange(clients), _sections(random, ttl, seconds, name)))
+    return tuple(tasks)
+
+
+def _sections(random: Random, ttl: float, seconds: float, name: str) -> tuple[Section, ...]:
+    # Some come late, and meet nodes for the first time that have restarted before.
+    late = random.uniform(0, seconds) if random.random() < 0.2 else 0.0
+    sections: list[Section] = []
+    busy = late
+    lively = random.random() < 0.5
+    while busy < seconds:
+        section = _section(random, ttl, name, lively=lively)
+        if late and not sections:
+            section = replace(section, rest=late)
+        sections.append(section)
+        busy += section.rest + max(section.work, 0.3)
+    return tuple(sections)
+
+
+def _section(random: Random, ttl: float, name: str, *, lively: bool) -> Section:
+    rest = random.choice((0.0, random.uniform(0, 0.05), random.expovariate(2 if lively else 0.7)))
+    timeout = random.choice((None, None, 0.0, random.uniform(0, ttl), 2 * ttl))
+    work = random.choice(
+        (0.0, 0.003, random.uniform(0.01, 0.3), random.uniform(0.5, 1.2) * ttl, 2.2 * ttl)
+    )
+    renew = random.random() < 0.75
+    max_hold = random.uniform(0.3, 2) * ttl if random.random() < 0.1 else None
+    extend_to = random.choice((ttl / 2, ttl, MAX_TTL)) if random.random() < 0.25 else None
+    own = min(ttl, max_hold) if max_hold else ttl
+    looks = random.random() < 0.1
+    return Section(rest, name, timeout, own, renew, max_hold, work, extend_to, looks)

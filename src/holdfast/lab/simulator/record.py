@@ -1,4 +1,8 @@
-"""The history of a run as it is made, and who waits for what in it."""
+"""The history of a run as it is made, what is to happen when something else has, and two registers
+for each lock, which clients write under it: one checks the fence, one does not.
+
+Writes are messages, and may be late: the fence is what keeps those of an old holder out.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -6,7 +10,13 @@ from math import inf
 
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.simulator.faults import Mark, When
+from holdfast.lab.simulator.network import Network, Wire
 from holdfast.lab.timeline import Timeline
+
+FENCED, PLAIN = "fenced", "plain"
+LATE = 0.1
+"""How many writes are late."""
+
 
 MARKS = {
     Kind.ASKED: Mark.ASKED,
@@ -82,3 +92,26 @@ class Record:
             self.counts[mark, who] += 1
             for delay, action in self._due.pop((mark, who, self.counts[mark, who]), ()):
                 self.timeline.at(at + delay, action)
+
+
+class Registers:
+    """All of them."""
+
+    def __init__(self, record: Record, network: Network) -> None:
+        self._record, self._network = record, network
+        self._seen: dict[str, int] = {}
+
+    def write(self, who: str, name: str, hold: str, fence: int) -> None:
+        """Send a write on its way, to both."""
+        wire = Wire(slow=self._network.random.random() < LATE)
+        timeline = self._network.timeline
+        arrival = timeline.now + self._network.delay(wire)
+        timeline.at(arrival, lambda: self._arrive(who, name, hold, fence))
+
+    def _arrive(self, who: str, name: str, hold: str, fence: int) -> None:
+        fresh = fence >= self._seen.get(name, 0)
+        if fresh:
+            self._seen[name] = fence
+        kind = Kind.WROTE if fresh else Kind.TURNED_AWAY
+        self._record.add(who, kind, name=f"{name}/{FENCED}", hold=hold, fence=fence)
+        self._record.add(who, Kind.WROTE, name=f"{name}/{PLAIN}", hold=hold, fence=fence)

@@ -6,8 +6,7 @@ from hashlib import sha1
 from typing import Any
 
 from holdfast.lab.simulator.clock import EPOCH, Clock
-from holdfast.lab.simulator.commands import CommandError, perform
-from holdfast.lab.simulator.keyspace import Keyspace, Status, WrongTypeError
+from holdfast.lab.simulator.keyspace import CommandError, Keyspace, Status, WrongTypeError, perform
 from holdfast.lab.simulator.lua import ScriptError, scripts
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.timeline import Timeline

@@ -2,7 +2,8 @@
 the data of every node. It finds what is wrong before anybody suffers from it.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import LeaseState
@@ -10,11 +11,11 @@ from holdfast.core.messages import OFFER, Acquire, Extend, Repair
 from holdfast.core.records import LeaseInfo
 from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.mischief import Mischief
+from holdfast.lab.simulator.plan import Plan
+from holdfast.lab.simulator.record import Record
 from holdfast.lab.simulator.server import Server
 from holdfast.lab.simulator.work import Turn
-
-if TYPE_CHECKING:
-    from holdfast.lab.simulator.stage import Stage
 
 PRECISION = 1e-6
 TELL_WITHIN = 0.02
@@ -35,11 +36,22 @@ TIDY_AFTER = 0.3
 """How soon after a turn nothing of it may be left on a node that has answered everything."""
 
 
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is watched."""
+
+    plan: Plan
+    record: Record
+    servers: Sequence[Server]
+    clients: Sequence[Client]
+    mischief: Mischief
+
+
 class Watch:
     """Looks on, and tells what is wrong."""
 
-    def __init__(self, stage: "Stage") -> None:
-        self._stage, self._record, self._timeline = stage, stage.record, stage.timeline
+    def __init__(self, scene: Scene) -> None:
+        self._scene, self._record, self._timeline = scene, scene.record, scene.record.timeline
         self._told: set[str] = set()
         self._ended: set[str] = set()
         self._breaks: dict[str, list[tuple[int, int]]] = {}
@@ -49,7 +61,7 @@ class Watch:
     def asked(self, turn: Turn) -> None:
         """Keep in mind which connections there were."""
         lines = turn.client.store.lines
-        runs = (server.run for server in self._stage.servers)
+        runs = (server.run for server in self._scene.servers)
         self._breaks[turn.hold] = [
             (line.breaks, run) for line, run in zip(lines, runs, strict=True)
         ]
@@ -77,9 +89,9 @@ class Watch:
         self._backed(turn.client, tenure, until, began)
         known = sum(
             self._knows(server, tenure) or server.forgot_at >= began
-            for server in self._stage.servers
+            for server in self._scene.servers
         )
-        if known < self._stage.plan.quorum:
+        if known < self._scene.plan.quorum:
             text = f"only {known} nodes know the fence {tenure.fence}"
             self._find("a fence is a quorum's", text, turn.client.name)
         since = max(turn.asked_at, self._free_since.get(name, 0.0))
@@ -108,9 +120,9 @@ class Watch:
         lock, now = keys_of(repair.key).lock, self._timeline.now
         having = sum(
             server.data.get(lock) == repair.holder.encode() or now - server.forgot_at < JUST_NOW
-            for server in self._stage.servers
+            for server in self._scene.servers
         )
-        if having < self._stage.plan.quorum:
+        if having < self._scene.plan.quorum:
             text = f"{repair.holder} repairs what only {having} nodes have"
             self._find("a repair is a quorum's", text, client.name)
 
@@ -152,7 +164,7 @@ class Watch:
         """Who is still doing something."""
         return [
             client
-            for client in self._stage.clients
+            for client in self._scene.clients
             if not client.crashed
             and any(process is not client.renewer for process in client.processes)
         ]
@@ -170,12 +182,12 @@ class Watch:
 
     def nothing_is_left(self) -> None:
         """No lock on any node, nobody who waits, no renewer that died."""
-        for server in self._stage.servers:
+        for server in self._scene.servers:
             for key in server.data.present():
                 if not key.startswith(b"{"):
                     holder = (server.data.get(key) or b"").decode()
                     self._find("nothing is left behind", f"{server.name}: {holder}", server.name)
-        for client in self._stage.clients:
+        for client in self._scene.clients:
             renewer = client.renewer
             if client.crashed:
                 continue
@@ -191,11 +203,11 @@ class Watch:
         backing = sum(
             server.forgot_at >= began
             or (self._backs(server, tenure, until) and not self._may_have_forgotten(server))
-            for server in self._stage.servers
+            for server in self._scene.servers
         )
         if tenure.valid_until > tenure.hold_until + PRECISION:
             self._find("max_hold ends a lease", f"until {until:.4f}", client.name)
-        if backing < self._stage.plan.quorum:
+        if backing < self._scene.plan.quorum:
             text = f"until {until:.4f}, which only {backing} nodes back"
             self._find("a lease is a quorum's", text, client.name)
 
@@ -212,8 +224,8 @@ class Watch:
 
     def _may_have_forgotten(self, server: Server) -> bool:
         """Whether it restarted so lately that a lease which it forgot may still be valid."""
-        young = self._timeline.now - server.forgot_at < self._stage.plan.max_ttl
-        return young and self._stage.plan.guard
+        young = self._timeline.now - server.forgot_at < self._scene.plan.max_ttl
+        return young and self._scene.plan.guard
 
     def _tell_by(self, client: Client, hold: str, until: float) -> None:
         """See to it that the holder is told when its time is over, if it is not extended."""
@@ -238,7 +250,7 @@ class Watch:
             return
         later = False
         for index, (breaks, run) in enumerate(self._breaks[turn.hold]):
-            line, server = turn.client.store.lines[index], self._stage.servers[index]
+            line, server = turn.client.store.lines[index], self._scene.servers[index]
             if line.breaks != breaks or server.run != run:
                 continue  # what was left there ends by itself
             if not line.is_idle:
@@ -260,9 +272,9 @@ class Watch:
 
     def _is_calm(self, since: float) -> bool:
         """Whether nothing had gone wrong for as long as anything is felt."""
-        stage = self._stage
-        felt = stage.mischief.unrest_until + stage.plan.max_ttl * 1.2
-        return stage.plan.tail == 0 and since > felt
+        scene = self._scene
+        felt = scene.mischief.unrest_until + scene.plan.max_ttl * 1.2
+        return scene.plan.tail == 0 and since > felt
 
     def _find(self, rule: str, text: str, *who: str) -> None:
         self._record.find(rule, text, *who)

@@ -1,22 +1,66 @@
 """What the tasks of a client do: take locks, work under them, write down what they believe."""
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.holding import extend, leave
 from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout, validity
 from holdfast.core.queries import inspect
+from holdfast.core.records import LeaseInfo
 from holdfast.engines.redis import drift, quorum_node_timeout
 from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.plan import Section, Task
+from holdfast.lab.simulator.record import Record
+from holdfast.lab.simulator.server import Server
 from holdfast.lab.virtual import CancelledError
 
-if TYPE_CHECKING:
-    from holdfast.lab.simulator.stage import Stage
-
 RETRY = 0.1
+
+
+class Stage(Protocol):
+    """What is told of every step: the run, which writes it down and judges it."""
+
+    record: Record
+    servers: list[Server]
+    closing: bool
+
+    def new_hold(self, client: Client) -> str:
+        """A name for an acquisition."""
+        ...
+
+    def asked(self, turn: "Turn") -> None:
+        """A client asks for a lock."""
+        ...
+
+    def refused(self, turn: "Turn", why: str) -> None:
+        """It does not get it."""
+        ...
+
+    def granted(self, turn: "Turn", tenure: LeaseState) -> None:
+        """It gets it."""
+        ...
+
+    def leaving(self, turn: "Turn", tenure: LeaseState) -> None:
+        """It begins to release it."""
+        ...
+
+    def left(self, turn: "Turn", *, lost: bool) -> None:
+        """It has released it, or learned of its loss."""
+        ...
+
+    def looked(self, turn: "Turn", tenure: LeaseState, found: LeaseInfo | None) -> None:
+        """It has asked who holds the lock that it holds."""
+        ...
+
+    def note(self, turn: "Turn", text: str) -> None:
+        """Something worth a line."""
+        ...
+
+    def write(self, turn: "Turn", tenure: LeaseState) -> None:
+        """It writes to the registers, believing that it holds the lock."""
+        ...
 
 
 def claim_of(section: Section, nodes: int) -> LockSpec:
@@ -34,7 +78,7 @@ def claim_of(section: Section, nodes: int) -> LockSpec:
     )
 
 
-def work_through(stage: "Stage", client: Client, task: Task) -> Steps[None]:
+def work_through(stage: Stage, client: Client, task: Task) -> Steps[None]:
     """Do one section after the other, until everything is to end."""
     for section in task.sections:
         yield Sleep(client.clock() + section.rest)
@@ -46,13 +90,13 @@ def work_through(stage: "Stage", client: Client, task: Task) -> Steps[None]:
 class Turn:
     """One section under way."""
 
-    def __init__(self, stage: "Stage", client: Client, section: Section) -> None:
+    def __init__(self, stage: Stage, client: Client, section: Section) -> None:
         self._stage = stage
         self.client = client
         self.section = section
         self.spec = claim_of(section, len(stage.servers))
         self.hold = stage.new_hold(client)
-        self.asked_at = stage.timeline.now
+        self.asked_at = stage.record.timeline.now
         self.holder = client.next_holder()
 
     def take(self) -> Steps[None]:

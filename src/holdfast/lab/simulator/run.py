@@ -17,11 +17,10 @@ from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.mischief import Mischief
 from holdfast.lab.simulator.network import Network, Wire
 from holdfast.lab.simulator.plan import Plan, Section, Task
-from holdfast.lab.simulator.record import Record
-from holdfast.lab.simulator.register import PLAIN, Registers
+from holdfast.lab.simulator.record import PLAIN, Record, Registers
 from holdfast.lab.simulator.server import Server
 from holdfast.lab.simulator.store import Way
-from holdfast.lab.simulator.watch import Watch
+from holdfast.lab.simulator.watch import Scene, Watch
 from holdfast.lab.simulator.work import Turn, work_through
 from holdfast.lab.timeline import Timeline
 
@@ -50,11 +49,11 @@ class Run:
 
 def play(plan: Plan) -> Run:
     """Let it happen."""
-    return Stage(plan).play()
+    return Simulation(plan).play()
 
 
-class Stage:
-    """Everything and everybody in a run."""
+class Simulation:
+    """The servers, the clients, the network and the faults of one run."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -77,7 +76,7 @@ class Stage:
         self.mischief = Mischief(
             self.record, self.servers, self.clients, self._wires, self.quarantine
         )
-        self.watch = Watch(self)
+        self.watch = Watch(Scene(plan, self.record, self.servers, self.clients, self.mischief))
         self.registers = Registers(self.record, self.network)
         self.closing = False
         for _ in range(plan.clients):

@@ -13,8 +13,13 @@ import psycopg2.extras
 import pymysql.cursors
 import pytest
 import sqlalchemy
-from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from sqlalchemy.orm import Session
+from sqlalchemy.ext.asyncio import (
+    AsyncSession,
+    async_scoped_session,
+    async_sessionmaker,
+    create_async_engine,
+)
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 import holdfast
 from tests.engines.redis.party import Party
@@ -128,6 +133,9 @@ class TestOneLibrary:
     def test_a_session(self, database: Database, ann: Party, ben: Party) -> None:
         engine = sqlalchemy.create_engine(sqlalchemy_url(database.url, "sync"))
         lease = ann.takes(ttl=LONG, renew=False)
+        scoped = scoped_session(sessionmaker(engine))
+        lease.guard(scoped)
+        scoped.remove()
         with Session(engine) as session, session.begin():
             lease.guard(session)
             assert_guarded(ben)
@@ -158,6 +166,9 @@ class TestOneLibrary:
 def test_a_session_for_asyncio(database: Database, ann: Party, ben: Party) -> None:
     async def work() -> None:
         engine = create_async_engine(sqlalchemy_url(database.url, "async"))
+        scoped = async_scoped_session(async_sessionmaker(engine), asyncio.current_task)
+        await lease.guard(scoped)
+        await scoped.remove()
         async with AsyncSession(engine) as session, session.begin():
             async with session.begin_nested():
                 with pytest.raises(ValueError, match=SAVEPOINT):

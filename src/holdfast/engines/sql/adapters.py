@@ -367,9 +367,11 @@ def _sqlalchemy(connection: Any) -> Adapter | None:
     from sqlalchemy import Connection, text
     from sqlalchemy.orm import Session, scoped_session
 
-    # A Session that joins a test's transaction does so by a savepoint, which is no nested one.
-    is_session = isinstance(connection, (Session, scoped_session))
-    own = connection.connection() if is_session else connection
+    if isinstance(connection, scoped_session):
+        connection = connection()
+    # A Session that joins a test's transaction does so by a savepoint, which is no nested one: so
+    # the Session is asked, and not its connection.
+    own = connection.connection() if isinstance(connection, Session) else connection
     if not isinstance(own, Connection):
         return None
 
@@ -385,8 +387,9 @@ async def _sqlalchemy_async(connection: Any) -> AsyncAdapter | None:
     from sqlalchemy import text
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
-    is_session = isinstance(connection, (AsyncSession, async_scoped_session))
-    own = await connection.connection() if is_session else connection
+    if isinstance(connection, async_scoped_session):
+        connection = connection()
+    own = await connection.connection() if isinstance(connection, AsyncSession) else connection
     if not isinstance(own, AsyncConnection):
         return None
     await own.get_raw_connection()  # raises if it has not been started yet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -48,6 +49,24 @@ def end_session(leader: int) -> None:
                 os.kill(pid, signal.SIGKILL)
 
 
+EACH = """
+import json, os, sys
+import holdfast.cli.hold, holdfast.cli.operate, holdfast.cli.run, holdfast.engines.sql.sqlite
+from holdfast.cli.app import main
+for args in json.loads(sys.argv[1]):
+    out, err = os.pipe(), os.pipe()
+    if not os.fork():
+        os.dup2(out[1], 1), os.dup2(err[1], 2)
+        sys.argv[1:] = args
+        main()
+    os.close(out[1]), os.close(err[1])
+    texts = [os.read(pipe[0], 65536).decode() for pipe in (out, err)]
+    code = os.waitstatus_to_exitcode(os.wait()[1])
+    print(json.dumps([code, *texts]), flush=True)
+"""
+"""Runs the program with each list of arguments. To start it anew for each takes longer."""
+
+
 class Holdfast:
     """Runs the command line against one database."""
 
@@ -75,6 +94,21 @@ class Holdfast:
         process = self.start(*args, **options)
         out, err = process.communicate(timeout=PATIENCE)
         return subprocess.CompletedProcess(args, process.returncode, out, err)
+
+    def run_each(self, *cases: list[str], url: str | None = None) -> list[tuple[int, str, str]]:
+        """Run `holdfast` with each of these arguments: exit codes, stdout and stderr."""
+        argv = [sys.executable, "-c", EACH, json.dumps(cases)]
+        environment = {**os.environ, "HOLDFAST_URL": url or self.url}
+        done = subprocess.run(
+            argv,
+            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            env=environment,
+            timeout=PATIENCE,
+        )
+        assert done.stderr == ""
+        return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
     def hold(self, name: str, *options: str) -> subprocess.Popen[str]:
         """Have a process hold the lock until its stdin is closed."""

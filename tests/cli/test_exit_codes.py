@@ -2,53 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from .processes import PATIENCE, Holdfast, finish
-
-EACH = """
-import json, os, sys
-import holdfast.cli.hold, holdfast.cli.operate, holdfast.cli.run, holdfast.engines.sql.sqlite
-from holdfast.cli.app import main
-for args in json.loads(sys.argv[1]):
-    out, err = os.pipe(), os.pipe()
-    if not os.fork():
-        os.dup2(out[1], 1), os.dup2(err[1], 2)
-        sys.argv[1:] = args
-        main()
-    os.close(out[1]), os.close(err[1])
-    texts = [os.read(pipe[0], 65536).decode() for pipe in (out, err)]
-    code = os.waitstatus_to_exitcode(os.wait()[1])
-    print(json.dumps([code, *texts]), flush=True)
-"""
-"""Runs the program with each list of arguments. To start it anew for each takes longer."""
-
-
-def run_each(cases: Sequence[list[str]], url: str) -> list[tuple[int, str, str]]:
-    argv = [sys.executable, "-c", EACH, json.dumps(cases)]
-    environment = {**os.environ, "HOLDFAST_URL": url}
-    done = subprocess.run(argv, capture_output=True, text=True, env=environment, timeout=PATIENCE)
-    assert done.stderr == ""
-    return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
 def test_the_commands_own(holdfast: Holdfast) -> None:
     codes = [0, 1, 70, 255]
     cases = [["run", "job", "--", "sh", "-c", f"exit {code}"] for code in codes]
-    assert [code for code, _, _ in run_each(cases, holdfast.url)] == codes
+    assert [code for code, _, _ in holdfast.run_each(*cases)] == codes
 
 
 def test_the_signal_that_ended_it(holdfast: Holdfast) -> None:
     """Which a shell reports as 128 and more."""
     signals = [signal.SIGTERM, signal.SIGINT, signal.SIGKILL, signal.SIGUSR1, signal.SIGSEGV]
     cases = [["run", "job", "--", "sh", "-c", f"kill -{int(n)} $$"] for n in signals]
-    assert [code for code, _, _ in run_each(cases, holdfast.url)] == [-n for n in signals]
+    assert [code for code, _, _ in holdfast.run_each(*cases)] == [-n for n in signals]
     shell = f"{sys.executable} -m holdfast.cli run --url {holdfast.url} job -c 'kill $$'; exit $?"
     assert subprocess.run(["sh", "-c", shell], timeout=PATIENCE).returncode == 128 + signal.SIGTERM
 
@@ -61,7 +33,7 @@ def test_75_if_it_is_held(holdfast: Holdfast) -> None:
         ["run", "-n", "-E", "9", "job", "--", "echo", "ran"],
         ["run", "-n", "-q", "job", "--", "echo", "ran"],
     ]
-    at_once, waited, another, quiet = run_each(cases, holdfast.url)
+    at_once, waited, another, quiet = holdfast.run_each(*cases)
     assert [at_once[0], waited[0], another[0], quiet[0]] == [75, 75, 9, 75]
     assert at_once[1] == waited[1] == another[1] == quiet[1] == quiet[2] == ""
     assert at_once[2].startswith("holdfast: 'job' is still held by ")
@@ -71,11 +43,11 @@ def test_75_if_it_is_held(holdfast: Holdfast) -> None:
     assert holdfast.run("run", "-n", "job", "--", "true").returncode == 0
 
 
-def test_69_if_the_engine_is_unreachable(tmp_path: Path) -> None:
+def test_69_if_the_engine_is_unreachable(holdfast: Holdfast, tmp_path: Path) -> None:
     database = tmp_path / "no-database"
     database.write_text("This is a letter to my aunt. " * 100)
     cases = [["run", "-n", "job", "--", "true"], ["break", "--yes", "job"], ["show", "job"], ["ls"]]
-    for code, _, err in run_each(cases, f"sqlite:///{database}"):
+    for code, _, err in holdfast.run_each(*cases, url=f"sqlite:///{database}"):
         assert code == 69
         assert err.startswith("holdfast: ")
         assert "Traceback" not in err
@@ -120,7 +92,7 @@ USAGE = {
 
 
 def test_64_for_invalid_arguments(holdfast: Holdfast) -> None:
-    answers = run_each(list(USAGE.values()), holdfast.url)
+    answers = holdfast.run_each(*USAGE.values())
     for what, (code, out, err) in zip(USAGE, answers, strict=True):
         assert (what, code, out) == (what, 64, "")
         assert "Traceback" not in err

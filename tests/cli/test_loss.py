@@ -75,7 +75,7 @@ def test_term_comes_first_and_kill_before_the_lease_ends(
     with unreachable(holdfast) as ends:
         code, _, err = finish(process)
     assert code == 70
-    assert "could not be renewed and ends in" in err
+    assert "could not be renewed and expires in" in err
     assert err.index("sent TERM to the command") < err.index("killed the command")
     told = [instant for what, instant in read_beats(beats) if what == "term"]
     assert len(told) == 1
@@ -102,7 +102,7 @@ def test_warn_only_says_so(holdfast: Holdfast) -> None:
     with unreachable(holdfast):
         said = line_of(process.stderr)
     assert said.startswith("holdfast: the lease on 'job' (fence ")
-    assert said.endswith("the command goes on, as --on-lost=warn says")
+    assert said.endswith("the command goes on (--on-lost=warn)")
     assert process.poll() is None
     assert finish(process)[0] == 5, "the command's own"
 
@@ -165,7 +165,7 @@ def test_a_broken_lock_kills_at_the_next_renewal(holdfast: Holdfast, tmp_path: P
     assert holdfast.run("break", "--yes", "job").returncode == 0
     code, _, err = finish(process)
     assert code == 70
-    assert "is lost and another holder may have the lock; killed the command" in err
+    assert "is lost; another client may hold the lock; killed the command" in err
 
 
 def test_a_holdfast_that_was_stopped_kills_when_it_goes_on(

@@ -15,145 +15,114 @@ from .console import console
 from .processes import Holdfast, finish
 
 CLI = [sys.executable, "-m", "holdfast.cli"]
+TRICK = "a\x1b[2Jb\nc"
+"""A name that would clear the screen."""
 
 
-def test_ls_lists_what_is_held_in_columns(holdfast: Holdfast) -> None:
-    long = holdfast.hold("a/rather/long/name")
-    short = holdfast.hold("b")
-    lines = holdfast.run("ls").stdout.splitlines()
-    assert lines[0].split("  ")[0] == "NAME"
-    column = lines[0].index("HELD BY")
-    host = socket.gethostname()
-    assert [line.split()[0] for line in lines[1:]] == ["a/rather/long/name", "b"]
-    for line, process in zip(lines[1:], (long, short), strict=True):
-        assert line[column:].endswith(f" on {host}, pid {process.pid}")
+def test_nothing_is_held(holdfast: Holdfast) -> None:
+    ls, ls_json, show, show_json, broken, broken_json = holdfast.run_each(
+        ["ls"],
+        ["ls", "--json"],
+        ["show", "job"],
+        ["show", "job", "--json"],
+        ["break", "--yes", "job"],
+        ["break", "--yes", "--json", "job"],
+    )
+    assert ls == (0, "", "")
+    assert json.loads(ls_json[1]) == []
+    assert show == (1, "job is free\n", "")
+    assert (show_json[0], json.loads(show_json[1])) == (1, None)
+    assert broken == (1, "job is free; nothing to break\n", "")
+    assert (broken_json[0], json.loads(broken_json[1])) == (1, {"name": "job", "broken": False})
 
 
-def test_ls_takes_a_prefix(holdfast: Holdfast) -> None:
-    holdfast.hold("a/1")
-    holdfast.hold("b/1")
-    found = json.loads(holdfast.run("ls", "b/", "--json").stdout)
-    assert [lease["name"] for lease in found] == ["b/1"]
-
-
-def test_ls_of_nothing_prints_nothing(holdfast: Holdfast) -> None:
-    empty = holdfast.run("ls")
-    assert (empty.returncode, empty.stdout, empty.stderr) == (0, "", "")
-    assert json.loads(holdfast.run("ls", "--json").stdout) == []
-
-
-def test_show_says_who_holds_it(holdfast: Holdfast) -> None:
-    holder = holdfast.hold("job")
-    shown = holdfast.run("show", "job")
-    assert shown.returncode == 0
-    facts = dict(line.split(maxsplit=1) for line in shown.stdout.splitlines())
-    assert facts["name"] == "job"
-    assert facts["fence"] == "1"
-    assert f"pid {holder.pid}" in facts["held"]
-
-
-def test_show_as_json(holdfast: Holdfast) -> None:
-    holder = holdfast.hold("job")
-    shown = json.loads(holdfast.run("show", "job", "--json").stdout)
-    with library.Client(holdfast.url) as client:
+def test_what_is_held(holdfast: Holdfast) -> None:
+    with library.Client(holdfast.url) as client, client.lock("a/long/name"), client.lock(TRICK):
+        lease = client.lock("job").acquire()
+        assert lease
+        ls, prefix, show, show_json, trick = holdfast.run_each(
+            ["ls"], ["ls", "a/", "--json"], ["show", "job"], ["show", "job", "--json"],
+            ["show", TRICK],
+        )  # fmt: skip
         info = client.inspect("job")
-    assert info
-    assert info.label
-    assert 0 < shown.pop("remaining") <= 30
-    assert shown == {
-        "name": "job",
-        "holder": info.holder,
-        "fence": 1,
-        "waiters": 0,
-        "host": socket.gethostname(),
-        "pid": holder.pid,
-        "program": info.label.program,
-    }
-
-
-def test_show_of_a_free_lock_is_1(holdfast: Holdfast) -> None:
-    shown = holdfast.run("show", "job")
-    assert (shown.returncode, shown.stdout) == (1, "job is free\n")
-    shown = holdfast.run("show", "job", "--json")
-    assert (shown.returncode, json.loads(shown.stdout)) == (1, None)
-
-
-def test_names_cannot_play_tricks_with_the_terminal(holdfast: Holdfast) -> None:
-    holdfast.hold("a\x1b[2Jb\nc")
-    assert "a\\x1b[2Jb\\nc" in holdfast.run("ls").stdout
-    assert "a\\x1b[2Jb\\nc" in holdfast.run("show", "a\x1b[2Jb\nc").stdout
+        assert info
+        assert info.label
+        me = f"{info.label.program} on {socket.gethostname()}, pid {os.getpid()}"
+        head, *lines = ls[1].splitlines()
+        assert [line.split()[0] for line in lines] == ["a\\x1b[2Jb\\nc", "a/long/name", "job"]
+        assert [line[head.index("HELD BY") :] for line in lines] == [me] * 3
+        assert [lease["name"] for lease in json.loads(prefix[1])] == ["a/long/name"]
+        facts = dict(line.split(maxsplit=1) for line in show[1].splitlines())
+        assert (facts["name"], facts["fence"], facts["held"]) == ("job", "1", f"by  {me}")
+        shown = json.loads(show_json[1])
+        assert 0 < shown.pop("remaining") <= 30
+        assert shown == {
+            "name": "job",
+            "holder": lease.holder,
+            "fence": 1,
+            "waiters": 0,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "program": info.label.program,
+        }
+        assert "a\\x1b[2Jb\\nc" in trick[1]
+        lease.release()
 
 
 def test_break_frees_the_lock(holdfast: Holdfast) -> None:
-    holdfast.hold("job")
-    broken = holdfast.run("break", "--yes", "job")
-    assert (broken.returncode, broken.stdout) == (
-        0,
-        "job is broken: it is free for the next holder\n",
-    )
-    next_one = holdfast.run("run", "-n", "job", "-c", "echo $HOLDFAST_FENCE")
-    assert next_one.stdout == "2\n"
-
-
-def test_break_as_json(holdfast: Holdfast) -> None:
-    holdfast.hold("job")
-    broken = holdfast.run("break", "--yes", "--json", "job")
-    assert json.loads(broken.stdout) == {"name": "job", "broken": True}
-
-
-def test_break_of_a_free_lock_is_1(holdfast: Holdfast) -> None:
-    broken = holdfast.run("break", "--yes", "job")
-    assert (broken.returncode, broken.stdout) == (1, "job is free; nothing to break\n")
-    broken = holdfast.run("break", "--yes", "--json", "job")
-    assert (broken.returncode, json.loads(broken.stdout)) == (1, {"name": "job", "broken": False})
-
-
-def test_break_without_a_terminal_wants_yes(holdfast: Holdfast) -> None:
-    holder = holdfast.hold("job")
-    refused = holdfast.run("break", "job")
-    assert refused.returncode == 64
-    assert "--yes" in refused.stderr
-    assert finish(holder)[0] == 0
+    with library.Client(holdfast.url) as client:
+        leases = [client.lock(name).acquire() for name in ("job", "other")]
+        refused, broken, broken_json = holdfast.run_each(
+            ["break", "job"], ["break", "--yes", "job"], ["break", "--yes", "--json", "other"]
+        )
+        assert refused[0] == 64, "there is no terminal to ask on"
+        assert "--yes" in refused[2]
+        assert broken == (0, "job is broken: it is free for the next holder\n", "")
+        assert json.loads(broken_json[1]) == {"name": "other", "broken": True}
+        with client.lock("job") as lease:
+            assert leases[0]
+            assert lease.fence > leases[0].fence
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "held"), [("y", 0, False), ("n", 1, True), ("", 1, True)]
+    ("answer", "code", "held"),
+    [("y\n", 0, False), ("n\n", 1, True), ("\x04", 1, True)],
+    ids=["yes", "no", "end of input"],
 )
 def test_break_asks_and_says_what_it_means(
     holdfast: Holdfast, answer: str, code: int, held: bool
 ) -> None:
-    holdfast.hold("job")
-    with console([*CLI, "break", "job"], {"HOLDFAST_URL": holdfast.url}) as screen:
-        warning = screen.expect("Break it?")
-        assert "does not stop the holder" in warning
-        screen.type(f"{answer}\n")
-        assert screen.expect_exit() == code
-    assert holdfast.run("show", "job").returncode == (0 if held else 1)
-
-
-def test_break_asks_nothing_of_a_free_lock(holdfast: Holdfast) -> None:
-    with console([*CLI, "break", "job"], {"HOLDFAST_URL": holdfast.url}) as screen:
-        screen.expect("job is free; nothing to break")
-        assert screen.expect_exit() == 1
+    with library.Client(holdfast.url) as client:
+        lease = client.lock("job").acquire()
+        with console([*CLI, "break", "job"], {"HOLDFAST_URL": holdfast.url}) as screen:
+            warning = screen.expect("Break it?")
+            assert "does not stop the holder" in warning
+            screen.type(answer)
+            assert screen.expect_exit() == code
+        assert (client.inspect("job") is not None) is held
+        assert lease
 
 
 def test_break_leaves_the_next_holder_alone(holdfast: Holdfast) -> None:
     """The lock changes hands while the operator thinks."""
-    holder = holdfast.hold("job")
-    with console([*CLI, "break", "job"], {"HOLDFAST_URL": holdfast.url}) as screen:
-        screen.expect("Break it?")
-        finish(holder)
-        next_one = holdfast.hold("job")
-        screen.type("y\n")
-        screen.expect("not broken: it has changed hands")
-        assert screen.expect_exit() == 1
-    assert finish(next_one)[0] == 0
+    with library.Client(holdfast.url) as client:
+        lock = client.lock("job")
+        lock.acquire()
+        with console([*CLI, "break", "job"], {"HOLDFAST_URL": holdfast.url}) as screen:
+            screen.expect("Break it?")
+            lock.release()
+            next_one = lock.acquire()
+            screen.type("y\n")
+            screen.expect("not broken: another client holds it by now")
+            assert screen.expect_exit() == 1
+        assert next_one
+        next_one.release()
 
 
 def test_a_closed_pipe_is_no_traceback(holdfast: Holdfast) -> None:
-    holdfast.hold("job")
-    reader, writer = os.pipe()
-    os.close(reader)
-    process = holdfast.start("ls", stdout=writer)
-    os.close(writer)
-    assert "Traceback" not in finish(process)[2]
+    with library.Client(holdfast.url) as client, client.lock("job"):
+        reader, writer = os.pipe()
+        os.close(reader)
+        process = holdfast.start("ls", stdout=writer)
+        os.close(writer)
+        assert "Traceback" not in finish(process)[2]

@@ -9,7 +9,6 @@ import time
 import holdfast as library
 
 from .processes import Holdfast, eventually, finish, line_of
-from .test_exit_codes import run_each
 
 SHOW = 'echo "$HOLDFAST_NAME|$HOLDFAST_HOLDER|$HOLDFAST_FENCE"'
 
@@ -74,9 +73,9 @@ WAYS = {
 
 def test_the_commands_words_are_its_own(holdfast: Holdfast) -> None:
     cases = [["run", *args] for args in WAYS.values()]
-    assert run_each(cases, holdfast.url) == [(0, "-v,--,x,", "")] * len(cases)
+    assert holdfast.run_each(*cases) == [(0, "-v,--,x,", "")] * len(cases)
     cases = [["run", "job", "-c", "echo $((6*7))"], ["run", "-c", "echo $((6*7))", "job"]]
-    assert run_each(cases, holdfast.url) == [(0, "42\n", "")] * len(cases)
+    assert holdfast.run_each(*cases) == [(0, "42\n", "")] * len(cases)
 
 
 def test_it_waits_for_its_turn(holdfast: Holdfast) -> None:

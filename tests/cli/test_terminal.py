@@ -195,6 +195,6 @@ def test_a_lease_lost_while_suspended_kills_before_it_continues(
         with library.Client(holdfast.url) as client:
             eventually(lambda: client.inspect("job") is None)
         screen.type("fg\n")
-        screen.expect("is lost and another holder may have the lock; killed the command")
+        screen.expect("is lost; another client may hold the lock; killed the command")
         screen.expect("[exit 70]")
     assert not continued.exists()

@@ -1,13 +1,13 @@
-"""The command's process, its group, and the watchdog that ends both with holdfast.
+"""The command's process, its process group, and the watchdog that ends both with holdfast.
 
-1. The process is forked early, before holdfast has a thread, and waits at a gate. Forking a
+1. The process is forked before holdfast has a thread, and waits at a gate (a pipe). Forking a
    threaded process can deadlock, and a process that already exists misses no signal.
-2. `start` opens the gate: the process becomes the command. A gate that closes unopened, because
-   holdfast gave up or died, ends it.
-3. Signals are blocked at the gate, so one sent there waits, then acts as it does on the command.
-4. The process leads a group of its own, and every signal goes to that group.
-5. When holdfast dies, by SIGKILL too, the kernel kills the command (Linux) and the watchdog kills
-   its group: what the command has started must not outlive the lease either.
+2. `start` opens the gate: the process executes the command. If the gate closes unopened, because
+   holdfast gave up or died, the process exits.
+3. Signals are blocked at the gate. One that arrives there acts on the command once it runs.
+4. The process leads a process group of its own, and every signal goes to that group.
+5. When holdfast dies, even by SIGKILL, the kernel kills the command (Linux) and the watchdog kills
+   its group: what the command has started must not outlive the lease.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ended:
 
 
 class Child:
-    """A process that waits to become `argv`. Make it in the main thread, before any other."""
+    """A process that waits to execute `argv`. Create it before any thread."""
 
     def __init__(self, argv: tuple[str, ...]) -> None:
         holdfast = os.getpid()
@@ -54,7 +54,7 @@ class Child:
                 os.close(self._gate)
                 _wait_at_gate(argv, gate, mask, holdfast)
             os.close(gate)
-            os.setpgid(self.pid, self.pid)  # here too: whoever comes first
+            os.setpgid(self.pid, self.pid)  # in both processes, since either may be first
             lifeline, self._lifeline = os.pipe()
             self._watchdog = os.fork()
             if self._watchdog == 0:
@@ -71,7 +71,7 @@ class Child:
         self.close()
 
     def start(self, environment: Mapping[str, str]) -> None:
-        """Become the command, with these variables added to holdfast's own environment."""
+        """Execute the command, with these variables added to holdfast's environment."""
         pairs = (os.fsencode(f"{key}={value}\0") for key, value in environment.items())
         message = memoryview(b"".join(pairs) + _OPEN)
         with suppress(BrokenPipeError):  # it was killed at the gate: `poll` will tell
@@ -81,9 +81,9 @@ class Child:
         self._gate = -1
 
     def send(self, signum: int) -> bool:
-        """Send `signum` to the command and all it has started, as far as they kept their group.
+        """Send `signum` to the command's group.
 
-        False where that is not permitted, as with a command that has changed its user.
+        False if that is not permitted, as with a command that has changed its user.
         """
         try:
             os.killpg(self.pid, signum)
@@ -94,7 +94,7 @@ class Child:
         return True
 
     def poll(self) -> Ended | Stopped | None:
-        """What has become of the command; None: it goes on as it did."""
+        """Whether the command has ended or was stopped; None: neither."""
         if self._ended is None:
             pid, status = os.waitpid(self.pid, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
@@ -105,7 +105,7 @@ class Child:
         return self._ended
 
     def group_lives(self) -> bool:
-        """Whether anything that the command has started, or itself, is still there."""
+        """Whether any process of the group still exists."""
         try:
             os.killpg(self.pid, 0)
         except ProcessLookupError:
@@ -115,7 +115,7 @@ class Child:
         return True
 
     def close(self) -> None:
-        """Kill the command if it is not over, and leave no process and no descriptor behind."""
+        """Kill the command if it still runs. Leaves no process and no descriptor."""
         if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
@@ -136,7 +136,7 @@ def _ended(status: int) -> Ended:
 def _wait_at_gate(
     argv: tuple[str, ...], gate: int, mask: set[signal.Signals], holdfast: int
 ) -> NoReturn:
-    """The forked process: sleep until the gate opens, then become the command."""
+    """The forked process: wait until the gate opens, then execute the command."""
     code = exits.NOT_EXECUTABLE
     try:
         os.setpgid(0, 0)
@@ -149,11 +149,11 @@ def _wait_at_gate(
             key, _, value = pair.partition(b"=")
             environment[key] = value
         _restore_signals(mask)
-        os.execvpe(argv[0], argv, environment)  # noqa: S606 - to run it is what we are for
+        os.execvpe(argv[0], argv, environment)  # noqa: S606 - that is the purpose
     except OSError as error:
         code = exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
         _complain(argv[0], error)
-    except BaseException as error:  # noqa: BLE001 - nothing may return into holdfast's own code
+    except BaseException as error:  # noqa: BLE001 - must not return into holdfast
         _complain(argv[0], error)
     finally:
         os._exit(code)
@@ -172,7 +172,7 @@ def _die_with(holdfast: int) -> None:
 
 
 def _restore_signals(mask: set[signal.Signals]) -> None:
-    """Give the command the signals as holdfast found them: what was ignored stays ignored."""
+    """Restore the signal handlers that holdfast was started with: what was ignored stays so."""
     for signum in signal.valid_signals():
         if callable(signal.getsignal(signum)):
             signal.signal(signum, signal.SIG_DFL)

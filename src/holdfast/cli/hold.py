@@ -100,7 +100,7 @@ class _Run:
         return lock, LossRule(self.request.on_lost, kill_after)
 
     def _acquire(self, lock: Lock) -> Lease | None:
-        """Wait in a thread, so that a signal finds this one free to end the wait.
+        """Wait in a thread, so that this one can handle signals.
 
         Closing the client then ends the wait, and releases whatever was asked for.
         """
@@ -114,7 +114,7 @@ class _Run:
                 errors.append(error)
             self.signals.wake()
 
-        with all_signals_blocked():  # in that thread and in those of the client: they are for us
+        with all_signals_blocked():  # in that thread and the client's: signals are handled here
             threading.Thread(target=ask, name="holdfast-acquire", daemon=True).start()
         while True:
             # Signals first: `ending` takes the thread's `wake` out of the pipe too, so the look at
@@ -142,7 +142,7 @@ class _Run:
             )
             return supervisor.watch()
         finally:
-            self.child.close()  # whatever went wrong here: the command ends before the lease does
+            self.child.close()  # also after an error: the command must not outlive the lease
             self.terminal.take_back(self.child.pid)
 
     def _keep(self, lease: Lease, release_at: float) -> None:

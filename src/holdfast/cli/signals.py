@@ -1,4 +1,4 @@
-"""Signals to holdfast: they end the wait for the lock, and go to the command once it runs.
+"""Signals to holdfast: they end the wait for the lock, and are forwarded once the command runs.
 
 The operating system's handler writes each signal's number into a pipe (`set_wakeup_fd`), so one
 `poll` waits for signals, for the end of the command (SIGCHLD) and for anything else that wakes.
@@ -16,7 +16,8 @@ from types import FrameType
 
 TERMINAL_STOPS = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
 
-# What these say is about holdfast's own process: uncatchable, a fault, or our own input and output.
+# Not forwarded: they cannot be caught, report a fault in holdfast, or are about its own input and
+# output.
 _OURS = frozenset(
     {
         *(signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD),
@@ -32,8 +33,7 @@ _LONGEST_WAIT = 3600.0
 
 @contextmanager
 def all_signals_blocked() -> Iterator[set[signal.Signals]]:
-    """Within, signals wait, and so they do in every thread and process begun within; yields the
-    mask as it was."""
+    """Block all signals, also in threads and processes started within. Yields the old mask."""
     mask: set[signal.Signals] = signal.pthread_sigmask(  # type: ignore[assignment]
         signal.SIG_BLOCK, signal.valid_signals()
     )
@@ -62,8 +62,8 @@ class Signals:
         return self
 
     def __exit__(self, *exc: object) -> None:
-        # A second Ctrl-C must not change the exit code that is on its way. Python takes its own
-        # handlers away before it ends, so this is none of them.
+        # A second Ctrl-C must not change how holdfast ends. Python removes its own handlers before
+        # it exits, so these signals are ignored instead.
         for signum in _ENDING:
             if signal.getsignal(signum) == self._handle:
                 signal.signal(signum, signal.SIG_IGN)
@@ -74,7 +74,7 @@ class Signals:
 
     @contextmanager
     def catching_stops(self) -> Iterator[None]:
-        """Within, Ctrl-Z is for the command; without, it stops holdfast."""
+        """Forward Ctrl-Z to the command within; else it stops holdfast."""
         handler = signal.getsignal(signal.SIGTSTP)
         self._catch(signal.SIGTSTP)
         try:
@@ -94,19 +94,19 @@ class Signals:
         return next((n for n in self.received() if n in _ENDING), None)
 
     def wait(self, seconds: float) -> None:
-        """Sleep until a signal, a change of the command, a `wake`, or for about so many seconds."""
+        """Sleep until a signal, a change of the command, a `wake`, or the timeout."""
         self._poll.poll(math.ceil(1000 * min(max(0.0, seconds), _LONGEST_WAIT)))
 
     def wake(self) -> None:
         """End the present or the next `wait`; from any thread."""
-        with suppress(OSError):  # a full pipe wakes as well, and a closed one has nobody to wake
+        with suppress(OSError):  # a full pipe wakes as well; after closing nothing waits
             os.write(self._writer, bytes([_NO_SIGNAL]))
 
     def stop_holdfast(self, signum: int) -> bool:
-        """Suspend holdfast and the shell's job around it; True: we were, and are now continued.
+        """Suspend holdfast's whole group. True: it was suspended, and has been continued.
 
-        False where nobody could continue us: the kernel suspends no orphaned group. To tell,
-        SIGCONT must come to this thread, so all others have to be begun with signals blocked.
+        False: the group is orphaned, and the kernel suspends no such group. SIGCONT must be handled
+        by this thread for that, so all other threads are started with signals blocked.
         """
         handler = signal.signal(signum, signal.SIG_DFL)
         self._continued = False

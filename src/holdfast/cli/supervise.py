@@ -1,10 +1,10 @@
-"""Watching over the command while it runs under the lease.
+"""Supervising the command while it runs under the lease.
 
-1. A lease that is not renewed ends at its deadline. `kill_after` before that the command's group
+1. A lease that is not renewed expires at its deadline. `kill_after` before that the command's group
    gets TERM; before the deadline, with a margin, KILL. So no two commands run together.
-2. The lease is looked at before anything else on every wake, since holdfast may have been
-   suspended: a lost lease kills the command before it is continued.
-3. Signals to holdfast go to the command's group.
+2. On every wake-up the lease is checked first, since holdfast may have been suspended: a lost lease
+   kills the command before it is continued.
+3. Signals to holdfast are forwarded to the command's group.
 4. A command suspended from the terminal (Ctrl-Z) suspends holdfast, as the shell expects; holdfast
    continued continues the command.
 """
@@ -25,17 +25,17 @@ from holdfast.cli.say import Say
 from holdfast.cli.signals import TERMINAL_STOPS, Signals
 from holdfast.cli.terminal import Terminal
 
-# The lease's clock counts while the machine sleeps and that of `wait` does not, so after a resume
-# we would look too late: look at least this often.
-_PULSE = 1.0
-# How long a killed group may take to be gone before we say no more about it.
-_BURIAL = 1.0
+# The lease's clock counts while the machine sleeps, and that of `wait` does not. After a resume a
+# longer wait would end too late.
+_LONGEST_WAIT = 1.0
+# How long to wait for a killed group to end.
+_KILL_WAIT = 1.0
 _GROUP_POLL = 0.02
 _FROM_KEYBOARD = (-signal.SIGINT, -signal.SIGQUIT)
 
 
 class Held(Protocol):
-    """What supervision needs of a lease."""
+    """The part of a lease that is used here."""
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ class Held(Protocol):
 
     @property
     def lost(self) -> bool:
-        """Whether it ended against our will."""
+        """Whether the lease was lost."""
         ...
 
     def remaining(self) -> float:
@@ -57,13 +57,13 @@ class Held(Protocol):
         ...
 
     def on_lost(self, callback: Callable[..., object], /) -> object:
-        """Have `callback` called, from any thread, at the moment of loss."""
+        """Call `callback`, from any thread, when the lease is lost."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class LossRule:
-    """What to do when the lease cannot be renewed."""
+    """What to do if the lease cannot be renewed."""
 
     on_lost: OnLost
     kill_after: float
@@ -100,7 +100,7 @@ class Supervisor:
         lease.on_lost(lambda _: signals.wake())
 
     def may_start(self) -> bool:
-        """Whether there is enough left of the lease to begin at all."""
+        """Whether enough of the lease is left to start the command."""
         left = self._left()
         if left > self._rule.margin or self._rule.on_lost == "warn":
             return True
@@ -130,28 +130,28 @@ class Supervisor:
         return 0.0 if self._lease.lost else self._lease.remaining()
 
     def _heed_lease(self) -> float:
-        """Act on what is left of the lease; the seconds after which to look again."""
+        """Act on what is left of the lease. Returns the seconds until the next check."""
         left = self._left()
         if self._rule.on_lost == "warn":
             if left == 0 and not self._told:
                 self._told = True
-                self._say.error(f"{self._loss(left)}; the command goes on, as --on-lost=warn says")
+                self._say.error(f"{self._loss(left)}; the command goes on (--on-lost=warn)")
         elif left <= self._rule.margin:
             self._kill(left)
         elif left <= self._rule.kill_after:
             self._ask_to_end(left)
-            return min(_PULSE, left - self._rule.margin)
+            return min(_LONGEST_WAIT, left - self._rule.margin)
         else:
             self._told = False
-            return min(_PULSE, left - self._rule.kill_after)
-        return _PULSE
+            return min(_LONGEST_WAIT, left - self._rule.kill_after)
+        return _LONGEST_WAIT
 
     def _ask_to_end(self, left: float) -> None:
         if self._told:
             return
         self._told = self._cut_short = True
         sent = self._child.send(signal.SIGTERM)
-        self._child.send(signal.SIGCONT)  # one that is suspended could not heed it
+        self._child.send(signal.SIGCONT)  # a suspended command could not handle TERM
         done = "sent TERM to the command" if sent else "not permitted to stop the command"
         self._say.error(f"{self._loss(left)}; {done}")
 
@@ -160,14 +160,14 @@ class Supervisor:
             return
         self._killed = self._cut_short = True
         sent = self._child.send(signal.SIGKILL)
-        done = f"killed {whom}" if sent else f"NOT permitted to kill {whom}, which goes on"
+        done = f"killed {whom}" if sent else f"NOT permitted to kill {whom}: still running"
         self._say.error(f"{self._loss(left)}; {done}")
 
     def _loss(self, left: float) -> str:
         lease = f"the lease on {self._lease.name!r} (fence {self._lease.fence})"
         if left == 0:
-            return f"{lease} is lost and another holder may have the lock"
-        return f"{lease} could not be renewed and ends in {left:.2g} s"
+            return f"{lease} is lost; another client may hold the lock"
+        return f"{lease} could not be renewed and expires in {left:.2g} s"
 
     def _forward(self, signum: int) -> None:
         if self._killed:
@@ -177,12 +177,12 @@ class Supervisor:
         self._child.send(signum)
 
     def _suspended(self, signum: int) -> None:
-        """The command was stopped by `signum`; see to it that someone can continue it."""
+        """The command was stopped by `signum`. Make sure that something can continue it."""
         child, terminal = self._child, self._terminal
         if signum == signal.SIGSTOP and terminal.lent_to(child.pid):
-            signum = signal.SIGTSTP  # some programs do that on Ctrl-Z, after tidying the screen
+            signum = signal.SIGTSTP  # some programs do that on Ctrl-Z, after restoring the screen
         if signum not in TERMINAL_STOPS or not terminal.present:
-            return  # whoever did that knows the command's pid; the lease is renewed meanwhile
+            return  # stopped by `kill`, and continued by it; the lease is renewed meanwhile
         if signum != signal.SIGTSTP and terminal.in_foreground():
             terminal.lend(child.pid, asked=True)
             child.send(signal.SIGCONT)
@@ -196,11 +196,11 @@ class Supervisor:
             child.send(signal.SIGCONT)
 
     def _hang_up(self) -> None:
-        """The command wants a terminal that it can never have: treat it as the kernel treats a
-        suspended group that is orphaned; if it insists, do not let it hold the lock for ever."""
+        """The command waits for a terminal that it can never get. Send HUP, as the kernel does to a
+        suspended group that is orphaned; then KILL, or it would hold the lock forever."""
         if self._hung_up:
             self._child.send(signal.SIGKILL)
-            self._say.error("the command waits for a terminal that it cannot have; killed it")
+            self._say.error("the command waits for a terminal that it cannot get; killed it")
             return
         self._hung_up = True
         self._child.send(signal.SIGHUP)
@@ -220,19 +220,19 @@ class Supervisor:
         return exits.LOST
 
     def _clear_group(self) -> None:
-        """The command is over because of the lease; so must be what it has started."""
+        """The command has ended because of the lease. What it has started must end, too."""
         give_up_at = time.monotonic() + self._rule.kill_after
         while self._group_lives_until(give_up_at) and not self._killed:
             if self._left() <= self._rule.margin:
                 break
         if self._child.group_lives():
             self._kill(self._left(), "what the command had left running")
-        gone_by = time.monotonic() + _BURIAL
+        gone_by = time.monotonic() + _KILL_WAIT
         while self._group_lives_until(gone_by):
             pass
 
     def _group_lives_until(self, instant: float) -> bool:
-        """Sleep for a moment if there is someone to wait for and time left; else False."""
+        """Sleep for a moment while the group lives; False if it is gone, or after `instant`."""
         if not self._child.group_lives() or time.monotonic() >= instant:
             return False
         time.sleep(_GROUP_POLL)

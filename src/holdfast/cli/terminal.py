@@ -1,4 +1,4 @@
-"""The controlling terminal: who is in its foreground, and lending it to the command.
+"""The controlling terminal: which group is in its foreground, and lending it to the command.
 
 Only the foreground group may read from a terminal; any other is stopped by its first read. A shell
 made holdfast's own group the foreground one, so holdfast hands it on to the command's group, and
@@ -21,8 +21,8 @@ class Terminal:
         with suppress(OSError):
             self._fd = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
         self._to_lend = not _in_a_pipeline()
-        # While the command has the terminal we are in its background, where the kernel would stop
-        # us for taking it back, and even for a word on stderr (`stty tostop`).
+        # While the command has the terminal, holdfast is in the background: the kernel would stop
+        # it for taking the terminal back, and with `stty tostop` for a message on stderr.
         signal.signal(signal.SIGTTOU, signal.SIG_IGN)
 
     def __enter__(self) -> Terminal:
@@ -39,7 +39,7 @@ class Terminal:
         return self._fd is not None
 
     def in_foreground(self) -> bool:
-        """Whether it is holdfast's turn to use the terminal."""
+        """Whether holdfast's own group is in the foreground."""
         return self._foreground() == os.getpgrp()
 
     def lent_to(self, group: int) -> bool:
@@ -47,10 +47,10 @@ class Terminal:
         return self._foreground() == group
 
     def lend(self, group: int, *, asked: bool = False) -> None:
-        """Make `group` the foreground, if that is ours to give.
+        """Make `group` the foreground, if holdfast is.
 
-        In a pipeline (`holdfast run … | less`) the neighbours need the terminal too: there, only
-        once the command has asked for it.
+        In a pipeline (`holdfast run … | less`) the other programs need the terminal as well: there
+        only once the command has asked for it.
         """
         self._to_lend = self._to_lend or asked
         if self._to_lend and self.in_foreground():
@@ -76,7 +76,7 @@ class Terminal:
 
 
 def _in_a_pipeline() -> bool:
-    """Whether a shell may have put other programs into our group, around a pipe."""
+    """Whether holdfast's group may have other programs of a pipeline in it."""
     if os.getsid(0) == os.getpid():  # no shell above us
         return False
     return any(_is_pipe(fd) for fd in (0, 1))

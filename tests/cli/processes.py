@@ -60,7 +60,7 @@ for args in json.loads(sys.argv[1]):
         sys.argv[1:] = args
         main()
     os.close(out[1]), os.close(err[1])
-    texts = [os.read(pipe[0], 65536).decode() for pipe in (out, err)]
+    texts = [open(pipe[0]).read() for pipe in (out, err)]
     code = os.waitstatus_to_exitcode(os.wait()[1])
     print(json.dumps([code, *texts]), flush=True)
 """

@@ -27,16 +27,21 @@ def test_a_role_that_may_not_make_tables_can_lock_when_somebody_else_has(
     holdfast: Holdfast, tmp_path: Path
 ) -> None:
     server = postgres_place(tmp_path).server
-    printed = holdfast.run("ddl", "--url", "postgresql://h/db").stdout
-    tables = "holdfast_leases, holdfast_cells, holdfast_fences"
-    server.query(f"DROP TABLE IF EXISTS {tables}")
-    server.query(printed)
-    server.query("DROP ROLE IF EXISTS ann")
+
+    def drop_tables() -> None:
+        found = server.query("SELECT tablename FROM pg_tables WHERE tablename LIKE 'holdfast%'")
+        for (table,) in found:
+            server.query(f"DROP TABLE {table}")
+
+    drop_tables()
+    server.query(holdfast.run("ddl", "--url", "postgresql://h/db").stdout)
     server.query("CREATE ROLE ann LOGIN")
-    server.query(f"GRANT SELECT, INSERT, UPDATE ON {tables} TO ann")
+    rights = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
+    server.query(f"GRANT {rights} TO ann")
     with library.Client(server.url_for("ann")) as client, client.lock("job"):
         assert client.inspect("job")
-    server.query(f"DROP TABLE {tables}")
+        assert client.cell("stock").set("1", expect=0)
+    drop_tables()
     server.query("DROP ROLE ann")
 
 

@@ -8,7 +8,7 @@ from kazoo.protocol.serialization import Create2
 from kazoo.security import READ_ACL_UNSAFE
 
 import holdfast
-from holdfast.engines.zookeeper.wire import _CreateContainer
+from holdfast.engines.zookeeper.connection import _CreateContainer
 from tests.engines.zookeeper.glimpse import LOCKS, outsider
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for

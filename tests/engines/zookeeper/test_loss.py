@@ -16,7 +16,8 @@ TTL = 100
 
 def end_session(client: Any, server: ZooKeeperServer) -> None:
     """What an operator does, or a leader whose clock has jumped: nobody has asked the holders."""
-    [wire] = [each._wire for each in client._driver._store._speech.sessions if each.ttl == TTL]
+    sessions = client._driver._store._exchanges.sessions
+    [wire] = [each._connection for each in sessions if each.ttl == TTL]
     thief = KazooClient(server.address, client_id=wire.client_id)
     thief.start(30)
     thief.stop()

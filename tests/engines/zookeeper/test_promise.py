@@ -1,11 +1,11 @@
-"""Promises: kept once, and whoever waits hears of it once."""
+"""Results to come: each callback is called once."""
 
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from holdfast.engines.zookeeper.connection import Servers, _Threads
 from holdfast.engines.zookeeper.promise import Promise
-from holdfast.engines.zookeeper.wire import Servers, _Threads
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ def test_an_error(promise: Promise) -> None:
 
 def test_who_asks_early_and_who_asks_late_are_told(promise: Promise) -> None:
     told: list[object] = []
-    promise.tell(told.append)
+    promise.call_at_once(told.append)
     promise.rawlink(told.append)
     promise.set()
-    promise.tell(told.append)
+    promise.call_at_once(told.append)
     promise.rawlink(told.append)
     assert told == [promise] * 4
 
@@ -47,7 +47,10 @@ def test_nobody_is_told_twice_or_not_at_all_however_it_meets() -> None:
         for _ in range(500):
             promise = Promise(_Threads(Servers(())))
             told: list[object] = []
-            keeping, linking = pool.submit(promise.set), pool.submit(promise.tell, told.append)
+            keeping, linking = (
+                pool.submit(promise.set),
+                pool.submit(promise.call_at_once, told.append),
+            )
             assert promise.wait(30)
             keeping.result(30)
             linking.result(30)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 import holdfast
-from holdfast.engines.zookeeper.names import number_of
+from holdfast.engines.zookeeper.commands import number_of
 from holdfast.lab.faults.proxy import Proxy
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.zookeeper import ZooKeeperServer

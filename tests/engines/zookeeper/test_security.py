@@ -97,8 +97,8 @@ def test_a_session_over_tls_outlives_its_connections(
             many = [client.lock(f"one of many {i}", ttl=20).acquire() for i in range(20)]
             assert all(many), "several answers in one record"
             assert len(list(client.leases("one of"))) == 20
-            [session] = client._driver._store._speech.sessions  # type: ignore[attr-defined]
-            session._wire.cut()
+            [session] = client._driver._store._exchanges.sessions  # type: ignore[attr-defined]
+            session._connection.cut()
             lease.extend()
             lease.release()
 

@@ -1,21 +1,24 @@
 """ZooKeeper: `zookeeper://h1:2181,h2:2181/chroot`, or `zookeepers://` for TLS.
 
-A URL says where the servers are, and on what terms; what is asked of them is in `speech`, and there
-are two ways of asking: `blocking` for threads, and `aio` for asyncio.
+`commands` has what is sent to the servers, `locks`, `inspect` and `cells` the exchanges with them,
+and there is a store for threads (`threads`) and one for asyncio (`aio`).
 """
 
 from functools import partial
 from urllib.parse import SplitResult, unquote
 
-import kazoo  # noqa: F401 - so that its absence is told before anything else happens
+import kazoo  # noqa: F401 - so that its absence is reported before anything else happens
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
+from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.green import refuse_eventlet
-from holdfast.engines.zookeeper.guarantees import DAY, drift, guarantees
-from holdfast.engines.zookeeper.security import read_security
-from holdfast.engines.zookeeper.session import SHORTEST, Terms
-from holdfast.engines.zookeeper.wire import Servers
+from holdfast.engines.zookeeper.connection import Servers, read_security
+from holdfast.engines.zookeeper.sessions import MARGIN, SHORTEST, Terms
+
+DAY = 86400.0
+LONGEST = 20
+"""Ticks of the longest session, unless a server is told otherwise."""
 
 PORTS = {"zookeeper": 2181, "zookeepers": 2281}
 
@@ -33,17 +36,47 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     terms = Terms(servers, tick)
     chroot = unquote(url.path).rstrip("/")
 
-    def connect(around: StoreHost) -> Store:
-        from holdfast.engines.zookeeper.blocking import ZooKeeperStore
+    def connect(host: StoreHost) -> Store:
+        from holdfast.engines.zookeeper.threads import ZooKeeperStore
 
-        return ZooKeeperStore(terms, chroot, around)
+        return ZooKeeperStore(terms, chroot, host)
 
-    def connect_async(around: StoreHost) -> AsyncStore:
+    def connect_async(host: StoreHost) -> AsyncStore:
         from holdfast.engines.zookeeper.aio import AsyncZooKeeperStore
 
-        return AsyncZooKeeperStore(terms, chroot, around)
+        return AsyncZooKeeperStore(terms, chroot, host)
 
     return Engine(guarantees(tick, max_ttl), partial(drift, terms), connect, connect_async)
+
+
+def guarantees(tick: float | None, max_ttl: float | None) -> Guarantees:
+    """Given the servers' `tickTime` and `maxSessionTimeout` in seconds, or None: then a server says
+    what it grants when it is first connected to, and the lease has that as its ttl."""
+    return Guarantees(
+        engine="a ZooKeeper ensemble",
+        exclusion="among all clients of the ensemble",
+        broken_by=(
+            "a `minSessionTimeout` of less than two ticks, unless the URL names the `tick`",
+            "a leader whose clock runs faster than the holder's by more than 1 % of the ttl",
+            "the loss of what a majority of the servers has on disk",
+        ),
+        fence="the zxid with which the holder's node was created",
+        fence_ends="an ensemble that is set up anew, with no data",
+        fairness=(
+            "waiters in the order of their arrival; one that died or stands still keeps its place "
+            "until its session ends, which takes up to its ttl"
+        ),
+        wake_up="the servers tell the one waiter whose predecessor is gone",
+        suits="correctness",
+        min_ttl=SHORTEST * tick if tick else 1.0,
+        max_ttl=max_ttl or (LONGEST * tick if tick else DAY),
+        ttl_step=tick or 1.0,
+    )
+
+
+def drift(terms: Terms, ttl: float) -> float:
+    """What a lease is shorter than its session by."""
+    return MARGIN * terms.tick + ttl * 0.01 + 0.002
 
 
 def _hosts(places: str, usual_port: int) -> tuple[str, ...]:

@@ -1,5 +1,5 @@
-"""The way to ZooKeeper for asyncio. kazoo has threads of its own, which keep its promises; here, a
-loop is told when they have. No call has a thread."""
+"""The store for asyncio. kazoo's own thread reads the replies, and calls the loop; no call has a
+thread of its own."""
 
 import asyncio
 import sys
@@ -9,98 +9,98 @@ from typing import Any
 
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
-from holdfast.engines.zookeeper.blocking import Care
-from holdfast.engines.zookeeper.conversation import Conversation, request_timeout
-from holdfast.engines.zookeeper.session import Terms
-from holdfast.engines.zookeeper.speech import Speech, answers_of
+from holdfast.engines.zookeeper.exchange import Exchange, request_timeout
+from holdfast.engines.zookeeper.exchanges import Exchanges, answers_of
+from holdfast.engines.zookeeper.sessions import Terms
+from holdfast.engines.zookeeper.threads import Heartbeat
 
 LOOK_AGAIN = 0.2
-"""Seconds after which a promise is looked at although the loop was not told of it: a Ctrl-C may
-strike in the middle of the telling."""
+"""Seconds after which a result is looked at although the loop was not called: a Ctrl-C may strike
+in the middle of that."""
 
 
 class AsyncZooKeeperStore:
     """One ensemble, for all tasks of a client."""
 
-    def __init__(self, terms: Terms, chroot: str, around: StoreHost) -> None:
-        self._speech = Speech(terms, chroot, around)
-        self._clock = around.clock
-        self._care = Care(self._speech)
+    def __init__(self, terms: Terms, chroot: str, host: StoreHost) -> None:
+        self._exchanges = Exchanges(terms, chroot, host)
+        self._clock = host.clock
+        self._heartbeat = Heartbeat(self._exchanges)
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
-        self._care.begin()
-        parts = self._speech.parts(requests)
+        self._heartbeat.start()
+        parts = self._exchanges.parts(requests)
         if len(parts) == 1:
-            await self._converse(parts[0].conversation, until)
+            await self._run(parts[0].exchange, until)
         else:
-            await asyncio.gather(*(self._converse(part.conversation, until) for part in parts))
+            await asyncio.gather(*(self._run(part.exchange, until) for part in parts))
         return answers_of(parts, len(requests))
 
     async def close(self) -> None:
-        """End every session, and with it whatever hangs on it."""
-        await asyncio.to_thread(self._care.end)
+        """End every session, and with it its nodes."""
+        await asyncio.to_thread(self._heartbeat.end)
 
     def abandon(self) -> None:
-        """The same, and nobody waits for it."""
+        """The same, without waiting for it."""
         if not sys.is_finalizing():  # no thread would start any more
-            threading.Thread(target=self._care.end, name="holdfast-farewell", daemon=True).start()
+            threading.Thread(target=self._heartbeat.end, name="holdfast-close", daemon=True).start()
 
     def forget(self) -> None:
         """In a forked child: the sessions are the parent's."""
-        self._care.forget()
-        self._speech.forget()
-        self._care = Care(self._speech)
+        self._heartbeat.forget()
+        self._exchanges.forget()
+        self._heartbeat = Heartbeat(self._exchanges)
 
-    async def _converse(self, conversation: Conversation[Any], until: float) -> None:
+    async def _run(self, exchange: Exchange[Any], until: float) -> None:
         try:
-            while not conversation.over:
-                promises = conversation.awaited()
-                if conversation.over:
+            while not exchange.over:
+                results = exchange.awaited()
+                if exchange.over:
                     break
-                if await self._is_kept(promises, conversation.rest, until):
-                    conversation.go_on()
+                if await self._are_there(results, exchange.pause, until):
+                    exchange.go_on()
                 else:
-                    conversation.run_out()
+                    exchange.run_out()
         except asyncio.CancelledError:
-            conversation.give_up("was cancelled")
+            exchange.give_up("was cancelled")
             raise
 
-    async def _is_kept(self, promises: Sequence[Any], rest: float, until: float) -> bool:
-        """Wait until promises are kept, or until a rest is over; False if that is too late."""
+    async def _are_there(self, results: Sequence[Any], pause: float, until: float) -> bool:
+        """Wait until all results are there, or a pause is over; False if that is too late."""
         left = until - self._clock()
-        if rest:
-            await asyncio.sleep(max(0.0, min(rest, left)))
-            return rest < left
-        # They are kept in order: after the last, hardly any is left.
-        for promise in reversed(promises):
-            if not promise.ready() and not await self._wait(promise, until):
+        if pause:
+            await asyncio.sleep(max(0.0, min(pause, left)))
+            return pause < left
+        # They come in order: after the last, hardly any is missing.
+        for result in reversed(results):
+            if not result.ready() and not await self._wait(result, until):
                 return False
         return True
 
-    async def _wait(self, promise: Any, until: float) -> bool:
-        """Wait until a promise is kept, or broken; False if that is too late."""
-        told = _awaitable(promise)
-        while not promise.ready():
+    async def _wait(self, result: Any, until: float) -> bool:
+        """Wait for a result, or an error; False if that comes too late."""
+        done = _awaitable(result)
+        while not result.ready():
             now = self._clock()
             left = request_timeout(until, now)
             if left <= 0:
                 return False
             until = now + left
-            await asyncio.wait([told], timeout=min(left, LOOK_AGAIN))
+            await asyncio.wait([done], timeout=min(left, LOOK_AGAIN))
         return True
 
 
-def _awaitable(promise: Any) -> "asyncio.Future[None]":
-    """A future that is done when the promise is kept, or broken."""
+def _awaitable(result: Any) -> "asyncio.Future[None]":
+    """A future that is done when there is a result, or an error."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
 
-    def tell(_: Any) -> None:
+    def notify(_: Any) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(_settle, future)
 
-    promise.tell(tell)
+    result.call_at_once(notify)
     return future
 
 

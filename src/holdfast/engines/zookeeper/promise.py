@@ -1,8 +1,8 @@
-"""Results that are to come: what kazoo calls an `AsyncResult`, made for threads that are struck.
+"""Results to come: what kazoo calls an `AsyncResult`.
 
-kazoo's own has a lock that is Python code. If a Ctrl-C strikes the main thread in there, the lock
-may stay locked, and kazoo's thread with it; or an error takes the place of the Ctrl-C. Here there
-is nothing that could be left half done: a deque, and locks that are the interpreter's own.
+kazoo's own calls back from another thread, which takes twice as long; and it has a lock that is
+Python code: an exception that a signal handler raises in there may leave it locked, and kazoo's
+thread with it. This one has a deque, and locks that are the interpreter's own.
 """
 
 import threading
@@ -13,47 +13,47 @@ from typing import Any
 
 
 class Promise:
-    """A result, or an error, that is there at some time. `handler` is kazoo's."""
+    """A result, or an error, to come. `handler` is kazoo's."""
 
-    __slots__ = ("_handler", "_kept", "_links", "exception", "value")
+    __slots__ = ("_done", "_handler", "_links", "exception", "value")
 
     def __init__(self, handler: Any) -> None:
         self._handler = handler
-        self._kept = False
+        self._done = False
         self._links: deque[Callable[[], object]] = deque()
         self.value: Any = None
         self.exception: BaseException | None = None
 
     def ready(self) -> bool:
         """Whether there is a result or an error."""
-        return self._kept
+        return self._done
 
     def successful(self) -> bool:
         """Whether there is a result."""
-        return self._kept and self.exception is None
+        return self._done and self.exception is None
 
     def set(self, value: Any = None) -> None:
-        """This is the result."""
+        """Set the result."""
         self.value, self.exception = value, None
-        self._keep()
+        self._finish()
 
     def set_exception(self, exception: BaseException) -> None:
-        """This is the error."""
+        """Set the error."""
         self.exception = exception
-        self._keep()
+        self._finish()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for so many seconds, or for ever; whether it is there."""
-        if not self._kept:
-            bell = threading.Lock()
-            bell.acquire()
-            self._link(bell.release)
-            bell.acquire(timeout=-1 if timeout is None else timeout)
-        return self._kept
+        """Wait for so many seconds, or forever; whether it is there."""
+        if not self._done:
+            waiter = threading.Lock()
+            waiter.acquire()
+            self._link(waiter.release)
+            waiter.acquire(timeout=-1 if timeout is None else timeout)
+        return self._done
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        """The result; or raise the error, or kazoo's own for a wait in vain."""
-        if not (self.wait(timeout) if block else self._kept):
+        """The result; or raise the error, or kazoo's own after the timeout."""
+        if not (self.wait(timeout) if block else self._done):
             raise self._handler.timeout_exception
         if self.exception is not None:
             raise self.exception
@@ -64,20 +64,20 @@ class Promise:
         return self.get(block=False)
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
-        """Have this called when it is there, by the thread that kazoo has for that."""
+        """Call this when it is there, from the thread that kazoo has for that."""
         self._link(partial(self._hand_over, callback))
 
-    def tell(self, callback: Callable[[Any], object]) -> None:
-        """The same, by the thread that has read the result; so the callback must be quick."""
+    def call_at_once(self, callback: Callable[[Any], object]) -> None:
+        """The same, from the thread that reads the replies: the callback must be quick."""
         self._link(partial(callback, self))
 
     def _link(self, link: Callable[[], object]) -> None:
         self._links.append(link)
-        if self._kept:
+        if self._done:
             self._call_links()
 
-    def _keep(self) -> None:
-        self._kept = True
+    def _finish(self) -> None:
+        self._done = True
         self._call_links()
 
     def _call_links(self) -> None:

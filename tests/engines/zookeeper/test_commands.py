@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from holdfast.engines.zookeeper.names import (
+from holdfast.engines.zookeeper.commands import (
     Tree,
     decode,
     encode,

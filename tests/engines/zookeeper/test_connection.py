@@ -1,5 +1,7 @@
 """What kazoo would do otherwise."""
 
+import inspect
+import re
 import socket
 import ssl
 from concurrent.futures import ThreadPoolExecutor
@@ -9,16 +11,17 @@ import pytest
 from kazoo.protocol.serialization import Create2
 
 import holdfast
-from holdfast.engines.zookeeper.books import Move, Stake
-from holdfast.engines.zookeeper.conversation import Round
-from holdfast.engines.zookeeper.keeping import _settle
-from holdfast.engines.zookeeper.security import Security
-from holdfast.engines.zookeeper.session import Session
-from holdfast.engines.zookeeper.taking import find
-from holdfast.engines.zookeeper.wire import Servers, _Threads
+from holdfast.engines.zookeeper import connection
+from holdfast.engines.zookeeper.connection import Connection, Security, Servers, _Threads
+from holdfast.engines.zookeeper.exchange import Round
+from holdfast.engines.zookeeper.locks import _settle, find
+from holdfast.engines.zookeeper.registry import Claim, Move
+from holdfast.engines.zookeeper.sessions import Session
 from holdfast.lab.servers.certificates import make_certificates
 from holdfast.lab.servers.ports import HOST
 from tests.equipment.servers.zookeeper import ZooKeeperServer
+
+FOLDER = Path(connection.__file__).parent
 
 
 def test_what_is_decrypted_already_is_there_to_be_read(tmp_path: Path) -> None:
@@ -64,15 +67,34 @@ def test_what_kazoo_does_not_understand_is_not_the_end(
 
 
 @pytest.fixture
-def stake() -> Stake:
+def claim() -> Claim:
     session = object.__new__(Session)
-    return Stake("key", "host/1/program/5ec2e7", session, lambda event: None, asked=True)
+    return Claim("key", "host/1/program/5ec2e7", session, lambda event: None, asked=True)
 
 
-def test_whoever_looks_for_a_lost_reply_hears_the_leader_first(stake: Stake) -> None:
-    """Another server may be behind; what is not there yet would be taken for never made."""
-    stake.move = Move(stake.session, 7, "/a place", b"")
-    for talk in (find(stake, "/queue"), _settle(stake)):
-        step = next(talk)
+def test_the_leader_is_asked_first_when_a_reply_was_lost(claim: Claim) -> None:
+    """This server may be behind; what is not there yet would be taken for never created."""
+    claim.move = Move(claim.session, 7, "/a place", b"")
+    for steps in (find(claim, "/queue"), _settle(claim)):
+        step = next(steps)
         assert isinstance(step, Round)
         assert [call.by_leader for call in step.calls] == [True, False]
+
+
+CLIENT = {"_call", "_connection", "_queue", "_session_callback", "_session_timeout", "_stopped"}
+HANDLER = {"_connect", "_connect_attempt", "_read_sock", "_socket", "_write_sock"}
+OURS = {"_acl", "_context", "_opened", "_opening", "_promise", "_servers", "_shortest"} | {
+    "_shortest_session",
+    "_stop",
+}
+
+
+def test_private_parts_of_kazoo() -> None:
+    """Each that is used, so that a version of kazoo without it is noticed here."""
+    client = Connection(Servers((f"{HOST}:1",)), 10.0, 0.0, lambda shortest: 10.0, lambda *_: None)
+    assert {name for name in CLIENT if not hasattr(client, name)} == set()
+    assert {name for name in HANDLER if not hasattr(client._connection, name)} == set()
+    used = set(re.findall(r"\.(_[a-z]\w+)", inspect.getsource(connection)))
+    assert used - OURS == CLIENT | HANDLER
+    others = [path for path in FOLDER.glob("*.py") if "SLF001" in path.read_text()]
+    assert [path.name for path in others] == ["connection.py"], "no other file reaches into kazoo"

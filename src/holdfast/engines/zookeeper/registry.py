@@ -1,10 +1,10 @@
-"""What a client has, or may have, on the servers: kept so that all of it can be given back.
+"""What a client has, or may have, on the servers.
 
-1. A place in a queue is written down here before it is asked for, and crossed out when the server
-   has said that it is gone.
-2. A session lives as long as its client does, so nothing ends by itself but with the client. What
-   was to end is therefore ended by us: a lease that was not renewed in time, and a place whose
-   release nobody answered. Such stakes are *overdue*.
+1. A place in a queue is noted here before it is requested, until the server has said that it is
+   gone.
+2. A session lives as long as its client does. So the client itself removes what is to end before: a
+   lease that was not renewed in time, and a place whose release was not answered. Such claims are
+   *overdue*.
 """
 
 import threading
@@ -15,7 +15,7 @@ from math import inf
 from typing import Any
 
 from holdfast.core.ports import Notify
-from holdfast.engines.zookeeper.session import Session
+from holdfast.engines.zookeeper.sessions import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,16 +29,16 @@ class Move:
 
 
 @dataclass(slots=True)
-class Stake:
+class Claim:
     """What one holder has, or may have."""
 
     key: str
     holder: str
     session: Session
     wake: Callable[[Any], None]
-    """What to call when the one before us is gone."""
+    """What to call when the place before is gone."""
     owner: int = 0
-    """The id of the session in which the place was asked for."""
+    """The id of the session in which the place was requested."""
     place: str = ""
     """The path of the place, if it is known."""
     entry: bytes = b""
@@ -52,8 +52,8 @@ class Stake:
     """When the lease ends unless it is extended; never, while it is only waited for."""
     move: Move | None = None
     """To where it may have been moved."""
-    over: bool = False
-    """Whether it is to be given back as soon as that can be done."""
+    pending_release: bool = False
+    """Whether it is to be released as soon as that can be done."""
 
     @property
     def held(self) -> bool:
@@ -74,8 +74,8 @@ class Stake:
         self.place, self.fence, self.asked = "", 0, False
 
 
-class Books:
-    """The stakes of a client, by holder."""
+class Registry:
+    """The claims of a client, by holder."""
 
     def __init__(self, notify: Notify) -> None:
         self._notify = notify
@@ -83,48 +83,50 @@ class Books:
 
     def begin(self) -> None:
         """There is nothing yet."""
-        self._stakes: dict[str, Stake] = {}
+        self._claims: dict[str, Claim] = {}
         self._mutex = threading.Lock()
 
-    def open(self, key: str, holder: str, session: Session) -> Stake | None:
-        """The stake of one who asks for a lock, a new one if there is none; None if there is one
-        that is being given back."""
+    def open(self, key: str, holder: str, session: Session) -> Claim | None:
+        """The claim of a holder, a new one if there is none; None if there is one whose release is
+        pending."""
         with self._mutex:
-            stake = self._stakes.get(holder)
-            if stake is None:
+            claim = self._claims.get(holder)
+            if claim is None:
                 wake = partial(_wake, self._notify, holder)
-                stake = self._stakes[holder] = Stake(key, holder, session, wake)
-            stake.ends_at = inf
-            return None if stake.over else stake
+                claim = self._claims[holder] = Claim(key, holder, session, wake)
+            claim.ends_at = inf
+            return None if claim.pending_release else claim
 
-    def find(self, holder: str) -> Stake | None:
-        """The stake of a holder, if there is one."""
-        return self._stakes.get(holder)
+    def find(self, holder: str) -> Claim | None:
+        """The claim of a holder, if there is one."""
+        return self._claims.get(holder)
 
     def held_in(self, session: Session) -> set[str]:
-        """The holders whose leases hang on a session."""
+        """The holders whose leases are on a session."""
         with self._mutex:
-            stakes = list(self._stakes.values())
-        return {stake.holder for stake in stakes if stake.held and stake.session is session}
+            claims = list(self._claims.values())
+        return {claim.holder for claim in claims if claim.held and claim.session is session}
 
-    def close(self, stake: Stake) -> None:
-        """There is nothing of this holder's any more."""
-        self._stakes.pop(stake.holder, None)
+    def close(self, claim: Claim) -> None:
+        """This holder has nothing any more."""
+        self._claims.pop(claim.holder, None)
 
-    def overdue(self, now: float) -> list[Stake]:
-        """What is to be given back."""
+    def overdue(self, now: float) -> list[Claim]:
+        """The claims to release."""
         with self._mutex:
-            found = [s for s in list(self._stakes.values()) if s.over or s.ends_at <= now]
-            for stake in found:
-                stake.over = True
+            found = [
+                s for s in list(self._claims.values()) if s.pending_release or s.ends_at <= now
+            ]
+            for claim in found:
+                claim.pending_release = True
             return found
 
-    def prolong(self, stake: Stake, ends_at: float, now: float) -> bool:
+    def prolong(self, claim: Claim, ends_at: float, now: float) -> bool:
         """Let a lease end no earlier than that; False if it has ended."""
         with self._mutex:
-            if stake.over or not stake.held or stake.ends_at <= now:
+            if claim.pending_release or not claim.held or claim.ends_at <= now:
                 return False
-            stake.ends_at = max(stake.ends_at, ends_at)
+            claim.ends_at = max(claim.ends_at, ends_at)
             return True
 
 

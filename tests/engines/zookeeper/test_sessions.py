@@ -4,11 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.engines.zookeeper.phrases import sync
-from holdfast.engines.zookeeper.session import Session, Terms
-from holdfast.engines.zookeeper.wire import Servers
+from holdfast.engines.zookeeper.connection import Servers
+from holdfast.engines.zookeeper.sessions import Session, Terms
 from holdfast.lab.servers.ports import free_port
-from tests.patience import wait_for
 
 TICK = 1.0
 
@@ -51,21 +49,3 @@ def test_a_new_connection_is_the_leaders_own_word(session: Session) -> None:
     assert session.known_at == 100.0
     session.answered(100.5)
     assert session.known_at == 100.0, "what another server was told is forgotten"
-
-
-class Struck:
-    """A bell that is rung just when a Ctrl-C strikes."""
-
-    def send(self, data: bytes) -> int:
-        raise KeyboardInterrupt
-
-
-def test_a_ctrl_c_is_not_swallowed(session: Session) -> None:
-    connection = session._wire._connection
-    wait_for(lambda: session._wire.client_state == "CONNECTING")
-    bell, connection._write_sock = connection._write_sock, Struck()
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            session.send(sync())
-    finally:
-        connection._write_sock = bell

@@ -1,9 +1,9 @@
-"""What is to be said, in steps, and how far one has come with it: the same for both colours.
+"""An exchange with the servers, step by step: the same for threads and asyncio.
 
-A *talk* is a generator. It yields a `Round` of calls that go out together in one session, or a
-`Rest`, and is sent what was answered: a result, or one of the errors that are `ANSWERS`. It is
-closed in the middle if there is no answer. If that is because a connection was lost, it is had once
-more from the beginning, unless what may have been done must not be done again.
+The steps are a generator. It yields a `Round` of calls that go out together in one session, or a
+`Pause`, and is sent the replies: a result, or one of the errors that are `ANSWERS`. It is closed in
+the middle if there is no reply. If that is because a connection was lost, the exchange begins
+again, unless what may have been done must not be done again.
 """
 
 from collections.abc import Callable, Generator
@@ -26,39 +26,39 @@ from kazoo.exceptions import (
 
 from holdfast.core.messages import Failed
 from holdfast.core.ports import Clock
-from holdfast.engines.zookeeper.phrases import Call
-from holdfast.engines.zookeeper.session import Refused, Session
+from holdfast.engines.zookeeper.commands import Call
+from holdfast.engines.zookeeper.sessions import Refused, Session
 
 T = TypeVar("T")
 
 ANSWERS = (NoNodeError, NodeExistsError, BadVersionError)
-"""Errors that tell how things are, whatever was said; a call may have more of them. Whatever else
-is raised means that nobody knows."""
+"""Errors that are answers to every call; a call may have more of them. After any other error, the
+outcome is unknown."""
 
 LOST = (ConnectionLoss, SessionExpiredError)
 """Errors after which there will be another connection."""
 
 FOR_GOOD = (NoAuthError, AuthFailedError, InvalidACLError)
-"""Errors that waiting does not change."""
+"""Errors that waiting does not heal."""
 
 TOO_LATE = "did not answer in time"
 
-STOOD_STILL = 0.5
-"""Whoever looks at the clock so long after it was to be woken was stopped, or its machine slept."""
+STOPPED = 0.5
+"""Seconds: a process that is woken so much later than planned was stopped, or the machine slept."""
 
 GRACE = 1.0
-"""Seconds for an answer that nobody could take while we stood still."""
+"""Seconds for an answer that may have come while the process was stopped."""
 
 
 def request_timeout(until: float, now: float) -> float:
-    """Seconds to wait for an answer that is wanted by `until`. If we have stood still until long
-    after that, a little more: the answer may be there, or the word that a session has ended."""
+    """Seconds to wait for an answer that is wanted by `until`. If the process was stopped until
+    long after that, a little more: the answer may be there, or that a session has ended."""
     late = now - until
-    return GRACE if late > STOOD_STILL else max(0.0, -late)
+    return GRACE if late > STOPPED else max(0.0, -late)
 
 
 class Rejected(Exception):
-    """It makes no sense to go on; the text says why."""
+    """The request is refused; the text says why."""
 
     def __init__(self, why: str, heals_in: float | None = inf) -> None:
         super().__init__(why)
@@ -66,44 +66,44 @@ class Rejected(Exception):
 
 
 class Round(NamedTuple):
-    """What is said together."""
+    """Calls that are sent together."""
 
     session: Session
     calls: list[Call]
 
 
-class Rest(NamedTuple):
-    """Say nothing for a while."""
+class Pause(NamedTuple):
+    """Wait for a while."""
 
     seconds: float
 
 
-Talk: TypeAlias = Generator[Round | Rest, list[Any], T]
+Steps: TypeAlias = Generator[Round | Pause, list[Any], T]
 
 
 @dataclass(slots=True)
-class Conversation(Generic[T]):
-    """A talk under way."""
+class Exchange(Generic[T]):
+    """An exchange in progress."""
 
-    begin: Callable[[], Talk[T]]
+    begin: Callable[[], Steps[T]]
     clock: Clock
     name: str
-    """With whom, as an error says."""
+    """The servers, as errors name them."""
     once: bool = False
-    """Whether it must not be begun again."""
+    """Whether it must not begin again."""
     outcome: "T | Failed | None" = None
-    """What came of it, when it is `over`."""
+    """Its result, when it is `over`."""
     over: bool = False
-    _talk: Talk[T] | None = None
-    _step: Round | Rest | None = None
+    _steps: Steps[T] | None = None
+    _step: Round | Pause | None = None
     _sent: list[Any] | None = None
     _sent_at: float = 0.0
 
     def awaited(self) -> list[Any]:
-        """Say what is to be said now. Gives kazoo's promises that must be kept before it goes on;
-        none: see `rest`."""
-        if self._talk is None:
-            self._talk = self.begin()
+        """Send the next calls; the results that must be there before it goes on. None: see
+        `pause`."""
+        if self._steps is None:
+            self._steps = self.begin()
             self._go_on(None)
         step = self._step
         if self.over or not isinstance(step, Round):
@@ -120,39 +120,39 @@ class Conversation(Generic[T]):
         return self._sent
 
     @property
-    def rest(self) -> float:
+    def pause(self) -> float:
         """Seconds to wait before it goes on."""
-        return self._step.seconds if isinstance(self._step, Rest) else 0.0
+        return self._step.seconds if isinstance(self._step, Pause) else 0.0
 
     def go_on(self) -> None:
-        """Whatever was awaited is there."""
+        """The results are there, or the pause is over."""
         step = self._step
-        if isinstance(step, Rest):
+        if isinstance(step, Pause):
             self._go_on([])
         elif self._sent is not None and isinstance(step, Round):
             replies = []
-            for call, promise in zip(step.calls, self._sent, strict=True):
-                error = promise.exception
+            for call, result in zip(step.calls, self._sent, strict=True):
+                error = result.exception
                 if error is not None and not isinstance(error, (*ANSWERS, *call.answers)):
-                    self._broken(error)
+                    self._failed(error)
                     return
-                replies.append(promise.value if error is None else error)
+                replies.append(result.value if error is None else error)
             if any(call.by_leader for call in step.calls):
                 step.session.answered(self._sent_at)
             self._go_on(replies)
 
     def run_out(self) -> None:
-        """There is no time left for it."""
-        trouble = self._step.session.trouble if isinstance(self._step, Round) else ""
-        self.give_up(f"{TOO_LATE} ({trouble})" if trouble else TOO_LATE)
+        """There is no time left."""
+        error = self._step.session.last_error if isinstance(self._step, Round) else ""
+        self.give_up(f"{TOO_LATE} ({error})" if error else TOO_LATE)
 
     def give_up(self, why: str, heals_in: float | None = None) -> None:
-        """Nobody knows what came of it."""
+        """End it without a result."""
         self._end()
         self.outcome, self.over = Failed.at(self.name, why, heals_in), True
 
-    def _broken(self, error: BaseException) -> None:
-        """Nobody knows what came of it, but there may be a way to find out."""
+    def _failed(self, error: BaseException) -> None:
+        """A call has failed: its outcome is unknown. Begin again, if that may tell."""
         for_good = isinstance(error, ConnectionClosedError)  # which kazoo takes for an expiry
         if self.once or for_good or not isinstance(error, LOST):
             self.give_up(_shown(error), inf if isinstance(error, FOR_GOOD) else None)
@@ -160,16 +160,16 @@ class Conversation(Generic[T]):
             self._end()
 
     def _end(self) -> None:
-        if self._talk is not None:
-            self._talk.close()
-        self._talk = self._sent = None
+        if self._steps is not None:
+            self._steps.close()
+        self._steps = self._sent = None
 
     def _go_on(self, replies: "list[Any] | None") -> None:
         self._sent = None
-        if self._talk is None:
+        if self._steps is None:
             return
         try:
-            self._step = self._talk.send(replies) if replies is not None else next(self._talk)
+            self._step = self._steps.send(replies) if replies is not None else next(self._steps)
         except StopIteration as stop:
             self.outcome, self.over = stop.value, True
         except Rejected as refusal:

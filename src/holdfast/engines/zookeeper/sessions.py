@@ -1,19 +1,18 @@
-"""Sessions: one for each distinct ttl of a client. What hangs on a session ends with it.
+"""Sessions: one for each distinct ttl of a client. Ephemeral nodes end with their session.
 
-How long a session surely lives, which is what our leases rest on:
+How long a session lives at least, on which leases are based:
 
 1. It ends when the *leader* has not heard of it for its timeout. A server that is cut off from the
    leader goes on answering pings and reads, so those prove nothing.
-2. A write that was acknowledged proves that the session was alive, but not that the leader has
-   counted it: a leader takes note of the sessions of another server only when that server tells it
-   which of them were active, twice a tick. If the server is cut off before that, the leader still
-   counts from an earlier instant.
-3. Server and leader speak over one connection, in order. So if something was sent at one instant,
-   and something that the leader answers at least a tick later, then the leader counts from the
-   first, or from later. That is `known_at`.
-4. A session of which nothing is asked would not be known of. So each has a *pulse*: something that
-   the leader answers, twice a tick. A lease is valid until `known_at` + ttl at least, and if
-   `known_at` is older than `MARGIN` ticks, no lease is granted or extended before it is newer.
+2. A write that was acknowledged proves that the session was alive, but not that the leader counts
+   from it: another server reports to the leader which of its sessions were active, twice a tick. If
+   the server is cut off before that, the leader still counts from an earlier instant.
+3. Server and leader have one connection, in order. So if a request was sent at one instant, and
+   another that the leader answers at least a tick later, then the leader counts from the first, or
+   from later. That is `known_at`.
+4. So that it moves on, each session sends a *heartbeat* that the leader answers, twice a tick. A
+   lease is valid until `known_at` + ttl at least, and if `known_at` is older than `MARGIN` ticks,
+   no lease is granted or extended before it is newer.
 """
 
 import random
@@ -25,30 +24,30 @@ from math import inf
 from typing import Any
 
 from holdfast.core.ports import Clock
-from holdfast.engines.zookeeper.phrases import Call, sync
-from holdfast.engines.zookeeper.wire import Servers, Wire
+from holdfast.engines.zookeeper.commands import Call, sync
+from holdfast.engines.zookeeper.connection import Connection, Servers
 
 SHORTEST = 4
 """Ticks of the shortest ttl: half of it is left when the margin is taken off."""
 
-LOOKING = 10
+INSPECTING = 10
 """Ticks of a session in which nothing is held."""
 
 MARGIN = 2
 """Ticks that a lease is shorter than its session."""
 
 SILENCE = 2
-"""Ticks after which a server that does not answer is left for another one."""
+"""Ticks after which the client leaves a server that does not answer for another one."""
 
 ROUNDING = 0.0015
 """Timeouts are whole milliseconds."""
 
-FAREWELL = 1.0
-"""Seconds for a server to answer that a session has ended."""
+CLOSE_WITHIN = 1.0
+"""Seconds for a server to answer that a session is closed."""
 
 
 USUAL_TICK = 2.0
-"""Seconds to a tick, until a server was asked."""
+"""Seconds to a tick, until a server has been asked."""
 
 
 @dataclass(slots=True)
@@ -59,8 +58,8 @@ class Terms:
     given: float | None = None
     """The tick that the URL names."""
     shortest: float = 0.0
-    """The shortest session that the servers grant; 0 until one was asked. It has two ticks, unless
-    their `minSessionTimeout` says otherwise."""
+    """The shortest session that the servers grant; 0 until one has been asked. It has two ticks,
+    unless their `minSessionTimeout` is set."""
 
     @property
     def tick(self) -> float:
@@ -68,11 +67,11 @@ class Terms:
         return self.given or self.shortest / 2 or USUAL_TICK
 
     def timeout(self, ttl: float) -> float:
-        """The session timeout to ask for: less than that would leave nothing to a lease."""
+        """The session timeout to request: less than that would leave nothing to a lease."""
         return max(ttl, SHORTEST * self.tick)
 
     def refusal(self, granted: float) -> str:
-        """Why sessions of that timeout are of no use; empty if they are."""
+        """Why sessions of that timeout cannot be used; empty if they can."""
         if self.given and self.given < self.shortest / 2 - ROUNDING:
             return (
                 f"tick={self.given:g} is too short: the shortest session of this server has "
@@ -98,7 +97,7 @@ class Session:
         self, terms: Terms, ttl: float, clock: Clock, ended: "Callable[[Session], None]"
     ) -> None:
         self.ttl = ttl
-        """The timeout that the servers granted; until they have, the one to ask for."""
+        """The timeout that the servers granted; until they have, the one to request."""
         self._asked_for = ttl
         self.id = 0
         """That of the present session; 0 if there is none."""
@@ -107,31 +106,33 @@ class Session:
         self._terms, self._clock, self._ended = terms, clock, ended
         self._mutex = threading.Lock()
         self._sent: deque[float] = deque()
-        self._beats: deque[float] = deque()
+        self._heartbeats: deque[float] = deque()
         self._began = -inf
-        hosts = random.sample(terms.servers.hosts, len(terms.servers.hosts))  # a share for each
+        hosts = random.sample(
+            terms.servers.hosts, len(terms.servers.hosts)
+        )  # so that clients spread over them
         servers = replace(terms.servers, hosts=tuple(hosts))
-        self._wire = Wire(servers, ttl, terms.shortest, self._opening, self._opened)
-        self._wire.add_listener(self._changed)
-        self._ready = self._wire.handler.async_result()
-        self._wire.start_async()
+        self._connection = Connection(servers, ttl, terms.shortest, self._opening, self._opened)
+        self._connection.add_listener(self._changed)
+        self._ready = self._connection.handler.async_result()
+        self._connection.start_async()
 
     @property
     def ready(self) -> Any:
-        """kazoo's promise that there is a connection."""
+        """kazoo's result for: there is a connection."""
         return self._ready
 
     @property
-    def trouble(self) -> str:
+    def last_error(self) -> str:
         """Why there is no connection, if that is known."""
-        return "" if self._ready.ready() else str(self._wire.trouble)
+        return "" if self._ready.ready() else str(self._connection.last_error)
 
     def send(self, call: Call) -> Any:
-        """Say something. Gives kazoo's promise of a result."""
-        return call.say(self._wire)
+        """Send a request; returns kazoo's result."""
+        return call.send(self._connection)
 
     def answered(self, sent_at: float) -> None:
-        """The leader has answered something that was sent then."""
+        """The leader has answered a request that was sent then."""
         with self._mutex:
             self._sent.append(sent_at)
             while self._sent[0] <= sent_at - self._terms.tick:
@@ -141,53 +142,52 @@ class Session:
         """Whether it lives for a ttl, less the margin, from that instant on."""
         return self.known_at >= since - MARGIN * self._terms.tick
 
-    def beat(self) -> None:
-        """Have it heard of; leave a server that is silent, if there is another one."""
+    def heartbeat(self) -> None:
+        """Have the leader hear of it; leave a server that is silent, if there is another one."""
         if not self._ready.ready():
             return
         now = self._clock()
         with self._mutex:
-            silent_since = self._beats[0] if self._beats else now
-            self._beats.append(now)
+            silent_since = self._heartbeats[0] if self._heartbeats else now
+            self._heartbeats.append(now)
         if now - silent_since > SILENCE * self._terms.tick and len(self._terms.servers.hosts) > 1:
-            self._wire.cut()
+            self._connection.cut()
         else:
-            self.send(sync()).rawlink(lambda result: self._heard(result, now))
-            self._wire.nudge()
+            self.send(sync()).rawlink(lambda result: self._heartbeat_answered(result, now))
 
     def end(self) -> None:
         """End the session, and the connection."""
-        self._wire.end(FAREWELL)
+        self._connection.end(CLOSE_WITHIN)
 
-    def leave(self) -> Any:
-        """The same where no thread can be started any more. Gives kazoo's event of its end."""
-        return self._wire.leave()
+    def begin_end(self) -> Any:
+        """The same where no thread can be started any more; returns kazoo's event of its end."""
+        return self._connection.begin_end()
 
     def forget(self) -> None:
         """In a forked child: it is the parent's."""
-        self._wire.forget()
+        self._connection.forget()
 
-    def _heard(self, result: Any, sent_at: float) -> None:
+    def _heartbeat_answered(self, result: Any, sent_at: float) -> None:
         with self._mutex:
-            while self._beats and self._beats[0] <= sent_at:
-                self._beats.popleft()
+            while self._heartbeats and self._heartbeats[0] <= sent_at:
+                self._heartbeats.popleft()
         if result.successful():
             self.answered(sent_at)
 
     def _opening(self, shortest: float) -> float:
-        """A server is about to be asked for a session: for how long?"""
+        """A session is about to be requested: the timeout."""
         self._terms.shortest = shortest
         self._began = self._clock()
         return self._terms.timeout(self._asked_for)
 
     def _opened(self, session: int, timeout: float) -> None:
-        """A server has accepted us, which it asks the leader for."""
+        """There is a session: the server has asked the leader for it."""
         refusal = self._terms.refusal(timeout)
         with self._mutex:
             self.id, self.ttl = session, timeout
             self.known_at = self._began
             self._sent.clear()
-            self._beats.clear()
+            self._heartbeats.clear()
         if refusal:
             self._ready.set_exception(Refused(refusal))
         else:
@@ -195,9 +195,9 @@ class Session:
 
     def _changed(self, state: str) -> None:
         if state == "CONNECTED":
-            return  # kazoo says so before it has logged in
+            return  # kazoo reports that before it has logged in
         if self._ready.ready():
-            self._ready = self._wire.handler.async_result()
+            self._ready = self._connection.handler.async_result()
         if state == "LOST":
             self.id = 0
             self._ended(self)
@@ -213,7 +213,7 @@ class Sessions:
     def begin(self) -> None:
         """There is no session yet."""
         self.has_containers: bool | None = None
-        """Whether the servers remove empty queues by themselves; None: nobody knows yet."""
+        """Whether the servers remove empty queues by themselves; None: unknown yet."""
         self._by_ttl: dict[float, Session] = {}
         self._mutex = threading.Lock()
 
@@ -232,23 +232,25 @@ class Sessions:
         return session
 
     def any(self) -> Session:
-        """One to look at things with: if it can be had, one that is connected."""
+        """One to inspect locks with: if there is one, one that is connected."""
         there = list(self)
         connected = (session for session in there if session.ready.ready())
-        return next(connected, None) or (there[0] if there else self.of(LOOKING * self.terms.tick))
+        return next(connected, None) or (
+            there[0] if there else self.of(INSPECTING * self.terms.tick)
+        )
 
     def end(self) -> None:
         """End them all, side by side."""
-        farewells = [threading.Thread(target=session.end, daemon=True) for session in self]
-        for farewell in farewells:
-            farewell.start()
-        for farewell in farewells:
-            farewell.join()
+        threads = [threading.Thread(target=session.end, daemon=True) for session in self]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
-    def leave(self) -> None:
+    def begin_end(self) -> None:
         """The same where no thread can be started any more."""
-        give_up_at = self._clock() + FAREWELL
-        for ended in [session.leave() for session in self]:
+        give_up_at = self._clock() + CLOSE_WITHIN
+        for ended in [session.begin_end() for session in self]:
             ended.wait(max(0.0, give_up_at - self._clock()))
 
     def forget(self) -> None:

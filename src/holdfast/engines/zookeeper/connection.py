@@ -1,0 +1,321 @@
+"""The connection of one session: kazoo's client, and what it does not offer.
+
+All private parts of kazoo that holdfast uses are used here; a test names each of them.
+"""
+
+import atexit
+import contextlib
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionDropped, WriterNotClosedException
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.serialization import (
+    CloseInstance,
+    Connect,
+    Create,
+    Create2,
+    Sync,
+    int_int_struct,
+    int_struct,
+)
+from kazoo.protocol.states import KeeperState
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+
+from holdfast.engines.inherited import detach
+from holdfast.engines.zookeeper.promise import Promise
+
+FILES = ("ca_cert", "cert", "key")
+
+
+@dataclass(frozen=True, slots=True)
+class Security:
+    """TLS: the files of a client. They are read for each connection, so they can be replaced."""
+
+    ca_cert: str = ""
+    """The authorities to trust; empty for those that the system trusts."""
+    cert: str = ""
+    """The client's certificate, with its chain; empty for none."""
+    key: str = ""
+
+    def secure(self, sock: socket.socket, host: str) -> ssl.SSLSocket:
+        """The handshake; the server's certificate must be valid for that host."""
+        return self._context().wrap_socket(sock, server_hostname=host)
+
+    def check(self) -> None:
+        """Raise a `ValueError` if one of the files cannot be used."""
+        files = {"ca_cert": self.ca_cert, "cert": self.cert, "key": self.key}
+        for name, file in files.items():
+            if file and not Path(file).is_file():
+                raise ValueError(f"{name}: there is no file {file!r}")
+        try:
+            self._context()
+        except OSError as error:
+            shown = " and ".join(f"{name}={file}" for name, file in files.items() if file)
+            raise ValueError(f"{shown}: cannot be used, {error}") from error
+
+    def _context(self) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=self.ca_cert or None)
+        if self.cert:
+            # A key that is encrypted is an error: there is no prompt for its password.
+            context.load_cert_chain(self.cert, self.key, password=b"")
+        return context
+
+
+def read_security(scheme: str, options: dict[str, str]) -> Security | None:
+    """The TLS options, taken out of a URL's; None for a connection without TLS."""
+    files = {name: options.pop(name) for name in FILES if name in options}
+    if scheme != "zookeepers":
+        if files:
+            raise ValueError(f"{next(iter(files))}: is for zookeepers://, got {scheme}://")
+        return None
+    if ("cert" in files) != ("key" in files):
+        raise ValueError("cert: goes together with key, and neither without the other")
+    security = Security(**files)
+    security.check()
+    return security
+
+
+RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
+"""kazoo connects again and again."""
+
+EPHEMERAL, SEQUENCE, CONTAINER = 1, 2, 4
+"""The kinds of a node, in the protocol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """The servers of an ensemble, and how to log in."""
+
+    hosts: tuple[str, ...]
+    login: str = ""
+    """`user:password`; empty for none."""
+    security: Security | None = None
+    """None for connections without TLS."""
+
+    @property
+    def name(self) -> str:
+        """As errors name them."""
+        return ",".join(self.hosts)
+
+
+class _Threads(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads. Here they wait without opening a file for each wait, connect to one server
+    within its share of the time, and use `Promise`."""
+
+    def __init__(self, servers: Servers) -> None:
+        super().__init__()
+        self.host = ""
+        """The server to connect to next, as the URL names it."""
+        self._servers = servers
+
+    def async_result(self) -> Any:
+        """A `Promise`, which has all methods that kazoo uses."""
+        return Promise(self)
+
+    def select(
+        self, rlist: Sequence[Any], wlist: Sequence[Any], xlist: Sequence[Any], timeout: float
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """Wait until one of these can be read, or written. kazoo's own opens an epoll for each."""
+        decrypted = [each for each in rlist if isinstance(each, ssl.SSLSocket) and each.pending()]
+        sockets = {each.fileno(): each for each in (*rlist, *wlist)}
+        poll = select.poll()
+        for number, each in sockets.items():
+            poll.register(number, select.POLLIN if each in rlist else select.POLLOUT)
+        # Data that is decrypted already makes no socket readable.
+        found = poll.poll(0 if decrypted else ceil(timeout * 1000))
+        ready = {*decrypted, *(sockets[number] for number, _ in found)}
+        return [x for x in rlist if x in ready], [x for x in wlist if x in ready], []
+
+    def create_connection(
+        self, address: tuple[str, int], *, timeout: float, **_: Any
+    ) -> socket.socket:
+        """Connect to one of the servers, within its share of the time."""
+        sock = socket.create_connection(address, timeout / len(self._servers.hosts))
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            security = self._servers.security
+            return sock if security is None else security.secure(sock, self.host)
+        except BaseException:
+            sock.close()
+            raise
+
+
+class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
+    """One session, over one connection at a time.
+
+    `opening(shortest)` is called before a session is requested, with the shortest one that the
+    server grants, and returns the timeout to request; `opened(session, timeout)` when there is a
+    session, with the timeout that was granted. kazoo's own thread calls them: they must not block.
+    """
+
+    def __init__(
+        self,
+        servers: Servers,
+        timeout: float,
+        shortest: float,
+        opening: Callable[[float], float],
+        opened: Callable[[int, float], None],
+    ) -> None:
+        login = {("digest", servers.login)} if servers.login else set()
+        super().__init__(
+            hosts=servers.name,
+            timeout=timeout,
+            handler=_Threads(servers),
+            auth_data=login,
+            default_acl=CREATOR_ALL_ACL if login else None,
+            randomize_hosts=False,
+            connection_retry=RETRY,
+        )
+        self.last_error = ""
+        """Why the last try to connect failed; empty if it did not."""
+        retry: Any = self._connection.retry_sleeper
+        self._connection: Any = _Handler(self, retry, shortest, opening, opened)
+
+    def join_async(self, path: str, data: bytes) -> Promise:
+        """Create an ephemeral sequential node; the result is its path, and its `Stat`.
+
+        This request, and the two below, without the callbacks that kazoo adds to them, and that
+        another thread would have to call."""
+        return self._promise(Create2(path, data, self._acl, EPHEMERAL | SEQUENCE))
+
+    def create_container_async(self, path: str) -> Promise:
+        """Create a node that the server removes when it has been without children for a while."""
+        return self._promise(_CreateContainer(path, b"", self._acl, CONTAINER))
+
+    def sync_async(self, path: str) -> Promise:
+        """Have the server catch up with the leader."""
+        return self._promise(Sync(path))
+
+    @property
+    def _acl(self) -> Any:
+        return self.default_acl or OPEN_ACL_UNSAFE
+
+    def _promise(self, request: Any) -> Promise:
+        promise = Promise(self.handler)
+        self._call(request, promise)
+        return promise
+
+    def cut(self) -> None:
+        """Close the connection, so that another server is tried; the session goes on."""
+        sock = self._connection._socket  # noqa: SLF001 - there is no public way
+        if sock is not None:
+            with contextlib.suppress(OSError):  # it was closed just now
+                # Not that of TLS, which would send a message, and take the keys from a reader.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def end(self, timeout: float) -> None:
+        """Close the session, if the server answers in time, and the connection in any case."""
+        ending = threading.Thread(target=self._stop, name="holdfast-close", daemon=True)
+        ending.start()
+        ending.join(timeout)
+        if ending.is_alive():
+            self.cut()
+            ending.join(timeout)
+        if not ending.is_alive():
+            self.close()
+
+    def begin_end(self) -> Any:
+        """Request the end of the session without waiting; returns kazoo's event of its end."""
+        self._stopped.set()
+        self._queue.append((CloseInstance, None))
+        wakeup = self._connection._write_sock  # noqa: SLF001 - there is no public way
+        if wakeup is not None:
+            with contextlib.suppress(OSError):  # it was closed just now
+                wakeup.send(b"\0")
+        return self._connection.connection_stopped
+
+    def _stop(self) -> None:
+        with contextlib.suppress(WriterNotClosedException):  # it waits for longer than we do
+            self.stop()
+
+    def forget(self) -> None:
+        """In a forked child: the connection is the parent's, and its threads are not here."""
+        atexit.unregister(self.handler.stop)
+        self._connection.forget()
+
+
+class _Handler(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's connection, which also reports the timeout that a server grants."""
+
+    def __init__(
+        self,
+        client: KazooClient,
+        retry: Any,
+        shortest: float,
+        opening: Callable[[float], float],
+        opened: Callable[[int, float], None],
+    ) -> None:
+        super().__init__(client, retry, logger=client.logger)
+        self._shortest, self._opening, self._opened = shortest, opening, opened
+
+    def _connect_attempt(self, host: str, hostip: str, port: int, retry: Any) -> Any:
+        """One connection, from its beginning to its end. An error that kazoo does not expect would
+        end its thread; here, another server is tried."""
+        try:
+            return super()._connect_attempt(host, hostip, port, retry)
+        except Exception as error:  # noqa: BLE001 - kazoo has logged it
+            self.client.last_error = f"{host}:{port}: {error}"
+            self.client._session_callback(KeeperState.CONNECTING)  # noqa: SLF001 - as kazoo does
+            return None
+
+    def _connect(self, host: str, hostip: str, port: int) -> Any:
+        self.handler.host = host
+        try:
+            if not self._shortest:
+                self._shortest = self._shortest_session(hostip, port)
+            timeout = self._opening(self._shortest)
+            self.client._session_timeout = ceil(timeout * 1000)  # noqa: SLF001 - what kazoo asks for
+            times = super()._connect(host, hostip, port)
+        except Exception as error:
+            self.client.last_error = f"{host}:{port}: {error}"
+            raise
+        self.client.last_error = ""
+        self._opened(self.client.client_id[0], times[0] * 1.5 / 1000)  # kazoo waits for two thirds
+        return times
+
+    def _shortest_session(self, hostip: str, port: int) -> float:
+        """Request a session of a millisecond, and close the one that is granted."""
+        seconds = self.client._session_timeout / 1000  # noqa: SLF001 - as kazoo does
+        with self.handler.create_connection((hostip, port), timeout=seconds) as sock:
+            sock.sendall(_framed(Connect(0, 0, 1, 0, b"\0" * 16, False).serialize()))
+            [size] = int_struct.unpack(_read_exactly(sock, int_struct.size))
+            granted, _ = Connect.deserialize(_read_exactly(sock, size), 0)
+            sock.sendall(_framed(int_int_struct.pack(1, CloseInstance.type)))
+            while sock.recv(1024):
+                pass  # until the server closes the connection: then the session is closed
+        return float(granted.time_out) / 1000
+
+    def forget(self) -> None:
+        for sock in (self._socket, self._read_sock, self._write_sock):
+            if sock is not None and sock.fileno() >= 0:
+                detach(sock.fileno())
+
+
+def _framed(message: bytes | bytearray) -> bytes:
+    return bytes(int_struct.pack(len(message)) + message)
+
+
+def _read_exactly(sock: socket.socket, size: int) -> bytes:
+    read = b""
+    while len(read) < size:
+        more = sock.recv(size - len(read))
+        if not more:
+            raise ConnectionDropped("the server closed the connection")
+        read += more
+    return read
+
+
+class _CreateContainer(Create):  # type: ignore[misc]  # kazoo has no types
+    """The request that kazoo lacks: it differs from `Create` in its number alone."""
+
+    type = 19

@@ -1,0 +1,305 @@
+"""Acquire, extend and release.
+
+To acquire is to create a place in the queue, and to hold the lock if it is the first. What can
+happen between two rounds, and what then:
+
+- The reply to a join is lost: asked again, the client looks for a place with its secret first. If
+  that is not there, it will never be: the requests of a session are carried out in order, a server
+  that takes a session over ends what was sent elsewhere, and before the client looks, its server
+  has caught up with the leader.
+- The session ends while the client waits: its place is gone, and it joins the queue again.
+- The client's server is cut off and shows an old state, in which the client is the first although
+  its session has ended: so a waiter writes to its own place, and holds the lock only when the
+  leader, and with it a majority, has acknowledged that.
+- The place before is gone before it could be watched: the client looks again.
+- The queue itself is gone, since it was empty: it is created again.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kazoo.exceptions import NoAuthError, NoNodeError, UnimplementedError
+
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Granted, Held
+from holdfast.core.ports import Clock
+from holdfast.engines.zookeeper import commands
+from holdfast.engines.zookeeper.commands import (
+    SESSION,
+    Entry,
+    Place,
+    Tree,
+    in_order,
+    name_of,
+    number_of,
+    parents,
+    prefix,
+    secret_of,
+    write_entry,
+)
+from holdfast.engines.zookeeper.exchange import Pause, Rejected, Round, Steps
+from holdfast.engines.zookeeper.registry import Claim, Move, Registry
+from holdfast.engines.zookeeper.sessions import Session, Sessions
+
+SETTLED = 0.1
+"""Seconds after which the first place in a queue is taken for a holder's. The place of a try that
+failed is deleted sooner than that, unless its process was stopped."""
+
+LOOK_AGAIN = 0.02
+"""Seconds at the most until a try looks again whether the places of other tries are deleted."""
+
+BACKSTOP = 10.0
+"""Seconds after which a waiter asks again although it was not woken."""
+
+
+class Locks:
+    """The locks of one client."""
+
+    def __init__(self, tree: Tree, sessions: Sessions, registry: Registry, clock: Clock) -> None:
+        self._tree, self._sessions, self._registry, self._clock = tree, sessions, registry, clock
+
+    def acquire(self, request: Acquire, asked_at: float) -> Steps[list[Answer]]:
+        """Hold the lock if the place is the first; else wait for it, if that is wanted."""
+        session = self._sessions.of(request.ttl)
+        claim = self._registry.open(request.key, request.holder, session)
+        if claim is None:
+            raise Rejected("an earlier release of this holder is pending", heals_in=None)
+        queue = self._tree.queue(request.key)
+        while True:
+            places = yield from self._have_place(claim, queue, waits=request.queue)
+            if places is None:
+                continue
+            before = _before(places, claim)
+            if before is None:
+                return [(yield from self._hold(claim, asked_at))]
+            if not request.queue:
+                if request.once and not (yield from self._is_held(places[0], claim, asked_at)):
+                    continue
+                yield Round(claim.session, [commands.delete(claim.place)])
+                self._registry.close(claim)
+                return [Held(BACKSTOP, wakes=True)]
+            watching = commands.watch(f"{queue}/{before.name}", claim.wake)
+            [there] = yield Round(claim.session, [watching])
+            if not isinstance(there, NoNodeError):
+                return [Held(BACKSTOP, wakes=True)]
+
+    def _have_place(self, claim: Claim, queue: str, *, waits: bool) -> Steps[list[Place] | None]:
+        """Have a place in the queue. Returns all places; None if it has none."""
+        session = claim.session
+        if not session.id or session.id != claim.owner:
+            yield Round(session, [])  # connected, from here on
+            if claim.place and session.id != claim.owner:
+                claim.gone()
+            claim.entry = write_entry(Entry(session.ttl, 0, claim.holder))
+        if claim.asked and not claim.place:
+            yield from find(claim, queue)
+        if claim.place:
+            names = yield from self._acknowledge(claim, queue)
+        else:
+            names = yield from self._join(claim, queue, waits=waits)
+        if not isinstance(names, list) or claim.place.rpartition("/")[2] not in names:
+            claim.gone()
+            return None
+        return in_order(names)
+
+    def _acknowledge(self, claim: Claim, queue: str) -> Steps[Any]:
+        """Have the leader acknowledge that the place is there."""
+        calls = [commands.put(claim.place, claim.entry), commands.children(queue)]
+        written, names = yield Round(claim.session, calls)
+        if isinstance(written, NoNodeError):
+            return None
+        claim.found(claim.place, claim.fence or written.czxid)
+        return names
+
+    def _join(self, claim: Claim, queue: str, *, waits: bool) -> Steps[Any]:
+        """Go to the end of the queue, and list it in the same round trip."""
+        session = claim.session
+        if self._sessions.has_containers is None:
+            yield from self._make_queue(
+                session, queue
+            )  # if it is missing, and there is the right to
+        claim.owner, claim.asked = session.id, True
+        name = prefix(session.id, claim.holder, waits=waits)
+        joining = commands.join(queue, name, claim.entry)
+        made, names = yield Round(session, [joining, commands.children(queue)])
+        if isinstance(made, NoNodeError):
+            refused = yield from self._make_queue(session, queue)
+            if refused:
+                raise Rejected(f"NoAuth: this user has no right to create {queue}")
+            return None
+        if _is_unknown(made):
+            raise Rejected("the server is too old: ZooKeeper 3.5 or later is needed")
+        place, known = made
+        claim.found(place, known.czxid)
+        claim.created_at = known.ctime
+        if known.ephemeralOwner != claim.owner:  # another session has begun meanwhile
+            yield Round(session, [commands.delete(place)])
+            return None
+        return names
+
+    def _make_queue(self, session: Session, queue: str) -> Steps[bool]:
+        """Create a queue, as a container if the servers have those, and what is missing above it.
+        It may exist already. Returns whether the right to is missing."""
+        make = commands.node if self._sessions.has_containers is False else commands.container
+        replies = yield Round(session, [make(queue)])
+        self._sessions.has_containers = make is commands.container and not _is_unknown(replies[0])
+        if isinstance(replies[0], NoNodeError):
+            replies = yield Round(session, [make(path) for path in parents(queue)])
+        missing = isinstance(replies[-1], (NoNodeError, NoAuthError))
+        return missing and any(isinstance(each, NoAuthError) for each in replies)
+
+    def _is_held(self, first: Place, claim: Claim, asked_at: float) -> Steps[bool]:
+        """Whether the first place is a holder's, and not that of another try, which is deleted
+        soon: if it is young, wait for a moment, and look again."""
+        if first.waits:
+            return True
+        queue = self._tree.queue(claim.key)
+        [found] = yield Round(claim.session, [commands.exists(f"{queue}/{first.name}")])
+        if found is None:
+            return False
+        age = (claim.created_at - found.ctime) / 1000 + self._clock() - asked_at
+        if age >= SETTLED:
+            return True
+        yield Pause(LOOK_AGAIN * random.uniform(0.2, 1.0))  # noqa: S311 - not a secret
+        return False
+
+    def _hold(self, claim: Claim, asked_at: float) -> Steps[Answer]:
+        """The place is the first."""
+        yield from be_known(claim.session, asked_at, self._sessions.terms.tick)
+        ttl = claim.session.ttl
+        claim.ends_at = asked_at + ttl
+        return Granted(claim.fence, ttl=ttl)
+
+    def extend(
+        self, requests: Sequence[Extend], claims: Sequence[Claim], asked_at: float
+    ) -> Steps[list[Answer]]:
+        """Extend leases of one session: one write is proof for them all, and the other places are
+        looked for behind it."""
+        there: list[bool] = []
+        session = claims[0].session
+        while len(there) < len(claims):
+            first, *others = claims[len(there) :]
+            calls = [commands.put(first.place, first.entry)]
+            calls += [commands.exists(claim.place) for claim in others]
+            written, *seen = yield Round(session, calls)
+            if isinstance(written, NoNodeError):
+                there.append(False)
+            else:
+                there += [True, *(each is not None for each in seen)]
+        if any(there):
+            yield from be_known(session, asked_at, self._sessions.terms.tick)
+        answers: list[Answer] = []
+        for request, claim, is_there in zip(requests, claims, there, strict=True):
+            ends_at = asked_at + request.ttl
+            lives = is_there and self._registry.prolong(claim, ends_at, self._clock())
+            answers.append(DONE if lives else NOT_YOURS)
+        return answers
+
+    def lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Steps[list[Answer]]:
+        """Extend a lease beyond the timeout of its session: replace its place by one of another
+        session, with the same number, so that no other place comes between."""
+        yield from _settle(claim)
+        if request.ttl <= claim.session.ttl:  # an earlier try was carried out
+            return (yield from self.extend([request], [claim], asked_at))
+        session = self._sessions.of(request.ttl)
+        yield Round(session, [])  # connected, from here on
+        if session.ttl < request.ttl:
+            raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
+        name = name_of(session.id, claim.holder, number_of(claim.place))
+        entry = write_entry(Entry(request.ttl, claim.fence, claim.holder))
+        place = f"{self._tree.queue(claim.key)}/{name}"
+        claim.move = move = Move(session, session.id, place, entry)
+        [made] = yield Round(session, [commands.move(claim.place, place, entry)])
+        if any(isinstance(each, Exception) for each in made):
+            claim.move = None
+            return [NOT_YOURS]
+        claim.moved(move)
+        answers = yield from self.extend([request], [claim], asked_at)
+        if answers == [NOT_YOURS]:  # it ended here before it was moved there
+            yield Round(session, [commands.delete(place)])
+        return answers
+
+    def release(self, claims: Sequence[Claim]) -> Steps[list[Answer]]:
+        """Delete the places of these holders in one session; and a queue that is empty then, if the
+        servers do not do that."""
+        answered = False
+        try:
+            for claim in claims:
+                yield from _settle(claim)
+                if claim.asked and not claim.place:
+                    yield from find(claim, self._tree.queue(claim.key))
+            known = [claim for claim in claims if claim.place]
+            calls = [commands.delete(claim.place) for claim in known]
+            if self._sessions.has_containers is False:
+                calls += [commands.delete_empty(self._tree.queue(claim.key)) for claim in known]
+            replies = yield Round(claims[0].session, calls)
+            answered = True
+        finally:
+            for claim in claims:
+                if answered:
+                    self._registry.close(claim)
+                else:
+                    claim.pending_release = True  # it is tried again until it is answered
+        removed = {
+            claim.holder
+            for claim, reply in zip(known, replies, strict=False)  # behind them, the empty queues
+            if claim.held and not isinstance(reply, NoNodeError)
+        }
+        return [DONE if claim.holder in removed else NOT_YOURS for claim in claims]
+
+
+def be_known(session: Session, since: float, tick: float) -> Steps[None]:
+    """Have the leader count the session's time from about `since`, or later."""
+    while not session.is_surely_alive(since):
+        yield Pause(tick / 2)
+        yield Round(session, [commands.sync()])
+
+
+def find(claim: Claim, queue: str) -> Steps[None]:
+    """Look for a place that may have been created. One of an earlier session is deleted."""
+    # This server may be behind the one that was asked to create it.
+    _, names = yield Round(claim.session, [commands.sync(), commands.children(queue)])
+    mine: list[Place] = []
+    if not isinstance(names, NoNodeError):
+        secret = secret_of(claim.holder)
+        mine = [place for place in in_order(names) if place.secret == secret]
+    claim.gone()
+    for place in mine:
+        path = f"{queue}/{place.name}"
+        if place.session == claim.session.id & SESSION:
+            claim.owner = claim.session.id
+            claim.found(path)
+        else:
+            yield Round(claim.session, [commands.delete(path)])
+
+
+def _is_unknown(reply: Any) -> bool:
+    """Whether a server does not know the request."""
+    return isinstance(reply, UnimplementedError)
+
+
+def _before(places: list[Place], claim: Claim) -> Place | None:
+    """The place before the claim's; None if that is the first."""
+    own = claim.place.rpartition("/")[2]
+    index = [place.name for place in places].index(own)
+    return places[index - 1] if index else None
+
+
+def _settle(claim: Claim) -> Steps[None]:
+    """Find out whether a lease was moved, if that is unknown."""
+    move = claim.move
+    if move is not None:
+        # This server may be behind the one that was asked to move it.
+        _, there = yield Round(move.session, [commands.sync(), commands.exists(move.place)])
+        if there is None:
+            claim.move = None
+        else:
+            claim.moved(move)
+
+
+def by_session(claims: Iterable[Claim]) -> list[list[Claim]]:
+    """Claims in groups of one session."""
+    groups: dict[int, list[Claim]] = {}
+    for claim in claims:
+        groups.setdefault(id(claim.session), []).append(claim)
+    return list(groups.values())

@@ -115,6 +115,6 @@ def test_a_node_grants_to_one_at_a_time_with_growing_counters() -> None:
 def test_a_node_raises_its_counter_for_its_holder_and_never_lowers_it() -> None:
     node = Node("A", 5)
     assert node.raise_counter("A", 7) == (Node("A", 7), 7)
-    assert node.raise_counter("A", 3) == (node, 5)
+    assert node.raise_counter("A", 3) == (node, None)
     assert node.raise_counter("B", 7) == (node, None)
     assert node.expire().raise_counter("A", 7) == (node.expire(), None)

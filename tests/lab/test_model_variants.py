@@ -8,7 +8,7 @@ STATES = {
     "tokens": 60_000,
     "tokens-late": 6_000,
     "tokens-far-apart": 50_000,
-    "tokens-again": 60_000,
+    "tokens-again": 55_000,
     "leases": 50,
     "leases-three": 100,
     "leases-retried": 2_000,

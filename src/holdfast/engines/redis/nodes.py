@@ -164,7 +164,8 @@ class Node:
 
 
 def _facts(info: bytes) -> dict[bytes, bytes]:
-    return dict(line.partition(b":")[::2] for line in info.split(b"\r\n"))
+    parts = (line.partition(b":") for line in info.split(b"\r\n"))
+    return {name: value for name, _, value in parts}
 
 
 def _disagreement(theirs: float, ours: float) -> str:

@@ -19,17 +19,32 @@ Runs that can show nothing new are left out:
 - For the same reason an attempt begins with its first grant, and stops listening, if it does, with
   the last grant that it hears. One that gives up is one that does nothing more.
 - Nodes are alike, so they are kept sorted; so are attempts, so they begin in alphabetical order.
+
+What a node does is what the Redis engine's own scripts do on a virtual server; `token_of` and
+`is_committed` are those of `core.quorum`. A mistake in any of them is a mistake in the model.
 """
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
+from holdfast.core.messages import Acquire, Granted, Raise, ToNode
 from holdfast.core.quorum import is_committed, token_of
+from holdfast.engines.redis.keys import keys_of
+from holdfast.lab.model.decisions import KEY
+from holdfast.lab.model.nodes import ask, new_server
 from holdfast.lab.model.search import put
+from holdfast.lab.simulator.clock import EPOCH
 
 NAMES = "ABCDE"
+
+BASE = int(EPOCH) * 1_000_000
+"""What a counter of 0 is on a server: its own clock, which a proposal must be near."""
+
+TTL = 1.0
+"""Any would do: the server's clock stands."""
 
 
 class Node(NamedTuple):
@@ -41,17 +56,11 @@ class Node(NamedTuple):
 
     def acquire(self, holder: str, proposed: int) -> tuple["Node", int | None]:
         """Grant the lock if it is free, and say the counter; to its holder, say it again."""
-        if self.owner:
-            return self, self.counter if self.owner == holder else None
-        granted = Node(holder, max(self.counter + 1, proposed))
-        return granted, granted.counter
+        return _executed(self, Acquire, holder, proposed)
 
     def raise_counter(self, holder: str, token: int) -> tuple["Node", int | None]:
-        """Raise the counter to the token if it is less, and say it: to the lock's holder alone."""
-        if self.owner != holder:
-            return self, None
-        raised = Node(holder, max(self.counter, token))
-        return raised, raised.counter
+        """Raise the counter to the token, for the lock's holder; None if it is greater already."""
+        return _executed(self, Raise, holder, token)
 
     def release(self, holder: str) -> "Node":
         """Free the lock, if it is this holder's."""
@@ -60,6 +69,22 @@ class Node(NamedTuple):
     def expire(self) -> "Node":
         """Free the lock. The counter stays."""
         return Node("", self.counter)
+
+
+@cache
+def _executed(node: Node, kind: type, holder: str, number: int) -> tuple[Node, int | None]:
+    """Have a server that is as the node carry out a request, and see how it is then."""
+    server, (lock, fence, _) = new_server(), keys_of(KEY)
+    server.data.set(fence, b"%d" % (BASE + node.counter))
+    if node.owner:
+        server.data.set(lock, node.owner.encode())
+    request: ToNode = Raise(KEY, holder, BASE + number)
+    if kind is Acquire:
+        request = Acquire(KEY, holder, TTL, proposed=BASE + number)
+    answer = ask(server, request)
+    counter = int(server.data.get(fence) or 0) - BASE
+    after = Node((server.data.get(lock) or b"").decode(), counter)
+    return after, answer.fence - BASE if isinstance(answer, Granted) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,12 @@ def answer_anybody(node: Counting, holder: str, token: int) -> tuple[Counting, i
     return raised, raised.counter
 
 
+def tell_greater(node: Counting, holder: str, token: int) -> tuple[Counting, int | None]:
+    """A node tells its holder a counter that is greater than the token, too. By itself harmless."""
+    raised, _ = node.raise_counter(holder, token)
+    return raised, raised.counter if node.owner == holder else None
+
+
 def extend_that_shortens(node: Node, who: int, ttl: int) -> Outcome:
     """The new end, even if it is before the old one."""
     return (Node(who, ttl), "Done") if node.owner == who else nodes.extend(node, who, ttl)

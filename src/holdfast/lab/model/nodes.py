@@ -7,7 +7,7 @@ clock stands: a mistake in a script is a mistake in the model.
 from functools import cache
 from typing import NamedTuple, TypeAlias
 
-from holdfast.core.messages import Acquire, Extend, Release, Repair, ToNode
+from holdfast.core.messages import Acquire, Answer, Extend, Release, Repair, ToNode
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.phrases import Answers, Phrase, conclude
 from holdfast.engines.redis.speech import Speech
@@ -70,16 +70,26 @@ FREE = Node()
 
 def _answer(node: Node, request: ToNode) -> Outcome:
     """Have a server that is as the node carry out the request, and see how it is then."""
-    server = Server("node", Timeline(0), durable=False, defect=_fail)
-    lock = keys_of(KEY).lock
+    server, lock = new_server(), keys_of(KEY).lock
     if node != FREE:
         server.data.set(lock, b"%d" % node.owner, node.left * TICK)
+    answer = ask(server, request)
+    owner = server.data.get(lock)
+    after = FREE if owner is None else Node(int(owner), server.data.pttl(lock) // TICK)
+    return after, type(answer).__name__
+
+
+def ask(server: Server, request: ToNode) -> Answer:
+    """Have a server carry out a request, by the engine's own script for it."""
     said: Answers | Phrase = Speech(quorum=True, keep=KEEP, channel="").phrase((request,))
     while isinstance(said, Phrase):
         said = conclude(said, [server.execute(command) for command in said.commands])
-    owner = server.data.get(lock)
-    after = FREE if owner is None else Node(int(owner), server.data.pttl(lock) // TICK)
-    return after, type(said[0]).__name__
+    return said[0]
+
+
+def new_server() -> Server:
+    """A server without any lock."""
+    return Server("node", Timeline(0), durable=False, defect=_fail)
 
 
 def _fail(why: str) -> None:

@@ -67,6 +67,7 @@ def _beliefs(name: str, group: Group, runtime: Runtime, rules: Rules, what: str)
 
 
 COUNTING = fences.Rules()
+AT_LEAST = replace(COUNTING, is_committed=mistakes.at_least, raise_counter=mistakes.tell_greater)
 THREE = fences.Runtime(attempts=3)
 LATE = fences.Runtime(attempts=2, late=True)
 FAR_APART = replace(LATE, proposals=(0, 2, 4))
@@ -116,7 +117,7 @@ _WRONG_TOKENS = [
     (
         "median",
         THREE,
-        replace(COUNTING, is_committed=mistakes.at_least, token_of=mistakes.median),
+        replace(AT_LEAST, token_of=mistakes.median),
         "the token is the median, and a greater counter is a vote for it",
     ),
     (
@@ -140,13 +141,13 @@ _WRONG_TOKENS = [
     (
         "at-least",
         AGAIN,
-        replace(COUNTING, is_committed=mistakes.at_least),
+        AT_LEAST,
         "a counter greater than the token is a vote for it",
     ),
     (
         "unheard",
         LATE,
-        replace(COUNTING, is_committed=mistakes.at_least, heard_only=False),
+        replace(AT_LEAST, heard_only=False),
         "a greater counter is a vote, also from nodes whose grant was not heard",
     ),
 ]
@@ -203,7 +204,7 @@ _HARMLESS = [
     ),
     (
         "at-least-once",
-        replace(COUNTING, is_committed=mistakes.at_least),
+        AT_LEAST,
         "a greater counter is a vote, but no acquire is executed twice",
     ),
 ]

@@ -1,4 +1,4 @@
-"""Servers for these tests: one of each line, started once for each test process."""
+"""A server for these tests, started once for each test process. The contract plays both lines."""
 
 from collections.abc import Iterator
 
@@ -10,9 +10,9 @@ from tests.equipment.servers.etcd import EtcdServer
 LINES = {"3.4": find_etcd, "3.5": find_etcd_wheel}
 
 
-@pytest.fixture(scope="session", params=LINES)
-def running(request: pytest.FixtureRequest) -> Iterator[EtcdServer]:
-    with EtcdServer(program=LINES[request.param]()) as server:
+@pytest.fixture(scope="session")
+def running() -> Iterator[EtcdServer]:
+    with EtcdServer(program=find_etcd_wheel()) as server:
         yield server
 
 

@@ -90,6 +90,22 @@ def test_giving_up_on_a_free_lock(
 
 
 @CASES
+def test_a_try_that_comes_when_the_lock_was_released(
+    server: EtcdServer, store: UnreliableStore, fate: Fate, step: int
+) -> None:
+    ask(store, Acquire("gate", "cleo", 30))  # the session lives on
+    with store.losing(step, fate) as loss:
+        ask(store, taking("ann"))
+    ask(store, taking("ann"))
+    assert isinstance(ask(store, Release("door", "ann")), Done)
+    loss.arrive()
+    granted = ask(store, Acquire("wall", "cleo too", 30))
+    assert isinstance(granted, Granted)
+    assert isinstance(ask(store, Extend("gate", "cleo", 30)), Done)  # and deletes what came late
+    assert server.keys(b"door\0") == []
+
+
+@CASES
 def test_giving_up_after_two_tries(
     server: EtcdServer, store: UnreliableStore, fate: Fate, step: int
 ) -> None:

@@ -73,6 +73,25 @@ def test_one_keep_alive_extends_them_all(server: EtcdServer, store: UnreliableSt
     assert server.calls("LeaseKeepAlive") == kept + 1
 
 
+def test_a_lease_begins_with_a_fresh_keep_alive(server: EtcdServer) -> None:
+    """The servers count from the last one, and a holder from when it asked."""
+    later = 0.0
+
+    def kept_alive() -> int:
+        before = server.calls("LeaseKeepAlive") + server.calls("LeaseGrant")
+        [answer] = store.ask([Acquire(f"door {before}", f"ann {before}", 30)], later_clock() + 10)
+        assert isinstance(answer, Granted)
+        return server.calls("LeaseKeepAlive") + server.calls("LeaseGrant") - before
+
+    def later_clock() -> float:
+        return clock() + later
+
+    with store_on(server, later_clock) as store:
+        assert kept_alive() == 1, "the session is granted"
+        later = 2.0
+        assert kept_alive() == 1, "the last one was 2 s ago"
+
+
 def test_a_lease_that_is_not_renewed_ends_though_others_are(
     store: UnreliableStore, other: UnreliableStore
 ) -> None:

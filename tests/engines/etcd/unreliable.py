@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-from holdfast.core.ports import StoreHost
+from holdfast.core.ports import Clock, StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import _cluster
 from holdfast.engines.etcd.commands import Call, KeepAlives
@@ -62,7 +62,7 @@ class UnreliableStore(EtcdStore):
 
 
 @contextmanager
-def store_on(server: EtcdServer) -> Iterator[UnreliableStore]:
+def store_on(server: EtcdServer, clock: Clock = clock) -> Iterator[UnreliableStore]:
     """A store of that server, and no waiter to be woken."""
     host = StoreHost(clock, lambda holder: None, lambda event: None)
     store = UnreliableStore(_cluster(urlsplit(server.url), {}), host, {})

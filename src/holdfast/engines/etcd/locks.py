@@ -167,7 +167,7 @@ class Locks:
     def _be_fresh(self, session: Session, since: float) -> Steps[bool]:
         """Have the servers count from about `since`; False if they have ended the session."""
         if not session.granted:
-            sent_at = self._clock()
+            session.requested, sent_at = True, self._clock()
             reply = yield commands.grant(session.lease, session.ttl)
             if not isinstance(reply, ErrorReply):
                 session.kept(sent_at, reply.TTL)

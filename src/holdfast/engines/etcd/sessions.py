@@ -50,6 +50,7 @@ class Session:
     shared: bool
     asked_for: int
     lease: int = field(default_factory=lambda: secrets.randbits(62) + 1)
+    requested: bool = False
     granted: bool = False
     sent_at: float = -inf
     """The instant before the last grant or keep-alive left that was answered."""
@@ -61,6 +62,11 @@ class Session:
         """The claim needs this session."""
         self.claims.add(claim)
         claim.sessions.add(self)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether new claims may get it."""
+        return self.shared and not self.retired
 
     def is_fresh(self, since: float) -> bool:
         """Whether a lease that was asked for at that instant can rest on it."""
@@ -266,13 +272,12 @@ class Registry:
     def take_unused(self) -> list[int]:
         """The etcd leases that are to be revoked: of retired sessions without claims."""
         with self._mutex:
-            unused = [
-                each
-                for each in self._sessions
-                if not each.claims and (each.retired or not each.shared)
-            ]
-            self._sessions.difference_update(unused)
-        return [each.lease for each in unused]
+            unused = [each for each in self._sessions if not each.claims and not each.in_use]
+            over = [each for each in self._sessions if self._is_over(each)]
+            for each in over:
+                self._retire(each)
+            self._sessions.difference_update(unused, over)
+        return [each.lease for each in unused if each.requested and each not in over]
 
     def take_all(self) -> list[int]:
         """All etcd leases: the client is closed."""
@@ -280,7 +285,7 @@ class Registry:
             sessions = list(self._sessions)
             self._sessions.clear()
             self._shared.clear()
-        return [each.lease for each in sessions if each.granted]
+        return [each.lease for each in sessions if each.requested]
 
     def _retire(self, session: Session) -> None:
         session.retired = True

@@ -108,6 +108,7 @@ class Session:
         self._sent: deque[float] = deque()
         self._heartbeats: deque[float] = deque()
         self._began = -inf
+        self._ending = False
         hosts = random.sample(
             terms.servers.hosts, len(terms.servers.hosts)
         )  # so that clients spread over them
@@ -161,6 +162,7 @@ class Session:
 
     def begin_end(self) -> Any:
         """The same where no thread can be started any more; returns kazoo's event of its end."""
+        self._ending = True
         return self._connection.begin_end()
 
     def forget(self) -> None:
@@ -194,8 +196,8 @@ class Session:
             self._ready.set(session)
 
     def _changed(self, state: str) -> None:
-        if state == "CONNECTED":
-            return  # kazoo reports that before it has logged in
+        if self._ending or state == "CONNECTED":  # which kazoo reports before it has logged in
+            return
         if self._ready.ready():
             self._ready = self._connection.handler.async_result()
         if state == "LOST":

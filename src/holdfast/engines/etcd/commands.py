@@ -149,14 +149,14 @@ def join(queue: Span, place: bytes, lease: int, holder: str) -> Call:
 def confirm(queue: Span, place: Place, lease: int, holder: str) -> Call:
     """If my place is as I know it and is the first, attach it to that etcd lease; else read it, and
     who is before me."""
-    nobody_before = {
+    none_before = {
         **_created(queue.first, place.created - 1),
         "range_end": queue.end,
         "result": GREATER,
     }
     before = _range(queue, DESCENDING, limit=1, max_create_revision=place.created - 1)
     return _txn(
-        [_modified(place.key, place.modified), nobody_before],
+        [_modified(place.key, place.modified), none_before],
         [_put(place.key, holder.encode(), lease)],
         [_read({"key": place.key}), _read(before)],
     )

@@ -202,7 +202,7 @@ class Connections:
                 self._emit(NodeRecovered(connection.name))
 
     def interrupted(self, connection: Connection) -> None:
-        """An exception struck inside gRPC, whose locks may stay locked: neither use this channel
+        """A signal handler raised inside gRPC, whose locks may stay locked: do not use this channel
         again, nor close it."""
         if self._open.get(connection.name) is connection:
             del self._open[connection.name]

@@ -5,7 +5,7 @@
 2. A *claim* is what one holder has: its place in the queue, a key that is attached to a session.
    While it waits, that is a shared session of at most `WAITING` seconds, so that a client that dies
    does not block those behind it for longer.
-3. A session that is used by nobody is not kept alive: the servers end it after its ttl.
+3. A session without claims is not kept alive: the servers end it after its ttl.
 4. A *stray* is a key that may be on the servers although no claim needs it: its reply was lost, so
    it may be created late, or not be deleted yet. A session that a stray may be attached to is
    *retired*: new claims get another one. Strays are deleted whenever the session is kept alive, and
@@ -202,7 +202,7 @@ class Registry:
             return self._new_claim(request, ttl)
 
     def abandon(self, claim: Claim) -> None:
-        """Its place may be on the servers although nobody needs it any more."""
+        """Its place may be on the servers although it is not needed any more."""
         with self._mutex:
             for session in claim.sessions or {claim.session}:
                 session.strays.add(claim.place)

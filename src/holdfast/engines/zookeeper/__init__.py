@@ -50,8 +50,8 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
 
 
 def guarantees(tick: float | None, max_ttl: float | None) -> Guarantees:
-    """Given the servers' `tickTime` and `maxSessionTimeout` in seconds, or None: then a server says
-    what it grants when it is first connected to, and the lease has that as its ttl."""
+    """Given the servers' `tickTime` and `maxSessionTimeout` in seconds, or None: then the client
+    reads what a server grants when it first connects, and the lease has that as its ttl."""
     return Guarantees(
         engine="a ZooKeeper ensemble",
         exclusion="among all clients of the ensemble",
@@ -66,7 +66,7 @@ def guarantees(tick: float | None, max_ttl: float | None) -> Guarantees:
             "waiters in the order of their arrival; one that died or stands still keeps its place "
             "until its session ends, which takes up to its ttl"
         ),
-        wake_up="the servers tell the one waiter whose predecessor is gone",
+        wake_up="each waiter watches the one before it",
         suits="correctness",
         min_ttl=SHORTEST * tick if tick else 1.0,
         max_ttl=max_ttl or (LONGEST * tick if tick else DAY),

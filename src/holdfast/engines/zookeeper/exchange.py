@@ -152,7 +152,7 @@ class Exchange(Generic[T]):
         self.outcome, self.over = Failed.at(self.name, why, heals_in), True
 
     def _failed(self, error: BaseException) -> None:
-        """A call has failed: its outcome is unknown. Begin again, if that may tell."""
+        """A call has failed: its outcome is unknown. Begin again, if that may find it out."""
         for_good = isinstance(error, ConnectionClosedError)  # which kazoo takes for an expiry
         if self.once or for_good or not isinstance(error, LOST):
             self.give_up(_shown(error), inf if isinstance(error, FOR_GOOD) else None)

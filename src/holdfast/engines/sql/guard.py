@@ -7,6 +7,8 @@ once it has happened, the guard finds no row.
 from dataclasses import dataclass
 
 from holdfast.engines.sql.adapters import (
+    MYSQL,
+    POSTGRESQL,
     Adapter,
     AsyncAdapter,
     Steps,
@@ -18,6 +20,28 @@ from holdfast.engines.sql.adapters import (
     perform_async,
     render,
 )
+
+POSTGRESQL_GUARD = """
+SELECT 1 FROM {leases} WHERE name = decode(:name, 'hex') AND holder = decode(:holder, 'hex')
+AND fence = :fence FOR KEY SHARE
+"""
+"""`FOR KEY SHARE` conflicts with a change of a column of a unique index, and with a delete. Of all
+statements on a lease only a takeover makes such a change: it changes the fence. Renewals, releases
+and waiters that join are not blocked; `FOR SHARE` would block them."""
+
+MYSQL_GUARD = """
+SELECT 1 FROM {leases} FORCE INDEX (tenure)
+WHERE fence = :fence AND name = UNHEX(:name) AND EXISTS (
+    SELECT 1 FROM {leases} AS seen FORCE INDEX (tenure)
+    WHERE seen.fence = :fence AND seen.name = UNHEX(:name)
+) LOCK IN SHARE MODE
+"""
+"""Locks an entry of the index, which only a takeover changes. The fence identifies the lease:
+reading the holder would, under SERIALIZABLE, lock what a renewal writes.
+
+A locking read returns the latest row, also where later plain reads use an older snapshot. The lease
+must be visible in that snapshot as well: the read inside EXISTS does not lock, so it uses the
+snapshot. (Under SERIALIZABLE every read locks, and there is no older snapshot.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,3 +90,13 @@ class SqlGuard:
                 return False
             raise
         return bool(rows)
+
+
+def postgresql_guard(leases: str) -> SqlGuard:
+    """The guard of a lease table in PostgreSQL, given as it stands in SQL."""
+    return SqlGuard(POSTGRESQL, POSTGRESQL_GUARD.format(leases=leases).strip())
+
+
+def mysql_guard(leases: str) -> SqlGuard:
+    """The guard of a lease table in MariaDB or MySQL."""
+    return SqlGuard(MYSQL, MYSQL_GUARD.format(leases=leases).strip())

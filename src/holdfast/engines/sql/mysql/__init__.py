@@ -15,9 +15,9 @@ from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.offload import Offloaded
-from holdfast.engines.sql.mysql.commands import LEASES, Statements
+from holdfast.engines.sql.guard import mysql_guard
+from holdfast.engines.sql.mysql.commands import LEASES, Statements, tables
 from holdfast.engines.sql.mysql.connection import connect
-from holdfast.engines.sql.mysql.guard import guard
 from holdfast.engines.sql.mysql.server import MySqlServer
 from holdfast.engines.sql.mysql.tls import read_tls
 from holdfast.engines.sql.threads import ServerStore, read_count
@@ -89,7 +89,7 @@ def make_engine(
         drift,
         store,
         lambda host: Offloaded(store(host), scheme, host.clock, connections),
-        guard=guard(table),
+        guard=mysql_guard(tables(table).leases),
         ddl=statements.ddl,
     )
 

@@ -10,9 +10,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines.offload import Offloaded
+from holdfast.engines.sql.guard import postgresql_guard
 from holdfast.engines.sql.postgres.commands import LEASES, Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, connect
-from holdfast.engines.sql.postgres.guard import guard
 from holdfast.engines.sql.postgres.server import PostgresServer
 from holdfast.engines.sql.threads import ServerStore, read_count
 
@@ -87,7 +87,7 @@ def make_engine(
         drift,
         store,
         lambda host: Offloaded(store(host), "postgres", host.clock, connections),
-        guard=guard(table),
+        guard=postgresql_guard(statements.tables.leases),
         ddl=statements.ddl,
     )
 

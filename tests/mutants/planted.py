@@ -489,20 +489,33 @@ PLANTED = [
     ),
     # etcd
     Mutant(
-        "etcd: a place that is gone is a grant",
+        "etcd: the fence is always 1",
         "engines/etcd/locks.py",
-        "        if not claim.revision or not self._watch(claim, before, reply.header.revision):\n"
-        "            return None",
-        "        if not claim.revision or not self._watch(claim, before, reply.header.revision):\n"
-        "            return Granted(reply.header.revision)",
-        "tests/engines/etcd/test_queue.py " + contract("etcd", "loss", "order", "waiting"),
+        "            return Granted(claim.revision)\n        [first]",
+        "            return Granted(1)\n        [first]",
+        contract("etcd", "fences"),
     ),
     Mutant(
-        "etcd: an expired claim is extended",
+        "etcd: a held lock is granted",
         "engines/etcd/locks.py",
-        "return claim if now < claim.ends_at < inf else None",
-        "return claim",
-        contract("etcd", "store"),
+        "        yield from self.revoke(self._registry.take_unused())\n        return HELD",
+        "        return Granted(1)",
+        contract("etcd", "basic"),
+    ),
+    # ZooKeeper
+    Mutant(
+        "ZooKeeper: the fence is always 1",
+        "engines/zookeeper/locks.py",
+        "        return Granted(claim.fence, ttl=ttl)",
+        "        return Granted(1, ttl=ttl)",
+        contract("zookeeper", "fences"),
+    ),
+    Mutant(
+        "ZooKeeper: the last in the queue is the first",
+        "engines/zookeeper/commands.py",
+        "return sorted(places, key=lambda p: ((p.number - somewhere + HALF) % ALL, p.name))",
+        "return sorted(places, key=lambda p: (-((p.number - somewhere + HALF) % ALL), p.name))",
+        "tests/engines/zookeeper/test_commands.py " + contract("zookeeper", "basic"),
     ),
     # the command line
     Mutant(

@@ -46,13 +46,6 @@ def test_errors_keep_their_facts_and_notes_when_pickled(error: Exception) -> Non
     assert again.__notes__ == ["a note"]
 
 
-def test_a_loss_is_told_although_the_client_was_closed_in_the_block() -> None:
-    client = Client("memory://facade-closed")
-    with pytest.raises(LockLost), client.lock("job") as lease:  # noqa: PT012 - leaving raises
-        lease._tenure.lose("for a reason")
-        client.close()
-
-
 def test_nested_blocks_that_are_cancelled_on_loss_leave_as_the_loss() -> None:
     async def main() -> None:
         async with AsyncClient("memory://facade-nested") as client:

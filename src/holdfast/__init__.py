@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.core.records import Guarantees, Label, LeaseInfo, Versioned
     from holdfast.errors import (
         AcquireTimeout,
+        ClientClosed,
         EngineUnavailable,
         LockError,
         LockLost,
@@ -37,6 +38,7 @@ __all__ = [
     "AsyncLock",
     "Cell",
     "Client",
+    "ClientClosed",
     "EngineUnavailable",
     "Guarantees",
     "Label",
@@ -62,6 +64,7 @@ _HOMES = {
     "core.records": ("Guarantees", "Label", "LeaseInfo", "Versioned"),
     "errors": (
         "AcquireTimeout",
+        "ClientClosed",
         "EngineUnavailable",
         "LockError",
         "LockLost",

@@ -4,23 +4,26 @@ asyncio."""
 import os
 import warnings
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from holdfast.cell import AsyncCell, Cell
-from holdfast.core.lease_state import LockSpec, validity
+from holdfast.core.lease_state import LockSpec
 from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, LeaseInfo
 from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
+from holdfast.lease import refuse_pickling
 from holdfast.lock import AsyncLock, Lock
 from holdfast.options import (
+    DEFAULT_TTL,
     check_bool,
     check_name,
     check_positive,
     check_text,
     check_timeout,
     check_ttl,
+    nearest_ttl,
     read_options,
 )
 
@@ -34,7 +37,7 @@ D = TypeVar("D", bound=Driver)
 
 
 class BaseClient(Generic[D]):
-    """What is the same in both colours: the URL, the options, the engine."""
+    """What is the same for threads and asyncio: the URL, the options, the engine."""
 
     _awaits = False
 
@@ -59,7 +62,7 @@ class BaseClient(Generic[D]):
             self._engine = open_engine(self._options.url, self._options.engine)
         else:
             self._engine = opening(self._options.engine)
-        self._check_ttl(self._options.ttl)
+        self._ttl = self._default_ttl()
         self._driver = self._make_driver()
 
     @classmethod
@@ -92,17 +95,27 @@ class BaseClient(Generic[D]):
     @property
     def closed(self) -> bool:
         """Whether it was closed."""
-        return self._driver.closed
+        return self._driver.runtime.closed
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}{' closed' if self.closed else ''}>"
 
     def __del__(self) -> None:
         driver = getattr(self, "_driver", None)
-        if driver is not None and driver.in_use and not driver.closed:
+        if driver is not None and driver.in_use and not driver.runtime.closed:
             description = repr(self)
             driver.abandon()
             warnings.warn(f"{description} was dropped without being closed", ResourceWarning, 2)
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self)
+
+    def _default_ttl(self) -> float:
+        """The ttl that the user gave, else the nearest to the usual one that the engine allows."""
+        promises = self._engine.guarantees
+        if self._options.ttl is not None:
+            return self._check_ttl(self._options.ttl)
+        return nearest_ttl(DEFAULT_TTL, promises.min_ttl, promises.max_ttl, promises.ttl_step)
 
     def _check_ttl(self, value: float) -> float:
         promises = self._engine.guarantees
@@ -123,14 +136,14 @@ class BaseClient(Generic[D]):
         retry: float | None,
     ) -> LockSpec:
         name = check_name(name)
-        ttl = self._check_ttl(self._options.ttl if ttl is None else ttl)
+        ttl = self._ttl if ttl is None else self._check_ttl(ttl)
         if max_hold is not None:
             # A lease that must end before its ttl is over is a lease of a shorter ttl.
             max_hold = check_positive("max_hold", max_hold)
             if max_hold < self.guarantees.min_ttl:
                 least = self.guarantees.min_ttl
                 raise ValueError(f"max_hold: must be at least {least:g} seconds, got {max_hold!r}")
-            ttl = min(ttl, max_hold)
+            ttl = min(ttl, self._check_ttl(min(ttl, max_hold)))
         return LockSpec(
             name=name,
             prefix=self._options.prefix,
@@ -139,7 +152,6 @@ class BaseClient(Generic[D]):
             max_hold=max_hold,
             retry=self._options.retry if retry is None else check_positive("retry", retry),
             request_timeout=self._engine.request_timeout(ttl),
-            validity=validity(ttl, self._engine.drift),
         )
 
 
@@ -227,7 +239,8 @@ class Client(BaseClient[ThreadDriver]):
         )
 
     def close(self) -> None:
-        """Give everything back: waits end, leases are released, the renewer stops."""
+        """Give everything back: waits end, leases that are still held are lost (`LockLost`) and
+        released, the renewer stops. Every further use raises `ClientClosed`."""
         self._driver.close()
 
     def __enter__(self) -> Self:
@@ -311,7 +324,8 @@ class AsyncClient(BaseClient[AsyncDriver]):
         )
 
     async def aclose(self) -> None:
-        """Give everything back: waits end, leases are released, the renewer stops."""
+        """Give everything back: waits end, leases that are still held are lost (`LockLost`) and
+        released, the renewer stops. Every further use raises `ClientClosed`."""
         await self._driver.close()
 
     async def __aenter__(self) -> Self:

@@ -5,7 +5,8 @@ LockError
 ├── NotHeld            (RuntimeError)     there is nothing of yours to release or extend
 │   └── LockLost                          it was yours and is not any more
 ├── UpdateTimeout      (TimeoutError)     others changed the cell before each of your writes
-├── EngineUnavailable  (ConnectionError)  the engine could not be asked
+├── EngineUnavailable  (ConnectionError)  the engine is unreachable, or the outcome is unknown
+├── ClientClosed                          the client was closed; make a new one
 └── StaleFence                            a newer holder has written already
 
 A bad argument is a plain `ValueError` or `TypeError`, raised before any I/O.
@@ -20,6 +21,23 @@ class LockError(Exception):
     >>> issubclass(AcquireTimeout, LockError)
     True
     """
+
+
+class ClientClosed(LockError):
+    """The client was closed: nothing is held through it any more, and nothing can be acquired.
+
+    >>> import holdfast
+    >>> client = holdfast.Client("memory://client-closed-example")
+    >>> client.close()
+    >>> client.lock("job").acquire()
+    Traceback (most recent call last):
+    holdfast.errors.ClientClosed: this client is closed; nothing is held through it any more
+    """
+
+    def __init__(
+        self, message: str = "this client is closed; nothing is held through it any more"
+    ) -> None:
+        super().__init__(message)
 
 
 class AcquireTimeout(LockError, TimeoutError):

@@ -1,4 +1,4 @@
-"""What happened to a lock that nobody called for: frozen records, handed to one hook."""
+"""What happened to a lock without being asked for: frozen records, handed to one hook."""
 
 from dataclasses import dataclass
 
@@ -33,14 +33,15 @@ class RenewalFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseFailed:
-    """A lock, or a place in its queue, that is not wanted any more could not be given back. It is
-    tried again until the client is closed, and a lock ends with its ttl in any case."""
+    """A client was closed before the engine confirmed these releases: those locks, and places in
+    queues, end with their ttl."""
 
-    name: str
+    keys: tuple[str, ...]
     why: str
 
     def __str__(self) -> str:
-        return f"could not give {self.name!r} back, it ends with its ttl: {self.why}"
+        shown = ", ".join(map(repr, self.keys[:3])) + (", ..." if len(self.keys) > 3 else "")
+        return f"the client was closed before {shown} were released ({self.why}); they will expire"
 
 
 @dataclass(frozen=True, slots=True)

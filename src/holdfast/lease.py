@@ -1,17 +1,23 @@
 """A lease: what you have while you hold a lock. `Lease` for threads, `AsyncLease` for asyncio."""
 
+import sys
 import warnings
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, overload
+from math import inf
+from types import TracebackType
+from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Protocol, Self, TypeVar, overload
 from weakref import ref
 
-from holdfast.core.holding import explain_unguarded, extend, release
-from holdfast.core.lease_state import HELD, LOST, LeaseState
+from holdfast.core.effects import Steps
+from holdfast.core.holding import explain_unguarded, extend, mark_lost
+from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.ports import Comparison, Guard
 from holdfast.core.records import Guarantees
+from holdfast.core.release import begin_leave, begin_release, deliver, finish_leave, finish_release
 from holdfast.core.runtime import Runtime
-from holdfast.drivers.common import Driver
+from holdfast.drivers.common import Driver, isolated
+from holdfast.drivers.log import logger
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.options import check_ttl
 
@@ -22,11 +28,11 @@ else:
 
 
 D = TypeVar("D", bound=Driver)
+
 Paramstyle = Literal["qmark", "numeric", "named", "format", "pyformat", "numeric_dollar"]
-Self = TypeVar("Self", bound="BaseLease[Any]")
 
 
-class Promising(Protocol):
+class ClientOfLease(Protocol):
     """The client, as far as a lease knows it."""
 
     @property
@@ -36,24 +42,25 @@ class Promising(Protocol):
 
 
 class BaseLease(Generic[D]):
-    """What is the same in both colours: everything that needs no engine."""
+    """What is the same for threads and asyncio: everything that needs no engine."""
 
-    __slots__ = ("__weakref__", "_client", "_driver", "_tenure")
+    __slots__ = ("__weakref__", "_client", "_driver", "_state", "_taken_at")
 
-    def __init__(self, driver: D, tenure: LeaseState, client: Promising) -> None:
+    def __init__(self, driver: D, state: LeaseState, client: ClientOfLease) -> None:
         self._driver = driver
-        self._tenure = tenure
+        self._state = state
         self._client = client  # which thereby lives as long as its leases
+        self._taken_at = _line_of_user() if sys.flags.dev_mode else ""
 
     @property
     def name(self) -> str:
         """The name of the lock."""
-        return self._tenure.spec.name
+        return self._state.spec.name
 
     @property
     def holder(self) -> str:
         """The unique id of this acquisition: `host/pid/program/secret`."""
-        return self._tenure.holder
+        return self._state.holder
 
     @property
     def fence(self) -> int:
@@ -61,66 +68,73 @@ class BaseLease(Generic[D]):
 
         Send it along with every write, and let the receiver refuse a smaller one than it has seen.
         """
-        return self._tenure.fence
+        return self._state.fence
 
     @property
     def ttl(self) -> float:
         """How long the lease lasts from its last renewal, in seconds."""
-        return self._tenure.spec.ttl
+        return self._state.ttl
 
     @property
     def held(self) -> bool:
         """Whether it is surely yours at this instant, by the clock."""
-        runtime = self._world
-        with runtime.mutex:
-            return self._tenure.is_held(runtime.clock())
+        return self._state.is_held(self._runtime.clock())
 
     @property
     def lost(self) -> bool:
         """Whether it ended without your releasing it. Once True, always True."""
-        runtime = self._world
-        with runtime.mutex:
-            return self._tenure.is_lost(runtime.clock())
+        return self._state.is_lost(self._runtime.clock())
 
     def remaining(self) -> float:
         """Seconds for which it is surely yours if no renewal succeeds; never negative."""
-        runtime = self._world
-        with runtime.mutex:
-            return self._tenure.remaining(runtime.clock())
+        return self._state.remaining(self._runtime.clock())
 
     def ensure_held(self) -> None:
         """Raise `LockLost` if the lease is lost, `NotHeld` if it was released.
 
         Call it before each step that must not be done by two.
         """
-        runtime = self._world
-        with runtime.mutex:
-            self._tenure.require_held(runtime.clock())
+        self._state.require_held(self._runtime.clock())
 
-    def on_lost(self: Self, callback: Callable[[Self], object]) -> None:
+    def on_lost(self, callback: Callable[[Self], object]) -> None:
         """Call `callback` with this lease, once, when it is lost; at once if it is lost already.
 
-        It is called from the renewer's thread, or from the event loop: be quick. It is not called
-        for a lease that is released. What it raises is logged.
+        It is called from a thread of its own, or from the event loop, which it must not block. It
+        is not called for a lease that is released. Whatever it raises is logged, and nothing else.
         """
         if not callable(callback):
             raise TypeError(f"callback: must be callable, got {callback!r}")
         if iscoroutinefunction(callback):
-            raise TypeError(f"callback: {callback!r} is async, and nobody would await it")
-        myself = ref(self)  # the renewer must not keep an abandoned lease alive
+            raise TypeError(f"callback: {callback!r} is async, and would not be awaited")
+        myself = ref(self)  # the renewer must not keep a dropped lease alive
 
         def tell() -> None:
             lease = myself()
             if lease is not None:
                 callback(lease)
 
-        runtime = self._world
+        runtime, state = self._runtime, self._state
         with runtime.mutex:
-            told = self._tenure.state is LOST
-            if not told:
-                self._tenure.watchers += (tell,)
-        if told:
-            callback(self)
+            lost = state.is_lost(runtime.clock())
+            if not lost:
+                state.callbacks += (tell,)
+            elif state.state is HELD:
+                mark_lost(runtime, state, state.why_expired())
+        if lost:
+            isolated(runtime, tell)
+
+    def guard_sql(
+        self, paramstyle: Paramstyle
+    ) -> tuple[str, tuple[object, ...] | dict[str, object]]:
+        """The statement of `guard`, and its values, for a database driver that `guard` does not
+        know. Nothing is sent.
+
+        Execute it as the first statement of a transaction, never inside a savepoint or under
+        autocommit. It must return one row; if it returns none or fails, the lease is lost: roll
+        back. `paramstyle` is the driver's: `qmark` (`?`), `numeric` (`:1`), `named` (`:name`),
+        `format` (`%s`), `pyformat` (`%(name)s`) or `numeric_dollar` (`$1`).
+        """
+        return self._guard().sql(paramstyle, *self._identity)
 
     def _check_ttl(self, value: float) -> float:
         promises = self._client.guarantees
@@ -137,19 +151,6 @@ class BaseLease(Generic[D]):
         self.ensure_held()
         return guard
 
-    def guard_sql(
-        self, paramstyle: Paramstyle
-    ) -> tuple[str, tuple[object, ...] | dict[str, object]]:
-        """The statement of `guard`, and its values, for a database driver that `guard` does not
-        know. Nothing is sent.
-
-        Execute it as the first statement of a transaction, never inside a savepoint or under
-        autocommit. It must return one row; if it returns none or fails, the lease is lost: roll
-        back. `paramstyle` is the driver's: `qmark` (`?`), `numeric` (`:1`), `named` (`:name`),
-        `format` (`%s`), `pyformat` (`%(name)s`) or `numeric_dollar` (`$1`).
-        """
-        return self._guard().sql(paramstyle, *self._identity)
-
     def _comparison(self) -> Comparison:
         """What a transaction compares to be tied to it, while it is held."""
         compare = self._driver.engine.comparison
@@ -161,27 +162,47 @@ class BaseLease(Generic[D]):
 
     @property
     def _identity(self) -> tuple[str, str, int]:
-        return self._tenure.spec.key, self._tenure.holder, self._tenure.fence
+        return self._state.spec.key, self._state.holder, self._state.fence
+
+    def _deliver(self) -> Steps[None]:
+        return deliver(self._runtime, self._state.spec, self._state.holder)
 
     @property
-    def _world(self) -> Runtime:
+    def _runtime(self) -> Runtime:
         return self._driver.runtime
 
     def __repr__(self) -> str:
-        state = "held" if self.held else "lost" if self.lost else self._tenure.state.value
+        state = "held" if self.held else "lost" if self.lost else self._state.state.value
         return f"<{type(self).__name__} {self.name!r} fence={self.fence} {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self)
 
     def __del__(self) -> None:
         try:
-            tenure = self._tenure
+            state, runtime = self._state, self._runtime
         except AttributeError:  # it was interrupted in the making
             return
-        if tenure.state is HELD and not self._driver.closed:
-            warnings.warn(
-                f"{self!r} was dropped without being released; it is not renewed any more",
-                ResourceWarning,
-                stacklevel=2,
-            )
+        if runtime.closed or not state.is_held(runtime.clock()):
+            return
+        # It is not renewed any more, and kept until its time is over: then it is released. Nothing
+        # here takes a lock or waits, since the garbage collector may call it anywhere.
+        state.dropped, state.renew_at = True, inf
+        runtime.registry.dropped.append(state)
+        logger.warning(
+            "the lease on %r (fence %d) was dropped without being released%s: it is not renewed "
+            "any more and ends in %.1f s. Keep what acquire() returns for as long as you work, or "
+            "write `with client.lock(...):`",
+            self.name,
+            self.fence,
+            f" (it was taken at {self._taken_at})" if self._taken_at else "",
+            self.remaining(),
+        )
+        warnings.warn(
+            f"{self!r} was dropped without being released; it is not renewed any more",
+            ResourceWarning,
+            stacklevel=2,
+        )
 
 
 class Lease(BaseLease[ThreadDriver]):
@@ -209,7 +230,7 @@ class Lease(BaseLease[ThreadDriver]):
         """Let it last at least `ttl` seconds (default: its own) from now, `max_hold` permitting.
         Never shortens it."""
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
-        self._driver.run(extend(self._world, self._tenure, ttl))
+        self._driver.run(extend(self._runtime, self._state, ttl))
 
     @overload
     def guard(self) -> Comparison: ...
@@ -233,12 +254,27 @@ class Lease(BaseLease[ThreadDriver]):
         if connection is None:
             return self._comparison()
         if not self._guard().lock(connection, *self._identity):
-            self._driver.run(explain_unguarded(self._world, self._tenure))
+            self._driver.run(explain_unguarded(self._runtime, self._state))
         return None
 
     def release(self) -> None:
-        """Give it back. From any thread."""
-        self._driver.run(release(self._driver.runtime, self._tenure))
+        """Release it. From any thread. If the engine could not be told (`EngineUnavailable`), the
+        client keeps trying in the background, and so does a second call."""
+        if begin_release(self._runtime, self._state):
+            self._driver.finish(finish_release(self._runtime, self._state), self._deliver())
+
+    def __enter__(self) -> Self:
+        self.ensure_held()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if begin_leave(self._runtime, self._state, error):
+            self._driver.finish(finish_leave(self._runtime, self._state, error), self._deliver())
 
 
 class AsyncLease(BaseLease[AsyncDriver]):
@@ -255,13 +291,23 @@ class AsyncLease(BaseLease[AsyncDriver]):
     True
     """
 
-    __slots__ = ()
+    __slots__ = ("_cancel_on_loss",)
+
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        state: LeaseState,
+        client: ClientOfLease,
+        cancel_on_loss: bool = False,
+    ) -> None:
+        super().__init__(driver, state, client)
+        self._cancel_on_loss = cancel_on_loss
 
     async def extend(self, ttl: float | None = None) -> None:
         """Let it last at least `ttl` seconds (default: its own) from now, `max_hold` permitting.
         Never shortens it."""
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
-        await self._driver.run(extend(self._world, self._tenure, ttl))
+        await self._driver.run(extend(self._runtime, self._state, ttl))
 
     @overload
     async def guard(self) -> Comparison: ...
@@ -275,9 +321,45 @@ class AsyncLease(BaseLease[AsyncDriver]):
         if connection is None:
             return self._comparison()
         if not await self._guard().lock_async(connection, *self._identity):
-            await self._driver.run(explain_unguarded(self._world, self._tenure))
+            await self._driver.run(explain_unguarded(self._runtime, self._state))
         return None
 
     async def release(self) -> None:
-        """Give it back. From any task of the loop."""
-        await self._driver.run(release(self._driver.runtime, self._tenure))
+        """Release it. From any task of the loop. As `Lease.release`."""
+        if begin_release(self._runtime, self._state):
+            await self._driver.finish(finish_release(self._runtime, self._state), self._deliver())
+
+    async def __aenter__(self) -> Self:
+        self.ensure_held()
+        if self._cancel_on_loss:
+            self._driver.cancel_on_loss(self._state)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._cancel_on_loss and await self._driver.was_cancelled_by_loss(self._state, error):
+            error = None  # our own cancellation: it leaves as the loss that it stands for
+        if begin_leave(self._runtime, self._state, error):
+            await self._driver.finish(
+                finish_leave(self._runtime, self._state, error), self._deliver()
+            )
+
+
+def refuse_pickling(thing: object) -> NoReturn:
+    """Nothing that holds connections or leases can go to another process."""
+    raise TypeError(
+        f"{thing!r} cannot be pickled: connections and leases belong to one process. Send the URL "
+        "and the name, and make a client there"
+    )
+
+
+def _line_of_user() -> str:
+    """The line of the user's program that is running."""
+    frame = sys._getframe(2)  # noqa: SLF001 - there is no public way that is as cheap
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("holdfast."):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

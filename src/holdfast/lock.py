@@ -1,21 +1,21 @@
 """A lock: a description of what to acquire. `Lock` for threads, `AsyncLock` for asyncio."""
 
 import functools
+import sys
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from inspect import isasyncgenfunction, iscoroutine, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
 
 from holdfast.core.acquire import acquire
-from holdfast.core.holding import leave, release, release_undelivered, report_loss
 from holdfast.core.lease_state import LeaseState, LockSpec
-from holdfast.core.ledger import Ledger
+from holdfast.core.ownership import Ownership
 from holdfast.core.queries import is_held
+from holdfast.core.release import abandon, deliver
 from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError, NotHeld
-from holdfast.lease import AsyncLease, BaseLease, Lease, Promising
+from holdfast.lease import AsyncLease, BaseLease, ClientOfLease, Lease, refuse_pickling
 from holdfast.options import check_bool, check_timeout
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ OWN: Any = _Own()
 
 
 class BaseLock(Generic[D, L]):
-    """What is the same in both colours: what is asked for, and who took it."""
+    """What is the same for threads and asyncio: what is asked for, and who took it."""
 
     _lease: type[L]
 
@@ -51,14 +51,14 @@ class BaseLock(Generic[D, L]):
         spec: LockSpec,
         timeout: float | None,
         reentrant: bool,
-        client: Promising,
+        client: ClientOfLease,
     ) -> None:
         self._driver = driver
         self._client = client
         self._spec = spec
         self._timeout = timeout
         self._reentrant = reentrant
-        self._ledger: Ledger[L] = Ledger()
+        self._ownership: Ownership[L] = Ownership()
 
     @property
     def name(self) -> str:
@@ -73,7 +73,10 @@ class BaseLock(Generic[D, L]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} ttl={self.ttl:g}>"
 
-    def _patience(self, blocking: bool, timeout: Any) -> float | None:
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self)
+
+    def _waiting_time(self, blocking: bool, timeout: Any) -> float | None:
         if timeout is OWN and blocking is True:
             return self._timeout
         if not check_bool("blocking", blocking):
@@ -82,35 +85,46 @@ class BaseLock(Generic[D, L]):
             return 0.0
         return self._timeout if timeout is OWN else check_timeout(timeout)
 
-    def _again(self, owner: object, entered: bool) -> L | None:
+    def _again(self, frame: int = 0) -> L | None:
         """The lease that this thread or task has already, counted once more."""
         if not self._reentrant:
             return None
-        runtime = self._driver.runtime
+        runtime, owner = self._driver.runtime, self._driver.current()
         with runtime.mutex:
-            now = runtime.clock()
-            entry = self._ledger.held_by(owner, now)
-            if entry is None:
-                return None
-            entry.tenure.depth += 1
-            self._ledger.add(owner, entry.tenure, entry.lease, entered)
-            return entry.lease
+            lease = self._ownership.held_by(owner, runtime.clock())
+            if lease is not None:
+                lease._state.depth += 1
+                if frame:
+                    self._ownership.add(owner, lease._state, lease, frame)
+            return lease
 
-    def _took(self, owner: object, tenure: LeaseState | None, entered: bool) -> L | None:
-        """What was taken, as a lease."""
-        if tenure is None:
+    def _took(self, owner: object, state: LeaseState | None, frame: int = 0) -> L | None:
+        """What was taken, as a lease; by the `with` in this frame, if there is one."""
+        if state is None:
             return None
-        lease = self._lease(self._driver, tenure, self._client)
-        if self._ledger.add(owner, tenure, lease, entered):
-            runtime = self._driver.runtime
-            with runtime.mutex:
-                self._ledger.prune(owner, runtime.clock())
+        lease = self._make_lease(state)
+        with self._driver.runtime.mutex:
+            self._ownership.add(owner, state, lease, frame)
         return lease
 
-    def _latest(self) -> L:
+    def _entered(self, lease: L | None, frame: int) -> L:
+        """What the `with` in this frame was entered with; raises if it got none, or if that is lost
+        already."""
+        if lease is None:
+            raise AcquireTimeout(self.name, self._timeout or 0.0)
+        if not lease.held:
+            self._to_leave(frame)
+            lease.ensure_held()
+        return lease
+
+    def _make_lease(self, state: LeaseState) -> L:
+        return self._lease(self._driver, state, self._client)
+
+    def _to_release(self) -> L:
         """The lease that `release()` means."""
-        with self._driver.runtime.mutex:
-            lease = self._ledger.latest(self._driver.current())
+        runtime = self._driver.runtime
+        with runtime.mutex:
+            lease = self._ownership.to_release(self._driver.current(), runtime.clock())
         if lease is None:
             raise NotHeld(
                 f"{self.name!r} is not held through this Lock by this thread or task; "
@@ -118,16 +132,17 @@ class BaseLock(Generic[D, L]):
             )
         return lease
 
-    def _leave(self) -> L:
-        """What the innermost `with` of this thread or task must give back."""
+    def _to_leave(self, frame: int) -> L:
+        """What the `with` in this frame must release."""
         with self._driver.runtime.mutex:
-            lease = self._ledger.leave(self._driver.current())
+            lease = self._ownership.to_leave(self._driver.current(), frame)
         if lease is None:
-            raise NotHeld(f"{self.name!r} was not entered by this thread or task")
+            raise NotHeld(
+                f"{self.name!r}: which of several blocks is left here, on a thread or task that "
+                "entered none of them, cannot be told; nothing was released. "
+                "Use `with lock.acquire() as lease:` for blocks that end on another thread"
+            )
         return lease
-
-    def _timed_out(self) -> AcquireTimeout:
-        return AcquireTimeout(self.name, self._timeout or 0.0)
 
 
 class Lock(BaseLock[ThreadDriver, Lease]):
@@ -152,45 +167,41 @@ class Lock(BaseLock[ThreadDriver, Lease]):
     _lease = Lease
 
     def acquire(self, blocking: bool = True, timeout: float | None = OWN) -> Lease | None:
-        """Take it, waiting up to `timeout` seconds; None if somebody else has it for longer.
+        """Take it, waiting up to `timeout` seconds; None if another holder has it for longer.
 
-        `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
-        that cannot be asked raises `EngineUnavailable`.
+        `timeout`: None or -1 waits without a limit, 0 tries once, default is the lock's own. An
+        engine that is unreachable raises `EngineUnavailable`.
         """
-        return self._acquire(self._patience(blocking, timeout), False)
+        return self._again() or self._acquire(self._waiting_time(blocking, timeout))
 
-    def _acquire(self, request_timeout: float | None, entered: bool) -> Lease | None:
-        owner = self._driver.current()
-        lease = self._again(owner, entered)
-        if lease is not None:
-            return lease
-        taken: list[LeaseState] = []
+    def _acquire(self, timeout: float | None, frame: int = 0) -> Lease | None:
+        """Acquire, and enter the `with` in this frame, if there is one."""
+        runtime, owner = self._driver.runtime, self._driver.current()
+        holder = runtime.new_holder()
         try:
-            tenure = self._driver.run(
-                acquire(self._driver.runtime, self._spec, request_timeout, taken)
+            state = self._driver.run(
+                acquire(runtime, self._spec, holder, timeout), deliver(runtime, self._spec, holder)
             )
-            return self._took(owner, tenure, entered)
-        except BaseException:
-            for tenure in taken:  # struck on its way to the caller, who could not release it
-                self._ledger.forget(tenure)
-                with suppress(LockError):  # it is closed, and has given it back
-                    self._driver.run(release_undelivered(self._driver.runtime, tenure))
+            return self._took(owner, state, frame)
+        except LockError:
+            raise
+        except BaseException:  # a Ctrl-C may come between the grant and the caller
+            abandon(runtime, self._spec, holder)
+            self._ownership.forget(holder)
             raise
 
     def release(self) -> None:
-        """Release the latest lease that this thread took through this `Lock`, else the only one
-        taken through it, else raise `NotHeld`."""
-        self._driver.run(release(self._driver.runtime, self._latest()._tenure))
+        """Release the latest lease that this thread took through this `Lock`. A thread that never
+        took one releases the only lease that is held through it. Else `NotHeld`."""
+        self._to_release().release()
 
     def locked(self) -> bool:
-        """Whether anybody holds it."""
+        """Whether any client holds it."""
         return self._driver.run(is_held(self._driver.runtime, self._spec.key))
 
     def __enter__(self) -> Lease:
-        lease = self._acquire(self._timeout, True)
-        if lease is None:
-            raise self._timed_out()
-        return lease
+        frame = id(sys._getframe(1))
+        return self._entered(self._again(frame) or self._acquire(self._timeout, frame), frame)
 
     def __exit__(
         self,
@@ -198,19 +209,14 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        lease = self._leave()
-        tenure = lease._tenure
-        if self._driver.closed:
-            report_loss(tenure, error)
-        else:
-            self._driver.run(leave(self._driver.runtime, tenure, error))
+        self._to_leave(id(sys._getframe(1))).__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while it holds the lock, or raises `AcquireTimeout`."""
-        if iscoroutinefunction(function) or isasyncgenfunction(function):
+        if isgeneratorfunction(function) or isasyncgenfunction(function):
+            raise _is_a_generator(function)
+        if iscoroutinefunction(function):
             raise TypeError(f"function: {function!r} is async; use the lock of an AsyncClient")
-        if isgeneratorfunction(function):
-            raise TypeError(f"function: {function!r} is a generator, whose body would run unlocked")
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -222,6 +228,24 @@ class Lock(BaseLock[ThreadDriver, Lease]):
                 return result
 
         return locked
+
+    # What `threading.Condition` asks of a lock, as an RLock has it.
+
+    def _is_owned(self) -> bool:
+        runtime = self._driver.runtime
+        with runtime.mutex:
+            return self._ownership.held_by(self._driver.current(), runtime.clock()) is not None
+
+    def _release_save(self) -> int:
+        state = self._to_release()._state
+        depth, state.depth = state.depth, 1
+        self.release()
+        return depth
+
+    def _acquire_restore(self, depth: int) -> None:
+        lease = self._acquire(None)
+        if lease is not None:
+            lease._state.depth = depth
 
 
 class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
@@ -244,48 +268,46 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         spec: LockSpec,
         timeout: float | None,
         reentrant: bool,
-        client: Promising,
+        client: ClientOfLease,
         cancel_on_loss: bool,
     ) -> None:
         super().__init__(driver, spec, timeout, reentrant, client)
         self._cancel_on_loss = cancel_on_loss
 
+    def _make_lease(self, state: LeaseState) -> AsyncLease:
+        return AsyncLease(self._driver, state, self._client, self._cancel_on_loss)
+
     async def acquire(
         self, blocking: bool = True, timeout: float | None = OWN
     ) -> AsyncLease | None:
-        """Take it, waiting up to `timeout` seconds; None if somebody else has it for longer.
+        """Take it, waiting up to `timeout` seconds; None if another holder has it for longer.
 
-        `timeout`: None or -1 waits for ever, 0 tries once, default is the lock's own. An engine
-        that cannot be asked raises `EngineUnavailable`.
+        `timeout`: None or -1 waits without a limit, 0 tries once, default is the lock's own. An
+        engine that is unreachable raises `EngineUnavailable`.
         """
-        request_timeout = self._patience(blocking, timeout)
-        owner = self._driver.current()
-        lease = self._again(owner, False)
-        if lease is not None:
-            return lease
-        tenure = await self._driver.run(acquire(self._driver.runtime, self._spec, request_timeout))
-        return self._took(owner, tenure, False)
+        return self._again() or await self._acquire(self._waiting_time(blocking, timeout))
+
+    async def _acquire(self, timeout: float | None, frame: int = 0) -> AsyncLease | None:
+        runtime, owner = self._driver.runtime, self._driver.current()
+        holder = runtime.new_holder()
+        state = await self._driver.run(
+            acquire(runtime, self._spec, holder, timeout), deliver(runtime, self._spec, holder)
+        )
+        return self._took(owner, state, frame)
 
     async def release(self) -> None:
-        """Release the latest lease that this task took through this `Lock`, else the only one
-        taken through it, else raise `NotHeld`."""
-        await self._driver.run(release(self._driver.runtime, self._latest()._tenure))
+        """Release the latest lease that this task took through this `Lock`. A task that never took
+        one releases the only lease that is held through it. Else `NotHeld`."""
+        await self._to_release().release()
 
     async def locked(self) -> bool:
-        """Whether anybody holds it."""
+        """Whether any client holds it."""
         return await self._driver.run(is_held(self._driver.runtime, self._spec.key))
 
     async def __aenter__(self) -> AsyncLease:
-        owner = self._driver.current()
-        lease = self._again(owner, True)
-        if lease is None:
-            steps = acquire(self._driver.runtime, self._spec, self._timeout)
-            lease = self._took(owner, await self._driver.run(steps), True)
-        if lease is None:
-            raise self._timed_out()
-        if self._cancel_on_loss:
-            self._driver.cancel_on_loss(lease._tenure)
-        return lease
+        frame = id(sys._getframe(1))
+        lease = self._again(frame) or await self._acquire(self._timeout, frame)
+        return await self._entered(lease, frame).__aenter__()
 
     async def __aexit__(
         self,
@@ -293,20 +315,15 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        lease = self._leave()
-        tenure = lease._tenure
-        if self._cancel_on_loss and await self._driver.was_cancelled_by_loss(tenure, error):
-            error = None  # our own cancellation: it leaves as the loss that it stands for
-        if self._driver.closed:
-            report_loss(tenure, error)
-        else:
-            await self._driver.run(leave(self._driver.runtime, tenure, error))
+        await self._to_leave(id(sys._getframe(1))).__aexit__(kind, error, trace)
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a coroutine function: it runs while it holds the lock, or raises
         `AcquireTimeout`."""
+        if isgeneratorfunction(function) or isasyncgenfunction(function):
+            raise _is_a_generator(function)
         if not iscoroutinefunction(function):
             raise TypeError(f"function: {function!r} is not async; use the lock of a Client")
 
@@ -316,3 +333,11 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
                 return await function(*args, **kwargs)
 
         return locked
+
+
+def _is_a_generator(function: Callable[..., object]) -> TypeError:
+    kind = "an async generator" if isasyncgenfunction(function) else "a generator"
+    return TypeError(
+        f"function: {function!r} is {kind}, whose body would run after the lock was released; "
+        "take the lock inside of it"
+    )

@@ -3,10 +3,12 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import ceil, inf, isfinite
+from math import ceil, floor, inf, isfinite
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+T = TypeVar("T")
 
 LONGEST_NAME = 512
 SHORTEST_TTL, LONGEST_TTL = 0.01, 86400.0
@@ -23,7 +25,8 @@ class Options:
     shown: str
     """The URL as it may be shown to anybody: without its password."""
     prefix: str
-    ttl: float
+    ttl: float | None
+    """None: not given; then the nearest to 30 s that the engine allows."""
     retry: float
     engine: dict[str, str]
     """The other parameters and arguments: the engine's own."""
@@ -63,7 +66,7 @@ def read_options(
         url=parts._replace(query=""),
         shown=shown,
         prefix=check_prefix(text if prefix is None else prefix),
-        ttl=check_ttl(_either(ttl, "ttl", ttl_text, DEFAULT_TTL)),
+        ttl=_either(ttl, "ttl", ttl_text, None),
         retry=check_positive("retry", _either(retry, "retry", retry_text, DEFAULT_RETRY)),
         engine=given | {name: _as_text(name, value) for name, value in engine.items()},
     )
@@ -97,7 +100,7 @@ def _as_text(name: str, value: Any) -> str:
     raise TypeError(f"{name}: must be text, a number, or True or False, got {value!r}")
 
 
-def _either(value: float | None, name: str, text: str | None, default: float) -> float:
+def _either(value: float | None, name: str, text: str | None, default: T) -> float | T:
     if value is not None or text is None:
         return default if value is None else value
     try:
@@ -166,13 +169,25 @@ def check_ttl(
     return ceil(number / step) * step if step else number
 
 
+def nearest_ttl(wanted: float, lowest: float, highest: float, step: float) -> float:
+    """The ttl nearest to the wanted one that an engine allows.
+
+    >>> nearest_ttl(30.0, 0.01, 4.0, 0.0), nearest_ttl(30.0, 4.0, 29.5, 1.0)
+    (4.0, 29.0)
+    """
+    ttl = min(max(wanted, lowest), highest)
+    if step and ceil(ttl / step) * step <= highest:
+        return ceil(ttl / step) * step
+    return floor(ttl / step) * step if step else ttl
+
+
 def check_timeout(value: Any) -> float | None:
-    """How long to wait: None or -1 is for ever."""
+    """How long to wait: None or -1 is without a limit."""
     if value is None or (isinstance(value, (int, float)) and value in (-1, inf)):
         return None
     number = check_number("timeout", value)
     if number < 0:
-        raise ValueError(f"timeout: must be 0 or more, or -1 or None for ever; got {value!r}")
+        raise ValueError(f"timeout: must be 0 or more, or -1 or None for no limit; got {value!r}")
     return number
 
 

@@ -95,9 +95,7 @@ class Stage:
                 value = await value
             if value:
                 return value
-            assert loop.time() < give_up_at, (
-                f"not within {within:g} s: {inspect.getsource(condition).strip()}"
-            )
+            assert loop.time() < give_up_at, f"not within {within:g} s: {_source(condition)}"
             await asyncio.sleep(0.005)
 
     async def passes(self, seconds: float) -> None:
@@ -173,6 +171,13 @@ class Stage:
             await asyncio.wait_for(asyncio.to_thread(client.close), AT_ONCE)
         else:
             await asyncio.wait_for(client.aclose(), AT_ONCE)
+
+
+def _source(condition: Callable[[], Any]) -> str:
+    try:
+        return inspect.getsource(condition).strip()
+    except TypeError:  # a partial
+        return repr(condition)
 
 
 class Leftovers:

@@ -61,15 +61,6 @@ async def test_a_client_as_a_context_manager(stage: Stage) -> None:
     assert await stage.takes(ann, "door")
 
 
-async def test_close_gives_back_what_is_held(stage: Stage) -> None:
-    ann, ben = stage.cast("ann", "ben")
-    leases = [await ann(ann.lock(f"door {number}").acquire) for number in range(20)]
-    await stage.close(ann.client)
-    assert not any(lease.held or lease.lost for lease in leases)
-    for lease in leases:
-        assert await stage.takes(ben, lease.name)
-
-
 async def test_use_leaves_no_rows_and_no_files(stage: Stage) -> None:
     async def uses(times: int) -> list[str]:
         ann, ben = stage.cast("ann", "ben")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import time
 import warnings
 from typing import Any
 
 import pytest
 
-from holdfast import LockError, LockLost, NotHeld
+from holdfast import LockLost, NotHeld
 
 from .stage import Stage
 
@@ -102,18 +103,52 @@ async def test_a_release_is_no_loss(stage: Stage) -> None:
     assert not lease.lost
 
 
-async def test_closing_the_client_is_no_loss(stage: Stage) -> None:
-    ann, ben = stage.cast("ann", "ben")
+class Fatal(BaseException):
+    """What no `except Exception` catches."""
+
+
+@pytest.mark.colour("sync")
+async def test_a_callback_that_blocks_or_raises_anything_hurts_no_other_lease(
+    stage: Stage,
+) -> None:
+    (ann,) = stage.cast("ann")
+    told: list[str] = []
+    unblocked = threading.Event()
+    kept = await ann(ann.lock("kept", ttl=2 * stage.short).acquire)
+
+    def fails(lease: Any) -> None:
+        raise Fatal
+
+    try:
+        for number, callback in enumerate((lambda _: unblocked.wait(), fails, fails)):
+            lease = await ann(stage.fleeting(ann, f"door {number}").acquire)
+            lease.on_lost(callback)
+            lease.on_lost(lambda lease: told.append(lease.name))
+        await stage.until(lambda: told == ["door 1", "door 2"])
+        end = time.monotonic() + kept.remaining()
+        await stage.until(lambda: time.monotonic() + kept.remaining() > end + 0.1)
+        assert not kept.lost
+    finally:
+        unblocked.set()
+    await stage.until(lambda: "door 0" in told)
+
+
+async def test_a_loss_that_is_noticed_just_before_closing_is_told_once(stage: Stage) -> None:
     told: list[Any] = []
-    lease = await ann(ann.lock("door").acquire)
-    lease.on_lost(told.append)
-    await stage.close(ann.client)
-    assert not lease.held
-    assert not lease.lost
-    assert not told
-    assert await stage.takes(ben, "door")
-    with pytest.raises(LockError):
-        await ann(lease.release)
+    for _ in range(5):
+        ann = stage.actor("ann")
+
+        async def outlives(lease: Any) -> None:
+            lease.on_lost(told.append)
+            while lease.remaining():  # no pause: meet the very instant
+                continue
+
+        before = len(told)
+        with pytest.raises(LockLost):
+            await ann.inside(stage.fleeting(ann, "door"), outlives)
+        await stage.close(ann.client)
+        assert len(told) == before + 1
+        assert all(lease.lost for lease in told), "once lost, always lost"
 
 
 async def test_a_late_release_does_not_free_the_next_holder(stage: Stage) -> None:

@@ -1,13 +1,14 @@
-"""A world in one's hand: its clock stands until it is set, and a test answers each effect."""
+"""A runtime in one's hand: its clock stands until it is set, and a test answers each effect."""
 
 from contextlib import nullcontext
+from math import inf
 from typing import Any
 
 from holdfast.core.effects import Steps
+from holdfast.core.holding import plan
 from holdfast.core.lease_state import LeaseState, LockSpec
-from holdfast.core.messages import Answer, Failed
+from holdfast.core.messages import Answer, Failed, Release
 from holdfast.core.runtime import Runtime
-from holdfast.core.schedule import Schedule
 
 NOW = 100.0
 TTL, DRIFT, PATIENCE, RETRY = 15.0, 0.25, 2.0, 1.0
@@ -21,8 +22,10 @@ class Hand:
     def __init__(self) -> None:
         self.now = NOW
         self.events: list[object] = []
-        self.unlistened: list[str] = []
-        self.roused = 0
+        self.unsubscribed: list[str] = []
+        self.woken: list[str] = []
+        """The loops that were woken, in order."""
+        self.lost: list[LeaseState] = []
         self._leases: list[LeaseState] = []  # what nobody can reach is not renewed
         self.runtime = Runtime(
             clock=lambda: self.now,
@@ -32,26 +35,37 @@ class Hand:
             mutex=nullcontext(),
             drift=lambda ttl: DRIFT,
             min_ttl=MIN_TTL,
-            unsubscribe=self.unlistened.append,
-            wake_renewer=self._rouse,
-            schedule=Schedule(),
+            ttl_step=0.0,
+            subscribe=lambda waiter_id: None,
+            unsubscribe=self.unsubscribed.append,
+            wake=self.woken.append,
+            notify_lost=self.lost.append,
         )
-
-    def _rouse(self) -> None:
-        self.roused += 1
 
     def play(self, steps: Steps[Any]) -> "Play":
         """Begin an algorithm."""
         return Play(self, steps)
 
-    def tenure(
-        self, until: float = NOW + TTL, hold_until: float = NOW + 1000, **asked: Any
+    def lease(
+        self,
+        until: float = NOW + TTL,
+        hold_until: float = NOW + 1000,
+        renew_at: float = inf,
+        holder: str = "me",
+        **asked: Any,
     ) -> LeaseState:
-        """A lease that is held, and on the schedule."""
-        made = LeaseState(spec(**asked), "me", 7, until, hold_until)
+        """A lease that is held, and registered."""
+        made = LeaseState(self.runtime, spec(**asked), holder, 7, until, hold_until)
+        made.renew_at = renew_at
         self._leases.append(made)
-        self.runtime.schedule.enter(made)
+        self.runtime.registry.add(made)
+        plan(self.runtime, made)
         return made
+
+    @property
+    def pending(self) -> list[Release]:
+        """The releases that the renewer would send now."""
+        return self.runtime.pending.due(self.now, 1000)
 
 
 class Play:
@@ -97,4 +111,4 @@ def spec(
     request_timeout: float = PATIENCE,
 ) -> LockSpec:
     """What a `Lock` would ask for."""
-    return LockSpec(name, "p:", ttl, renew, max_hold, RETRY, request_timeout, ttl - DRIFT)
+    return LockSpec(name, "p:", ttl, renew, max_hold, RETRY, request_timeout)

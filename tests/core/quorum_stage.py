@@ -4,7 +4,6 @@ time. What a client sends to one node arrives in order; a restart takes with it 
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 
-from holdfast.core.acquire import acquire
 from holdfast.core.attempt import holder_of
 from holdfast.core.effects import Ask
 from holdfast.core.fanout import FanOut, Pause
@@ -15,7 +14,7 @@ from holdfast.core.quorum import Quorum
 from holdfast.engines.redis import drift, quorum_node_timeout
 from holdfast.lab.timeline import Timeline
 from holdfast.lab.virtual import Link, Network, Resumption, VirtualClient, VirtualNode
-from tests.core.stage import memory_engine
+from tests.core.stage import acquire, memory_engine
 from tests.core.votes import EPOCH, Votes
 
 TTL = 2.0
@@ -259,14 +258,15 @@ class QuorumStage:
         for node in self.nodes:
             found += [row.room for row in node.votes.rows.values() if row.room]
         for client in self.clients:
-            found += [waiter_id for waiter_id in client.tickets if waiter_id != "renewer"]
-            found += [process for process in client.processes if process is not client.renewer]
+            found += [each for each in client.notifications if each not in client.loops]
+            loops = client.loops.values()
+            found += [each for each in client.processes if each not in loops]
         return found
 
 
 def spec(ttl: float = TTL, *, renew: bool = True, key: str = "job") -> LockSpec:
     """What a `Lock` over a quorum would ask for."""
-    return LockSpec(key, "", ttl, renew, None, 0.1, quorum_node_timeout(ttl), ttl - drift(ttl))
+    return LockSpec(key, "", ttl, renew, None, 0.1, quorum_node_timeout(ttl))
 
 
 def granted(fences: Iterable[int]) -> dict[int, Answer | Sequence[Answer]]:

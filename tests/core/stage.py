@@ -5,7 +5,12 @@ from itertools import pairwise
 from typing import TypeVar
 from urllib.parse import urlsplit
 
+from holdfast.core.acquire import acquire as acquire_as
+from holdfast.core.effects import Steps
+from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.ports import Engine
+from holdfast.core.release import begin_leave, begin_release, finish_leave, finish_release
+from holdfast.core.runtime import Runtime
 from holdfast.engines.memory import engine
 from holdfast.lab.timeline import Timeline
 from holdfast.lab.virtual import Network, VirtualClient, VirtualNode
@@ -36,8 +41,9 @@ class Stage:
         rows = self.node.table.rows
         found: list[object] = [row for row in rows.values() if row.is_held(now) or row.queue]
         for client in self.clients:
-            found += [waiter_id for waiter_id in client.tickets if waiter_id != "renewer"]
-            found += [process for process in client.processes if process is not client.renewer]
+            loops = client.loops
+            found += [waiter_id for waiter_id in client.notifications if waiter_id not in loops]
+            found += [each for each in client.processes if each not in loops.values()]
         return found
 
     def requests(self, kind: type[R]) -> list[R]:
@@ -50,3 +56,20 @@ def memory_engine() -> Engine:
 
 def increasing(numbers: Iterable[int]) -> bool:
     return all(a < b for a, b in pairwise(numbers))
+
+
+def acquire(runtime: Runtime, spec: LockSpec, timeout: float | None) -> Steps[LeaseState | None]:
+    """As `Lock.acquire` does."""
+    return acquire_as(runtime, spec, runtime.new_holder(), timeout)
+
+
+def release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
+    """As `Lease.release` does."""
+    if begin_release(runtime, lease):
+        yield from finish_release(runtime, lease)
+
+
+def leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> Steps[None]:
+    """As leaving a `with` does."""
+    if begin_leave(runtime, lease, error):
+        yield from finish_leave(runtime, lease, error)

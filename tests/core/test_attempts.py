@@ -1,11 +1,11 @@
 """Each try for a lock of a quorum has a ballot, so that what undoes one does not undo the next."""
 
-from holdfast.core.acquire import acquire
 from holdfast.core.effects import Ask
 from holdfast.core.messages import DONE, Acquire, Failed, Granted, Held, Raise, Release
 from tests.core.hand import BROKEN, Hand, spec
 from tests.core.quorum_stage import QuorumStage, Talk, quorum_of
 from tests.core.quorum_stage import spec as claim_of_quorum
+from tests.core.stage import acquire
 
 AGAIN = Acquire("job", "me", 2.0, tries=2)
 

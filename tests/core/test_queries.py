@@ -27,7 +27,7 @@ def test_who_holds_a_name() -> None:
     assert (free.result, free.error) == (None, None)
 
 
-def test_whether_anybody_does() -> None:
+def test_whether_it_is_held() -> None:
     hand = Hand()
     play = hand.play(is_held(hand.runtime, "p:job"))
     assert play.effect == asking(Inspect("p:job"))
@@ -50,7 +50,7 @@ def test_breaking_a_lock(answer: object, outcome: bool) -> None:
     assert play.goes_on([answer]).result is outcome
 
 
-def test_an_engine_that_cannot_be_asked_has_not_said_no() -> None:
+def test_an_engine_that_is_unreachable_has_not_said_no() -> None:
     hand = Hand()
     for steps in (
         inspect(hand.runtime, "p:", "job"),

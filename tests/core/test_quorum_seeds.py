@@ -7,14 +7,12 @@ from math import inf
 
 import pytest
 
-from holdfast.core.acquire import acquire
 from holdfast.core.effects import Sleep, Steps
-from holdfast.core.holding import leave
 from holdfast.core.lease_state import LeaseState
 from holdfast.errors import LockError
 from holdfast.lab.virtual import CancelledError
 from tests.core.quorum_stage import TTL, QuorumClient, QuorumStage, spec
-from tests.core.stage import increasing
+from tests.core.stage import acquire, increasing, leave
 
 SIZES = (1, 2, 3, 3, 4, 5, 5, 7)
 RUN = 20.0
@@ -29,10 +27,11 @@ class Window:
     start: float
     tenure: LeaseState
     left_at: float = inf
+    lost_at: float = inf
 
     @property
     def end(self) -> float:
-        return min(self.left_at, self.tenure.valid_until)
+        return min(self.left_at, self.lost_at, self.tenure.valid_until)
 
 
 def section(stage: QuorumStage, client: QuorumClient, windows: list[Window]) -> Steps[None]:
@@ -47,6 +46,11 @@ def section(stage: QuorumStage, client: QuorumClient, windows: list[Window]) -> 
             continue
         window = Window(client.name, tenure.fence, stage.timeline.now, tenure)
         windows.append(window)
+
+        def note_loss(window: Window = window) -> None:
+            window.lost_at = stage.timeline.now
+
+        tenure.callbacks = (note_loss,)
         error: BaseException | None = None
         try:
             yield Sleep(stage.timeline.now + random.choice([0.0, 0.01, random.uniform(0.1, 5.0)]))
@@ -137,11 +141,11 @@ def test_afterwards_somebody_gets_it_and_nothing_is_left(seed: int) -> None:
     assert len(play.windows) > before
     for client in stage.clients:
         for process in list(client.processes):
-            if process is not client.renewer:
+            if process not in client.loops.values():
                 process.cancel()
     stage.run(0.5)
     assert all(
-        process is client.renewer for client in stage.clients for process in client.processes
+        process in client.loops.values() for client in stage.clients for process in client.processes
     )
     stage.run(1.02 * TTL)
     assert not any(stage.holders())

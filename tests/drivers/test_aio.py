@@ -1,21 +1,30 @@
-"""What is particular to the asyncio driver."""
+"""What is particular to the asyncio driver: closing, cancellation, waiting, event loops."""
 
 import asyncio
 import gc
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from holdfast import AsyncClient, AsyncLease, LockError, LockLost
-from holdfast.core.messages import Answer, HandedOver, Request
-from holdfast.core.ports import AsyncStore
+from holdfast import (
+    AsyncClient,
+    AsyncLock,
+    ClientClosed,
+    EngineUnavailable,
+    LockError,
+    LockLost,
+    NotHeld,
+)
+from holdfast.core.messages import Acquire, Extend, Release, Request
+from tests.drivers.line import AsyncStop, Line, go_on
 
 
 async def wait_for(condition: Callable[[], object]) -> None:
+    """Look again and again until it holds; fail after ten seconds."""
     for _ in range(2000):
         if condition():
             return
@@ -23,306 +32,426 @@ async def wait_for(condition: Callable[[], object]) -> None:
     pytest.fail("it did not happen")
 
 
-async def queued(client: AsyncClient) -> str:
-    """The ticket of the one who waits for the lock `job`, when it has its place in the queue."""
+async def is_free(client: AsyncClient) -> None:
+    """Wait until the lock `job` is free."""
     for _ in range(2000):
-        await asyncio.sleep(0.001)
+        if await client.inspect("job") is None:
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("it was not released")
+
+
+async def has_waiters(client: AsyncClient, count: int) -> None:
+    """Wait until so many wait for the lock `job`, which is held."""
+    for _ in range(2000):
         info = await client.inspect("job")
-        if info is not None and info.waiters == 1:
-            [waiter_id] = client._driver._tickets
-            return waiter_id
-    pytest.fail("nobody has queued up")
+        assert info is not None
+        if info.waiters == count:
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail("the queue did not change")
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    name = f"aio-{request.node.name}".replace("[", "-").strip("]")
-    return f"memory://{name}" if request.param == "memory" else f"sqlite://{tmp_path}/locks.db"
+class TestClosing:
+    def test_a_grant_that_is_on_its_way_is_not_taken_and_released(self, line: Line) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client, AsyncClient(line.url) as other:
+                line.after = stop = AsyncStop(Acquire)
+                taking = asyncio.create_task(client.lock("job").acquire())
+                await stop.reached.wait()
+                closing = asyncio.create_task(client.aclose())
+                await wait_for(lambda: client.closed)
+                stop.go_on.set()
+                with pytest.raises(ClientClosed):
+                    await taking
+                await closing
+                assert await other.inspect("job") is None
 
+        asyncio.run(main())
 
-class SlowStore:
-    """Asks nothing of the engine before it is told to."""
+    def test_a_waiter_is_sent_away_and_leaves_the_queue(self, line: Line) -> None:
+        async def main() -> None:
+            client = AsyncClient(line.url)
+            async with AsyncClient(line.url) as other, other.lock("job"):
+                waiting = asyncio.create_task(client.lock("job").acquire())
+                await has_waiters(other, 1)
+                await client.aclose()
+                with pytest.raises(ClientClosed):
+                    await waiting
+                await has_waiters(other, 0)
 
-    def __init__(self, store: AsyncStore) -> None:
-        self._store = store
-        self.asked, self.goes_on = asyncio.Event(), asyncio.Event()
-        self.close, self.abandon, self.forget = store.close, store.abandon, store.forget
+        asyncio.run(main())
 
-    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
-        self.asked.set()
-        await self.goes_on.wait()
-        return await self._store.ask(requests, until)
+    def test_so_is_one_that_pauses_because_the_engine_fails(self, line: Line) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client:
+                line.down = True
+                asked = asyncio.Event()
+                line.before = lambda request: asked.set()
+                waiting = asyncio.create_task(client.lock("job", timeout=60).acquire())
+                await asked.wait()
+                await client.aclose()
+                with pytest.raises(ClientClosed):
+                    await waiting
 
+        asyncio.run(main())
 
-async def holding(url: str) -> tuple[AsyncClient, AsyncLease]:
-    """A client that holds the lock `job`."""
-    client = AsyncClient(url)
-    lease = await client.lock("job").acquire()
-    assert lease is not None
-    return client, lease
-
-
-async def closing(url: str) -> tuple[AsyncClient, AsyncLease, SlowStore, asyncio.Task[None]]:
-    """One that is being closed, and comes to its end when its store is told to go on."""
-    client, lease = await holding(url)
-    slow = client._driver._store = SlowStore(client._driver._store)
-    first = asyncio.create_task(client.aclose())
-    await slow.asked.wait()
-    return client, lease, slow, first
-
-
-def test_a_cancelled_renewer_starts_again(url: str) -> None:
-    async def main() -> None:
-        async with AsyncClient(url) as client, client.lock("job", ttl=3.0) as lease:
-            await wait_for(lambda: client._driver._renewer)
-            for task in asyncio.all_tasks() - {asyncio.current_task()}:
-                task.cancel()
-            before = lease._tenure.valid_until
-            await wait_for(lambda: lease._tenure.valid_until > before)
-
-    asyncio.run(main())
-
-
-def test_a_client_belongs_to_one_loop(url: str) -> None:
-    client = AsyncClient(url)
-
-    async def use() -> None:
-        async with client.lock("job"):
-            pass
-
-    with asyncio.Runner() as first:
-        first.run(use())
-        with pytest.raises(LockError, match="another event loop"):
-            asyncio.run(use())
-        first.run(client.aclose())
-
-
-def test_whoever_waits_is_sent_away_when_the_client_closes(url: str) -> None:
-    async def main() -> None:
-        async with AsyncClient(url) as other, other.lock("job"):
-            client = AsyncClient(url)
-            waiting = asyncio.create_task(client.lock("job").acquire())
-            await wait_for(lambda: len(client._driver._tickets) == 1)
-            while (info := await other.inspect("job")) is None or info.waiters != 1:
-                continue
-            await client.aclose()
-            with pytest.raises(LockError, match="closed"):
-                await waiting
-            info = await other.inspect("job")
-            assert info is not None
-            assert info.waiters == 0
-
-    asyncio.run(main())
-
-
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_a_waiter_has_what_is_handed_over_to_it(url: str, elsewhere: bool) -> None:
-    async def main() -> None:
-        async with AsyncClient(url) as other, other.lock("job"), AsyncClient(url) as client:
-            waiting = asyncio.create_task(client.lock("job").acquire())
-            driver = client._driver
-            waiter_id = await queued(client)
-            word = HandedOver(99, 1)  # the second request had it wait
-            if elsewhere:
-                await asyncio.to_thread(driver._notify, waiter_id, word)
-            else:
-                driver._notify(waiter_id, word)
-                driver._notify(waiter_id)  # several rings are one, and no word is lost
-            lease = await waiting
-            assert lease
-            assert lease.fence == 99
-            assert not driver._handed_over
-            driver._notify(waiter_id, word)
-            assert not driver._handed_over  # nobody waits for it any more
-
-    asyncio.run(main())
-
-
-def test_what_is_handed_over_to_one_who_is_just_cancelled_is_forgotten(url: str) -> None:
-    async def main() -> None:
-        async with AsyncClient(url) as other, other.lock("job"), AsyncClient(url) as client:
-            waiting = asyncio.create_task(client.lock("job").acquire())
-            waiter_id = await queued(client)
-            waiting.cancel()
-            client._driver._notify(waiter_id, HandedOver(99, 1))
-            with pytest.raises(asyncio.CancelledError):
-                await waiting
-            assert not client._driver._handed_over
-            info = await client.inspect("job")
-            assert info is not None
-            assert info.waiters == 0
-
-    asyncio.run(main())
-
-
-def test_closing_waits_for_what_is_under_way_and_gives_it_back(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Else whoever is just being granted a lock would hold it through a client that is no more."""
-
-    async def main() -> None:
-        async with AsyncClient(url) as other:
-            client = AsyncClient(url)
-            slow = client._driver._store = SlowStore(client._driver._store)
-            taking = asyncio.create_task(client.lock("job").acquire())
-            await slow.asked.wait()
-            closing = asyncio.create_task(client.aclose())
-            try:
+    @pytest.mark.parametrize("cancelled", [False, True])
+    def test_a_second_close_waits_for_the_first_even_if_that_was_cancelled(
+        self, line: Line, cancelled: bool
+    ) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client, AsyncClient(line.url) as other:
+                lease = await client.lock("job").acquire()
+                assert lease is not None
+                line.before = stop = AsyncStop(Release)
+                first = asyncio.create_task(client.aclose())
+                await stop.reached.wait()
+                if cancelled:
+                    first.cancel()
+                second = asyncio.create_task(client.aclose())
                 for _ in range(9):
                     await asyncio.sleep(0)
-                assert not closing.done()
-            finally:
-                slow.goes_on.set()
-            await closing
-            assert "still under way" not in caplog.text, "it goes on as soon as that is over"
-            lease = await taking
-            assert lease is not None
-            assert not lease.held
-            assert await other.inspect("job") is None
+                assert not second.done()
+                stop.go_on.set()
+                await second
+                assert await other.inspect("job") is None
+                assert line.closed == 1
+                with suppress(asyncio.CancelledError):
+                    await first
+                assert lease.lost
 
-    asyncio.run(main())
+        asyncio.run(main())
 
-
-def test_a_cancelled_close_still_closes(url: str) -> None:
-    async def main() -> None:
-        client, _lease = await holding(url)
-        closing = asyncio.create_task(client.aclose())
-        await asyncio.sleep(0)
-        closing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await closing
-        async with AsyncClient(url) as other:
-            assert await other.inspect("job") is None
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(main())
-    ours = [t.name for t in threading.enumerate() if t.name.startswith("holdfast")]
-    assert not [name for name in ours if "launcher" not in name]
-
-
-def test_whoever_closes_second_waits_until_it_is_closed(url: str) -> None:
-    async def main() -> None:
-        async with AsyncClient(url) as other:
-            client, lease, slow, first = await closing(url)
-            second = asyncio.create_task(client.aclose())
-            for _ in range(9):
+    def test_it_ends_its_tasks(self, line: Line) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client, client.lock("job"):
                 await asyncio.sleep(0)
-            assert not second.done()
-            slow.goes_on.set()
-            await second
-            assert await other.inspect("job") is None
-            await first
-            assert not lease.held
+                assert len(asyncio.all_tasks()) == 3
+            assert asyncio.all_tasks() == {asyncio.current_task()}
+
+        asyncio.run(main())
+
+    def test_after_its_loop_has_ended_in_another_one(self, line: Line) -> None:
+        client = AsyncClient(line.url)
+        told: list[object] = []
+
+        async def use() -> object:
+            lease = await client.lock("job").acquire()
+            assert lease is not None
+            lease.on_lost(told.append)
+            return lease
+
+        async def close() -> None:
+            await client.aclose()
+            async with AsyncClient(line.url) as other:
+                assert await other.inspect("job") is None
+
+        lease = asyncio.run(use())
+        asyncio.run(close())
+        assert told == [lease]
+
+
+class TestCancellation:
+    """A cancellation leaves a release behind that the renewer then delivers."""
+
+    @pytest.mark.parametrize("contended", [False, True])
+    @pytest.mark.parametrize("twice", [False, True])
+    def test_at_every_await_of_an_acquire(self, line: Line, contended: bool, twice: bool) -> None:
+        async def slow(request: Request) -> None:
+            await asyncio.sleep(0)
+
+        async def cancelled_after(steps: int) -> bool:
+            async with AsyncClient(line.url) as client, AsyncClient(line.url) as other:
+                held = await other.lock("job").acquire() if contended else None
+                taking = asyncio.create_task(take(client.lock("job")))
+                for step in range(steps):
+                    await asyncio.sleep(0)
+                    if held is not None and step == 15:
+                        await held.release()
+                for _ in range(1 + twice):
+                    taking.cancel()
+                    await asyncio.sleep(0)
+                if held is not None and held.held:
+                    await has_waiters(other, 0)
+                    await held.release()
+                with suppress(asyncio.CancelledError):
+                    await taking
+                await is_free(other)
+                return taking.cancelled()
+
+        async def take(lock: AsyncLock) -> None:
+            lease = await lock.acquire()
+            assert lease is not None
+            taken.set()
+            await lease.release()
+
+        line.before = line.after = slow
+        steps = 0
+        taken = asyncio.Event()
+        while asyncio.run(cancelled_after(steps)):
+            steps += 1
+        assert steps > 3
+        assert taken.is_set()
+
+    def test_the_release_is_delivered_before_the_cancelled_task_ends(self, line: Line) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client:
+                line.after = stop = AsyncStop(Acquire)
+                taking = asyncio.create_task(client.lock("job").acquire())
+                await stop.reached.wait()
+                taking.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await taking
+                assert len(line.asked(Release)) == 1
+
+        asyncio.run(main())
+
+    def test_of_a_release_while_the_engine_does_not_answer(self, line: Line) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client, AsyncClient(line.url) as other:
+                lease = await client.lock("job").acquire()
+                assert lease is not None
+                line.before = stop = AsyncStop(Release)
+                releasing = asyncio.create_task(lease.release())
+                await stop.reached.wait()
+                for _ in range(2):  # the second ends the wait for the delivery
+                    releasing.cancel()
+                    await asyncio.sleep(0)
+                with pytest.raises(asyncio.CancelledError):
+                    await releasing
+                assert not lease.held
+                stop.go_on.set()
+                await is_free(other)
+
+        asyncio.run(main())
+
+
+class TestAnUndeliveredRelease:
+    @pytest.mark.parametrize("renew", [True, False])
+    def test_it_is_delivered_when_the_engine_answers_again(self, line: Line, renew: bool) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client, AsyncClient(line.url) as other:
+                lease = await client.lock("job", renew=renew).acquire()
+                assert lease is not None
+                line.down = True
+                with pytest.raises(EngineUnavailable, match="retrying in the background"):
+                    await lease.release()
+                line.down = False
+                await is_free(other)
+                assert not lease.lost
+
+        asyncio.run(main())
+
+    def test_a_second_release_tries_too(self, line: Line) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client, AsyncClient(line.url) as other:
+                lease = await client.lock("job").acquire()
+                assert lease is not None
+                line.down = True
+                for _ in range(2):
+                    with pytest.raises(EngineUnavailable):
+                        await lease.release()
+                line.down = False
+                await lease.release()
+                assert await other.inspect("job") is None
+                with pytest.raises(NotHeld):
+                    await lease.release()
+
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("elsewhere", [False, True], ids=["from the loop", "from a thread"])
+def test_a_wake_up_that_comes_before_the_wait_is_not_lost(line: Line, elsewhere: bool) -> None:
+    """The lock is released between the answer that it is held, and the wait for it."""
+
+    async def main() -> None:
+        async with AsyncClient(line.url) as client, AsyncClient(line.url) as other:
+            held = await other.lock("job", ttl=600).acquire()
+            assert held is not None
+
+            async def release(request: Request) -> None:
+                if isinstance(request, Acquire) and request.queue:
+                    line.after = go_on
+                    if elsewhere:
+                        await asyncio.to_thread(lambda: asyncio.run(broken()))
+                    else:
+                        await held.release()
+
+            line.after = release
+            async with asyncio.timeout(60), client.lock("job"):
+                pass
+
+    async def broken() -> None:
+        async with AsyncClient(line.url) as operator:
+            assert await operator.break_lock("job")
 
     asyncio.run(main())
 
 
-def test_a_close_that_somebody_has_cancelled_is_done_by_the_next(url: str) -> None:
-    async def main() -> None:
-        client, lease, slow, first = await closing(url)
-        assert client._driver._end is not None
-        client._driver._end.cancel()
-        slow.goes_on.set()
-        await asyncio.wait([first])
-        await client.aclose()
-        await client.aclose()
-        assert client._driver._end.done()
-        assert not client._driver._end.cancelled()
-        assert not lease.held
+class TestEventLoops:
+    def test_a_client_belongs_to_one_loop(self, line: Line) -> None:
+        client = AsyncClient(line.url)
 
-    asyncio.run(main())
+        async def use() -> None:
+            async with client.lock("job"):
+                pass
 
+        with asyncio.Runner() as first:
+            first.run(use())
+            with pytest.raises(LockError, match="another event loop"):
+                asyncio.run(use())
+            first.run(client.aclose())
 
-@pytest.mark.parametrize("ending", [ValueError("mine"), None], ids=["fails", "ends"])
-def test_somebody_elses_cancellation_that_comes_as_a_lost_block_is_left_is_obeyed(
-    url: str, ending: Exception | None
-) -> None:
-    async def work(client: AsyncClient, inside: asyncio.Event) -> None:
-        with suppress(ValueError, LockLost):
-            async with client.lock("job", cancel_on_loss=True):
-                inside.set()
-                try:
-                    await asyncio.sleep(60)
-                except asyncio.CancelledError:
-                    task = asyncio.current_task()
-                    assert task is not None
-                    asyncio.get_running_loop().call_soon(task.cancel)
-                    if ending is not None:
-                        raise ending from None
-        await asyncio.sleep(60)
+    @pytest.mark.parametrize("waiting", [False, True], ids=["a lease", "a waiter"])
+    def test_one_that_ends_with_a_client_open_gets_no_new_task(
+        self, line: Line, waiting: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def main() -> None:
+            if waiting:
+                kept.append(await other.lock("job").acquire())
+            kept.append(asyncio.create_task(client.lock("job").acquire()))
+            if waiting:
+                await has_waiters(other, 1)
+            else:
+                await wait_for(kept[0].done)  # type: ignore[attr-defined]
 
-    async def main() -> None:
-        async with AsyncClient(url) as client:
-            inside = asyncio.Event()
-            working = asyncio.create_task(work(client, inside))
-            await inside.wait()
-            assert await client.break_lock("job")
-            client._driver._lose([t.holder for t in client._driver.runtime.schedule.held()])
-            with pytest.raises(asyncio.CancelledError):
-                await asyncio.wait_for(working, 30)
-            assert await client.inspect("job") is None
-
-    asyncio.run(main())
-
-
-def test_a_loop_that_dies_with_a_waiter_inside_says_nothing_odd(url: str) -> None:
-    """A task that is destroyed while it waits cannot clean up; it must not fail either."""
-
-    async def main() -> None:
-        client = AsyncClient(url)
-        await client.lock("job").acquire()
-        waiting = asyncio.create_task(client.lock("job").acquire())
-        await asyncio.sleep(0.05)
-        assert not waiting.done()
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        loop = asyncio.new_event_loop()
-        loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed"
-        loop.run_until_complete(main())
-        loop.close()
+        kept: list[object] = []
+        client, other = AsyncClient(line.url), AsyncClient(line.url)
+        asyncio.run(main())
+        asyncio.run(client.aclose())
+        asyncio.run(other.aclose())
         gc.collect()
+        assert "destroyed" not in caplog.text
+
+    def test_one_that_dies_with_a_waiter_inside_raises_nothing(self, tmp_path: Path) -> None:
+        """A task that is destroyed while it waits cannot clean up; it must not fail either."""
+
+        async def main() -> None:
+            client, other = (AsyncClient(f"sqlite://{tmp_path}/locks.db") for _ in range(2))
+            held = await other.lock("job").acquire()
+            waiting = asyncio.create_task(client.lock("job").acquire())
+            await has_waiters(client, 1)
+            assert held is not None
+            assert not waiting.done()
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            loop = asyncio.new_event_loop()
+            loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed"
+            loop.run_until_complete(main())
+            loop.close()
+            gc.collect()
+
+    def test_a_waiter_of_one_that_has_ended_hurts_no_other_client(
+        self, line: Line, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def wait() -> tuple[AsyncClient, object]:
+            client = AsyncClient(line.url)
+            waiting = asyncio.create_task(client.lock("job").acquire())
+            async with AsyncClient(line.url) as other:
+                await has_waiters(other, 1)
+            return client, waiting
+
+        async def release() -> None:
+            assert held is not None
+            await held.release()
+
+        loop = asyncio.new_event_loop()
+        with asyncio.Runner() as first, warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            holder = AsyncClient(line.url)
+            held = first.run(holder.lock("job").acquire())
+            loop.set_exception_handler(lambda loop, context: None)  # "Task was destroyed"
+            kept = loop.run_until_complete(wait())
+            loop.close()  # without an end for the task
+            first.run(release())
+            first.run(holder.aclose())
+            assert caplog.text == ""
+            assert kept is not None
+
+
+class TestADroppedLease:
+    @pytest.mark.parametrize("renewing", [False, True])
+    def test_it_is_not_renewed_any_more(self, line: Line, renewing: bool) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client:
+                stop = AsyncStop(Extend)
+                if renewing:
+                    line.before = stop
+                lease = await client.lock("job", ttl=0.6).acquire()
+                assert lease is not None
+                if renewing:
+                    await stop.reached.wait()
+                with pytest.warns(ResourceWarning):
+                    del lease  # the last reference
+                stop.go_on.set()
+                await is_free(client)
+
+        asyncio.run(main())
 
 
 class TestCancelOnLoss:
-    def test_a_body_that_never_waits_again_still_learns_of_it(self, url: str) -> None:
+    def test_a_body_that_never_waits_again_still_learns_of_it(self, line: Line) -> None:
         async def main() -> None:
-            async with AsyncClient(url) as client:
-                lock = client.lock("job", ttl=0.5, renew=False, cancel_on_loss=True)
+            async with AsyncClient(line.url) as client:
+                lock = client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True)
                 with pytest.raises(LockLost):  # noqa: PT012 - leaving the block is what raises
                     async with lock as lease:
-                        threading.Event().wait(0.6)  # blocks the loop past the end of the lease
-                        assert lease.lost
-                await asyncio.sleep(0)  # no cancellation is left over for whoever comes after
+                        while not lease.lost:  # blocks the loop past the end of the lease
+                            threading.Event().wait(0.01)
+                await asyncio.sleep(0)  # no cancellation is left over for what comes after
                 task = asyncio.current_task()
                 assert task is not None
                 assert task.cancelling() == 0
 
         asyncio.run(main())
 
-    def test_another_cancellation_goes_first(self, url: str) -> None:
+    def test_another_cancellation_goes_first(self, line: Line) -> None:
+        async def work(client: AsyncClient) -> None:
+            async with client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True) as lease:
+                try:
+                    await asyncio.sleep(60)
+                finally:
+                    assert lease.lost
+                    task = asyncio.current_task()
+                    assert task is not None
+                    task.cancel()  # as if another task had cancelled it too
+
         async def main() -> None:
-            async with AsyncClient(url) as client:
-
-                async def work() -> None:
-                    lock = client.lock("job", ttl=0.5, renew=False, cancel_on_loss=True)
-                    async with lock as lease:
-                        try:
-                            await asyncio.sleep(60)
-                        finally:
-                            assert lease.lost
-                            task = asyncio.current_task()
-                            assert task is not None
-                            task.cancel()  # as if somebody else had cancelled it too
-
+            async with AsyncClient(line.url) as client:
                 with pytest.raises(asyncio.CancelledError):
-                    await asyncio.create_task(work())
+                    await asyncio.create_task(work(client))
 
         asyncio.run(main())
 
-    def test_within_a_timeout(self, url: str) -> None:
+    @pytest.mark.parametrize("ending", [ValueError("mine"), None], ids=["fails", "ends"])
+    def test_another_cancellation_that_comes_as_the_lost_block_is_left_is_obeyed(
+        self, line: Line, ending: Exception | None
+    ) -> None:
+        async def work(client: AsyncClient) -> None:
+            with suppress(ValueError, LockLost):
+                async with client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True):
+                    try:
+                        await asyncio.sleep(60)
+                    except asyncio.CancelledError:
+                        task = asyncio.current_task()
+                        assert task is not None
+                        asyncio.get_running_loop().call_soon(task.cancel)
+                        if ending is not None:
+                            raise ending from None
+            await asyncio.sleep(60)
+
         async def main() -> None:
-            async with AsyncClient(url) as client:
+            async with AsyncClient(line.url) as client:
+                with pytest.raises(asyncio.CancelledError):
+                    await asyncio.wait_for(asyncio.create_task(work(client)), 30)
+
+        asyncio.run(main())
+
+    def test_within_a_timeout(self, line: Line) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client:
                 with pytest.raises(TimeoutError):  # noqa: PT012 - leaving the block is what raises
                     async with asyncio.timeout(0.05):
                         async with client.lock("job", ttl=30, cancel_on_loss=True):

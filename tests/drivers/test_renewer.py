@@ -1,229 +1,321 @@
-"""The renewer at its worst moments: with leases in hand, cancelled, or killed by a callback."""
+"""The client's two loops at their worst moments, and the callbacks that tell of a loss."""
 
-import _thread
 import asyncio
-import contextlib
-import itertools
-import os
 import sys
 import threading
-import warnings
-from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 
 import pytest
 
-from holdfast import AsyncClient, Client, NotHeld
-from holdfast.core.messages import Extend
-from tests.children import in_child
-from tests.engines.redis.strikes import Strike
+from holdfast import AsyncClient, Client, Lease, LockLost
+from holdfast.core.holding import mark_lost
+from holdfast.core.messages import Extend, Release, Request
+from holdfast.drivers.callbacks import MOST_THREADS, CallbackThreads
+from tests.drivers.line import AsyncStop, Line, Raise, Stop
+from tests.drivers.test_aio import wait_for as wait_for_async
 from tests.patience import wait_for
 
 
-class Slow:
-    """Keeps the renewer inside a renewal until it is let go."""
-
-    def __init__(self, client: Client) -> None:
-        self.inside, self.go_on = threading.Event(), threading.Event()
-        self._ask = client._driver._store.ask
-        client._driver._store.ask = self.ask  # type: ignore[method-assign]
-
-    def ask(self, requests: Sequence[Any], until: float) -> Sequence[Any]:
-        if isinstance(requests[0], Extend):
-            self.inside.set()
-            self.go_on.wait(10)
-        return self._ask(requests, until)
-
-
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    with Client(f"sqlite://{tmp_path}/locks.db") as made:
+def client(line: Line) -> Iterator[Client]:
+    with Client(line.url) as made:
         yield made
 
 
-def test_a_lease_in_the_renewers_hand_is_not_the_childs(client: Client) -> None:
-    slow = Slow(client)
-    lease = client.lock("job", ttl=6.0).acquire()
+def take(client: Client, name: str = "job", ttl: float = 0.3, *, renew: bool = True) -> Lease:
+    lease = client.lock(name, ttl=ttl, renew=renew).acquire()
     assert lease is not None
-    slow.inside.wait(10)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # that we have threads: so we must
-        child = os.fork()
-    if child == 0:
-        try:
+    return lease
+
+
+class TestThreads:
+    def test_a_loss_is_told_while_the_renewer_waits_for_the_engine(
+        self, line: Line, client: Client
+    ) -> None:
+        line.before = stop = Stop(Extend)
+        told: list[str] = []
+        leases = [take(client, "renewed"), take(client, "not renewed", renew=False)]
+        for lease in leases:
+            lease.on_lost(lambda lost: told.append(lost.name))
+        assert stop.reached.wait(60)
+        wait_for(lambda: sorted(told) == ["not renewed", "renewed"])
+        stop.go_on.set()
+        client.close()
+        assert len(told) == 2
+        assert all(lease.lost for lease in leases)
+
+    def test_a_renewer_that_fails_starts_again(
+        self, line: Line, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        lease = take(client, ttl=3.0)
+        line.before = failure = Raise(Extend, ZeroDivisionError())
+        wait_for(lambda: line.asked(Extend))
+        assert failure.raised
+        assert lease.held
+        assert "ZeroDivisionError" in caplog.text
+        lease.release()
+
+    def test_a_watcher_that_fails_starts_again_and_forgets_no_deadline(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        failures = iter([ZeroDivisionError()])
+
+        def fail_once(*args: object) -> None:
+            for failure in failures:
+                raise failure
+            mark_lost(*args)  # type: ignore[arg-type]
+
+        monkeypatch.setattr("holdfast.core.renewal.mark_lost", fail_once)
+        kept = take(client, "kept")  # so that the renewer runs already
+        told: list[str] = []
+        leases = [take(client, name, ttl=0.05, renew=False) for name in "ab"]
+        for lease in leases:
+            lease.on_lost(lambda lost: told.append(lost.name))
+        wait_for(lambda: sorted(told) == ["a", "b"])
+        kept.release()
+
+    def test_there_are_two_for_any_number_of_leases(self, client: Client) -> None:
+        before = set(threading.enumerate())
+        leases = [take(client, f"job{number}", ttl=30.0) for number in range(100)]
+        assert len(set(threading.enumerate()) - before) == 2
+        for lease in leases:
             lease.release()
-        except NotHeld:
-            os._exit(0 if not lease.held else 2)
-        os._exit(1)
-    assert os.waitpid(child, 0)[1] == 0
-    slow.go_on.set()
-    lease.extend()
-    lease.release()
+
+    def test_one_that_cannot_start_is_started_by_the_next_lease(
+        self, line: Line, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError):
+                client.lock("job", ttl=1.5).acquire()
+        lease = take(client, "other")
+        wait_for(lambda: line.asked(Extend))
+        wait_for(lambda: line.asked(Release))  # of what had been granted
+        lease.release()
+
+    def test_they_have_nothing_of_the_context_of_the_caller(
+        self, line: Line, client: Client
+    ) -> None:
+        user: ContextVar[str] = ContextVar("user", default="none")
+        seen: list[str] = []
+
+        def look(request: Request) -> None:
+            if isinstance(request, Extend):
+                seen.append(user.get())
+
+        line.before = look
+        user.set("me")
+        with client.lock("job", ttl=0.3):
+            wait_for(lambda: seen)
+        assert set(seen) == {"none"}
 
 
-def test_a_ctrl_c_as_the_renewer_starts_is_nothing_but_a_ctrl_c(tmp_path: Path) -> None:
-    """A `Thread` that is struck while it waits to have started raises a RuntimeError, or worse."""
-    files, functions = ("/threading.py", "/threads.py"), ("_acquire_restore", "_wake_renewer")
-    for line in itertools.count():
-        with Client(f"sqlite://{tmp_path}/locks.db") as client:
-            strike = Strike(line, files, functions=functions)
-            with contextlib.suppress(KeyboardInterrupt), strike, client.lock("job", ttl=6.0):
-                pass
-            if not strike.struck:
-                break
-            with client.lock("job", ttl=6.0, timeout=10):  # it was given back
-                wait_for(client._driver._renewing.locked)
-    assert line > 1
+class TestTasks:
+    def test_a_loss_is_told_while_the_renewer_waits_for_the_engine(self, line: Line) -> None:
+        async def main() -> None:
+            line.before = stop = AsyncStop(Extend)
+            told: list[str] = []
+            async with AsyncClient(line.url) as client:
+                kept = []
+                for name, renew in (("renewed", True), ("not renewed", False)):
+                    lease = await client.lock(name, ttl=0.3, renew=renew).acquire()
+                    assert lease is not None
+                    lease.on_lost(lambda lost: told.append(lost.name))
+                    kept.append(lease)
+                await stop.reached.wait()
+                await wait_for_async(lambda: sorted(told) == ["not renewed", "renewed"])
+                stop.go_on.set()
+            assert len(told) == 2
 
+        asyncio.run(main())
 
-def test_a_signal_handler_may_take_the_first_lock_while_a_thread_is_started(client: Client) -> None:
-    with threading._active_limbo_lock:  # type: ignore[attr-defined]  # as `Thread.start` does
-        lease = client.lock("job").acquire()
-    wait_for(client._driver._renewing.locked)
-    assert lease is not None
-    lease.release()
+    def test_a_renewer_that_fails_starts_again(
+        self, line: Line, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client, client.lock("job", ttl=3.0) as lease:
+                line.before = failure = Raise(Extend, ZeroDivisionError())
+                await wait_for_async(lambda: line.asked(Extend))
+                assert failure.raised
+                assert lease.held
 
+        asyncio.run(main())
+        assert "ZeroDivisionError" in caplog.text
 
-@pytest.mark.parametrize("renewer_first", [True, False])
-def test_a_client_that_is_dropped_as_its_renewer_starts_closes_its_store_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renewer_first: bool
-) -> None:
-    driver = Client(f"sqlite://{tmp_path}/locks.db")._driver  # whose client is gone, unused
-    closed, store = threading.Semaphore(0), driver._store
-    monkeypatch.setattr(store, "close", closed.release)
-    if renewer_first:
-        assert driver._renewing.acquire(blocking=False)
-    driver.abandon()
-    if renewer_first:
-        driver._renew()
-    else:
-        driver._start_renewer()  # which comes too late
-    assert closed.acquire(blocking=False)
-    assert not closed.acquire(timeout=0.05)
+    @pytest.mark.parametrize("idle", [False, True], ids=["in use", "idle"])
+    def test_they_start_again_when_they_were_cancelled(self, line: Line, idle: bool) -> None:
+        """By themselves as long as there is a lease, else with the next one."""
 
-
-def test_a_renewer_whose_callback_forks_ends_well_in_the_child(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fork(runtime: object) -> Iterator[None]:
-        client._driver.forked()
-        client._driver.closed = True
-        yield from ()
-
-    def live_on() -> None:
-        assert client._driver._renewing.acquire(blocking=False)
-        client._driver._renew()
-        assert client._driver._renewing.acquire(blocking=False), "it is the parent's that it ended"
-
-    monkeypatch.setattr("holdfast.drivers.threads.renew_for_ever", fork)
-    in_child(live_on)
-
-
-def test_there_is_one_renewer_however_often_it_is_roused(client: Client) -> None:
-    renewers: list[int] = []
-    renew = client._driver._renew
-
-    def count_and_renew() -> None:
-        renewers.append(threading.get_ident())
-        renew()
-
-    client._driver._renew = count_and_renew  # type: ignore[method-assign]
-    for _ in range(50):
-        client._driver._wake_renewer()
-    wait_for(lambda: renewers)
-    client._driver._wake_renewer()
-    assert len(renewers) == 1
-
-
-def test_closing_gives_back_what_is_in_the_renewers_hand(tmp_path: Path) -> None:
-    client = Client(f"sqlite://{tmp_path}/locks.db")
-    slow = Slow(client)
-    lease = client.lock("job", ttl=6.0).acquire()
-    assert lease is not None
-    slow.inside.wait(10)
-    slow.go_on.set()
-    client.close()
-    assert not lease.held
-    with Client(f"sqlite://{tmp_path}/locks.db") as other:
-        assert other.inspect("job") is None
-
-
-def test_a_callback_that_exits_ends_only_itself(client: Client) -> None:
-    kept = client.lock("kept", ttl=3.0).acquire()
-    short = client.lock("short", ttl=0.5, renew=False).acquire()
-    assert kept is not None
-    assert short is not None
-    short.on_lost(lambda lease: sys.exit(3))
-    wait_for(lambda: short._tenure.state.value == "lost")
-    before = kept._tenure.valid_until
-    wait_for(lambda: kept._tenure.valid_until > before)
-    kept.release()
-
-
-def test_a_thread_that_cannot_start_is_tried_again(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> None:
-        raise RuntimeError("can't start new thread")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(_thread, "start_new_thread", refuse)
-        with pytest.raises(RuntimeError):
-            client.lock("job").acquire()
-    assert client.inspect("job") is None, "what was granted is given back"
-    with client.lock("job", ttl=3.0) as lease:
-        before = lease._tenure.valid_until
-        wait_for(lambda: lease._tenure.valid_until > before)
-
-
-def test_one_thread_will_do_where_a_second_cannot_start(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(threading.Thread, "start", refuse)
-    with client.lock("job", ttl=3.0) as lease:
-        before = lease._tenure.valid_until
-        wait_for(lambda: lease._tenure.valid_until > before)
-    monkeypatch.undo()
-    client.close()
-    assert not client._driver._renewer
-
-
-def test_a_renewer_that_was_cancelled_while_idle_starts_with_the_next_lease() -> None:
-    async def main() -> None:
-        async with AsyncClient("memory://idle-renewer") as client:
-            async with client.lock("first", ttl=3.0):
-                await asyncio.sleep(0.01)
+        async def cancel_them() -> None:
+            await asyncio.sleep(0)
             for task in asyncio.all_tasks() - {asyncio.current_task()}:
                 task.cancel()
-            await asyncio.sleep(0.01)
-            async with client.lock("second", ttl=3.0) as lease:
-                before = lease._tenure.valid_until
-                for _ in range(2000):
-                    if lease._tenure.valid_until > before:
-                        return
-                    await asyncio.sleep(0.005)
-                pytest.fail("it was not renewed")
+            await asyncio.sleep(0)
 
-    asyncio.run(main())
+        async def main() -> None:
+            async with AsyncClient(line.url) as client:
+                async with client.lock("first"):
+                    if idle:
+                        await asyncio.sleep(0)
+                if idle:
+                    await cancel_them()
+                renewed = await client.lock("renewed", ttl=0.6).acquire()
+                short = await client.lock("short", ttl=0.3, renew=False).acquire()
+                assert renewed is not None
+                assert short is not None
+                told: list[object] = []
+                short.on_lost(told.append)
+                if not idle:
+                    await cancel_them()
+                await wait_for_async(lambda: line.asked(Extend))
+                await wait_for_async(lambda: told == [short])
+                assert renewed.held
+
+        asyncio.run(main())
+
+    def test_they_have_nothing_of_the_context_of_the_caller(self, line: Line) -> None:
+        user: ContextVar[str] = ContextVar("user", default="none")
+        seen: list[str] = []
+
+        def look(request: Request) -> None:
+            if isinstance(request, Extend):
+                seen.append(user.get())
+
+        async def main() -> None:
+            line.before = look
+            user.set("me")
+            async with AsyncClient(line.url) as client, client.lock("job", ttl=0.3):
+                await wait_for_async(lambda: seen)
+
+        asyncio.run(main())
+        assert set(seen) == {"none"}
 
 
-def test_a_loop_that_ends_with_a_client_open_gets_no_new_task(
-    capfd: pytest.CaptureFixture[str],
-) -> None:
-    async def main() -> AsyncClient:
-        client = AsyncClient("memory://open-at-the-end")
-        kept.append(await client.lock("job").acquire())
-        await asyncio.sleep(0.01)
-        return client
+class TestCallbacks:
+    @pytest.mark.parametrize("error", [ZeroDivisionError, SystemExit, KeyboardInterrupt])
+    def test_one_that_raises_hurts_nothing_else(
+        self,
+        line: Line,
+        client: Client,
+        error: type[BaseException],
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        def fail(lost: Lease) -> None:
+            raise error
 
-    kept: list[object] = []
-    client = asyncio.run(main())
-    assert "destroyed" not in capfd.readouterr().err
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ResourceWarning)
-        kept.clear()
-        del client
+        kept = take(client, "kept")
+        told: list[str] = []
+        leases = [take(client, name, ttl=0.05, renew=False) for name in "ab"]
+        for lease in leases:
+            lease.on_lost(fail)
+            lease.on_lost(lambda lost: told.append(lost.name))
+        wait_for(lambda: sorted(told) == ["a", "b"])
+        wait_for(lambda: line.asked(Extend))
+        assert kept.held
+        assert error.__name__ in caplog.text
+        kept.release()
+
+    def test_one_that_blocks_holds_up_neither_renewals_nor_other_losses(
+        self, line: Line, client: Client
+    ) -> None:
+        go_on = threading.Event()
+        told: list[str] = []
+        kept = take(client, "kept")
+        blocking = take(client, "blocking", ttl=0.05, renew=False)
+        blocking.on_lost(lambda lost: go_on.wait(60))
+        wait_for(lambda: blocking.lost)
+        other = take(client, "other", ttl=0.05, renew=False)
+        other.on_lost(lambda lost: told.append(lost.name))
+        wait_for(lambda: told == ["other"])
+        before = len(line.asked(Extend))
+        wait_for(lambda: len(line.asked(Extend)) > before)
+        go_on.set()
+        kept.release()
+
+    @pytest.mark.parametrize("renew", [False, True])
+    def test_each_is_called_once_also_if_the_client_is_closed_at_that_moment(
+        self, line: Line, renew: bool
+    ) -> None:
+        for _ in range(30):
+            told: list[object] = []
+            client = Client(line.url)
+            lease = take(client, ttl=0.01, renew=False) if not renew else take(client)
+            lease.on_lost(told.append)
+            if not renew:
+                wait_for(lambda lease=lease: lease.lost)  # type: ignore[misc]
+                with pytest.raises(LockLost):
+                    lease.release()
+            client.close()
+            assert told == [lease]
+            assert lease.lost
+
+    def test_one_for_a_lost_lease_is_called_at_once_and_isolated_too(
+        self, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        lease = take(client, ttl=0.01, renew=False)
+        wait_for(lambda: lease.lost)
+        told: list[object] = []
+        lease.on_lost(told.append)
+        lease.on_lost(lambda lost: sys.exit(3))
+        assert told == [lease]
+        assert "SystemExit" in caplog.text
+
+    def test_one_for_a_lease_that_was_dropped_is_not_called(self, client: Client) -> None:
+        told: list[object] = []
+        lease = take(client, ttl=0.05, renew=False)
+        lease.on_lost(told.append)
+        with pytest.warns(ResourceWarning):
+            del lease  # the last reference
+        wait_for(lambda: client.inspect("job") is None)
+        client.close()
+        assert told == []
+
+
+class TestCallbackThreads:
+    def test_work_beyond_the_number_of_threads_is_done_later(self) -> None:
+        threads, go_on = CallbackThreads(), threading.Event()
+        running, done = threading.Semaphore(0), threading.Semaphore(0)
+
+        def work() -> None:
+            running.release()
+            go_on.wait(60)
+            done.release()
+
+        for _ in range(2 * MOST_THREADS):
+            threads.submit(work)
+        for _ in range(MOST_THREADS):
+            assert running.acquire(timeout=60)
+        assert not running.acquire(blocking=False)
+        go_on.set()
+        threads.wait(60)
+        for _ in range(2 * MOST_THREADS):
+            assert done.acquire(blocking=False)
+
+    def test_work_may_wait_for_the_others_without_waiting_for_itself(self) -> None:
+        threads, done = CallbackThreads(), threading.Event()
+
+        def work() -> None:
+            threads.wait(60)
+            done.set()
+
+        threads.submit(work)
+        assert done.wait(30)
+
+    def test_without_a_thread_to_be_had_it_is_done_all_the_same(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        done: list[int] = []
+        work: Callable[[], None] = lambda: done.append(1)  # noqa: E731 - it is short
+        threads = CallbackThreads()
+        threads.submit(work)
+        threads.submit(work)
+        assert done == [1, 1]
+        threads.wait(0)

@@ -1,310 +1,362 @@
-"""What is particular to the thread driver."""
+"""What is particular to the thread driver: closing, interruptions, waiting, dropped things."""
 
 import gc
-import itertools
 import logging
-import os
+import signal
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from math import inf
-from pathlib import Path
-from queue import SimpleQueue
 
 import pytest
 
-from holdfast import Client, Lease, LockError, LockLost, NotHeld
-from holdfast.core import renewal
-from holdfast.core.messages import Answer, HandedOver, Request
-from holdfast.drivers.threads import Bell, _wait
-from holdfast.events import InternalError
-from tests.children import in_child
-from tests.engines.redis.strikes import Strike
+from holdfast import Client, ClientClosed, EngineUnavailable, Lease, LockError, NotHeld
+from holdfast.core.messages import Acquire, Extend, Release, Request
+from tests.drivers.line import Line, Raise, Stop, go_on
 from tests.patience import wait_for
 
+PLACES = [("before", Acquire), ("after", Acquire), ("before", Release), ("after", Release)]
 
-class Waiting:
-    """A thread that waits for the lock `job`, and is known to."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._error: LockError | None = None
-        self._thread = threading.Thread(target=self._wait)
-        self._thread.start()
-        wait_for(lambda: (info := client.inspect("job")) and info.waiters == 1)
+class Background:
+    """Something that runs in a thread; what it returned or raised is kept."""
 
-    def _wait(self) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
+        self._work = work
+        self.result: object = None
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
         try:
-            self._client.lock("job").acquire()
-        except LockError as error:
-            self._error = error
+            self.result = self._work()
+        except BaseException as error:
+            self.error = error
 
-    def error(self) -> LockError | None:
-        self._thread.join()
-        return self._error
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    name = f"drivers-{request.node.name}".replace("[", "-").strip("]")
-    return f"memory://{name}" if request.param == "memory" else f"sqlite://{tmp_path}/locks.db"
+    def join(self) -> "Background":
+        self.thread.join(60)
+        assert not self.thread.is_alive()
+        return self
 
 
-class TestForks:
-    def test_a_child_has_no_part_in_its_parents_lease(self, url: str) -> None:
-        with Client(url) as client, client.lock("job", ttl=3.0) as lease:
-            told: list[object] = []
-            lease.on_lost(told.append)
-
-            def child() -> None:
-                assert not lease.held
-                assert not lease.lost
-                assert lease.remaining() == 0
-                for call in (lease.release, lease.extend, lease.ensure_held):
-                    with pytest.raises(NotHeld, match="forked"):
-                        call()
-                assert threading.active_count() == 1
-
-            in_child(child)
-            assert lease.held
-            assert client.inspect("job") is not None
-            assert not told
-
-    def test_a_child_can_use_the_client_for_itself(self, tmp_path: Path) -> None:
-        with Client(f"sqlite://{tmp_path}/locks.db") as client:
-            with client.lock("parent"):
-
-                def child() -> None:
-                    assert client.lock("parent").acquire(timeout=0) is None
-                    lease = client.lock("child").acquire(timeout=0)
-                    assert lease is not None
-                    assert f"/{os.getpid()}/" in lease.holder
-                    client.close()
-
-                in_child(child)
-                assert client.inspect("child") is None
-                info = client.inspect("parent")
-                assert info is not None
-            assert client.inspect("parent") is None
-
-    def test_a_child_that_leaves_the_block_does_not_release(self, tmp_path: Path) -> None:
-        with Client(f"sqlite://{tmp_path}/locks.db") as client:
-            lock = client.lock("job")
-            lease = lock.__enter__()
-            in_child(lambda: lock.__exit__(None, None, None))
-            assert lease.held
-            assert client.inspect("job") is not None
-            lock.__exit__(None, None, None)
-
-    def test_a_child_that_closes_the_client_does_not_release(self, tmp_path: Path) -> None:
-        with Client(f"sqlite://{tmp_path}/locks.db") as client, client.lock("job") as lease:
-            in_child(client.close)
-            assert client.inspect("job") is not None
-            lease.extend()
-
-    def test_no_connection_is_carried_into_a_child(self, tmp_path: Path) -> None:
-        """SQLite would believe that the child has the file locks that only its parent has."""
-        path = tmp_path / "locks.db"
-        with Client(f"sqlite://{path}") as client, client.lock("job"):
-
-            def child() -> None:
-                links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
-                opened = [os.readlink(link) for link in links if os.path.exists(link)]
-                assert not [name for name in opened if name.startswith(str(path))]
-
-            in_child(child)
-
-    def test_a_child_keeps_no_dead_parents_bell_alive(self, tmp_path: Path) -> None:
-        url = f"sqlite://{tmp_path}/locks.db"
-        with Client(url) as client, Client(url) as other, other.lock("job"):
-            waiting = Waiting(client)
-            (bell,) = tmp_path.glob("*-bell-*")
-
-            def child() -> None:
-                links = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
-                opened = [os.readlink(link) for link in links if os.path.lexists(link)]
-                assert str(bell) not in opened
-
-            in_child(child)
-            client.close()
-            assert "closed" in str(waiting.error())
+@pytest.fixture
+def client(line: Line) -> Iterator[Client]:
+    with Client(line.url) as made:
+        yield made
 
 
-class TestHandOver:
-    def test_a_waiter_has_what_is_handed_over_to_it(self, url: str) -> None:
-        with Client(url) as other, other.lock("job"), Client(url) as client:
-            taken: list[Lease | None] = []
-            thread = threading.Thread(target=lambda: taken.append(client.lock("job").acquire()))
-            thread.start()
-            wait_for(lambda: (info := client.inspect("job")) and info.waiters == 1)
-            [waiter_id] = client._driver._tickets
-            client._driver._notify(waiter_id, HandedOver(99, 1))  # the second request had it wait
-            thread.join()
-            assert [lease.fence for lease in taken if lease] == [99]
+@pytest.fixture
+def other(line: Line) -> Iterator[Client]:
+    with Client(line.url) as made:
+        yield made
 
-    @pytest.mark.parametrize("words", [(None, HandedOver(9, 1)), (HandedOver(9, 1), None)])
-    def test_several_rings_are_one_and_no_word_is_lost(
-        self, words: tuple[HandedOver | None, ...]
-    ) -> None:
-        bell: Bell = SimpleQueue()
-        for word in words:
-            bell.put(word)
-        assert _wait(bell, inf) == HandedOver(9, 1)
-        assert bell.empty()
+
+def waiters(client: Client) -> int:
+    info = client.inspect("job")
+    return (info.waiters or 0) if info else 0
+
+
+def our_threads() -> list[str]:
+    return [each.name for each in threading.enumerate() if each.name.startswith("holdfast-")]
 
 
 class TestClosing:
-    def test_whoever_waits_is_sent_away_and_nothing_is_left(self, url: str) -> None:
-        with Client(url) as other, other.lock("job"):
-            client = Client(url)
-            waiting = Waiting(client)
-            client.close()
-            assert "closed" in str(waiting.error())
-            info = other.inspect("job")
-            assert info is not None
-            assert info.waiters == 0
-
-    def test_held_leases_are_released(self, url: str) -> None:
-        client = Client(url)
-        leases = [client.lock(f"job{number}").acquire() for number in range(20)]
-        client.close()
-        client.close()
-        assert not any(lease.held or lease.lost for lease in leases if lease)
-        with Client(url) as other:
-            assert list(other.leases()) == []
-        with pytest.raises(LockError, match="closed"):
-            client.lock("job0").acquire()
-
-    def test_from_within_a_callback(self, url: str) -> None:
-        client = Client(url)
-        lease = client.lock("job", ttl=0.5, renew=False).acquire()
-        assert lease is not None
-        lease.on_lost(lambda lost: client.close())
+    def test_a_grant_that_is_on_its_way_is_not_taken_and_released(
+        self, line: Line, client: Client, other: Client
+    ) -> None:
+        line.after = stop = Stop(Acquire)
+        taking = Background(client.lock("job").acquire)
+        assert stop.reached.wait(60)
+        closing = Background(client.close)
         wait_for(lambda: client.closed)
-        wait_for(lambda: not [t for t in threading.enumerate() if t.name == "holdfast-renewer"])
+        stop.go_on.set()
+        assert isinstance(taking.join().error, ClientClosed)
+        closing.join()
+        assert other.inspect("job") is None
 
-    def test_a_forgotten_client_warns_and_its_thread_ends(self, url: str) -> None:
+    def test_a_waiter_is_sent_away_and_leaves_the_queue(
+        self, client: Client, other: Client
+    ) -> None:
+        with other.lock("job"):
+            waiting = Background(client.lock("job").acquire)
+            wait_for(lambda: waiters(other) == 1)
+            client.close()
+            assert isinstance(waiting.join().error, ClientClosed)
+            assert waiters(other) == 0
+
+    def test_so_is_one_that_pauses_because_the_engine_fails(
+        self, line: Line, client: Client
+    ) -> None:
+        line.down = True
+        asked = threading.Event()
+        line.before = lambda request: asked.set()
+        waiting = Background(client.lock("job", timeout=60).acquire)
+        assert asked.wait(60)
+        client.close()
+        assert isinstance(waiting.join().error, ClientClosed)
+
+    def test_a_second_close_waits_for_the_first(
+        self, line: Line, client: Client, other: Client
+    ) -> None:
+        lease = client.lock("job").acquire()
+        line.before = stop = Stop(Release)
+        first = Background(client.close)
+        assert stop.reached.wait(60)
+        second = Background(client.close)
+        second.thread.join(0.1)
+        assert second.thread.is_alive()
+        stop.go_on.set()
+        second.join()
+        assert other.inspect("job") is None
+        assert line.closed == 1
+        first.join()
+        assert lease is not None
+
+    def test_a_signal_handler_may_close_in_the_middle_of_an_acquire(
+        self, line: Line, client: Client, other: Client
+    ) -> None:
+        held = client.lock("held").acquire()
+        assert held is not None
+
+        def handler(request: Request) -> None:
+            if isinstance(request, Acquire):
+                line.after = go_on
+                client.close()
+
+        line.after = handler
+        with pytest.raises(ClientClosed):
+            client.lock("job").acquire()
+        client.close()
+        assert held.lost
+        assert list(other.leases()) == []
+        assert line.closed == 1
+
+    def test_a_signal_handler_may_close_while_its_thread_has_the_mutex(
+        self, client: Client, other: Client
+    ) -> None:
+        """As in the middle of `Lease.release`: the renewer, which closes, needs the mutex too."""
+        lease = client.lock("job").acquire()
+        assert lease is not None
+        returned = threading.Event()
+
+        def work() -> None:
+            with client._driver.runtime.mutex:
+                client.close()
+                returned.set()
+
+        Background(work)
+        assert returned.wait(10)
+        wait_for(lambda: other.inspect("job") is None)
+        assert lease.lost
+
+    def test_a_callback_may_close(self, client: Client) -> None:
+        lease = client.lock("job", ttl=0.05, renew=False).acquire()
+        assert lease is not None
+        closed = threading.Event()
+
+        def close(lost: Lease) -> None:
+            client.close()
+            closed.set()
+
+        lease.on_lost(close)
+        assert closed.wait(60)
+
+    def test_with_an_engine_that_is_down_it_says_what_is_left(
+        self, line: Line, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        lease = client.lock("job").acquire()
+        assert lease is not None
+        line.down = True
+        client.close()
+        assert lease.lost
+        assert "closed before 'holdfast:job' were released" in caplog.text
+        assert line.closed == 1
+
+    def test_an_operation_that_opened_nothing_leaves_nothing_to_say(
+        self, line: Line, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with client.lock("job", timeout=0), suppress(LockError), client.lock("job", timeout=0):
+            pytest.fail("entered twice")
+        client.close()
+        assert len(line.asked(Release)) == 1, "the second one had nothing to release"
+        assert caplog.text == ""
+
+    def test_its_threads_end(self, client: Client) -> None:
+        before = our_threads()
+        lease = client.lock("job").acquire()
+        wait_for(lambda: len(our_threads()) == len(before) + 2)
+        client.close()
+        wait_for(lambda: len(our_threads()) == len(before))
+        assert lease is not None
+
+    def test_a_forgotten_client_warns_and_its_threads_end(self, line: Line) -> None:
+        before = len(our_threads())
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            client = Client(url)
-            client.lock("job").acquire()
+            client = Client(line.url)
+            with client.lock("job"):
+                wait_for(lambda: len(our_threads()) == before + 2)
             del client
             gc.collect()
-        assert {w.category for w in caught} == {ResourceWarning}
-        assert any("without being closed" in str(w.message) for w in caught)
-        wait_for(lambda: not [t for t in threading.enumerate() if t.name == "holdfast-renewer"])
+        assert any("without being closed" in str(warning.message) for warning in caught)
+        wait_for(lambda: len(our_threads()) == before)
+        wait_for(lambda: line.closed == 1)
 
-    def test_a_client_lives_as_long_as_its_leases(self) -> None:
-        lease = Client("memory://keeps").lock("job", ttl=3.0).acquire()
-        assert lease is not None
+    def test_a_client_lives_as_long_as_its_leases(self, line: Line) -> None:
+        lease = Client(line.url).lock("job", ttl=0.3).acquire()
         gc.collect()
-        before = lease._tenure.valid_until
-        wait_for(lambda: lease._tenure.valid_until > before)  # it is renewed
+        wait_for(lambda: line.asked(Extend))
+        assert lease is not None
         lease._driver.close()
 
 
-def test_what_a_callback_raises_keeps_nobody_else_from_being_told(
-    url: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    told: list[str] = []
+class TestInterruptions:
+    """A Ctrl-C leaves a release behind that the renewer then delivers."""
 
-    def bad(lease: object) -> None:
-        raise ZeroDivisionError
-
-    with Client(url) as client:
-        found = (client.lock(name, ttl=0.5, renew=False).acquire() for name in "ab")
-        leases = [lease for lease in found if lease is not None]
-        for lease in leases:
-            lease.on_lost(bad)
-            lease.on_lost(lambda lost: told.append(lost.name))
-        with caplog.at_level(logging.ERROR, "holdfast"):
-            wait_for(lambda: sorted(told) == ["a", "b"])
-        assert "ZeroDivisionError" in caplog.text
-        with pytest.raises(LockLost):
-            leases[0].release()
-
-
-def test_a_ctrl_c_that_strikes_an_event_of_an_engine_is_a_ctrl_c() -> None:
-    """Its lock is not taken again then, and cannot be let go of: a RuntimeError in its place."""
-    with Client("memory://") as client:
-        store, never = client._driver._store, threading.Event()
-        ask = store.ask
-
-        def ask_and_wait(requests: Sequence[Request], until: float) -> Sequence[Answer]:
-            never.wait(0.001)
-            return ask(requests, until)
-
-        store.ask = ask_and_wait  # type: ignore[method-assign]
-        strike = Strike(0, ("/threading.py",), functions=("_acquire_restore",))
-        with pytest.raises(KeyboardInterrupt), strike:
-            client.lock("job").acquire()
-        assert strike.struck
-        with client.lock("job", timeout=0):
+    @pytest.mark.parametrize(("when", "kind"), PLACES)
+    @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, ZeroDivisionError])
+    def test_in_a_request(
+        self,
+        line: Line,
+        client: Client,
+        other: Client,
+        when: str,
+        kind: type[Request],
+        error: type[BaseException],
+    ) -> None:
+        hook = Raise(kind, error())
+        setattr(line, when, hook)
+        lock = client.lock("job")
+        with pytest.raises(error), lock:
+            pass
+        assert hook.raised
+        wait_for(lambda: other.inspect("job") is None)
+        with pytest.raises(NotHeld):
+            lock.release()
+        with client.lock("job", timeout=10):
             pass
 
-
-def test_an_error_after_a_ctrl_c_is_an_error() -> None:
-    with Client("memory://") as client:
-
-        def fail(requests: Sequence[Request], until: float) -> Sequence[Answer]:
-            raise RuntimeError("out of order")
-
-        client._driver._store.ask = fail  # type: ignore[method-assign]
-        try:
+    def test_of_a_waiter(self, client: Client, other: Client) -> None:
+        def handler(number: int, frame: object) -> None:
             raise KeyboardInterrupt
-        except KeyboardInterrupt:
-            with pytest.raises(RuntimeError, match="out of order"):
-                client.inspect("job")
+
+        def interrupt() -> None:
+            wait_for(lambda: waiters(other) == 1)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        before = signal.signal(signal.SIGUSR1, handler)
+        try:
+            with other.lock("job"):
+                interrupting = Background(interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    client.lock("job").acquire()
+                interrupting.join()
+                wait_for(lambda: waiters(other) == 0)
+        finally:
+            signal.signal(signal.SIGUSR1, before)
+
+    def test_after_an_interruption_the_release_is_delivered_before_the_caller_goes_on(
+        self, line: Line, client: Client
+    ) -> None:
+        """So a program that ends then leaves nothing behind."""
+        line.after = Raise(Acquire, KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            client.lock("job").acquire()
+        assert len(line.asked(Release)) == 1
 
 
-def test_a_renewer_that_fails_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    events: list[object] = []
-    real = renewal._renew
-    failures = iter([True])
+class TestAnUndeliveredRelease:
+    @pytest.mark.parametrize("renew", [True, False])
+    def test_it_is_delivered_when_the_engine_answers_again(
+        self, line: Line, client: Client, other: Client, renew: bool
+    ) -> None:
+        lease = client.lock("job", renew=renew).acquire()
+        assert lease is not None
+        line.down = True
+        with pytest.raises(EngineUnavailable, match="retrying in the background"):
+            lease.release()
+        assert not lease.held
+        assert not lease.lost
+        line.down = False
+        wait_for(lambda: other.inspect("job") is None)
 
-    def fail_once(*args: object) -> object:
-        if next(failures, False):
-            raise ZeroDivisionError
-        return real(*args)  # type: ignore[arg-type]
+    def test_a_second_release_tries_too(self, line: Line, client: Client, other: Client) -> None:
+        lease = client.lock("job").acquire()
+        assert lease is not None
+        line.down = True
+        for _ in range(2):
+            with pytest.raises(EngineUnavailable):
+                lease.release()
+        line.down = False
+        lease.release()
+        assert other.inspect("job") is None
+        with pytest.raises(NotHeld):
+            lease.release()
 
-    monkeypatch.setattr(renewal, "_renew", fail_once)
-    with Client("memory://restarts") as client:
-        client._driver.runtime.emit = events.append
-        first = client.lock("first", ttl=3.0).acquire()
-        wait_for(lambda: len(events) == 1)
-        assert isinstance(events[0], InternalError)
-        with client.lock("second", ttl=3.0) as second:
-            before = second._tenure.valid_until
-            wait_for(lambda: second._tenure.valid_until > before)
-        assert first is not None
-
-
-@pytest.mark.slow
-def test_ten_thousand_leases_cost_one_thread() -> None:
-    with Client("memory://many") as client:
-        before = threading.active_count()
-        leases = [client.lock(f"job{number}", ttl=10.0).acquire() for number in range(10_000)]
-        ends = [lease._tenure.valid_until for lease in leases if lease]
-        wait_for(
-            lambda: all(
-                lease._tenure.valid_until > end
-                for lease, end in zip(leases, ends, strict=True)
-                if lease
-            )
-        )
-        assert threading.active_count() == before + 1
-        assert all(lease.held for lease in leases if lease)
+    def test_of_a_with_too(self, line: Line, client: Client, other: Client) -> None:
+        with pytest.raises(EngineUnavailable), client.lock("job"):
+            line.down = True
+        line.down = False
+        wait_for(lambda: other.inspect("job") is None)
 
 
-def test_a_dead_threads_number_means_nothing() -> None:
+def test_a_wake_up_that_comes_before_the_wait_is_not_lost(
+    line: Line, client: Client, other: Client
+) -> None:
+    """The lock is released between the answer that it is held, and the wait for it."""
+    held = other.lock("job", ttl=600).acquire()
+    assert held is not None
+
+    def release(request: Request) -> None:
+        if isinstance(request, Acquire) and request.queue:
+            line.after = go_on
+            held.release()
+
+    line.after = release
+    lock = client.lock("job", timeout=60)
+    taking = Background(lock.acquire)
+    wait_for(lambda: taking.result is not None)
+    taking.join()
+    lock.release()
+
+
+class TestADroppedLease:
+    def test_it_says_so_and_is_not_renewed_any_more(
+        self, line: Line, client: Client, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with pytest.warns(ResourceWarning), caplog.at_level(logging.WARNING, "holdfast"):
+            client.lock("job", ttl=0.3).acquire(blocking=False)
+        assert "the lease on 'job' (fence 1) was dropped without being released" in caplog.text
+        wait_for(lambda: client.inspect("job") is None)
+
+    def test_also_while_it_is_being_renewed(self, line: Line, client: Client) -> None:
+        line.before = stop = Stop(Extend)
+        lease = client.lock("job", ttl=0.6).acquire()
+        assert lease is not None
+        assert stop.reached.wait(60)
+        with pytest.warns(ResourceWarning):
+            del lease  # the last reference
+        stop.go_on.set()
+        wait_for(lambda: client.inspect("job") is None)
+
+
+def test_a_reentrant_lock_that_was_taken_again_in_a_block_outlives_the_block(
+    client: Client,
+) -> None:
+    lock = client.lock("job", reentrant=True)
+    with lock:
+        lock.acquire()
+    assert lock.locked()
+    lock.release()
+    assert not lock.locked()
+
+
+def test_a_dead_threads_number_means_nothing(client: Client) -> None:
     """The kernel uses thread numbers again; a new thread must not re-enter a dead one's lease."""
-    with Client("memory://idents") as client:
-        lock = client.lock("job", reentrant=True)
-        client._driver._wake_renewer()  # else it may be the one that gets the number
-        wait_for(lambda: "holdfast-renewer" in [each.name for each in threading.enumerate()])
-        kept: list[object] = []
-        first = threading.Thread(target=lambda: kept.append(lock.acquire()))
+    lock = client.lock("job", reentrant=True)
+    with client.lock("first"):  # else a thread of the client may get the number
+        first = threading.Thread(target=lock.acquire)
         first.start()
         first.join()
         ident = first.ident
@@ -316,72 +368,6 @@ def test_a_dead_threads_number_means_nothing() -> None:
             again.join()
             assert taken == [None]
             if again.ident == ident:
+                lock.release()
                 return
-        pytest.fail("no thread got the same number again, so nothing was tested")
-
-
-@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, TimeoutError])
-def test_wherever_an_acquire_is_struck_nothing_is_held(
-    url: str, error: type[BaseException], caplog: pytest.LogCaptureFixture
-) -> None:
-    """Nobody has the lease then, and nobody could give it back. And the client can be closed."""
-    ours = ("holdfast/lock.py", "drivers/threads.py", "core/ledger.py", "core/acquire.py")
-    steps = ("acquire", "_acquire", "_take", "run", "_drive", "_took", "add")
-    closed: list[None] = []
-    with Client(url) as client:
-        store, close = client._driver._store, client._driver._store.close
-        store.close = lambda: closed.append(close())  # type: ignore[method-assign]
-        lock = client.lock("job")
-        for line in itertools.count():
-            strike = Strike(line, ours, error, functions=steps)
-            lease = None
-            with suppress(error), strike:
-                lease = lock.acquire()
-            if not strike.struck:
-                break
-            assert lease is None
-            assert client.inspect("job") is None, f"struck at line {line}"
-        assert lease is not None
-        lease.release()
-        assert line > 30
-        assert caplog.text == "", "nothing was lost"
-    assert closed == [None]
-
-
-@pytest.mark.timeout(60)
-def test_a_signal_handler_closes_while_its_thread_has_the_mutex(url: str) -> None:
-    """As within `lease.held`: whoever closes in its place would wait for it."""
-    with Client(url) as other:
-        client = Client(url)
-        lease = client.lock("job").acquire()
-        assert lease is not None
-        with client._driver.runtime.mutex:
-            client.close()
-        assert not lease.held
-        assert other.inspect("job") is None
-
-
-@pytest.mark.timeout(60)
-def test_a_signal_handler_closes_in_the_middle_of_an_acquire(url: str) -> None:
-    with Client(url) as other:
-        client = Client(url)
-        first = client.lock("first").acquire()
-        store = client._driver._store
-        closed: list[None] = []
-        ask, close = store.ask, store.close
-
-        def ask_and_close(requests: Sequence[Request], until: float) -> Sequence[Answer]:
-            answers = ask(requests, until)
-            if not client.closed:
-                client.close()
-                assert other.inspect("first") is None, "what it had was given back at once"
-            return answers
-
-        store.ask = ask_and_close  # type: ignore[method-assign]
-        store.close = lambda: closed.append(close())  # type: ignore[method-assign]
-        lease = client.lock("job").acquire()
-        assert other.inspect("job") is None
-        for each in (first, lease):
-            assert each is not None
-            assert not each.held
-        assert closed == [None], "when that was over"
+    pytest.fail("no thread got the same number again, so nothing was tested")

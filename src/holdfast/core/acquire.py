@@ -1,197 +1,200 @@
-"""Getting a lock: try, wait for a wake-up, try again, give up in time, leave nothing behind.
+"""Getting a lock: try, wait for a wake-up, try again, give up in time.
 
 What can happen at any yield below, and what then:
 
-- The reply is lost or late (`Failed`): nobody knows whether the lock was granted, so the next try
-  asks with the same holder id, which finds its own grant again; the last one gives it back. (Over
-  a quorum each try gives back its own; so they are told from each other: see `ballot`.)
-- The grant took so long to arrive that it is not worth anything: the same.
-- We are cancelled, interrupted or closed: whatever was asked for is given back before that goes on.
+- The reply is lost or late (`Failed`): the outcome is unknown, so the next try asks with the same
+  holder id, which finds its own grant again. (Over a quorum each try releases its own; so they are
+  told from each other: see `attempt`.)
+- The grant took so long to arrive that it is worth nothing: the same.
+- The caller is interrupted, cancelled or closed, or the engine fails until the end: the holder id
+  is abandoned, and the renewer releases whatever the engine has of it.
 - A wake-up is lost: the wait ends when the present holder's time does, so it costs time, not life.
-- A wake-up comes just as we give up: giving back passes the offer on to the next in the queue.
-- The lock is handed over while we wait: it was ours from some instant after the request that had us
-  wait, so it counts from before that. If the word of it speaks of another request, or comes too
-  late, we ask, as after any wake-up.
+- A wake-up comes just as the caller gives up: the release passes the offer on to the next waiter.
+- The client is closed while the grant is on its way: it is not taken (`ClientClosed`).
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass
 from math import inf
 
 from holdfast.core.backoff import backoff, spread
-from holdfast.core.effects import Ask, Sleep, Steps, Subscribe, Wait
-from holdfast.core.holding import give_back, hasten_returns, unavailable
+from holdfast.core.effects import Ask, Sleep, Steps, Wait, ask
+from holdfast.core.holding import plan, plan_renewal, release_later, unavailable
 from holdfast.core.lease_state import LeaseState, LockSpec
-from holdfast.core.messages import Acquire, Answer, Failed, Granted, HandedOver, Held
-from holdfast.core.renewal import plan_renewal
+from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held, Release
+from holdfast.core.release import abandon
 from holdfast.core.runtime import Runtime
-from holdfast.core.schedule import CROWD
-from holdfast.errors import EngineUnavailable
+from holdfast.errors import ClientClosed, EngineUnavailable
 
 SHORTEST_WAIT = 0.001
 
-MOST_CONTENDED = 1000
-"""How many contended keys are kept in mind."""
+FAILING_TIMEOUT = 0.1
+"""How long to wait for the confirmation of a release by an engine that has not been answering."""
 
 HASTE = 0.05
 """A last try that had no longer than this, and no answer, does not tell of an engine that fails."""
 
-FAILING_PATIENCE = 0.1
-"""How long to wait for the last word of an engine that has not been answering anyway."""
 
-
-def acquire(  # noqa: C901 - one loop, to be read from its beginning to its end
-    runtime: Runtime, spec: LockSpec, timeout: float | None, taken: list[LeaseState] | None = None
+def acquire(
+    runtime: Runtime, spec: LockSpec, holder: str, timeout: float | None
 ) -> Steps[LeaseState | None]:
-    """Get the lock; None if somebody else has it until `timeout` (0: ask once; None: for ever).
-
-    What it gives is in `taken` before, should a Ctrl-C strike while it is on its way.
-    """
-    holder, key = runtime.new_holder(), spec.key
-    began = runtime.clock()
-    give_up_at = inf if timeout is None else began + timeout
-    until = (
-        min(began + spec.request_timeout, give_up_at) if timeout else began + spec.request_timeout
-    )
-    failing_since, tries = inf, 0
-    pauses: Iterator[float] | None = None
-    untidy = waited = False
-    listening = timeout != 0 and key in runtime.contended
-    answer: Answer
-    pause: Subscribe | Wait | Sleep
+    """Get the lock; None if another holder has it until `timeout` (0: try once; None: no limit)."""
+    contender = Contender(runtime, spec, holder, timeout)
     try:
-        if listening:
-            runtime.contended.discard(key)  # unless it turns out to be held again
-            yield Subscribe(holder)
         while True:
-            untidy = True  # from here on the engine may have something of ours
-            request = Acquire(
-                key, holder, spec.ttl, listening, 0, tries, spec.renew, once=timeout == 0
-            )
-            [answer] = yield Ask((request,), until)
-            tries += 1
-            now = runtime.clock()
-            if type(answer) is Granted:
-                given = _as_granted(runtime, spec, answer.ttl)
-                tenure = _take(runtime, given, answer.holder or holder, answer.fence, began, now)
-                if tenure is not None:
-                    if taken is not None:
-                        taken.append(tenure)
-                    untidy = False
-                    return tenure
-                answer = Failed.at("engine", f"took {now - began:.3f} s to answer")
-
-            if type(answer) is Held:
-                waited = True
-                failing_since = inf
-                _note_contention(runtime, key)
-                if runtime.schedule.pending_releases:
-                    hasten_returns(runtime)
-                untidy = listening  # a place in the queue
-                wake_at = now + _pause(runtime, spec, answer)
-                last_try = give_up_at
-                pause = Wait(holder, min(wake_at, last_try)) if listening else Subscribe(holder)
-                listening = True
-            else:
-                waited = waited and give_up_at - began < HASTE
-                failing_since = min(failing_since, began)
-                last_try = failing_since + spec.ttl if timeout is None else give_up_at
-                pauses = pauses or backoff(runtime.uniform)
-                pause = Sleep(min(now + next(pauses), last_try))
-
-            if now < last_try:
-                heard = yield pause
-                asked, began = began, runtime.clock()
-                if began < last_try:
-                    # Not later than any answer may be: then to ask again gives it a whole ttl.
-                    if (
-                        type(heard) is HandedOver
-                        and heard.tries == tries - 1
-                        and began <= asked + spec.request_timeout
-                    ):
-                        tenure = _take(runtime, spec, holder, heard.fence, asked, began)
-                        if tenure is not None:
-                            if taken is not None:
-                                taken.append(tenure)
-                            untidy = False
-                            return tenure
-                    until = min(began + spec.request_timeout, give_up_at)
+            outcome = yield from contender.try_once()
+            if isinstance(outcome, LeaseState):
+                return outcome
+            if runtime.clock() < outcome.give_up_at:
+                yield from contender.pause(min(outcome.until, outcome.give_up_at))
+                if runtime.clock() < outcome.give_up_at:
                     continue
-            if waited:
-                return None
-            raise _unavailable(spec, answer)
-    except GeneratorExit:
-        untidy = False  # nobody performs anything for us any more
+            yield from contender.give_up(outcome)
+            return None
+    except EngineUnavailable:
+        raise  # nothing is left, or the renewer knows of it
+    except BaseException:
+        abandon(runtime, spec, holder)
         raise
     finally:
-        try:
-            if untidy:
-                yield from _tidy_up(runtime, spec, holder, failing=failing_since < inf)
-        finally:
-            if listening:
-                runtime.unsubscribe(holder)
+        runtime.unsubscribe(holder)
 
 
-def _tidy_up(runtime: Runtime, spec: LockSpec, holder: str, *, failing: bool) -> Steps[None]:
-    """Give back whatever we have there. An engine that fails to answer is not waited for again."""
-    request_timeout = (
-        min(spec.request_timeout, FAILING_PATIENCE) if failing else spec.request_timeout
-    )
-    try:
-        yield from give_back(runtime, spec, holder, request_timeout)
-    except GeneratorExit:
-        raise  # nobody performs anything for us any more
-    except BaseException:  # interrupted: nobody knows whether it arrived
-        yield from give_back(runtime, spec, holder, request_timeout)
-        raise
+@dataclass(slots=True)
+class Busy:
+    """Another client holds it. `until`: asking again before is pointless, unless notified."""
+
+    until: float
+    give_up_at: float
 
 
-def _note_contention(runtime: Runtime, key: str) -> None:
-    if len(runtime.contended) >= MOST_CONTENDED:
-        runtime.contended.clear()
-    runtime.contended.add(key)
+@dataclass(slots=True)
+class Failing:
+    """The engine did not answer, or not in time. `until`: when to try again."""
+
+    until: float
+    give_up_at: float
+    answer: Answer
 
 
-def _as_granted(runtime: Runtime, spec: LockSpec, ttl: float) -> LockSpec:
-    """The same with the ttl that the engine gave, if that is another than asked."""
-    if not ttl:
-        return spec
-    validity = ttl - runtime.drift(ttl)
-    if (ttl, validity) == (spec.ttl, spec.validity):
-        return spec
-    return replace(spec, ttl=ttl, validity=validity)
+class Contender:
+    """One caller that wants the lock."""
 
+    def __init__(
+        self, runtime: Runtime, spec: LockSpec, holder: str, timeout: float | None
+    ) -> None:
+        self.runtime = runtime
+        self.spec = spec
+        self.holder = holder
+        self.timeout = timeout
+        self.give_up_at = inf if timeout is None else runtime.clock() + timeout
+        self.tries = 0
+        self.queue = False
+        """Whether to ask for a place in the queue; from the second try on."""
+        self.queued = False
+        """Whether the engine may have something of ours: a place in the queue, or an unknown
+        grant."""
+        self.was_busy = False
+        self.failing_since = inf
+        self.pauses: Iterator[float] | None = None
 
-def _take(
-    runtime: Runtime, spec: LockSpec, holder: str, fence: int, began: float, now: float
-) -> LeaseState | None:
-    """Hold what was granted; None if that came too late."""
-    valid_until, hold_until = began + spec.validity, inf
-    if spec.max_hold is not None:
-        hold_until = began + spec.max_hold
-        valid_until = min(valid_until, hold_until)
-    if now >= valid_until:
-        return None
-    tenure = LeaseState(spec, holder, fence, valid_until, hold_until)
-    plan_renewal(tenure, began)
-    schedule = runtime.schedule
-    if schedule.enter(tenure):
-        runtime.wake_renewer()
-    elif len(schedule.entered) > CROWD:
+    def try_once(self) -> Steps[LeaseState | Busy | Failing]:
+        """Ask the engine once."""
+        runtime, spec = self.runtime, self.spec
+        began = runtime.clock()
+        until = began + spec.request_timeout
+        if self.timeout:
+            until = min(until, self.give_up_at)
+        once = self.timeout == 0
+        request = Acquire(
+            spec.key, self.holder, spec.ttl, self.queue, 0, self.tries, spec.renew, once
+        )
+        [answer] = yield Ask((request,), until)
+        self.tries += 1
+        if type(answer) is Granted:
+            lease = self._take(answer, began)
+            if lease is not None:
+                return lease
+            answer = Failed.at("engine", f"took {runtime.clock() - began:.3f} s to answer")
+        if type(answer) is Held:
+            return self._busy(answer)
+        return self._failing(answer, began)
+
+    def _take(self, granted: Granted, began: float) -> LeaseState | None:
+        """Hold what was granted; None if that came too late."""
+        runtime, spec = self.runtime, self.spec
+        ttl = granted.ttl or spec.ttl
+        hold_until = inf if spec.max_hold is None else began + spec.max_hold
+        valid_until = min(began + ttl - runtime.drift(ttl), hold_until)
+        lease = LeaseState(
+            runtime,
+            spec,
+            granted.holder or self.holder,
+            granted.fence,
+            valid_until,
+            hold_until,
+            ttl,
+        )
+        plan_renewal(lease, began)
         with runtime.mutex:
-            schedule.settle()
-    return tenure
+            if runtime.closed:
+                raise ClientClosed
+            if runtime.clock() >= valid_until:
+                return None
+            runtime.registry.add(lease)
+            plan(runtime, lease)
+        return lease
 
+    def _busy(self, held: Held) -> Busy:
+        self.was_busy, self.failing_since = True, inf
+        now = self.runtime.clock()
+        if not self.queue:
+            if self.give_up_at > now:
+                self.runtime.subscribe(self.holder)
+                self.queue = True
+            return Busy(now, self.give_up_at)  # ask again at once, for a place in the queue
+        self.queued = True
+        pause = held.remaining
+        if not held.wakes:
+            pause = min(pause, spread(self.spec.retry, self.runtime.uniform))
+        return Busy(now + max(pause, SHORTEST_WAIT), self.give_up_at)
 
-def _pause(runtime: Runtime, spec: LockSpec, held: Held) -> float:
-    """How long asking again is pointless, unless we are woken."""
-    pause = (
-        held.remaining if held.wakes else min(held.remaining, spread(spec.retry, runtime.uniform))
-    )
-    return max(pause, SHORTEST_WAIT)
+    def _failing(self, answer: Answer, began: float) -> Failing:
+        now = self.runtime.clock()
+        self.queued = True
+        self.was_busy = self.was_busy and self.give_up_at - began < HASTE
+        self.failing_since = min(self.failing_since, began)
+        heals_in = answer.heals_in if isinstance(answer, Failed) else None
+        if heals_in == inf:
+            return Failing(now, now, answer)
+        give_up_at = self.give_up_at
+        if self.timeout is None:
+            give_up_at = max(self.failing_since, now + (heals_in or -inf)) + self.spec.ttl
+        self.pauses = self.pauses or backoff(self.runtime.uniform)
+        return Failing(now + next(self.pauses), give_up_at, answer)
 
+    def pause(self, until: float) -> Steps[None]:
+        """Wait until that instant, or for a notification."""
+        if self.runtime.clock() < until:
+            yield Wait(self.holder, until) if self.queue else Sleep(until)
 
-def _unavailable(spec: LockSpec, answer: Answer) -> EngineUnavailable:
-    return unavailable(
-        f"{spec.name!r} was not acquired, since the engine could not be asked", answer
-    )
+    def give_up(self, outcome: Busy | Failing) -> Steps[None]:
+        """Leave nothing behind; raise if the engine did not answer in the end.
+
+        The release goes out at once, behind a request that an engine which only hangs has yet to
+        carry out. But one that fails is not waited for again: the renewer retries.
+        """
+        runtime, spec = self.runtime, self.spec
+        failing = isinstance(outcome, Failing)
+        if self.queued:
+            timeout = (
+                min(spec.request_timeout, FAILING_TIMEOUT) if failing else spec.request_timeout
+            )
+            [answer] = yield ask(Release(spec.key, self.holder), runtime.clock() + timeout)
+            if type(answer) is Failed:
+                with runtime.mutex:
+                    release_later(runtime, spec, self.holder)
+        if isinstance(outcome, Failing) and not self.was_busy:
+            raise unavailable(
+                f"{spec.name!r} was not acquired, since the engine is unreachable", outcome.answer
+            )

@@ -1,9 +1,9 @@
 """What an algorithm may ask of the driver that runs it. Only what may wait is an effect.
 
-`until` is always an instant of the world's clock. A driver sends the result back into the
-generator; an interruption (cancellation, Ctrl-C, a closing client) is thrown in, and whatever the
-generator yields after that is its cleanup, which the driver shields from further interruptions. A
-generator that is closed (`GeneratorExit`) ends without cleanup: its driver is gone.
+`until` is always an instant of the runtime's clock. The driver sends the result back into the
+generator. An interruption (cancellation, Ctrl-C, a closing client) is thrown in, and the generator
+ends with it: it may tidy up its own state, and yields nothing more. What the engine may still have
+of an interrupted caller goes to the pending releases, which the renewer sends.
 """
 
 from collections.abc import Generator
@@ -18,7 +18,7 @@ from holdfast.core.messages import Request
 class Ask:
     """Send these requests to the engine, in one go; gives an answer for each, in order.
 
-    What could not be asked, or did not answer by `until`, answers `Failed`.
+    What could not be sent, or was not answered by `until`, answers `Failed`.
     """
 
     requests: tuple[Request, ...]
@@ -26,16 +26,9 @@ class Ask:
 
 
 @dataclass(slots=True)
-class Subscribe:
-    """From now on, and until `World.unlisten`, remember wake-ups for this ticket."""
-
-    waiter_id: str
-
-
-@dataclass(slots=True)
 class Wait:
-    """Wait for a wake-up for this ticket; gives False if `until` passed without one, and
-    `HandedOver` if that was said with it."""
+    """Wait for a notification for this waiter id, which must be subscribed; gives False if `until`
+    passed without one."""
 
     waiter_id: str
     until: float
@@ -48,14 +41,7 @@ class Sleep:
     until: float
 
 
-@dataclass(slots=True)
-class NotifyLost:
-    """Call those who asked to be told that a lease is lost."""
-
-    watchers: tuple[Any, ...]
-
-
-Effect: TypeAlias = Ask | Subscribe | Wait | Sleep | NotifyLost
+Effect: TypeAlias = Ask | Wait | Sleep
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, Any, T]

@@ -1,26 +1,31 @@
 """The life of one lease, as its holder knows it.
 
-         ┌── let_go() ──> RELEASED
-    HELD ┼── lose() ────> LOST
-         └── disown() ──> FOREIGN   (a forked child's copy: the lease is its parent's)
+         ┌── mark_released() ──> RELEASED
+    HELD ┤
+         └── mark_lost() ──────> LOST
 
-1. A tenure is valid until `valid_until`, an instant counted from *before* the request left.
+1. A lease is valid until `valid_until`, an instant counted from *before* the request left.
 2. That instant only ever moves on, and only while it lies ahead: what has passed is lost, whatever
    a late answer says.
-3. There is no way back to HELD.
-4. All of it happens under the world's mutex, so that two threads never see it go to and fro.
+3. There is no way back to HELD, and none out of LOST. (A release that the engine answers with "not
+   yours" turns RELEASED into LOST: the lease had ended before.)
+4. All of it happens under the runtime's mutex.
+5. A lease belongs to the process that took it. In a forked child it is inherited: neither held nor
+   lost, and nothing can be done with it. The fork epoch of the lease tells, compared with that of
+   the runtime, which every fork moves on.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
 from math import inf
+from typing import Protocol
 
 from holdfast.errors import LockLost, NotHeld
 
 EXPIRED = "its time ran out unrenewed"
 TAKEN = "the engine says that it is not yours any more (it expired there, or an operator broke it)"
+CLOSED = "the client was closed"
 
 
 NODE_TIMEOUT = 5.0
@@ -30,12 +35,6 @@ NODE_TIMEOUT = 5.0
 def node_timeout(ttl: float) -> float:
     """How long one node may take to answer about a lease of that ttl."""
     return min(ttl / 3, NODE_TIMEOUT)
-
-
-@lru_cache(64)
-def validity(ttl: float, drift: Callable[[float], float]) -> float:
-    """What is left of a ttl after the drift of the clocks: one object, for all leases of it."""
-    return ttl - drift(ttl)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +48,7 @@ class LockSpec:
     max_hold: float | None
     retry: float
     request_timeout: float
-    """How long one node may take to answer about it."""
-    validity: float
-    """What is left of the ttl after the drift of the clocks."""
+    """How long the engine may take to answer about it."""
 
     @property
     def key(self) -> str:
@@ -60,16 +57,22 @@ class LockSpec:
 
 
 class State(Enum):
-    """Where a tenure stands."""
+    """Where a lease stands."""
 
     HELD = "held"
     RELEASED = "released"
     LOST = "lost"
-    FOREIGN = "foreign"
+    INHERITED = "inherited"
 
 
 # By name, since reading a member off its class costs ten times as much.
-HELD, RELEASED, LOST, FOREIGN = State
+HELD, RELEASED, LOST, INHERITED = State
+
+
+class ForkEpoch(Protocol):
+    """The runtime, as far as a lease knows it."""
+
+    epoch: int
 
 
 class LeaseState:
@@ -77,44 +80,65 @@ class LeaseState:
 
     __slots__ = (
         "__weakref__",
+        "_epoch",
+        "_runtime",
+        "callbacks",
         "depth",
+        "dropped",
         "fence",
         "hold_until",
         "holder",
+        "release_failed",
         "renew_at",
         "spec",
-        "state",
+        "status",
+        "ttl",
         "valid_until",
-        "watchers",
         "why",
     )
 
     def __init__(
-        self, spec: LockSpec, holder: str, fence: int, valid_until: float, hold_until: float
+        self,
+        runtime: ForkEpoch,
+        spec: LockSpec,
+        holder: str,
+        fence: int,
+        valid_until: float,
+        hold_until: float = inf,
+        ttl: float = 0.0,
     ) -> None:
+        self._runtime = runtime
+        self._epoch = runtime.epoch
+        self.status = HELD
+        """Where it stands, for the process that took it: see `state`."""
         self.spec = spec
         self.holder = holder
         self.fence = fence
         self.valid_until = valid_until
         self.hold_until = hold_until
+        self.ttl = ttl or spec.ttl
         self.renew_at = inf
-        self.state = HELD
         self.why = ""
         self.depth = 1
-        self.watchers: tuple[Callable[[], None], ...] = ()
+        self.dropped = False
+        """Whether the user cannot reach it any more: it is not renewed, and ends."""
+        self.callbacks: tuple[Callable[[], None], ...] = ()
+        self.release_failed = False
+        """Whether `release()` raised because the engine could not be told; it may be repeated."""
 
     @property
-    def unsettled(self) -> bool:
-        """Whether its holder has yet to let go of it, or to be told that it is lost."""
-        return self.state is HELD or self.state is LOST
+    def state(self) -> State:
+        """Where it stands in this process."""
+        return self.status if self._epoch == self._runtime.epoch else INHERITED
 
     def is_held(self, now: float) -> bool:
         """Whether it is surely mine at this instant."""
-        return self.state is HELD and now < self.valid_until
+        return now < self.valid_until and self.status is HELD and self._epoch == self._runtime.epoch
 
     def is_lost(self, now: float) -> bool:
         """Whether it ended without my releasing it."""
-        return self.state is LOST or (self.state is HELD and now >= self.valid_until)
+        state = self.state
+        return state is LOST or (state is HELD and now >= self.valid_until)
 
     def remaining(self, now: float) -> float:
         """Seconds of validity left, never negative."""
@@ -126,29 +150,33 @@ class LeaseState:
 
     def mark_released(self) -> None:
         """Held no more, because its holder wanted so."""
-        self.state = RELEASED
+        self.status = RELEASED
 
-    def mark_inherited(self) -> None:
-        """In a forked child: not mine to renew, release or report."""
-        self.state = FOREIGN
-
-    def lose(self, why: str) -> None:
+    def mark_lost(self, why: str) -> None:
         """Held no more, against its holder's will."""
-        self.state = LOST
+        self.status = LOST
         self.why = why
 
     def require_held(self, now: float) -> None:
         """Raise unless it is held."""
-        if self.state is FOREIGN:
+        if self.is_held(now):
+            return
+        state = self.state
+        if state is INHERITED:
             raise NotHeld(
                 f"the lease on {self.spec.name!r} was taken by the process that this one was "
-                "forked from, and is still that one's; nothing was changed"
+                "forked from, and still belongs to that process; nothing was changed"
             )
-        if self.state is RELEASED:
+        if state is RELEASED:
             raise NotHeld(f"the lease on {self.spec.name!r} was released already")
-        if self.is_lost(now):
-            raise self.loss()
+        raise self.loss()
 
     def loss(self) -> LockLost:
         """The error that says so."""
-        return LockLost(self.spec.name, self.fence, self.why or EXPIRED)
+        return LockLost(self.spec.name, self.fence, self.why or self.why_expired())
+
+    def why_expired(self) -> str:
+        """Why it ends when its time is over."""
+        if self.valid_until >= self.hold_until:
+            return f"its max_hold of {self.spec.max_hold:g} s is over"
+        return EXPIRED

@@ -1,29 +1,26 @@
-"""The renewer: one endless algorithm for all leases of a client.
+"""The two loops of a client, for all its leases.
+
+The *renewer* sends: renewals, and pending releases.
 
 1. A lease is renewed a third of its ttl after the last renewal, so two may fail before it is late.
 2. Renewals of one ttl fall on a common grid, so that they go out together, in one batch.
-3. No request is waited for beyond the first deadline of *any* lease: its holder is told there and
-   then, not when a slow engine has answered about another one.
-4. A failed renewal is tried again until the deadline; "not yours" is a loss at once.
+3. A failed renewal is tried again until the deadline; "not yours" is a loss at once.
+4. No answer is awaited for longer than the next lease can wait for its own renewal.
 5. `max_hold` ends renewal: the last one is cut to what is left.
-6. What could not be given back is tried again, now and then, until the client is closed.
+
+The *watcher* waits for deadlines, and sends nothing. So a lease is lost at the very instant when
+its time is over, however slow the engine is and whatever the renewer waits for.
 """
 
-from functools import lru_cache
 from math import inf
 
-from holdfast.core.effects import Ask, NotifyLost, Steps, Subscribe, Wait
-from holdfast.core.holding import give_back_again, settle_extension
-from holdfast.core.lease_state import EXPIRED, LeaseState
-from holdfast.core.messages import Answer, Extend, Failed
-from holdfast.core.runtime import Runtime
-from holdfast.events import Lost, RenewalFailed
-
-RENEWER = "renewer"
-"""The renewer's own ticket for wake-ups."""
-
-GRID = 10
-"""Grid points to an interval between two renewals."""
+from holdfast.core.effects import Ask, Steps, Wait
+from holdfast.core.holding import cut_to, mark_lost, plan, settle_extension
+from holdfast.core.lease_state import HELD, LeaseState
+from holdfast.core.messages import Extend, Failed
+from holdfast.core.release import PENDING_TIMEOUT, send_pending
+from holdfast.core.runtime import RENEWER, WATCHER, Runtime
+from holdfast.events import RenewalFailed
 
 MANY = 200
 """So many renewals together may take as long as one, and more in proportion."""
@@ -32,107 +29,101 @@ BATCH = 1000
 """Renewals in one request; more would hold up those behind it."""
 
 
-def renew_for_ever(runtime: Runtime) -> Steps[None]:
-    """Renew what is due, tell of what is lost, sleep until there is more to do."""
-    schedule = runtime.schedule
+def watch_deadlines(runtime: Runtime) -> Steps[None]:
+    """Mark each lease as lost at its deadline, until there is none, or the client is closed."""
+    deadlines = runtime.registry.deadlines
     try:
-        yield Subscribe(RENEWER)
-        with runtime.mutex:
-            schedule.put_back()  # what an earlier renewer, that failed, had in hand
-        while True:
-            yield from _look_once(runtime)
+        _plan_all(runtime)
+        while not runtime.closed:
+            wake_at = _mark_expired(runtime)
+            if wake_at == inf:
+                return
+            yield Wait(WATCHER, wake_at)
     finally:
-        schedule.asleep_until = inf  # whoever takes a lease now must start another renewer
+        deadlines.asleep_until = inf  # the next lease must start the loop again
 
 
-def _look_once(runtime: Runtime) -> Steps[None]:
-    schedule = runtime.schedule
+def _mark_expired(runtime: Runtime) -> float:
+    """Mark what has expired as lost, and give the instant of the next deadline."""
+    registry = runtime.registry
     with runtime.mutex:
-        now = runtime.clock()
-        schedule.asleep_until = -inf
-        due = [t for t in schedule.due(now, BATCH) if not _ended(runtime, t, now)]
-    yield from _tell(runtime)
-    if due:
-        yield from _renew(runtime, due)
-    del due  # or this frame would keep an abandoned lease alive
+        registry.deadlines.asleep_until = -inf
+        for lease in registry.expired(runtime.clock()):
+            mark_lost(runtime, lease, lease.why_expired())
+        registry.dropped = [lease for lease in registry.dropped if lease.state is HELD]
+        return registry.deadlines.fall_asleep()
+
+
+def renew_forever(runtime: Runtime) -> Steps[None]:
+    """Renew what is due and send what is pending, until there is nothing left, or the client is
+    closed."""
+    renewals = runtime.registry.renewals
+    try:
+        _plan_all(runtime)
+        while not runtime.closed:
+            with runtime.mutex:
+                renewals.asleep_until = -inf
+                due = runtime.registry.due_renewals(runtime.clock(), BATCH)
+            if due:
+                yield from _renew(runtime, due)
+            del due  # or this frame would keep a lease alive that the user has dropped
+            until = min(_may_wait_until(runtime), runtime.clock() + PENDING_TIMEOUT)
+            yield from send_pending(runtime, until)
+            with runtime.mutex:
+                wake_at = renewals.fall_asleep(runtime.pending.next_due())
+            if wake_at == inf:
+                return
+            if wake_at > runtime.clock() and not runtime.closed:
+                yield Wait(RENEWER, wake_at)
+    finally:
+        renewals.asleep_until = inf  # the next lease must start the loop again
+
+
+def _plan_all(runtime: Runtime) -> None:
+    """Plan again what a loop that failed had in hand."""
     with runtime.mutex:
-        schedule.put_back()
-    yield from give_back_again(runtime)
+        for lease in runtime.registry.held():
+            plan(runtime, lease)
+
+
+def _may_wait_until(runtime: Runtime) -> float:
+    """Until when the renewer may wait for an answer: the next lease can be renewed as late as two
+    thirds of its ttl after its last renewal."""
     with runtime.mutex:
-        wake_at = schedule.fall_asleep()
-    if wake_at > runtime.clock():
-        yield Wait(RENEWER, wake_at)
-
-
-def plan_renewal(tenure: LeaseState, began: float) -> None:
-    """Set the instant of the next renewal, given when the last one began."""
-    spec = tenure.spec
-    if spec.renew and tenure.valid_until < tenure.hold_until:
-        interval = spec.ttl / 3
-        tenure.renew_at = _grid_point(began // (interval / GRID), interval)
-    else:
-        tenure.renew_at = inf
-
-
-@lru_cache(64)
-def _grid_point(number: float, interval: float) -> float:
-    """An interval after a point of the grid: one object, for all leases that are renewed then."""
-    return number * (interval / GRID) + interval
-
-
-def _ended(runtime: Runtime, tenure: LeaseState, now: float) -> bool:
-    if now < tenure.valid_until:
-        return False
-    tenure.lose(EXPIRED)
-    runtime.schedule.lost(tenure)
-    return True
-
-
-def _tell(runtime: Runtime) -> Steps[None]:
-    unnotified = runtime.schedule.unnotified
-    while unnotified:
-        tenure = unnotified.popleft()
-        runtime.emit(Lost(tenure.spec.name, tenure.fence, tenure.why))
-        if tenure.watchers:
-            yield NotifyLost(tenure.watchers)
+        first = runtime.registry.renewals.first()
+        return inf if first is None else first.renew_at + first.ttl / 3
 
 
 def _renew(runtime: Runtime, batch: list[LeaseState]) -> Steps[None]:
     began = runtime.clock()
-    asked = [(tenure, _extension(runtime, tenure, began)) for tenure in batch]
-    wanted = [(tenure, ttl) for tenure, ttl in asked if ttl > 0]
-    if wanted:
-        # A node that answers one in time may need longer for a thousand.
-        request_timeout = max(tenure.spec.request_timeout for tenure, _ in wanted)
-        until = began + request_timeout * max(1.0, len(wanted) / MANY)
-        with runtime.mutex:
-            until = min(until, runtime.schedule.first_deadline())
-        requests = tuple(Extend(t.spec.key, t.holder, ttl, t.fence) for t, ttl in wanted)
-        answers = yield Ask(requests, until)
-        for (tenure, ttl), answer in zip(wanted, answers, strict=True):
-            settle_extension(runtime, tenure, answer, began, ttl)
-            _plan(runtime, tenure, answer, began)
-
-
-def _extension(runtime: Runtime, tenure: LeaseState, now: float) -> float:
-    """For how long to renew; 0 for not at all."""
-    if now < tenure.renew_at:
-        return 0.0  # its end has been moved since it was put on the schedule
-    left = tenure.hold_until - now
-    if left >= tenure.spec.ttl:
-        return tenure.spec.ttl
-    if left < runtime.min_ttl:
-        tenure.renew_at = inf
-        return 0.0
-    return left
-
-
-def _plan(runtime: Runtime, tenure: LeaseState, answer: Answer, began: float) -> None:
-    if type(answer) is not Failed:
-        plan_renewal(tenure, began)
+    wanted = []
+    for lease in batch:
+        if lease.hold_until - began < runtime.min_ttl:
+            lease.renew_at = inf
+        else:
+            wanted.append((lease, cut_to(runtime, lease, lease.ttl, began)))
+    if not wanted:
         return
-    now = runtime.clock()
-    interval = tenure.spec.ttl / 3
-    tenure.renew_at = now + runtime.uniform(interval / 20, interval / 10)
-    left = tenure.remaining(now)
-    runtime.emit(RenewalFailed(tenure.spec.name, tenure.fence, left, str(answer)))
+    # An engine that answers one in time may need longer for a thousand.
+    timeout = max(lease.spec.request_timeout for lease, _ in wanted)
+    until = min(began + timeout * max(1.0, len(wanted) / MANY), _may_wait_until(runtime))
+    requests = tuple(
+        Extend(lease.spec.key, lease.holder, ttl, lease.fence) for lease, ttl in wanted
+    )
+    answers = yield Ask(requests, until)
+    for (lease, ttl), answer in zip(wanted, answers, strict=True):
+        settle_extension(runtime, lease, answer, began, ttl)
+        if type(answer) is Failed:
+            _retry(runtime, lease, answer)
+
+
+def _retry(runtime: Runtime, lease: LeaseState, answer: Failed) -> None:
+    interval = lease.ttl / 3
+    with runtime.mutex:
+        now = runtime.clock()
+        if lease.dropped or not lease.is_held(now):
+            return  # the watcher tells of the loss
+        lease.renew_at = now + runtime.uniform(interval / 20, interval / 10)
+        plan(runtime, lease)
+    left = lease.remaining(now)
+    runtime.emit(RenewalFailed(lease.spec.name, lease.fence, left, str(answer)))

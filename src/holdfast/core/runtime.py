@@ -1,31 +1,59 @@
-"""What an algorithm is given instead of reaching for it: clock, randomness, ids, and a mutex."""
+"""What an algorithm is given instead of reaching for it: clock, randomness, ids, a mutex, and the
+state that all algorithms of one client share."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from math import inf
 
-from holdfast.core.schedule import Schedule
+from holdfast.core.lease_state import LeaseState
+from holdfast.core.pending import PendingReleases
+from holdfast.core.registry import Registry
 from holdfast.events import Event
+
+RENEWER, WATCHER = "renewer", "watcher"
+"""The waiter ids of the client's two loops: `renew_forever` and `watch_deadlines`."""
 
 
 @dataclass(slots=True)
 class Runtime:
-    """The surroundings of one client. Not frozen: a forked child gets a mutex of its own."""
+    """The surroundings of one client."""
 
     clock: Callable[[], float]
-    """Seconds, on a clock that nobody sets and that counts while the machine sleeps."""
+    """Seconds, on a clock that is never set and that counts while the machine sleeps."""
     uniform: Callable[[float, float], float]
     new_holder: Callable[[], str]
     emit: Callable[[Event], None]
     mutex: AbstractContextManager[object]
-    """Guards the schedule and every tenure in it. Re-entrant; held for a few lines at a time."""
+    """Guards all state below and every lease. Re-entrant; held for a few lines at a time."""
     drift: Callable[[float], float]
     min_ttl: float
+    ttl_step: float
+    subscribe: Callable[[str], None]
+    """Remember notifications for this waiter id, from now on."""
     unsubscribe: Callable[[str], None]
-    """Forget a ticket and its wake-ups."""
-    wake_renewer: Callable[[], None]
-    """Make the renewer look at the schedule now."""
-    schedule: Schedule
-    contended: set[str] = field(default_factory=set)
-    """The keys that were held when they were last asked for: whoever wants one of them queues at
-    once, which saves a question. A guess, and no more."""
+    """Forget a waiter id and its notifications."""
+    wake: Callable[[str], None]
+    """Notify one of the client's loops; start it if it does not run."""
+    notify_lost: Callable[[LeaseState], None]
+    """Report a loss and call the lease's callbacks, soon and elsewhere: it must not wait."""
+    registry: Registry = field(default_factory=Registry)
+    pending: PendingReleases = field(default_factory=PendingReleases)
+    closed: bool = False
+    """Nothing is acquired or renewed any more."""
+    epoch: int = 0
+    """Counts the forks between the process that made this client and this one."""
+
+    def is_idle(self, loop: str) -> bool:
+        """Whether this loop has nothing to do. Needs the mutex."""
+        held = self.registry.held()
+        if loop == WATCHER:
+            return not held
+        return not self.pending and all(lease.renew_at == inf for lease in held)
+
+    def forked(self, mutex: AbstractContextManager[object]) -> None:
+        """In a forked child: all that was held, pending or locked belongs to the parent."""
+        self.epoch += 1
+        self.mutex = mutex
+        self.registry = Registry()
+        self.pending = PendingReleases()

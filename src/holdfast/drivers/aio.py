@@ -2,138 +2,214 @@
 
 Rules:
 
-1. A cancellation is thrown into the algorithm, which then yields its cleanup. The cleanup runs in a
-   task of its own, shielded; further cancellations of the caller are noted, not obeyed, until it is
-   done, and one that reaches the cleanup's own task makes it perform the same effect again.
-2. Wake-ups are remembered from `Listen` to `unlisten`, so one that comes early is not missed. They
-   may come from any thread.
-3. The renewer is one task, started with the first lease, and again if somebody cancels it.
-4. A client belongs to the loop that first used it. A forked child starts anew.
+1. A cancellation is thrown into the algorithm, which ends with it. What the engine may still have
+   of the caller is among the pending releases, which the renewer sends; the caller waits for that,
+   for as long as an answer may take and nothing cancels it again.
+2. Notifications are remembered from `subscribe` to `unsubscribe`, so an early one is not missed.
+   They may come from any thread.
+3. A client has two tasks, started with its first lease, and again if they are cancelled: the
+   renewer, which sends, and the watcher, which waits for deadlines.
+4. A client belongs to the loop that first used it; once that loop has ended, it can only be closed.
+   A forked child starts anew.
 """
 
 import asyncio
 import threading
-from collections.abc import Collection, Coroutine
-from contextlib import nullcontext
-from inspect import GEN_CLOSED, getgeneratorstate
+from collections.abc import Callable, Collection, Coroutine
+from contextlib import nullcontext, suppress
+from contextvars import Context
+from functools import partial
 from math import inf
 from typing import Any, TypeVar, cast
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary
 
-from holdfast.core.effects import Ask, Effect, Sleep, Steps, Subscribe, Wait
-from holdfast.core.holding import lose, release_all
+from holdfast.core.effects import Ask, Effect, Steps, Wait
+from holdfast.core.holding import lose
 from holdfast.core.lease_state import LeaseState
-from holdfast.core.messages import HandedOver
 from holdfast.core.ports import Engine, StoreHost
-from holdfast.core.renewal import RENEWER, renew_for_ever
+from holdfast.core.release import lose_all, send_last
+from holdfast.core.renewal import renew_forever, watch_deadlines
+from holdfast.core.runtime import RENEWER, WATCHER, Runtime
 from holdfast.drivers import common
-from holdfast.drivers.common import (
-    CLOSE_PATIENCE,
-    RESTART_PAUSE,
-    clock,
-    closed,
-    log,
-    make_runtime,
-    notify_lost,
-)
+from holdfast.drivers.common import CLOSE_TIMEOUT, RESTART_PAUSE, clock, log, make_runtime
 from holdfast.drivers.loss import LossWatch
-from holdfast.errors import LockError
+from holdfast.errors import ClientClosed, LockError
 from holdfast.events import InternalError
 
 T = TypeVar("T")
+
+_LOOPS: dict[str, Callable[[Runtime], Steps[None]]] = {
+    RENEWER: renew_forever,
+    WATCHER: watch_deadlines,
+}
 
 
 class AsyncDriver:
     """Runs the core for one `AsyncClient`."""
 
     def __init__(self, engine: Engine) -> None:
-        self.runtime = make_runtime(engine, nullcontext(), self._unsubscribe, self._wake_renewer)
         self.engine = engine
+        self.runtime = make_runtime(
+            engine,
+            nullcontext(),
+            subscribe=self._subscribe,
+            unsubscribe=self._unsubscribe,
+            wake=self._wake,
+            notify_lost=self._notify_lost,
+        )
         self._begin()
         common.survive_forks(self)
 
     def _begin(self) -> None:
         self.in_use = False
-        around = StoreHost(clock, self._notify, log, self._lose, self._notify)
-        self._store = self.engine.connect_async(around)
-        self._tickets: dict[str, asyncio.Event] = {}
-        self._handed_over: dict[str, HandedOver] = {}
+        host = StoreHost(clock, self._notify, log, self._lose, self._notify)
+        self._store = self.engine.connect_async(host)
+        self._notifications: dict[str, asyncio.Event] = {}
         self._watches: WeakKeyDictionary[LeaseState, list[LossWatch]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._renewer: asyncio.Task[None] | None = None
-        self.closed = False
+        self._loops: dict[str, asyncio.Task[None]] = {}
         self._closing = asyncio.Event()
         self._running = 0
         self._idle = asyncio.Event()
         self._end: asyncio.Task[None] | None = None
+        self._finished = False
 
-    def current(self) -> "ref[asyncio.Task[Any]] | None":
+    def current(self) -> "asyncio.Task[Any] | None":
         """Who is asking: the running task."""
-        task = asyncio.current_task()
-        return None if task is None else ref(task)
+        return asyncio.current_task()
 
-    def run(self, steps: Steps[T]) -> Coroutine[Any, Any, T]:
+    def run(
+        self, steps: Steps[T], after_interruption: Steps[None] | None = None
+    ) -> Coroutine[Any, Any, T]:
         """Perform an algorithm to its end, and give its result."""
-        if self.closed:
-            raise closed()
+        if self.runtime.closed:
+            raise ClientClosed
         self._belong_to_this_loop()
         self.in_use = True
-        return self._drive(steps, counts=True)
+        return self._counted(steps, after_interruption)
+
+    async def finish(self, steps: Steps[None], after_interruption: Steps[None]) -> None:
+        """Perform the second part of a release. If the client is closed meanwhile, its renewer
+        does that."""
+        try:
+            await self.run(steps, after_interruption)
+        except ClientClosed:
+            return
+
+    async def _counted(self, steps: Steps[T], after_interruption: Steps[None] | None) -> T:
+        """Perform an algorithm that closing waits for."""
+        self._running += 1
+        try:
+            return await self._drive(steps)
+        except asyncio.CancelledError:
+            if after_interruption is not None:
+                with suppress(ClientClosed):
+                    await self._drive(after_interruption)
+            raise
+        finally:
+            self._running -= 1
+            if self.runtime.closed and not self._running:
+                self._idle.set()
+
+    async def _drive(self, steps: Steps[T]) -> T:
+        try:
+            effect = steps.send(None)
+            while True:
+                try:
+                    if type(effect) is Ask:
+                        result: object = await self._store.ask(effect.requests, effect.until)
+                    else:
+                        result = await self._pause(effect)
+                except BaseException as error:
+                    steps.throw(error)
+                    raise
+                effect = steps.send(result)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]  # typed by Steps[T]
+
+    def _pause(self, effect: Effect) -> Coroutine[Any, Any, bool]:
+        if isinstance(effect, Wait):
+            return self._wait(self._notifications[effect.waiter_id], effect.until)
+        return self._wait(self._closing, effect.until)
+
+    async def _wait(self, event: asyncio.Event, until: float) -> bool:
+        if self.runtime.closed:
+            raise ClientClosed
+        woken = True
+        try:
+            async with asyncio.timeout(None if until == inf else until - clock()):
+                await event.wait()
+        except TimeoutError:
+            woken = False
+        if self.runtime.closed:
+            raise ClientClosed
+        event.clear()
+        return woken
 
     async def close(self) -> None:
-        """End the waits, give every lease back, stop the renewer, close the store."""
-        if not self.closed:
-            self._belong_to_this_loop()
-            self._end_waits()
-            self._end = asyncio.ensure_future(self._close())
-        if self._end is None or self._loop is not asyncio.get_running_loop():
+        """End the waits, mark every lease as lost, send the releases, close the store. A second
+        call waits for the first; a cancelled one lets it go on."""
+        if self._finished:
             return
-        if self._end.cancelled():  # by somebody who cancels all tasks
-            self._end = asyncio.ensure_future(self._close())
-        await _unstoppable(self._end)  # also for whoever comes second
+        if self._loop is not None and self._loop.is_closed():
+            # Its connections ended with it: the releases go out on new ones.
+            self._store.abandon()
+            self._begin()
+        self._belong_to_this_loop()
+        if self._end is None:
+            self.runtime.closed = True
+            self._closing.set()
+            lose_all(self.runtime)
+            for event in self._notifications.values():
+                event.set()
+        if self._end is None or self._end.cancelled():  # by a loop that cancels all its tasks
+            self._end = self._start(self._finish(), "holdfast-close")
+        await asyncio.shield(self._end)
 
-    async def _close(self) -> None:
+    async def _finish(self) -> None:
         if self._running:
-            try:
-                await asyncio.wait_for(self._idle.wait(), CLOSE_PATIENCE)
-            except TimeoutError:
-                self.runtime.emit(
-                    InternalError("closing", TimeoutError("an operation is still under way"))
-                )
-        await self._drive(release_all(self.runtime))
-        if self._renewer is not None:
-            self._renewer.cancel()
-            await asyncio.wait([self._renewer])
-        await self._store.close()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), CLOSE_TIMEOUT)
+        loops = list(self._loops.values())
+        for task in loops:
+            task.cancel()
+        if loops:
+            await asyncio.wait(loops)
+        try:
+            await self._drive(send_last(self.runtime, clock() + CLOSE_TIMEOUT))
+        except Exception as error:  # noqa: BLE001 - the store is to be closed all the same
+            self.runtime.emit(InternalError("closing", error))
+        finally:
+            await self._store.close()
+            self._finished = True
 
     def abandon(self) -> None:
         """Stop without waiting for anything: the client was garbage-collected."""
-        self.closed = True
-        if self._renewer is not None and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._renewer.cancel)
+        self.runtime.closed = True
+        if self._loop is not None and not self._loop.is_closed():
+            for task in self._loops.values():
+                self._loop.call_soon_threadsafe(task.cancel)
         self._store.abandon()
 
     def forked(self) -> None:
-        """In a forked child: whatever was held or under way is the parent's."""
-        common.mark_all_inherited(self.runtime)
+        """In a forked child: whatever was held or under way belongs to the parent."""
+        self.runtime.forked(nullcontext())
         self._store.forget()
-        was_closed = self.closed
         self._begin()
-        self.closed = was_closed
 
-    def cancel_on_loss(self, tenure: LeaseState) -> None:
-        """Cancel the running task at the moment when the tenure is lost."""
+    def cancel_on_loss(self, lease: LeaseState) -> None:
+        """Cancel the running task at the moment when the lease is lost."""
         watch = LossWatch(cast("asyncio.Task[Any]", asyncio.current_task()))
-        self._watches.setdefault(tenure, []).append(watch)
-        if tenure.is_lost(clock()):
+        self._watches.setdefault(lease, []).append(watch)
+        if lease.is_lost(clock()):
             watch.fire()
         else:
-            tenure.watchers += (watch.fire,)
+            lease.callbacks += (watch.fire,)
 
-    async def was_cancelled_by_loss(self, tenure: LeaseState, error: BaseException | None) -> bool:
+    async def was_cancelled_by_loss(self, lease: LeaseState, error: BaseException | None) -> bool:
         """Call off `cancel_on_loss`; True if `error` is the cancellation that it made."""
-        watches = self._watches.get(tenure, [])
+        watches = self._watches.get(lease, [])
         return bool(watches) and await watches.pop().call_off(error)
 
     def _belong_to_this_loop(self) -> None:
@@ -146,148 +222,72 @@ class AsyncDriver:
                 "this AsyncClient belongs to another event loop; make one client for each loop"
             )
 
-    def _end_waits(self) -> None:
-        self.closed = True
-        self._closing.set()
-        for event in self._tickets.values():
-            event.set()
-
-    async def _drive(
-        self,
-        steps: Steps[T],
-        thrown: BaseException | None = None,
-        *,
-        shielded: bool = False,
-        counts: bool = False,
-    ) -> T:
-        """Perform an algorithm; closing waits for those that count."""
-        result: object = None
-        self._running += counts
-        try:
-            while True:
-                try:
-                    effect = steps.send(result) if thrown is None else steps.throw(thrown)
-                    thrown = None
-                    if type(effect) is Ask and not shielded:
-                        result = await self._store.ask(effect.requests, effect.until)
-                    else:
-                        result = await self._perform(effect)
-                except StopIteration as stop:
-                    return stop.value  # type: ignore[no-any-return]  # typed by Steps[T]
-                except GeneratorExit:
-                    steps.close()  # the event loop is gone: nothing can be performed any more
-                    raise
-                except BaseException as error:
-                    if getgeneratorstate(steps) == GEN_CLOSED:
-                        raise  # the algorithm itself has ended with this
-                    if not isinstance(error, Exception) and not shielded:
-                        return await _unstoppable(self._drive(steps, error, shielded=True))
-                    thrown = error
-        finally:
-            self._running -= counts
-            if self.closed and not self._running:
-                self._idle.set()
-
-    async def _perform(self, effect: Effect) -> object:
-        if isinstance(effect, Ask):
-            return await self._ask_again(effect)
-        if isinstance(effect, Wait):
-            woken = await self._wait(self._tickets[effect.waiter_id], effect.until)
-            return self._handed_over.pop(effect.waiter_id, woken)
-        if isinstance(effect, Sleep):
-            return await self._wait(self._closing, effect.until)
-        if isinstance(effect, Subscribe):
-            self._tickets[effect.waiter_id] = asyncio.Event()
-        else:
-            notify_lost(self.runtime, effect.watchers)
-        return None
-
-    async def _ask_again(self, effect: Ask) -> object:
-        """Ask, as part of a cleanup: whoever cancels that has it asked again."""
-        while True:
-            try:
-                return await self._store.ask(effect.requests, effect.until)
-            except asyncio.CancelledError:
-                if clock() >= effect.until:
-                    raise
-
-    async def _wait(self, event: asyncio.Event, until: float) -> bool:
-        if self.closed:
-            raise closed()
-        woken = True
-        try:
-            async with asyncio.timeout(None if until == inf else until - clock()):
-                await event.wait()
-        except TimeoutError:
-            woken = False
-        if self.closed:
-            raise closed()
-        event.clear()
-        return woken
-
-    def _notify(self, waiter_id: str, word: HandedOver | None = None) -> None:
-        if threading.get_ident() == self._thread:
-            self._ring_here(waiter_id, word)
-        elif self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._ring_here, waiter_id, word)
-
-    def _lose(self, holders: Collection[str]) -> None:
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(lose, self.runtime, holders)
-
-    def _ring_here(self, waiter_id: str, word: HandedOver | None = None) -> None:
-        event = self._tickets.get(waiter_id)
-        if event is not None:
-            if word is not None:
-                self._handed_over[waiter_id] = word
-            event.set()
+    def _subscribe(self, waiter_id: str) -> None:
+        self._notifications[waiter_id] = asyncio.Event()
 
     def _unsubscribe(self, waiter_id: str) -> None:
-        self._tickets.pop(waiter_id, None)
-        self._handed_over.pop(waiter_id, None)
+        self._notifications.pop(waiter_id, None)
 
-    def _wake_renewer(self) -> None:
-        if self.closed or self._loop is None:
-            return
-        if self._renewer is None or self._renewer.done():
-            self._renewer = self._loop.create_task(self._renew(), name="holdfast-renewer")
-            self._renewer.add_done_callback(self._renewer_ended)
-        self._ring_here(RENEWER)
+    def _notify(self, waiter_id: str, word: object = None) -> None:
+        if threading.get_ident() == self._thread:
+            self._notify_here(waiter_id)
+        else:
+            self._call_in_loop(self._notify_here, waiter_id)
 
-    def _renewer_ended(self, renewer: "asyncio.Task[None]") -> None:
-        """Somebody cancelled it; while there is something to be done, it is still needed.
+    def _notify_here(self, waiter_id: str) -> None:
+        event = self._notifications.get(waiter_id)
+        if event is not None and self._loop is not None and not self._loop.is_closed():
+            event.set()
 
-        Not at once: a loop that is being shut down must not get a new task.
-        """
+    def _lose(self, holders: Collection[str]) -> None:
+        self._call_in_loop(lose, self.runtime, holders)
+
+    def _call_in_loop(self, function: Callable[..., object], *args: object) -> None:
         if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_later(RESTART_PAUSE, self._restart_renewer)
+            self._loop.call_soon_threadsafe(function, *args)
 
-    def _restart_renewer(self) -> None:
-        schedule = self.runtime.schedule
-        if schedule.pending_releases or any(schedule.held()):
-            self._wake_renewer()
+    def _notify_lost(self, lease: LeaseState) -> None:
+        common.report_loss(self.runtime, lease)
 
-    async def _renew(self) -> None:
-        """Run the renewer until the client is closed; should it ever fail, start it again."""
-        while not self.closed:
+    def _wake(self, loop: str) -> None:
+        """Notify a loop of the client; start it if it does not run."""
+        if self.runtime.closed or self._loop is None or self._loop.is_closed():
+            return
+        if loop not in self._loops:
+            task = asyncio.current_task(self._loop)
+            if task is not None and task.cancelling():
+                # Perhaps the event loop is being shut down, and must not get a new task.
+                self._loop.call_later(RESTART_PAUSE, self._restart_loop, loop)
+                return
+            self._subscribe(loop)
+            task = self._loops[loop] = self._start(self._run_loop(loop), f"holdfast-{loop}")
+            task.add_done_callback(partial(self._loop_ended, loop))
+        self._notify_here(loop)
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> "asyncio.Task[None]":
+        """A task of the client's own, with nothing of the context of the caller."""
+        loop = asyncio.get_running_loop() if self._loop is None else self._loop
+        return loop.create_task(work, name=name, context=Context())
+
+    def _loop_ended(self, loop: str, task: "asyncio.Task[None]") -> None:
+        """It has nothing to do, or was cancelled from outside: then it is started again, but not
+        at once, since an event loop that is being shut down must not get a new task."""
+        self._loops.pop(loop, None)
+        if task.cancelled() and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_later(RESTART_PAUSE, self._restart_loop, loop)
+
+    def _restart_loop(self, loop: str) -> None:
+        if not self.runtime.closed and not self.runtime.is_idle(loop):
+            self._wake(loop)
+
+    async def _run_loop(self, loop: str) -> None:
+        """Run a loop until there is nothing left to do, or the client is closed; should it ever
+        fail, start it again."""
+        while not self.runtime.closed and not self.runtime.is_idle(loop):
             try:
-                await self._drive(renew_for_ever(self.runtime))
+                await self._drive(_LOOPS[loop](self.runtime))
+            except ClientClosed:
+                return
             except Exception as error:  # noqa: BLE001 - a defect must not end all renewals
-                if not self.closed:
-                    self.runtime.emit(InternalError("the renewer", error))
-                    await asyncio.sleep(RESTART_PAUSE)
-
-
-async def _unstoppable(work: "Coroutine[Any, Any, T] | asyncio.Task[T]") -> T:
-    """Do the work in a task of its own; a cancellation waits until it is done, then goes on."""
-    task = asyncio.ensure_future(work)
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait([task])
-        except asyncio.CancelledError as error:
-            cancelled = error
-    result = task.result()
-    if cancelled is not None:
-        raise cancelled
-    return result
+                self.runtime.emit(InternalError(f"the {loop}", error))
+                await asyncio.sleep(RESTART_PAUSE)

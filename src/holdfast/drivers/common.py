@@ -10,22 +10,21 @@ from functools import partial
 from typing import Protocol
 from weakref import WeakSet
 
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.ports import Engine
 from holdfast.core.runtime import Runtime
-from holdfast.core.schedule import Schedule
 from holdfast.drivers.log import EventLog
-from holdfast.errors import LockError
-from holdfast.events import InternalError
+from holdfast.events import InternalError, Lost
 
-CLOSE_PATIENCE = 10.0
-"""How long closing waits for what is under way; all of it is bounded by node timeouts anyway."""
+CLOSE_TIMEOUT = 10.0
+"""How long closing waits for operations that are under way; node timeouts bound them anyway."""
 
 RESTART_PAUSE = 0.1
-"""How long a renewer that failed rests before it starts again."""
+"""How long a loop that failed pauses before it starts again."""
 
 
 def _boot_clock() -> Callable[[], float]:
-    """A clock that nobody sets and that counts while the machine sleeps, where there is one."""
+    """A clock that is never set and that counts while the machine sleeps, where there is one."""
     if sys.platform == "linux":
         return partial(time.clock_gettime, time.CLOCK_BOOTTIME)
     return time.monotonic
@@ -57,7 +56,7 @@ _label = _Label()
 
 
 def new_holder() -> str:
-    """`host/pid/program/secret`: says who it is, and nobody can guess it."""
+    """`host/pid/program/secret`: says whose it is, and cannot be guessed."""
     return _label.text + os.urandom(16).hex()
 
 
@@ -68,10 +67,13 @@ log = EventLog(clock)
 def make_runtime(
     engine: Engine,
     mutex: AbstractContextManager[object],
+    *,
+    subscribe: Callable[[str], None],
     unsubscribe: Callable[[str], None],
-    wake_renewer: Callable[[], None],
+    wake: Callable[[str], None],
+    notify_lost: Callable[[LeaseState], None],
 ) -> Runtime:
-    """The surroundings of a client in the real world."""
+    """The runtime of a client in the real world."""
     return Runtime(
         clock=clock,
         uniform=random.uniform,
@@ -80,24 +82,27 @@ def make_runtime(
         mutex=mutex,
         drift=engine.drift,
         min_ttl=engine.guarantees.min_ttl,
+        ttl_step=engine.guarantees.ttl_step,
+        subscribe=subscribe,
         unsubscribe=unsubscribe,
-        wake_renewer=wake_renewer,
-        schedule=Schedule(),
+        wake=wake,
+        notify_lost=notify_lost,
     )
 
 
-def notify_lost(runtime: Runtime, watchers: tuple[Callable[[], None], ...]) -> None:
-    """Call each; what one raises is reported and keeps nobody else from being told."""
-    for watcher in watchers:
-        try:
-            watcher()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's callback may raise anything
-            runtime.emit(InternalError("an on_lost callback", error))
+def report_loss(runtime: Runtime, lease: LeaseState) -> None:
+    """Log a loss and call the lease's callbacks."""
+    runtime.emit(Lost(lease.spec.name, lease.fence, lease.why))
+    for callback in lease.callbacks:
+        isolated(runtime, callback)
 
 
-def closed() -> LockError:
-    """The error for whoever still wants something of a closed client."""
-    return LockError("this client is closed; nothing is held through it any more")
+def isolated(runtime: Runtime, callback: Callable[[], object]) -> None:
+    """Call a user's function; whatever it raises is logged and hurts nothing else."""
+    try:
+        callback()
+    except BaseException as error:  # noqa: BLE001 - a user's callback may raise anything
+        runtime.emit(InternalError("an on_lost callback", error))
 
 
 class Driver(Protocol):
@@ -105,7 +110,6 @@ class Driver(Protocol):
 
     runtime: Runtime
     engine: Engine
-    closed: bool
     in_use: bool
 
     def current(self) -> object:
@@ -117,7 +121,7 @@ class Driver(Protocol):
         ...
 
     def forked(self) -> None:
-        """In a forked child: whatever was held or under way is the parent's."""
+        """In a forked child: whatever was held or under way belongs to the parent."""
         ...
 
 
@@ -137,10 +141,3 @@ def _after_fork_in_child() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork_in_child)
-
-
-def mark_all_inherited(runtime: Runtime) -> None:
-    """In a forked child: every lease on the schedule is the parent's."""
-    for tenure in runtime.schedule.held():
-        tenure.mark_inherited()
-    runtime.schedule.clear()

@@ -2,53 +2,62 @@
 
 Rules:
 
-1. An interruption (Ctrl-C, a closing client) is thrown into the algorithm, which then yields its
-   cleanup. After a Ctrl-C, that cleanup runs in a thread of its own, because a second Ctrl-C can
-   only strike the main thread. So does closing; but if a signal handler closes in the middle of
-   something of ours, whose locks its thread has, it gives back what is held there and then, and
-   the rest is done when that is over.
-2. Wake-ups are remembered from `Listen` to `unlisten`, so one that comes early is not missed.
-3. The renewer is one daemon thread, started with the first lease.
-4. A forked child starts anew: no threads, no leases, fresh locks.
+1. An interruption (Ctrl-C, a closing client) is thrown into the algorithm, which ends with it. What
+   the engine may still have of the caller is among the pending releases, which the renewer sends;
+   the caller waits for that, for as long as an answer may take and nothing interrupts it again.
+2. Notifications are remembered from `subscribe` to `unsubscribe`, so an early one is not missed.
+3. A client has two daemon threads, started with its first lease: the renewer, which sends, and the
+   watcher, which waits for deadlines. Users' callbacks run in threads of their own.
+4. Closing is the renewer's work, too: `close()` sets a flag and waits for it. In the middle of an
+   operation of the same thread (a signal handler) it does not wait.
+5. A forked child starts anew: no threads, no leases, fresh locks.
 """
 
-import _thread
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from inspect import GEN_CLOSED, GEN_CREATED, getgeneratorstate
+from inspect import GEN_CLOSED, getgeneratorstate
 from queue import Empty, SimpleQueue
 from threading import get_ident
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
-from holdfast.core.effects import Ask, NotifyLost, Sleep, Steps, Subscribe, Wait
-from holdfast.core.holding import lose, release_all
-from holdfast.core.messages import HandedOver
+from holdfast.core.effects import Ask, Effect, Steps, Wait
+from holdfast.core.holding import lose
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.ports import Engine, PumpedStore, StoreHost
-from holdfast.core.renewal import RENEWER, renew_for_ever
+from holdfast.core.release import lose_all, send_last
+from holdfast.core.renewal import renew_forever, watch_deadlines
+from holdfast.core.runtime import RENEWER, WATCHER, Runtime
 from holdfast.drivers import common
-from holdfast.drivers.common import (
-    CLOSE_PATIENCE,
-    RESTART_PAUSE,
-    clock,
-    closed,
-    log,
-    make_runtime,
-    notify_lost,
-)
-from holdfast.drivers.errand import uninterruptible
+from holdfast.drivers.callbacks import CallbackThreads
+from holdfast.drivers.common import CLOSE_TIMEOUT, RESTART_PAUSE, clock, log, make_runtime
+from holdfast.errors import ClientClosed, LockError
 from holdfast.events import InternalError
 
 T = TypeVar("T")
 
-Bell: TypeAlias = "SimpleQueue[HandedOver | None]"
+MUTEX_TIMEOUT = 0.2
+"""The mutex is held for microseconds, so one that is held for longer is not let go of."""
+
+_LOOPS: dict[str, Callable[[Runtime], Steps[None]]] = {
+    RENEWER: renew_forever,
+    WATCHER: watch_deadlines,
+}
 
 
 class _Current(threading.local):
     """A token for each thread, equal to no other's, past or to come."""
 
     def __init__(self) -> None:
-        self.thread = object()
+        self.thread = _Token()
+
+
+class _Token:
+    """A thread, as its leases know it; can be referred to weakly."""
+
+    __slots__ = ("__weakref__",)
 
 
 _current = _Current()
@@ -58,226 +67,220 @@ class ThreadDriver:
     """Runs the core for one `Client`."""
 
     def __init__(self, engine: Engine) -> None:
-        self._mutex = threading.RLock()
-        self.runtime = make_runtime(engine, self._mutex, self._unsubscribe, self._wake_renewer)
         self.engine = engine
+        self.runtime = make_runtime(
+            engine,
+            threading.RLock(),
+            subscribe=self._subscribe,
+            unsubscribe=self._unsubscribe,
+            wake=self._wake,
+            notify_lost=self._notify_lost,
+        )
         self._begin()
         common.survive_forks(self)
 
     def _begin(self) -> None:
         self.in_use = False
-        around = StoreHost(clock, self._notify, log, partial(lose, self.runtime), self._notify)
-        self._store = self.engine.connect(around)
-        self._hearing = self._store if isinstance(self._store, PumpedStore) else None
-        self._tickets: dict[str, Bell] = {}
-        self._renewing = threading.Lock()
-        """Taken by the renewer, for as long as there is one; in the end, by whoever closes."""
-        self._renewer = 0
-        """Its number."""
-        self.closed = self._abandoned = False
+        host = StoreHost(clock, self._notify, log, partial(lose, self.runtime), self._notify)
+        self._store = self.engine.connect(host)
+        self._pumped = self._store if isinstance(self._store, PumpedStore) else None
+        self._notifications: dict[str, SimpleQueue[None]] = {}
+        self._loops: dict[str, threading.Thread] = {}
         self._running: dict[Steps[Any], int] = {}
-        self._one_less: Bell = SimpleQueue()
-        self._closes_after = 0
-        """The thread that closes when what it has under way is over."""
+        """The operations under way, and their threads."""
+        self._closed = threading.Event()
+        self._mutex_is_stuck = False
+        """Whether the thread that has the mutex does not go on, since it runs a signal handler."""
+        self._callbacks = CallbackThreads()
 
     def current(self) -> object:
         """Who is asking: the running thread (not its number, which is used again)."""
         return _current.thread
 
-    def run(self, steps: Steps[T]) -> T:
+    def run(self, steps: Steps[T], after_interruption: Steps[None] | None = None) -> T:
         """Perform an algorithm to its end, and give its result."""
         try:
-            # First in, then the look, as `close` first closes and then looks: no lock is needed.
+            # First entered, then the look, as `close` first closes and then looks.
             self._running[steps] = get_ident()
-            if self.closed:
-                raise closed()
+            if self.runtime.closed:
+                raise ClientClosed
             self.in_use = True
             return self._drive(steps)
         except BaseException as error:
-            if getgeneratorstate(steps) in (GEN_CREATED, GEN_CLOSED):
-                raise
-            return self._drive_out_of_reach(steps, error)  # struck before the cleanup was safe
+            if after_interruption is not None and not isinstance(error, LockError):
+                with suppress(ClientClosed):
+                    self._drive(after_interruption)
+            raise
         finally:
             self._running.pop(steps, None)
-            if self.closed:
-                self._one_less.put(None)
-                self._close_after_that()
+            if self.runtime.closed:
+                self._notify(RENEWER)
+
+    def finish(self, steps: Steps[None], after_interruption: Steps[None]) -> None:
+        """Perform the second part of a release. If the client is closed meanwhile, its renewer
+        does that."""
+        try:
+            self.run(steps, after_interruption)
+        except ClientClosed:
+            return
+
+    def _drive(self, steps: Steps[T]) -> T:
+        try:
+            effect = steps.send(None)
+            while True:
+                try:
+                    if type(effect) is Ask:
+                        result: object = self._store.ask(effect.requests, effect.until)
+                    else:
+                        result = self._pause(effect)
+                except BaseException as error:
+                    steps.throw(error)
+                    raise
+                effect = steps.send(result)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]  # typed by Steps[T]
+
+    def _pause(self, effect: Effect) -> bool:
+        if isinstance(effect, Wait):
+            return self._wait(effect.waiter_id, effect.until)
+        waiter_id = f"sleep of {get_ident()}"
+        self._subscribe(waiter_id)
+        try:
+            return self._wait(waiter_id, effect.until)
+        finally:
+            self._unsubscribe(waiter_id)
+
+    def _wait(self, waiter_id: str, until: float) -> bool:
+        notifications = self._notifications[waiter_id]
+        if self._pumped is not None and waiter_id not in _LOOPS:
+            self._pumped.pump(waiter_id, notifications.empty, until)
+        woken = _get(notifications, until)
+        if self.runtime.closed:
+            raise ClientClosed
+        return woken
+
+    def _subscribe(self, waiter_id: str) -> None:
+        self._notifications[waiter_id] = SimpleQueue()
+
+    def _unsubscribe(self, waiter_id: str) -> None:
+        self._notifications.pop(waiter_id, None)
+
+    def _notify(self, waiter_id: str, word: object = None) -> None:
+        notifications = self._notifications.get(waiter_id)
+        if notifications is not None:
+            notifications.put(None)
+
+    def _notify_lost(self, lease: LeaseState) -> None:
+        self._callbacks.submit(partial(common.report_loss, self.runtime, lease))
+
+    def _wake(self, loop: str) -> None:
+        """Notify a loop; start it if it does not run. Needs the mutex."""
+        if self._closed.is_set():
+            return
+        if not self._is_running(loop):
+            self._subscribe(loop)
+            self._loops[loop] = thread = threading.Thread(
+                target=self._run_loop, args=(loop,), name=f"holdfast-{loop}", daemon=True
+            )
+            thread.start()
+        self._notify(loop)
+
+    def _is_running(self, loop: str) -> bool:
+        return loop in self._loops and self._loops[loop].is_alive()
+
+    def _run_loop(self, loop: str) -> None:
+        """Run a loop until there is nothing left to do, or the client is closed; should it ever
+        fail, start it again."""
+        runtime = self.runtime
+        while not runtime.closed:
+            with runtime.mutex:
+                if runtime.is_idle(loop) and not runtime.closed:  # else it must close
+                    del self._loops[loop]
+                    return
+            try:
+                self._drive(_LOOPS[loop](runtime))
+            except ClientClosed:
+                break
+            except BaseException as error:  # noqa: BLE001 - a defect must not end all renewals
+                runtime.emit(InternalError(f"the {loop}", error))
+                time.sleep(RESTART_PAUSE)
+        if loop == RENEWER:
+            self._finish()
 
     def close(self) -> None:
-        """End the waits, give every lease back, stop the renewer, close the store."""
-        with self.runtime.mutex:
-            if self.closed:
-                return
-            self._end_waits()
-            amid = get_ident() in self._busy()
-            if amid:
-                self._closes_after = get_ident()
-        if not amid and not _is_mine(self._mutex):
-            uninterruptible(partial(self._close, get_ident()))
+        """End the waits, and have the renewer do the rest: it marks every lease as lost, sends the
+        releases and closes the store. A second `close()` waits for the first."""
+        self.runtime.closed = True
+        self._end_waits()
+        with self.runtime.mutex, suppress(RuntimeError):  # no more threads can be had
+            self._wake(RENEWER)
+        if get_ident() in self._busy() or threading.current_thread() in self._loops.values():
             return
-        self._drive(release_all(self.runtime))
-        if not amid:  # others may wait for the mutex, so nobody can wait for them here
-            _thread.start_new_thread(self._close, (get_ident(),))
+        while not self._closed.wait(MUTEX_TIMEOUT):
+            if self._mutex_is_stuck:
+                return  # this is a signal handler, and its thread has the mutex
+            if not self._is_running(RENEWER):  # no thread can be had, or an interrupt kept it away
+                self._finish()
+        self._callbacks.wait(CLOSE_TIMEOUT)
 
-    def _close_after_that(self) -> None:
-        me = get_ident()
-        if self._closes_after == me and me not in self._busy():
-            self._closes_after = 0
-            uninterruptible(partial(self._close, me))
+    def _finish(self) -> None:
+        """The client is closed: wait for what is under way, send the last releases, and close."""
+        runtime = self.runtime
+        try:
+            if not runtime.mutex.acquire(timeout=MUTEX_TIMEOUT):  # type: ignore[attr-defined]
+                self._mutex_is_stuck = True
+                runtime.mutex.acquire()  # type: ignore[attr-defined]  # an RLock
+            runtime.mutex.release()  # type: ignore[attr-defined]
+            lose_all(runtime)
+            give_up_at = clock() + CLOSE_TIMEOUT
+            while self._busy() and _get(self._notifications[RENEWER], give_up_at):
+                self._end_waits()
+            self._drive(send_last(runtime, clock() + CLOSE_TIMEOUT))
+        except BaseException as error:  # noqa: BLE001 - the store is to be closed all the same
+            runtime.emit(InternalError("closing", error))
+        finally:
+            self._store.close()
+            self._closed.set()
 
     def _busy(self) -> set[int]:
-        """The threads that have something under way. One that was struck as it ended may not have
-        got to say so, but it has ended."""
+        """The threads that have an operation under way."""
         running = list(self._running.items())
         return {thread for steps, thread in running if getgeneratorstate(steps) != GEN_CLOSED}
 
-    def _close(self, caller: int) -> None:
-        give_up_at = clock() + CLOSE_PATIENCE
-        # What the caller itself has under way (it may be a signal handler) cannot end meanwhile.
-        while self._busy() - {caller}:
-            if not _wait(self._one_less, give_up_at):
-                break
-        self._drive(release_all(self.runtime))
-        if self._renewer != caller:
-            self._renewing.acquire(timeout=CLOSE_PATIENCE)
-        self._store.close()
+    def _end_waits(self) -> None:
+        for waiter_id in list(self._notifications):
+            self._notify(waiter_id)
+        if self._pumped is not None:
+            self._pumped.stop_pumping()
 
     def abandon(self) -> None:
-        """Stop without waiting for anything: the client was garbage-collected."""
-        self._abandoned = True
+        """Close without waiting for anything: the client was garbage-collected."""
+        self.runtime.closed = True
         self._end_waits()
-        if self._renewing.acquire(blocking=False):  # else the renewer will
+        if not self._is_running(RENEWER):
             self._store.close()
+            self._closed.set()
 
     def forked(self) -> None:
-        """In a forked child: whatever was held or under way is the parent's."""
-        self._mutex = self.runtime.mutex = threading.RLock()
-        common.mark_all_inherited(self.runtime)
+        """In a forked child: whatever was held or under way belongs to the parent."""
+        was_closed = self.runtime.closed
+        self.runtime.forked(threading.RLock())
         self._store.forget()
-        was_closed = self.closed
         self._begin()
-        self.closed = was_closed
-
-    def _end_waits(self) -> None:
-        self.closed = True
-        for waiter_id in list(self._tickets.values()):
-            waiter_id.put(None)
-        if self._hearing is not None:
-            self._hearing.stop_pumping()
-
-    def _drive(self, steps: Steps[T], thrown: BaseException | None = None) -> T:
-        result: object = None
-        while True:
-            try:
-                effect = steps.send(result) if thrown is None else steps.throw(thrown)
-                thrown = None
-                if type(effect) is Ask:
-                    result = self._store.ask(effect.requests, effect.until)
-                else:
-                    result = self._perform(effect)
-            except StopIteration as stop:
-                return stop.value  # type: ignore[no-any-return]  # typed by Steps[T]
-            except BaseException as error:
-                if getgeneratorstate(steps) == GEN_CLOSED:
-                    raise  # the algorithm itself has ended with this
-                thrown = _unmasked(error)
-                if not isinstance(thrown, Exception):
-                    return self._drive_out_of_reach(steps, thrown)
-
-    def _drive_out_of_reach(self, steps: Steps[T], error: BaseException) -> T:
-        """Throw the error in and go on where a second Ctrl-C cannot strike."""
-        return uninterruptible(partial(self._drive, steps, error))
-
-    def _perform(self, effect: Wait | Sleep | Subscribe | NotifyLost) -> object:
-        if isinstance(effect, Wait):
-            return self._wait(effect.waiter_id, effect.until)
-        if isinstance(effect, Sleep):
-            waiter_id = f"sleep of {get_ident()}"
-            self._tickets[waiter_id] = SimpleQueue()
-            try:
-                return self._wait(waiter_id, effect.until)
-            finally:
-                self._unsubscribe(waiter_id)
-        if isinstance(effect, Subscribe):
-            self._tickets[effect.waiter_id] = SimpleQueue()
-        else:
-            notify_lost(self.runtime, effect.watchers)
-        return None
-
-    def _wait(self, waiter_id: str, until: float) -> HandedOver | bool:
-        bell = self._tickets[waiter_id]
-        if self._hearing is not None and not self.closed:
-            self._hearing.pump(waiter_id, bell.empty, until)
-        woken = not self.closed and _wait(bell, until)
-        if self.closed:
-            raise closed()
-        return woken
-
-    def _notify(self, waiter_id: str, word: HandedOver | None = None) -> None:
-        bell = self._tickets.get(waiter_id)
-        if bell is not None:
-            bell.put(word)
-
-    def _unsubscribe(self, waiter_id: str) -> None:
-        self._tickets.pop(waiter_id, None)
-
-    def _wake_renewer(self) -> None:
-        if not self._renewing.locked() and not self.closed:
-            _thread.start_new_thread(self._start_renewer, ())
-        self._notify(RENEWER)
-
-    def _start_renewer(self) -> None:
-        """In a thread of its own, for which nobody waits. One that is struck by a Ctrl-C while it
-        starts a `Thread` may raise anything, or, as a signal handler, wait for itself."""
-        if self._renewing.acquire(blocking=False):
-            try:
-                threading.Thread(target=self._renew, name="holdfast-renewer", daemon=True).start()
-            except RuntimeError:  # no more threads can be had: then this one
-                self._renew()
-
-    def _renew(self) -> None:
-        """Run the renewer until the client is closed; should it ever fail, start it again."""
-        renewing = self._renewing  # of this process, should a callback fork
-        self._renewer = get_ident()
-        try:
-            while not self.closed:
-                try:
-                    self._drive(renew_for_ever(self.runtime))
-                except Exception as error:  # noqa: BLE001 - a defect must not end all renewals
-                    if not self.closed:
-                        self.runtime.emit(InternalError("the renewer", error))
-                        time.sleep(RESTART_PAUSE)
-            if self._abandoned:
-                self._store.close()
-        finally:
-            self._renewer = 0
-            renewing.release()
+        if was_closed:
+            self._closed.set()
 
 
-def _is_mine(mutex: threading.RLock) -> bool:
-    """Whether this thread has it: a signal handler may have struck while it had."""
-    return mutex._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001 - as Condition asks
+def _get(notifications: "SimpleQueue[None]", until: float) -> bool:
+    """Wait for a notification; False if `until` passed first.
 
-
-def _unmasked(error: BaseException) -> BaseException:
-    """What was raised. If a Ctrl-C strikes a Condition (such as there is in an Event, or a Future)
-    that takes its lock again, this comes out as a RuntimeError: that it has no lock to let go of.
-    """
-    struck = error.__context__
-    masked = isinstance(error, RuntimeError) and str(error) == "release unlocked lock"
-    return struck if masked and isinstance(struck, KeyboardInterrupt) else error
-
-
-def _wait(bell: Bell, until: float) -> HandedOver | bool:
-    """Wait until it rings; False if `until` passed first, else what was said with it, if anything.
-
-    A queue, and not an Event: a signal handler or the garbage collector may ring it in the middle
-    of this very wait, and an Event's lock is not made for that.
+    A queue, and not an Event: a signal handler or the garbage collector may notify in the middle of
+    this very wait, and an Event's lock is not made for that.
     """
     try:
-        word = bell.get(timeout=max(0.0, min(until - clock(), threading.TIMEOUT_MAX)))
+        notifications.get(timeout=max(0.0, min(until - clock(), threading.TIMEOUT_MAX)))
     except Empty:
         return False
-    while not bell.empty():  # several rings are one
-        word = bell.get() or word
-    return word or True
+    while not notifications.empty():  # several notifications are one
+        notifications.get()
+    return True

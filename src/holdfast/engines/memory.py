@@ -39,7 +39,7 @@ GUARANTEES = Guarantees(
     broken_by=("a second process: each has a memory of its own",),
     fence="a counter for each name",
     fence_ends="the end of the process",
-    fairness="waiters in the order of their arrival; a newcomer may be first when a holder died",
+    fairness="waiters in the order of their arrival",
     wake_up="the releasing thread or task wakes the next waiter",
     suits="efficiency",
     min_ttl=0.01,
@@ -101,6 +101,8 @@ class Table:
         row = self.rows.get(request.key)
         if row is None:
             row = self.rows[request.key] = Row()
+        if not row.is_held(now) and row.queue and row.queue[0] != request.holder:
+            self._offer_to_next(row, now)  # its holder died; those who wait come first, in order
         mine = row.holder == request.holder
         if row.is_held(now) and not mine:
             if request.queue and request.holder not in row.queue:
@@ -131,12 +133,15 @@ class Table:
             return NOT_YOURS
         row.holder = ""
         if row.queue:
-            row.holder = row.queue.pop(0)
-            row.fence += 1
-            row.ends_at = now + OFFER
-            # The one behind learns how short the offer is, so that it can move it on.
-            self.to_wake += [row.holder, *row.queue[:1]]
+            self._offer_to_next(row, now)
         return DONE
+
+    def _offer_to_next(self, row: Row, now: float) -> None:
+        row.holder = row.queue.pop(0)
+        row.fence += 1
+        row.ends_at = now + OFFER
+        # The one behind learns how short the offer is, so that it can move it on.
+        self.to_wake += [row.holder, *row.queue[:1]]
 
     def _write(self, request: Write) -> Answer:
         if self.cells.get(request.key, NEVER_SET).version != request.expect:

@@ -1,7 +1,8 @@
 """The driver for virtual time: performs each effect on a `Timeline`, over a network that fails.
 
-A `VirtualClient` is to the core what `Client` is: a world, a renewer, tickets. Its algorithms run
-as `Process`es, which can be cancelled (the algorithm cleans up); a client can crash (nothing does).
+A `VirtualClient` is to the core what `Client` is: a runtime, two loops, notifications. Its
+algorithms run as `Process`es, which can be cancelled (the algorithm ends, and what it left is
+released); a client can crash (nothing is).
 """
 
 from collections.abc import Callable
@@ -9,13 +10,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from holdfast.core.effects import Ask, Effect, NotifyLost, Sleep, Steps, Subscribe, Wait
-from holdfast.core.lease_state import LockSpec, node_timeout
-from holdfast.core.messages import Acquire, Answer, Failed, HandedOver, Request
+from holdfast.core.effects import Ask, Effect, Steps, Wait
+from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout
+from holdfast.core.messages import Acquire, Answer, Failed, Request
 from holdfast.core.ports import Engine
-from holdfast.core.renewal import RENEWER, renew_for_ever
-from holdfast.core.runtime import Runtime
-from holdfast.core.schedule import Schedule
+from holdfast.core.renewal import renew_forever, watch_deadlines
+from holdfast.core.runtime import RENEWER, Runtime
 from holdfast.engines.memory import Table
 from holdfast.lab.timeline import Timeline
 
@@ -170,8 +170,9 @@ class Body:
         self.timeline = timeline
         self.crashed = False
         self.processes: list[Process[Any]] = []
-        self.tickets: dict[str, Callable[[object], None] | HandedOver | bool] = {}
-        self.renewer: Process[None] | None = None
+        self.notifications: dict[str, Callable[[object], None] | bool] = {}
+        """For each waiter id: who waits, or whether it was notified meanwhile."""
+        self.loops: dict[str, Process[None]] = {}
         self.events: list[object] = []
         self._holders = 0
         self.runtime = Runtime(
@@ -182,9 +183,11 @@ class Body:
             mutex=nullcontext(),
             drift=drift,
             min_ttl=min_ttl,
+            ttl_step=0.0,
+            subscribe=self._subscribe,
             unsubscribe=self._unsubscribe,
-            wake_renewer=self._wake_renewer,
-            schedule=Schedule(),
+            wake=self._wake,
+            notify_lost=self._notify_lost,
         )
 
     def clock(self) -> float:
@@ -211,14 +214,14 @@ class Body:
         """Stop everything at once; nothing is cleaned up, nothing more is heard."""
         self.timeline.note(f"{self.name} crashes")
         self.crashed = True
-        self.tickets.clear()
+        self.notifications.clear()
         for process in list(self.processes):
             process.crash()
 
     def cancel_one(self) -> None:
         """Cancel whatever it has been doing for longest, the renewer aside."""
         for process in self.processes:
-            if process is not self.renewer:
+            if process not in self.loops.values():
                 process.cancel()
                 return
 
@@ -228,57 +231,55 @@ class Body:
             self.ask(effect, resume)
         elif isinstance(effect, Wait):
             self._wait(effect, resume)
-        elif isinstance(effect, Sleep):
-            self.at(effect.until, lambda: resume(None))
-        elif isinstance(effect, Subscribe):
-            self.tickets[effect.waiter_id] = False
-            resume(None)
         else:
-            self._announce(effect)
-            resume(None)
+            self.at(effect.until, lambda: resume(None))
 
     def _wait(self, wait: Wait, resume: Resumption) -> None:
         def time_out() -> None:
-            if self.tickets.get(wait.waiter_id) is resume:
-                self.tickets[wait.waiter_id] = False
+            if self.notifications.get(wait.waiter_id) is resume:
+                self.notifications[wait.waiter_id] = False
             resume(False)
 
-        word = self.tickets[wait.waiter_id]
-        if word:
-            self.tickets[wait.waiter_id] = False
-            resume(word)
+        if self.notifications[wait.waiter_id]:
+            self.notifications[wait.waiter_id] = False
+            resume(True)
         else:
-            self.tickets[wait.waiter_id] = resume
+            self.notifications[wait.waiter_id] = resume
             self.at(wait.until, time_out)
 
-    def notify(self, waiter_id: str, word: HandedOver | None = None) -> None:
-        """Wake whoever waits with this ticket, and tell it this."""
-        waiter = self.tickets.get(waiter_id)
+    def notify(self, waiter_id: str, word: object = None) -> None:
+        """Wake whoever waits with this id."""
+        waiter = self.notifications.get(waiter_id)
         if callable(waiter):
-            self.tickets[waiter_id] = False
-            waiter(word or True)
+            self.notifications[waiter_id] = False
+            waiter(True)
         elif waiter is not None:
-            self.tickets[waiter_id] = word or waiter or True
+            self.notifications[waiter_id] = True
+
+    def _subscribe(self, waiter_id: str) -> None:
+        self.notifications[waiter_id] = False
 
     def _unsubscribe(self, waiter_id: str) -> None:
-        self.tickets.pop(waiter_id, None)
+        self.notifications.pop(waiter_id, None)
 
-    def _announce(self, effect: NotifyLost) -> None:
-        for watcher in effect.watchers:
-            watcher()
+    def _notify_lost(self, lease: LeaseState) -> None:
+        for callback in lease.callbacks:
+            callback()
 
-    def _wake_renewer(self) -> None:
+    def _wake(self, loop: str) -> None:
         if self.crashed:
             return
-        if self.renewer is None:
-            # Like a thread or a task: it begins when whoever roused it has gone on to wait.
-            self.at(self.clock(), self._start_renewer)
+        if loop not in self.loops or self.loops[loop].done:
+            # Like a thread or a task: it begins when whoever woke it has gone on to wait.
+            self.at(self.clock(), lambda: self._start_loop(loop))
         else:
-            self.at(self.clock(), lambda: self.notify(RENEWER))
+            self.at(self.clock(), lambda: self.notify(loop))
 
-    def _start_renewer(self) -> None:
-        if self.renewer is None and not self.crashed:
-            self.renewer = self.start(renew_for_ever(self.runtime))
+    def _start_loop(self, loop: str) -> None:
+        if (loop not in self.loops or self.loops[loop].done) and not self.crashed:
+            self._subscribe(loop)
+            steps = renew_forever if loop == RENEWER else watch_deadlines
+            self.loops[loop] = self.start(steps(self.runtime))
 
     def _new_holder(self) -> str:
         self._holders += 1
@@ -314,4 +315,4 @@ class VirtualClient(Body):
 
 def spec(name: str, ttl: float, *, renew: bool = True, max_hold: float | None = None) -> LockSpec:
     """What a `Lock` would ask for."""
-    return LockSpec(name, "", ttl, renew, max_hold, 0.1, node_timeout(ttl), ttl)
+    return LockSpec(name, "", ttl, renew, max_hold, 0.1, node_timeout(ttl))

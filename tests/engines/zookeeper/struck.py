@@ -4,10 +4,29 @@ It ends with an error if anything but the strike comes out of it, or if the lock
 """
 
 import contextlib
+import random
+import signal
 import sys
+from types import FrameType
 
 import holdfast
-from tests.drivers.struck import Strike
+
+SOON, LATER = 20e-6, 500e-6
+"""Seconds until it is interrupted."""
+
+
+class Strike:
+    """What a Ctrl-C does, at a random instant."""
+
+    def __init__(self) -> None:
+        self.over = False
+        signal.signal(signal.SIGALRM, self._strike)
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(SOON, LATER))
+
+    def _strike(self, number: int, frame: FrameType | None) -> None:
+        self.over = True
+        raise KeyboardInterrupt
+
 
 TTL = 3.0
 """What was granted at the very instant of a strike is nobody's, and ends with its ttl."""

@@ -18,7 +18,7 @@ from holdfast.core.acquire import acquire
 from holdfast.core.fanout import FanOut, Pause, Rounds
 from holdfast.core.guard import RestartGuard
 from holdfast.core.holding import extend
-from holdfast.core.lease_state import LeaseState, LockSpec, validity
+from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import (
     DONE,
     MISSING,
@@ -29,8 +29,7 @@ from holdfast.core.messages import (
     Granted,
 )
 from holdfast.core.quorum import Quorum
-from holdfast.core.runtime import Runtime as StoreHost
-from holdfast.core.schedule import Schedule
+from holdfast.core.runtime import Runtime
 from holdfast.errors import EngineUnavailable, LockLost
 
 KEY, HOLDER, FENCE = "lock", "holder", 1
@@ -115,7 +114,7 @@ def acquired(habits: Habits, record: Record) -> int:
     if isinstance(answers, FanOut):
         return 0  # it lets go of what it has
     clock.now = 0
-    steps = acquire(_surroundings(habits, clock), _spec(habits), timeout=0)
+    steps = acquire(_surroundings(habits, clock), _spec(habits), HOLDER, timeout=0)
     next(steps)
     clock.now = now
     try:
@@ -140,8 +139,9 @@ def extended(habits: Habits, record: Record, left: int) -> Extended:
     while isinstance(answers := _go_on(rounds), FanOut):
         repairs += answers.nodes
     clock.now = 0
-    tenure = LeaseState(_spec(habits), HOLDER, FENCE, now + left, inf)
-    steps = extend(_surroundings(habits, clock), tenure, habits.extension)
+    runtime = _surroundings(habits, clock)
+    tenure = LeaseState(runtime, _spec(habits), HOLDER, FENCE, now + left, inf)
+    steps = extend(runtime, tenure, habits.extension)
     next(steps)
     clock.now = now
     try:
@@ -201,12 +201,11 @@ def _acquire(habits: Habits) -> Acquire:
 
 
 def _spec(habits: Habits) -> LockSpec:
-    lasts = validity(habits.ttl, habits.drift)
-    return LockSpec(KEY, "", habits.ttl, False, None, 1, 1, lasts)
+    return LockSpec(KEY, "", habits.ttl, False, None, 1, 1)
 
 
-def _surroundings(habits: Habits, clock: _Clock) -> StoreHost:
-    return StoreHost(
+def _surroundings(habits: Habits, clock: _Clock) -> Runtime:
+    return Runtime(
         clock=clock,
         uniform=_least,
         new_holder=lambda: HOLDER,
@@ -214,9 +213,11 @@ def _surroundings(habits: Habits, clock: _Clock) -> StoreHost:
         mutex=nullcontext(),
         drift=habits.drift,
         min_ttl=0,
+        ttl_step=0,
+        subscribe=lambda _: None,
         unsubscribe=lambda _: None,
-        wake_renewer=lambda: None,
-        schedule=Schedule(),
+        wake=lambda _: None,
+        notify_lost=lambda _: None,
     )
 
 

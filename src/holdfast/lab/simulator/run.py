@@ -125,7 +125,7 @@ class Simulation:
         """Somebody gets it."""
         client = turn.client
         until = client.own_clock.true(tenure.valid_until)
-        tenure.watchers = (lambda: self._told(turn),)
+        tenure.callbacks = (lambda: self._told(turn),)
         client.leases[turn.hold] = tenure
         client.beliefs[turn.hold] = until
         self.watch.granted(turn, tenure, until)

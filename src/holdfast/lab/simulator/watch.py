@@ -166,7 +166,7 @@ class Watch:
             client
             for client in self._scene.clients
             if not client.crashed
-            and any(process is not client.renewer for process in client.processes)
+            and any(process not in client.loops.values() for process in client.processes)
         ]
 
     def nobody_works_on(self) -> None:
@@ -188,14 +188,14 @@ class Watch:
                     holder = (server.data.get(key) or b"").decode()
                     self._find("nothing is left behind", f"{server.name}: {holder}", server.name)
         for client in self._scene.clients:
-            renewer = client.renewer
             if client.crashed:
                 continue
-            if renewer is not None and renewer.done:
-                self._find("no defects", "the renewer is dead", client.name)
-            for waiter_id in client.tickets:
-                if waiter_id != "renewer":
-                    self._find("nothing is left behind", f"a ticket: {waiter_id}", client.name)
+            for loop, process in client.loops.items():
+                if process.error is not None:
+                    self._find("no defects", f"the {loop} is dead", client.name)
+            for waiter_id in client.notifications:
+                if waiter_id not in client.loops:
+                    self._find("nothing is left behind", f"a waiter: {waiter_id}", client.name)
 
     def _backed(self, client: Client, tenure: LeaseState, until: float, began: float) -> None:
         """A quorum of nodes keep the lease for as long as its holder believes in it: nodes that had

@@ -4,11 +4,12 @@ from typing import Protocol
 
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Sleep, Steps
-from holdfast.core.holding import extend, leave
-from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout, validity
+from holdfast.core.holding import extend
+from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout
 from holdfast.core.queries import inspect
 from holdfast.core.records import LeaseInfo
-from holdfast.engines.redis import drift, quorum_node_timeout
+from holdfast.core.release import begin_leave, finish_leave
+from holdfast.engines.redis import quorum_node_timeout
 from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.plan import Section, Task
@@ -74,7 +75,6 @@ def claim_of(section: Section, nodes: int) -> LockSpec:
         max_hold=section.max_hold,
         retry=RETRY,
         request_timeout=request_timeout,
-        validity=validity(section.ttl, drift),
     )
 
 
@@ -104,7 +104,8 @@ class Turn:
         client, stage = self.client, self._stage
         stage.asked(self)
         try:
-            tenure = yield from acquire(client.runtime, self.spec, self.section.timeout)
+            holder = client.runtime.new_holder()
+            tenure = yield from acquire(client.runtime, self.spec, holder, self.section.timeout)
         except EngineUnavailable:
             stage.refused(self, "unavailable")
             return
@@ -160,7 +161,8 @@ class Turn:
         was_lost = tenure.is_lost(client.clock())
         told = False
         try:
-            yield from leave(client.runtime, tenure, error)
+            if begin_leave(client.runtime, tenure, error):
+                yield from finish_leave(client.runtime, tenure, error)
         except LockLost:
             told = True
         except EngineUnavailable as unavailable:

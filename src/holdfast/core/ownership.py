@@ -1,0 +1,142 @@
+"""Who took what through one `Lock`: what `release()`, re-entering and leaving a `with` mean.
+
+1. A lease belongs to its *owner*: the thread or task that took it.
+2. `release()` means the latest lease of its caller that is not released yet. If that one is lost,
+   the caller is told so, once. Nothing else tells it, and its next acquire forgets it.
+3. A caller that never took anything through this lock may release the only lease that is held
+   through it, whoever owns that. (A lost lease is not held; one that was taken twice is one.)
+4. A caller that did take something, and has nothing left, may only release what an owner that has
+   ended left behind, as `asyncio.wait_for` does; else a `release()` too many would end the valid
+   lease of another thread.
+5. A `with` is known by the frame that it stands in: leaving it means the lease that it was entered
+   with, on whichever thread that happens.
+6. Where the frames differ (`ExitStack`, `Condition`), leaving means the caller's innermost block,
+   else the only open one, else it is refused.
+7. If a block released its lease and took the lock again (`Condition.wait`), leaving it means the
+   latest lease of its owner.
+
+All of it needs the runtime's mutex.
+"""
+
+from typing import Any, Generic, TypeVar
+from weakref import ref
+
+from holdfast.core.lease_state import HELD, LOST, LeaseState
+
+L = TypeVar("L")
+
+MANY_OWNERS = 64
+
+
+class Taken(Generic[L]):
+    """One lease that was taken, by an `acquire()` or by the `with` in a frame."""
+
+    __slots__ = ("frame", "lease", "owner", "state")
+
+    def __init__(self, owner: "ref[Any] | None", state: LeaseState, lease: L, frame: int) -> None:
+        self.owner = owner
+        self.state = state
+        self.lease = lease
+        self.frame = frame
+        """The frame of the open `with`; 0 if there is none."""
+
+    def belongs_to(self, owner: object) -> bool:
+        """Whether this thread or task took it."""
+        return owner is not None and self.owner is not None and self.owner() is owner
+
+    def is_orphaned(self) -> bool:
+        """Whether its owner has ended."""
+        owner = None if self.owner is None else self.owner()
+        return owner is None or bool(getattr(owner, "done", bool)())
+
+    def is_open(self) -> bool:
+        """Whether it is held, or lost and not released."""
+        return self.state.state in (HELD, LOST)
+
+
+class Ownership(Generic[L]):
+    """What was taken through one lock, in order."""
+
+    __slots__ = ("_known", "_taken")
+
+    def __init__(self) -> None:
+        self._taken: list[Taken[L]] = []
+        self._known: dict[int, ref[Any]] = {}
+        """Those who ever took a lease, by their ids."""
+
+    def add(self, owner: object, state: LeaseState, lease: L, frame: int = 0) -> None:
+        """A lease was taken, or once more, by the `with` in this frame if there is one."""
+        if self._taken:
+            self._taken = [each for each in self._taken if self._is_needed(each, owner)]
+        reference = None
+        if owner is not None:
+            reference = self._known.get(id(owner))
+            if reference is None or reference() is not owner:
+                reference = self._remember(owner)
+        self._taken.append(Taken(reference, state, lease, frame))
+
+    def _remember(self, owner: object) -> "ref[Any]":
+        if len(self._known) > MANY_OWNERS:
+            self._known = {key: each for key, each in self._known.items() if each() is not None}
+        reference = self._known[id(owner)] = ref(owner)
+        return reference
+
+    @staticmethod
+    def _is_needed(taken: Taken[L], owner: object) -> bool:
+        """Whether its block is open, or it is held, or its owner is still to be told that it is
+        lost."""
+        if taken.frame or taken.state.status is HELD:
+            return True
+        return taken.is_open() and not (taken.belongs_to(owner) or taken.is_orphaned())
+
+    def forget(self, holder: str) -> None:
+        """The caller was interrupted, and has nothing of this holder's."""
+        self._taken = [each for each in self._taken if each.state.holder != holder]
+
+    def held_by(self, owner: object, now: float) -> L | None:
+        """What this owner holds already."""
+        for taken in reversed(self._taken):
+            if taken.belongs_to(owner) and taken.state.is_held(now):
+                return taken.lease
+        return None
+
+    def to_release(self, owner: object, now: float) -> L | None:
+        """The lease that `release()` means; None if there is none, or it is not clear."""
+        for taken in reversed(self._taken):
+            if taken.belongs_to(owner) and taken.is_open():
+                if taken.state.is_lost(now) and not taken.frame:
+                    self._taken.remove(taken)  # it is told once, by this release
+                return taken.lease
+        reference = self._known.get(id(owner))
+        is_known = reference is not None and reference() is owner
+        held = {
+            id(each.state): each.lease
+            for each in self._taken
+            if each.state.is_held(now) and (each.is_orphaned() or not is_known)
+        }
+        return next(iter(held.values())) if len(held) == 1 else None
+
+    def to_leave(self, owner: object, frame: int) -> L | None:
+        """The lease that leaving the `with` in this frame means; None if that is not clear."""
+        block = self._block(owner, frame)
+        if block is None:
+            return None
+        block.frame = 0
+        if block.state.depth == 1 or any(
+            each.state is block.state for each in self._taken if each is not block
+        ):
+            self._taken.remove(block)  # else the block took the lock again, by `acquire()`
+        if not block.is_open():
+            for taken in reversed(self._taken):
+                if taken.owner is block.owner and not taken.frame and taken.is_open():
+                    return taken.lease
+        return block.lease
+
+    def _block(self, owner: object, frame: int) -> Taken[L] | None:
+        taken = self._taken
+        if taken and taken[-1].frame == frame:
+            return taken[-1]  # as a rule
+        blocks = [each for each in reversed(taken) if each.frame]
+        here = (block for block in blocks if block.frame == frame)
+        mine = (block for block in blocks if block.belongs_to(owner))
+        return next(here, None) or next(mine, None) or (blocks[0] if len(blocks) == 1 else None)

@@ -1,0 +1,174 @@
+"""How a lease ends: released by its holder, abandoned by a caller that was interrupted, or with its
+client.
+
+Each release has two parts. `begin_…` changes the state, enters the release into the pending
+releases, and raises what the holder must know; it needs no engine. `finish_…` tells the engine. An
+interruption between the two, or in the second, loses nothing: the renewer sends what is pending.
+"""
+
+from holdfast.core.effects import Ask, Steps, ask
+from holdfast.core.holding import mark_lost, release_later, unavailable
+from holdfast.core.lease_state import CLOSED, HELD, LOST, RELEASED, TAKEN, LeaseState, LockSpec
+from holdfast.core.messages import DONE, Failed, NotYours, Release
+from holdfast.core.runtime import RENEWER, Runtime
+from holdfast.errors import EngineUnavailable, LockLost
+from holdfast.events import ReleaseFailed
+
+BATCH = 100
+"""Pending releases in one request."""
+
+PENDING_TIMEOUT = 1.0
+"""How long to wait for the confirmation of pending releases. (If it is late, they were carried out
+all the same, and are sent once more in vain.)"""
+
+
+def begin_release(runtime: Runtime, lease: LeaseState) -> bool:
+    """Let go of the lease, or raise if it is not held; True if the engine must be told now."""
+    with runtime.mutex:
+        now = runtime.clock()
+        if not lease.is_held(now):
+            if lease.state is RELEASED and lease.release_failed:
+                lease.release_failed = runtime.pending.has(lease.holder)
+                return lease.release_failed  # else the renewer has delivered it meanwhile
+            if lease.state is HELD:
+                mark_lost(runtime, lease, lease.why_expired())
+            lease.require_held(now)
+        if lease.depth > 1:
+            lease.depth -= 1
+            return False
+        lease.mark_released()
+        runtime.registry.remove(lease)
+        runtime.pending.add(
+            Release(lease.spec.key, lease.holder),
+            expires_at=lease.valid_until + lease.ttl,
+            not_before=now + 2 * lease.spec.request_timeout,
+            was_held=True,
+        )
+        return True
+
+
+def finish_release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
+    """Tell the engine of a release that has begun; raise if it could not be told, or if the lease
+    was lost before."""
+    spec, holder, is_repetition = lease.spec, lease.holder, lease.release_failed
+    until = runtime.clock() + spec.request_timeout
+    try:
+        [answer] = yield ask(Release(spec.key, holder), until)
+        if type(answer) is Failed and runtime.clock() < until:
+            # The connection was lost, and the outcome is unknown. If the first request was carried
+            # out, the lock is not ours now, and whichever client has it has it by right.
+            [again] = yield ask(Release(spec.key, holder), until)
+            answer = again if type(again) is Failed else DONE
+    except BaseException:
+        _leave_to_renewer(runtime, holder)
+        raise
+    if type(answer) is Failed:
+        lease.release_failed = True
+        _leave_to_renewer(runtime, holder)
+        left = max(0.0, lease.valid_until - runtime.clock())
+        raise unavailable(
+            f"release of {spec.name!r} failed: you do not hold it any more, but the engine could "
+            f"not be told; retrying in the background until it expires in {left:.3f} s",
+            answer,
+        )
+    with runtime.mutex:
+        lease.release_failed = False
+        runtime.pending.confirm(holder)
+        if type(answer) is NotYours and not is_repetition:
+            mark_lost(runtime, lease, TAKEN)
+    if lease.state is LOST:
+        raise lease.loss()
+
+
+def _leave_to_renewer(runtime: Runtime, holder: str) -> None:
+    with runtime.mutex:
+        runtime.pending.hasten(holder, runtime.clock())
+        runtime.wake(RENEWER)
+
+
+def begin_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> bool:
+    """Leave a `with` block; True if the engine must be told now. What the block itself raised goes
+    first; a loss is noted on it."""
+    if lease.state is not HELD and lease.state is not LOST:
+        return False
+    try:
+        return begin_release(runtime, lease)
+    except LockLost as loss:
+        if error is None:
+            raise
+        error.add_note(f"holdfast: {loss}")
+        return False
+
+
+def finish_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> Steps[None]:
+    """Tell the engine, as `finish_release` does; a failure is noted on what the block raised."""
+    try:
+        yield from finish_release(runtime, lease)
+    except (LockLost, EngineUnavailable) as failure:
+        if error is None:
+            raise
+        error.add_note(f"holdfast: {failure}")
+
+
+def abandon(runtime: Runtime, spec: LockSpec, holder: str) -> None:
+    """The caller of an acquire was interrupted, or gave up on an engine that fails: whatever this
+    holder has, or may yet be granted, is released by the renewer."""
+    with runtime.mutex:
+        lease = runtime.registry.find(holder)
+        if lease is not None:
+            lease.mark_released()
+            runtime.registry.remove(lease)
+        release_later(runtime, spec, holder)
+
+
+def deliver(runtime: Runtime, spec: LockSpec, holder: str) -> Steps[None]:
+    """After an interruption: try once to deliver the release of this holder, so that a program
+    which ends now leaves nothing behind. A further interruption ends the try, and not the release:
+    the renewer sends what is pending."""
+    if not runtime.pending.has(holder):
+        return
+    until = runtime.clock() + spec.request_timeout
+    [answer] = yield ask(Release(spec.key, holder), until)
+    if type(answer) is not Failed:
+        with runtime.mutex:
+            runtime.pending.confirm(holder)
+
+
+def lose_all(runtime: Runtime) -> None:
+    """The client is closing: nothing is acquired any more, and every lease is lost."""
+    with runtime.mutex:
+        runtime.closed = True
+        now = runtime.clock()
+        for lease in runtime.registry.held():
+            mark_lost(runtime, lease, lease.why_expired() if lease.is_lost(now) else CLOSED)
+
+
+def send_pending(runtime: Runtime, until: float) -> Steps[Failed | None]:
+    """Send the pending releases that are due, some at a time, for as long as they are confirmed;
+    gives the failure that ended it."""
+    while True:
+        with runtime.mutex:
+            now = runtime.clock()
+            releases = runtime.pending.due(now, BATCH)
+        if not releases or now >= until:
+            return None
+        answers = yield Ask(tuple(releases), min(now + PENDING_TIMEOUT, until))
+        failure: Failed | None = None
+        with runtime.mutex:
+            for release, answer in zip(releases, answers, strict=True):
+                if type(answer) is Failed:
+                    failure = answer
+                    runtime.pending.failed(release.holder, runtime.clock(), runtime.uniform)
+                else:
+                    runtime.pending.confirm(release.holder)
+        if failure is not None:
+            return failure
+
+
+def send_last(runtime: Runtime, until: float) -> Steps[None]:
+    """The client is closing: send all that is pending, once."""
+    with runtime.mutex:
+        runtime.pending.hasten_all(runtime.clock())
+    failure = yield from send_pending(runtime, until)
+    if failure is not None and runtime.pending.keys():
+        runtime.emit(ReleaseFailed(runtime.pending.keys(), str(failure)))

@@ -29,7 +29,7 @@ from benchmarks.plot import svg
 from benchmarks.redis.floors import Words
 from benchmarks.report import markdown, number
 from holdfast.core.messages import Acquire, Release
-from holdfast.engines.redis.speech import Speech
+from holdfast.engines.redis.commands import Commands
 
 ROOT = Path(__file__).parent.parent
 
@@ -112,12 +112,12 @@ def test_the_picture_shows_the_first_unit_of_a_case_and_the_report_all() -> None
 
 @pytest.mark.parametrize("quorum", [False, True])
 def test_the_floor_says_what_holdfast_says(quorum: bool) -> None:
-    speech = Speech(quorum=quorum, keep=3600.0, channel=f"holdfast:{'0' * 24}")
+    commands = Commands(quorum=quorum, keep=3600.0, channel=f"holdfast:{'0' * 24}")
     words = Words("bench", quorum=quorum)
     holder = "host/1/program/secret"
-    [release] = speech.phrase((Release("holdfast:bench", holder),)).commands
+    [release] = commands.exchange((Release("holdfast:bench", holder),), False).commands
     assert words.release(holder.encode()) == release
-    [acquire] = speech.phrase((Acquire("holdfast:bench", holder, 30),)).commands
+    [acquire] = commands.exchange((Acquire("holdfast:bench", holder, 30),), False).commands
     # Without the fence that is proposed to a quorum: it is another one each time.
     head, _, tail = acquire.rpartition(b"$1\r\n0\r\n" if quorum else b"\r\n")
     said = words.acquire(holder.encode())

@@ -23,7 +23,7 @@ import holdfast
 from benchmarks.contenders import TTL
 from benchmarks.redis.floors import Pipelines, RawSockets
 from holdfast.drivers.common import clock
-from holdfast.engines.redis.phrases import command
+from holdfast.engines.redis.exchange import command
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer
 

@@ -18,9 +18,9 @@ import hiredis
 from benchmarks.contenders import TTL, AsyncPair, Pair
 from holdfast.core.messages import Acquire, Release
 from holdfast.drivers.common import new_holder
-from holdfast.engines.redis.phrases import command
+from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.exchange import command
 from holdfast.engines.redis.scripts import scripts
-from holdfast.engines.redis.speech import Speech
 from holdfast.lab.servers.ports import HOST
 
 READ_SIZE = 65536
@@ -31,12 +31,14 @@ class Words:
     """What is said about one lock, with a place for the holder id."""
 
     def __init__(self, name: str, *, quorum: bool) -> None:
-        speech = Speech(quorum=quorum, keep=3600.0, channel=f"holdfast:{'0' * 24}")
+        commands = Commands(quorum=quorum, keep=3600.0, channel=f"holdfast:{'0' * 24}")
         key = f"holdfast:{name}"
         taking, giving = Acquire(key, "", TTL), Release(key, "")
         self._quorum = quorum
-        self._acquire = _read(speech.phrase((taking,)).commands[0])[: -2 if quorum else -1]
-        self._release = _read(speech.phrase((giving,)).commands[0])[:-1]
+        self._acquire = _read(commands.exchange((taking,), False).commands[0])[
+            : -2 if quorum else -1
+        ]
+        self._release = _read(commands.exchange((giving,), False).commands[0])[:-1]
 
     def acquire(self, holder: bytes) -> bytes:
         proposed = (b"%d" % int(time() * 1_000_000),) if self._quorum else ()

@@ -66,6 +66,17 @@ class NodeRecovered:
 
 
 @dataclass(frozen=True, slots=True)
+class PollingOnly:
+    """Wake-ups from a server cannot reach this client, so its waiters poll."""
+
+    node: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"{self.node} cannot wake waiters ({self.why}); they poll every `retry` seconds"
+
+
+@dataclass(frozen=True, slots=True)
 class InternalError:
     """Something raised that must not: a user's callback, or holdfast itself."""
 
@@ -76,4 +87,6 @@ class InternalError:
         return f"{self.where} raised {self.error!r}"
 
 
-Event = Lost | RenewalFailed | ReleaseFailed | NodeFailed | NodeRecovered | InternalError
+Event = (
+    Lost | RenewalFailed | ReleaseFailed | NodeFailed | NodeRecovered | PollingOnly | InternalError
+)

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.colour("sync")]
 
 PENDING = {
     "gevent": {"sqlite"},
-    "eventlet": {"sqlite", "postgres", "mariadb", "redis", "redlock"},
+    "eventlet": {"sqlite", "postgres", "mariadb"},
 }
 """The engines that do not do so yet."""
 

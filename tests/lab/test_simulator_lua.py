@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from holdfast.engines.redis.phrases import command
+from holdfast.engines.redis.exchange import command
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.simulator.keyspace import CommandError, Keyspace, WrongTypeError, perform
 from holdfast.lab.simulator.lua import ScriptError, scripts

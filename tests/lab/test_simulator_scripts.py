@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
+import hiredis
 import pytest
 
 from holdfast.core.messages import (
@@ -16,8 +17,9 @@ from holdfast.core.messages import (
     Repair,
     ToNode,
 )
-from holdfast.engines.redis.phrases import load_scripts
-from holdfast.engines.redis.speech import Speech
+from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.exchange import command as command_of
+from holdfast.engines.redis.exchange import load_scripts
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.simulator.clock import EPOCH
 from holdfast.lab.simulator.network import Connection, Network, Wire
@@ -50,17 +52,16 @@ class Pair:
 
     def __init__(self, real: RedisServer, bare: Bare, *, quorum: bool) -> None:
         self._bare = bare
-        self.speech = Speech(quorum=quorum, keep=3600.0, channel="bare:channel")
-        self.speech.listening = True
-        self.speech._ready = b"60000"
+        self.commands = Commands(quorum=quorum, keep=3600.0, channel="bare:channel", ready=60.0)
         told: Any = real.command("TIME")
         timeline = Timeline(0)
         self.virtual = Server("n0", timeline, durable=False, defect=pytest.fail)
         self.virtual.clock.jump(int(told[0]) + int(told[1]) / 1e6 - EPOCH)
-        self.heard: list[bytes] = []
+        self._pushes = hiredis.Reader()
         ear = Connection(Network(timeline, Random(0)), Wire(), Wire(), lambda: None)
         self.virtual.accept(ear)
-        self.virtual.subscribe(ear, b"bare:channel", self.heard.append)
+        subscribe = command_of(b"SUBSCRIBE", b"bare:channel")
+        self.virtual.receive(ear, subscribe, self._pushes.feed)
         for command in load_scripts():
             self.virtual.execute(command)
             self._ask(command)
@@ -68,8 +69,13 @@ class Pair:
     def tell(self, request: ToNode) -> tuple[Any, Any]:
         """The replies of both. A moment passes, so that those who wait came one after another."""
         self.virtual.timeline.run(self.virtual.timeline.now + 0.0001)
-        [command] = self.speech.phrase([request]).commands
+        [command] = self.commands.exchange([request], True).commands
         return self._ask(command), self.virtual.execute(command)
+
+    def published(self) -> list[bytes]:
+        """What the virtual server has published."""
+        pushes = iter(self._pushes.gets, False)
+        return [push[2] for push in pushes if push[0] == b"message"]
 
     def _ask(self, command: bytes) -> Any:
         self._bare._socket.sendall(command)
@@ -123,16 +129,17 @@ def test_the_same_commands_get_the_same_replies(
         assert alike(real, virtual), (seed, step, request, real, virtual)
     timeline = pair.virtual.timeline
     timeline.run()
-    for message in pair.heard:
+    published = pair.published()
+    for message in published:
         assert alike(listener.reply()[2].split(), message.split())
-    assert len(pair.heard) > 3
+    assert len(published) > 3
     listener.close()
 
 
 @pytest.mark.parametrize("quorum", [True, False])
 def test_a_lock_lasts_no_less_on_a_server_than_was_asked_for(quorum: bool) -> None:
     """Servers count in milliseconds, and people do not."""
-    speech = Speech(quorum=quorum, keep=3600.0, channel="")
+    commands = Commands(quorum=quorum, keep=3600.0, channel="")
     server = Server("n0", Timeline(0), durable=False, defect=pytest.fail)
     requests: list[ToNode] = [Acquire("job", "a", 1.0004), Extend("job", "a", 2.0004)]
     if quorum:
@@ -141,7 +148,7 @@ def test_a_lock_lasts_no_less_on_a_server_than_was_asked_for(quorum: bool) -> No
         server.execute(command)
     lives = []
     for request in requests:
-        [command] = speech.phrase([request]).commands
+        [command] = commands.exchange([request], False).commands
         server.execute(command)
         lives.append(server.data.pttl(b"job"))
     assert lives == ([1001, 2001, -2, 3001] if quorum else [1001, 2001])

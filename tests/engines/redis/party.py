@@ -1,4 +1,4 @@
-"""Clients of both colours that a test drives by plain calls, and a bare way to one server."""
+"""Sync and async clients that a test drives by plain calls, and a bare connection to a server."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,8 @@ import hiredis
 
 import holdfast
 from holdfast.core.messages import Answer, ToNode
-from holdfast.engines.redis.phrases import Phrase, Reply, conclude, load_scripts
-from holdfast.engines.redis.speech import Speech
+from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.exchange import Exchange, Reply, conclude
 from holdfast.lab.servers.redis import RedisServer
 
 Colour = Literal["sync", "async"]
@@ -117,29 +117,16 @@ class Bare:
     """One connection to one server, on which requests are put as the engine would put them."""
 
     def __init__(self, server: RedisServer, *, quorum: bool = True, keep: float = 3600.0) -> None:
-        self.speech = Speech(quorum=quorum, keep=keep, channel="bare:channel")
-        self.speech.listening = True
+        self.commands = Commands(quorum=quorum, keep=keep, channel="bare:channel")
         self._socket = socket.create_connection(("127.0.0.1", server.port), 5)
         self._reader = hiredis.Reader()
 
     def ask(self, *requests: ToNode) -> Sequence[Answer]:
-        outcome: Sequence[Answer] | Phrase = self.speech.phrase(requests)
-        while isinstance(outcome, Phrase):
+        outcome: Sequence[Answer] | Exchange = self.commands.exchange(requests, True)
+        while isinstance(outcome, Exchange):
             self._socket.sendall(b"".join(outcome.commands))
             outcome = conclude(outcome, [self.reply() for _ in outcome.commands])
         return outcome
-
-    def ask_together(self, *requests: ToNode) -> Sequence[Answer]:
-        """The same, of several that can be said in one command."""
-        phrases = [self.speech.phrase((request,)) for request in requests]
-        calls = [phrase.call for phrase in phrases if phrase.call is not None]
-        [kind] = {call.kind for call in calls}
-        self._socket.sendall(b"".join(load_scripts()) + kind.together(calls))
-        *_, replies = [self.reply() for _ in (*load_scripts(), kind)]
-        outcomes = [
-            conclude(phrase, [reply]) for phrase, reply in zip(phrases, replies, strict=True)
-        ]
-        return [outcome[0] for outcome in outcomes if not isinstance(outcome, Phrase)]
 
     def reply(self) -> Reply:
         """The next reply; an error is given, not raised."""

@@ -1,7 +1,11 @@
 """Being struck at one line after the other, as by a Ctrl-C or by what a signal handler raises."""
 
+import linecache
 import sys
 from types import FrameType
+
+OUT_OF_REACH = ("with self._mutex", "self._owner =", "try:")
+"""Where no signal handler runs: between taking, or giving back, a lock and the next call."""
 
 
 class Strike:
@@ -33,9 +37,14 @@ class Strike:
             return None
         if self._functions and code.co_name not in self._functions:
             return None
-        if event == "line":
+        if event == "line" and not _is_out_of_reach(frame):
             self._left -= 1
             if self._left < 0:
                 self.struck = True
                 raise self._error("too late")
         return self
+
+
+def _is_out_of_reach(frame: FrameType) -> bool:
+    line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+    return line.strip().startswith(OUT_OF_REACH)

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable
-from holdfast.core.ports import StoreHost
-from holdfast.engines.redis.addresses import Place
-from holdfast.engines.redis.addresses import server as server_at
-from holdfast.engines.redis.cluster import Cluster
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.nodes import Fleet
-from holdfast.engines.redis.slots import Errand, Share
 from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Refused
@@ -278,29 +272,6 @@ def test_a_server_that_is_no_cluster_says_so(server: RedisServer, invite: Invite
 def test_nobody_there(invite: Invite) -> None:
     ann = invite(f"redis+cluster://{HOST}:1,{HOST}:2")
     assert set(ann.refused()) == {f"{HOST}:1", f"{HOST}:2"}
-
-
-def test_the_connections_to_a_node_that_has_left_are_closed_when_it_is_idle() -> None:
-    class Store:
-        def __init__(self, fleet: Fleet) -> None:
-            self.name = fleet.nodes[0].name
-
-    clock: Any = lambda: 0.0  # noqa: E731 - it is one
-    around = StoreHost(clock, lambda holder: None, lambda event: None)
-    stays, leaves = Place("stays", 1), Place("leaves", 2)
-    address = lambda place: server_at(place._asdict())  # noqa: E731 - as the engine does it
-    cluster: Cluster[Any] = Cluster([stays], address, around, keep=1.0, channel="c", replicas=0)
-    cluster.router._take(stays, (Share(0, 5, stays), Share(6, 9, leaves)))
-    errands = [Errand(place, (), 1.0) for place in (stays, leaves)]
-    for errand in errands:
-        cluster.take(errand, Store)
-    cluster.put_back(errands[0])
-    assert cluster.deserted() == []
-    cluster.router._take(stays, (Share(0, 9, stays),))
-    assert cluster.deserted() == [], "it is still being asked something"
-    cluster.put_back(errands[1])
-    assert [store.name for store in cluster.deserted()] == ["leaves:2"]
-    assert [store.name for store in cluster.stores()] == ["stays:1"]
 
 
 def test_what_it_promises(tmp_path: Path) -> None:

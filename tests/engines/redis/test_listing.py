@@ -8,7 +8,7 @@ import redis
 
 from holdfast.core import queries
 from holdfast.core.messages import Acquire, List, Listing
-from holdfast.engines.redis import looking
+from holdfast.engines.redis import inspect
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Bare, Party
@@ -22,8 +22,8 @@ NAMES = [f"job {number:02}" for number in range(25)]
 @pytest.fixture
 def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if the database had millions of keys, and there were thousands of leases."""
-    monkeypatch.setattr(looking, "SCAN_STEP", b"10")
-    monkeypatch.setattr(looking, "SCAN_STEPS", 5)
+    monkeypatch.setattr(inspect, "SCAN_STEP", b"10")
+    monkeypatch.setattr(inspect, "SCAN_STEPS", 5)
     monkeypatch.setattr(queries, "PAGE", 10)
 
 

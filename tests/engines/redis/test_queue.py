@@ -1,19 +1,20 @@
 """The queue of a single server: who is offered the lock, and who is told when an offer lapses."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 from holdfast.core.messages import DONE, Acquire, Granted, Held, Release
-from holdfast.engines.redis import speech
-from holdfast.engines.redis.speech import READY, Speech
+from holdfast.engines import redis
+from holdfast.engines.redis.commands import READY, Commands
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Bare, Party
 from tests.patience import wait_for
 
-LASTING = b"60000"
-"""Milliseconds that an offer lasts here, and that one stands ready: none is over too soon on a busy
+LASTING = 60.0
+"""Seconds that an offer lasts here, and that one stands ready: none is over too soon on a busy
 machine."""
 
 
@@ -24,15 +25,19 @@ class Process(Bare):
         self,
         server: RedisServer,
         channel: str,
-        offer: bytes = LASTING,
+        offer: float = LASTING,
         *,
         hands_over: bool = False,
     ) -> None:
         super().__init__(server, quorum=False)
-        self.speech = Speech(quorum=False, keep=3600.0, channel=channel)
-        self.speech.listening = True
-        self.speech._offer, self.speech._ready = offer, LASTING
-        self.speech.hands_over = hands_over
+        self.commands = Commands(
+            quorum=False,
+            keep=3600.0,
+            channel=channel,
+            offer=offer,
+            ready=LASTING,
+            hands_over=hands_over,
+        )
         self._ear = Bare(server)
         self._ear._socket.sendall(f"SUBSCRIBE {channel}\r\n".encode())
         self._ear.reply()
@@ -154,17 +159,17 @@ def test_a_guard_has_a_successor_before_it_looks(
     for process, holder in ((a, "a"), (b, "b"), (c, "c")):
         process.waits(holder)
     a.releases("me")
-    assert 0 < int(str(server.command("PTTL", "{job}:queue:guard"))) <= int(LASTING) * 0.9
+    assert 0 < int(str(server.command("PTTL", "{job}:queue:guard"))) <= LASTING * 1000 * 0.9
     server.command("DEL", "{job}:queue:guard")  # its time is over
     a.confirms("a")
     a.releases("a")
     assert heard_by(processes) == [["a"], ["b"], ["c 60000", "c 60000"], [], []]
 
 
-def test_those_who_could_not_give_their_places_back_keep_nobody_from_the_lock(
+def test_places_that_could_not_be_released_keep_nobody_from_the_lock(
     server: RedisServer, invite: Invite
 ) -> None:
-    """Their process listens still, so each would be offered it, one after the other."""
+    """The connection of their client is closed, and they are released later."""
     ann, ben = invite(server.url, ttl=60), invite(server.url, ttl=60)
     held = ann.takes()
     waiting = [ben.begin(ben.client.lock("job").acquire, timeout=1.0) for _ in range(3)]
@@ -172,7 +177,6 @@ def test_those_who_could_not_give_their_places_back_keep_nobody_from_the_lock(
     server.command("REPLICAOF", "127.0.0.1", "1")  # from now on it carries nothing out
     try:
         assert [each.result() for each in waiting] == [None] * 3
-        assert ann(ann.client.inspect, "job").waiters == 3
     finally:
         server.command("REPLICAOF", "NO", "ONE")
     wait_for(lambda: ann(ann.client.inspect, "job").waiters == 0)
@@ -188,7 +192,7 @@ def test_the_next_one_moves_on_what_a_stopped_process_was_offered(
     server: RedisServer, client: Party
 ) -> None:
     me, ann = "host/1/program/me", "host/1/program/ann"
-    stopped = Process(server, "channel-a", b"500")
+    stopped = Process(server, "channel-a", 0.5)
     stopped.ask(Acquire("job", me, 60.0))
     stopped.waits(ann)
     waiting = client.begin(client.client.lock("job").acquire, timeout=30)
@@ -205,7 +209,7 @@ def test_several_stopped_processes_in_a_row_cost_an_offer_each(
     server: RedisServer, client: Party
 ) -> None:
     me = "host/1/program/me"
-    stopped = [Process(server, f"channel-{name}", b"500") for name in "abc"]
+    stopped = [Process(server, f"channel-{name}", 0.5) for name in "abc"]
     stopped[0].ask(Acquire("job", me, 60.0))
     for number, process in enumerate(stopped):
         process.waits(f"host/1/program/{number}")
@@ -227,7 +231,7 @@ def test_if_the_guard_is_stopped_too_it_is_held_up_until_the_holders_time_is_ove
 ) -> None:
     """It is moved on by whoever looks when the former holder could have had it no longer."""
     me = "host/1/program/me"
-    first, guard = (Process(server, f"channel-{name}", b"500") for name in "ab")
+    first, guard = (Process(server, f"channel-{name}", 0.5) for name in "ab")
     first.ask(Acquire("job", me, 1.0))
     first.waits("host/1/program/first")
     waiting = client.begin(client.client.lock("job").acquire, timeout=30)
@@ -339,7 +343,7 @@ def test_nobody_stands_ready_for_longer_than_a_moment(
     """Else one that was stopped meanwhile would hold the others up for a ttl."""
     a, b, *_ = prompt
     b.waits("b")
-    assert 0 < int(str(server.command("PTTL", "{job}:queue:next"))) <= int(LASTING)
+    assert 0 < int(str(server.command("PTTL", "{job}:queue:next"))) <= LASTING * 1000
     server.command("DEL", "{job}:queue:next")  # the moment is over
     a.releases("me")
     assert b.heard == ["b"]
@@ -349,9 +353,9 @@ def test_nobody_stands_ready_for_longer_than_a_moment(
 @pytest.mark.parametrize(("replicas", "stands_ready"), [(0, True), (1, False)])
 def test_whoever_waits_for_replicas_does_not_stand_ready(replicas: int, stands_ready: bool) -> None:
     """The word of a release says nothing of them."""
-    speaker = Speech(quorum=False, keep=3600.0, channel="channel", replicas=replicas)
-    speaker.listening = True
-    asked = speaker.phrase([Acquire("job", "me", 60.0, queue=True, tries=7)]).commands[0]
+    commands = Commands(quorum=False, keep=3600.0, channel="channel", replicas=replicas)
+    request = Acquire("job", "me", 60.0, queue=True, tries=7)
+    [asked] = commands.exchange([request], True).commands
     assert asked.endswith(b"\r\n7\r\n") == stands_ready
 
 
@@ -371,14 +375,13 @@ def test_a_lock_that_has_expired_is_handed_to_who_stands_ready(
 def test_a_client_is_handed_the_lock_and_holds_it_without_asking_again(
     server: RedisServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(speech, "READY", 60.0)
+    monkeypatch.setattr(redis, "Commands", partial(Commands, ready=60.0))
     client = invite(server.url, prefix="", ttl=60)
     me = "host/1/program/me"
     other = Process(server, "channel-a", hands_over=True)
     other.ask(Acquire("job", me, 60.0))
     lock = client.client.lock("job")
     assert client(lock.acquire, timeout=0.3) is None  # it knows now that others want it, and hears
-    wait_for(lambda: client.client._driver._store._fleet.speech.listening)
     waiting = client.begin(lock.acquire, timeout=30)
     wait_for(lambda: server.command("ZCARD", "{job}:queue") == 1)
     server.command("CONFIG", "RESETSTAT")
@@ -391,5 +394,4 @@ def test_a_client_is_handed_the_lock_and_holds_it_without_asking_again(
     assert asked.startswith("calls=1,")  # the release
     assert 0 < lease.remaining() < 60
     client(lease.release)
-    assert not client.client._driver._store._fleet.waiting
     other.close()

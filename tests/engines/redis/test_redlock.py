@@ -129,23 +129,6 @@ class TestFrozenNodes:
         wait_for(lambda: executed(three.servers[0], "ghost"))
         wait_for(lambda: holders(three.servers, "ghost") == [None] * 3)
 
-    @pytest.mark.parametrize("colour", ["sync"], indirect=True)
-    def test_no_ghost_remains_if_another_thread_uses_the_connections(
-        self, three: RedisMasters, invite: Invite
-    ) -> None:
-        party = invite(three.url + OFF, ttl=LONG)
-        warm_up(party, three)
-        three.servers[0].freeze()
-        lease = party.takes("ghost")
-        store = party.client._driver._store
-        in_use = store._free[:]
-        store._free.clear()
-        party(lease.release)
-        store._free += in_use
-        three.servers[0].thaw()
-        wait_for(lambda: executed(three.servers[0], "ghost"))
-        wait_for(lambda: holders(three.servers, "ghost") == [None] * 3)
-
     def test_no_ghost_of_a_failed_attempt_remains(
         self, three: RedisMasters, invite: Invite
     ) -> None:

@@ -16,7 +16,6 @@ from holdfast.core.messages import (
     Acquire,
     Answer,
     Break,
-    Done,
     Extend,
     Failed,
     Granted,
@@ -24,13 +23,13 @@ from holdfast.core.messages import (
     Inspect,
     List,
     Listing,
-    NotYours,
     Raise,
     Release,
     Repair,
     ToNode,
 )
 from holdfast.engines.memory import Table
+from holdfast.engines.redis.commands import Commands
 from holdfast.lab.servers.redis import RedisServer
 from tests.core.votes import EPOCH, Votes
 from tests.engines.redis.party import Bare
@@ -134,51 +133,6 @@ def test_a_node_of_a_quorum_does_what_the_model_does(
     assert len(woken) > 3
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_what_is_said_of_several_locks_in_one_call_does_the_same_as_one_by_one(
-    seed: int, server: RedisServer, bare: Bare, listener: Bare
-) -> None:
-    random, model = Random(seed), Votes()
-    kinds = set[tuple[type, type]]()
-    offset = server_time(server) - EPOCH
-    for _ in range(60):
-        fence = int((EPOCH + offset) * 1e6)
-        names = [
-            attempt_id(random.choice(HOLDERS), random.choice([0, 0, 1]))
-            for _ in range(random.randint(2, 6))
-        ]
-        ttl, queue, wake = random.choice(TTLS), random.random() < 0.5, random.random() < 0.5
-        requests: list[ToNode] = [Acquire(random.choice(KEYS), n, ttl, queue, fence) for n in names]
-        if random.random() < 0.5:
-            requests = [Release(random.choice(KEYS), name, wake) for name in names]
-        expected = [model.answer(request, offset) for request in requests]
-        answers = bare.ask_together(*requests)
-        assert len(answers) == len(requests)
-        assert all(map(alike, answers, expected)), (seed, requests, answers, expected)
-        kinds |= set(zip(map(type, requests), map(type, answers), strict=True))
-        for holder, delay in model.to_wake:
-            message = f"{holder} {delay * 1000:.0f}" if delay else holder
-            assert listener.reply()[2].decode() == message
-        model.to_wake.clear()
-    assert kinds >= {(Acquire, Granted), (Acquire, Held), (Release, Done), (Release, NotYours)}
-
-
-@pytest.mark.parametrize("releasing", [False, True])
-def test_what_somebody_has_done_to_one_lock_is_no_matter_for_the_others_of_a_call(
-    releasing: bool, server: RedisServer, bare: Bare
-) -> None:
-    if releasing:
-        for key in KEYS:
-            bare.ask(Acquire(key, "me", 10.0))
-    server.command("DEL", KEYS[0])
-    server.command("RPUSH", KEYS[0], "a list")
-    requests = [Release(key, "me") if releasing else Acquire(key, "me", 10.0) for key in KEYS]
-    first, *others = bare.ask_together(*requests)
-    assert isinstance(first, Failed)
-    assert "WRONGTYPE" in str(first)
-    assert [type(answer) for answer in others] == [Done if releasing else Granted] * len(others)
-
-
 def test_of_many_waiters_two_are_woken_at_once_and_two_a_little_later(
     server: RedisServer, bare: Bare, listener: Bare
 ) -> None:
@@ -198,7 +152,9 @@ def test_a_single_server_does_what_the_reference_does(
     """But for the fences, which are a clock here and a count there."""
     random, table = Random(seed), Table()
     single = Bare(server, quorum=False)
-    single.speech.hands_over, single.speech._ready = False, b"60000"
+    single.commands = Commands(
+        quorum=False, keep=3600.0, channel="bare:channel", ready=60.0, hands_over=False
+    )
     fences: list[tuple[int, int]] = []
     for step in range(200):
         key, holder = "job", random.choice(HOLDERS)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.core.fanout import Pause
+from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import (
     DONE,
     Acquire,
@@ -19,14 +19,26 @@ from holdfast.core.messages import (
     Seen,
     Write,
 )
-from holdfast.engines.redis.addresses import Place
-from holdfast.engines.redis.slots import Errand, Router, Share, Shares, Slots, read_shares
+from holdfast.core.ports import StoreHost
+from holdfast.engines.redis.addresses import Place, server
+from holdfast.engines.redis.cluster import Cluster, Errand, Share, Shares, Slots, read_shares
+from holdfast.engines.redis.node import Nodes
+from holdfast.engines.redis.waiters import Waiters
 
 A, B, C = Place("a", 1), Place("b", 2), Place("c", 3)
 LOW, HIGH = "foo2", "foo"
 """Keys of the slots 1044 and 12182."""
 
-SHARES = Shares((Share(0, 8191, A), Share(8192, 16383, B)))
+
+def shares(low: Place, high: Place) -> Shares:
+    """A reply to `CLUSTER SLOTS`."""
+    masters = ((0, 8191, low), (8192, 16383, high))
+    return Shares(
+        [[first, last, [place.host.encode(), place.port]] for first, last, place in masters]
+    )
+
+
+SHARES = shares(A, B)
 MOVED_TO_C = Failed.at("x", "MOVED 1044 c:3")
 
 
@@ -35,7 +47,9 @@ class Net:
 
     def __init__(self, *seeds: Place) -> None:
         self.now = 0.0
-        self.router = Router(seeds or (A, B), lambda: self.now)
+        host = StoreHost(lambda: self.now, lambda _: None, lambda _: None)
+        self.nodes = Nodes(host, lambda *_: pytest.fail("nothing is sent"), Waiters(host, ""))
+        self.cluster = Cluster(seeds or (A, B), lambda place: server(place._asdict()), self.nodes)
         self.answers: dict[tuple[Place, bool], list[Answer]] = {}
         self.slots: dict[Place, Answer] = dict.fromkeys((A, B, C), SHARES)
         self.log: list[str] = []
@@ -44,27 +58,28 @@ class Net:
         self.answers[place, asking] = list(answers)
 
     def ask(self, *requests: Request, until: float = 1.0) -> Sequence[Answer]:
-        steps = self.router.ask(requests, until)
+        steps = self.cluster.ask(requests, until)
         try:
-            effect = next(steps)
             while True:
+                effect = next(steps)
                 if isinstance(effect, Pause):
                     self.log.append("pause")
                     self.now = effect.until
-                    effect = steps.send(())
-                else:
-                    effect = steps.send([self._run(errand) for errand in effect])
+                    continue
+                for errand in (effect,) if isinstance(effect, FanOut) else effect:
+                    assert isinstance(errand, Errand)
+                    errand.take(errand.nodes[0], self._run(errand))
         except StopIteration as stop:
             answers: Sequence[Answer] = stop.value
             return answers
 
     def _run(self, errand: Errand) -> Sequence[Answer]:
-        place = errand.place
+        place, asking = errand.turn
         if isinstance(errand.requests[0], Slots):
             self.log.append(f"{place.host}?")
             return [self.slots[place]]
-        self.log.append(place.host + "!" * errand.asking + str(len(errand.requests)))
-        script = self.answers[place, errand.asking]
+        self.log.append(place.host + "!" * asking + str(len(errand.requests)))
+        script = self.answers[place, asking]
         answer = script.pop(0) if len(script) > 1 else script[0]
         return [answer] * len(errand.requests)
 
@@ -100,7 +115,7 @@ def test_moved_is_followed_and_remembered_and_the_map_is_asked_for_again(net: Ne
     net.says(A, MOVED_TO_C)
     assert net.ask(acquire(LOW)) == [Granted(7)]
     assert net.log == ["a?", "a1", "c1"]
-    net.slots = dict.fromkeys(net.slots, Shares((Share(0, 8191, C), Share(8192, 16383, B))))
+    net.slots = dict.fromkeys(net.slots, shares(C, B))
     net.ask(acquire(LOW))
     net.ask(acquire(LOW))
     assert net.log[3:] == ["a?", "c1", "c1"]
@@ -147,7 +162,7 @@ def test_nodes_that_contradict_each_other_are_not_followed_for_ever(net: Net) ->
 def test_an_owner_that_fails_is_looked_for_elsewhere_at_once(net: Net) -> None:
     net.ask(acquire(LOW))
     net.says(A, Failed.at("a", "Connection refused"))
-    net.slots = dict.fromkeys((B, C), Shares((Share(0, 8191, C), Share(8192, 16383, B))))
+    net.slots = dict.fromkeys((B, C), shares(C, B))
     net.slots[A] = Failed.at("a", "Connection refused")
     assert net.ask(acquire(LOW)) == [Granted(7)]
     assert net.log == ["a?", "a1", "a1", "a?", "b?", "c1"]
@@ -155,7 +170,7 @@ def test_an_owner_that_fails_is_looked_for_elsewhere_at_once(net: Net) -> None:
 
 def test_a_write_that_was_not_heard_of_is_not_made_once_more(net: Net) -> None:
     net.says(A, Failed.at("a", "did not answer in time"))
-    net.slots = dict.fromkeys(net.slots, Shares((Share(0, 8191, C), Share(8192, 16383, B))))
+    net.slots = dict.fromkeys(net.slots, shares(C, B))
     net.slots[A] = SHARES
     assert type(net.ask(Write(LOW, "1", 0))[0]) is Failed
     assert net.log == ["a?", "a1"]
@@ -175,7 +190,7 @@ def test_nobody_who_knows() -> None:
 
 
 def test_a_slot_that_nobody_has(net: Net) -> None:
-    net.slots = dict.fromkeys(net.slots, Shares((Share(8192, 16383, B),)))
+    net.slots = dict.fromkeys(net.slots, Shares([[8192, 16383, [b"b", 2]]]))
     [low, high] = net.ask(acquire(LOW), acquire(HIGH))
     assert "slot 1044" in str(low)
     assert high == Granted(7)
@@ -188,7 +203,7 @@ def test_every_node_has_half_of_what_is_left_to_tell_of_the_slots() -> None:
     def silence(errand: Errand) -> Sequence[Answer]:
         spent.append(errand.until - net.now)
         net.now = errand.until
-        return [Failed.at(errand.place.name, "did not answer in time")]
+        return [Failed.at(errand.turn.place.name, "did not answer in time")]
 
     net._run = silence  # type: ignore[method-assign]
     net.ask(acquire(LOW))
@@ -209,14 +224,13 @@ def test_a_listing_is_of_all_masters_in_order(net: Net) -> None:
     assert answer == Failed.at("b", "Connection refused"), "half a list would be a lie"
 
 
-def test_a_node_is_known_until_the_map_is_without_it(net: Net) -> None:
+def test_the_connection_to_a_node_that_left_the_cluster_is_closed(net: Net) -> None:
     net.says(A, MOVED_TO_C)
     net.ask(acquire(LOW))
-    assert net.router.knows(C)
+    assert not net.nodes.unused
     net.says(A, Granted(7))
     net.ask(acquire(LOW))
-    assert not net.router.knows(C)
-    assert net.router.knows(B)
+    assert [node.name for node in net.nodes.unused] == ["c:3"]
 
 
 @pytest.mark.parametrize("host", [None, b"", b"?"])

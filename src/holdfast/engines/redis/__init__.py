@@ -1,7 +1,7 @@
 """Redis and Valkey: one master, Sentinel, Cluster, or a Redlock quorum of independent masters.
 
-A URL says where the servers are; what is asked of them is in `speech`, and there are two ways of
-asking: `blocking` for threads, and `aio` for asyncio.
+A URL says where the servers are. What is sent to them is in `commands`, one connection is in
+`connection`, and there are two stores: `threads` and `aio`.
 """
 
 import random
@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import SplitResult, unquote
 
 import hiredis  # noqa: F401 - so that its absence is told before anything else happens
@@ -30,11 +30,17 @@ from holdfast.engines.redis.addresses import (
     sentinel,
     server,
 )
+from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.getset import Getset
 from holdfast.engines.redis.guarantees import CLUSTER, DAY, REDLOCK, SENTINEL, SINGLE, getset
-from holdfast.engines.redis.nodes import Fleet, Node
+from holdfast.engines.redis.handshake import Handshake, NodeHandshake
+from holdfast.engines.redis.node import Nodes
 from holdfast.engines.redis.options import MOST_DATABASES, Options
-from holdfast.engines.redis.speech import Speech
+from holdfast.engines.redis.routes import Route, Single, Voting
+from holdfast.engines.redis.waiters import Waiters
+
+Parts: TypeAlias = tuple[Nodes, Route]
+"""What a store is made of."""
 
 HOUR = 3600.0
 MAX_TTL = 60.0
@@ -122,26 +128,29 @@ def _single(address: Address, guarantees: Guarantees, options: Options) -> Engin
     replicas = options.count("replicas", 0, 100)
     options.end()
 
-    def fleet(around: StoreHost) -> Fleet:
+    def parts(host: StoreHost) -> Parts:
         channel = _new_channel()
-        speech = Speech(quorum=False, keep=keep, channel=channel, replicas=replicas)
-        node = Node(0, address, RestartGuard(0, on=False), around, alone=True)
-        return Fleet([node], speech, None, around, channel)
+        commands = Commands(quorum=False, keep=keep, channel=channel, replicas=replicas)
+        nodes = Nodes(host, commands.exchange, Waiters(host, channel))
+        nodes.add(address, Handshake())
+        nodes.add(address, Handshake(), exclusive=True)
+        return nodes, Single(nodes, replicas)
 
-    return _engine(fleet, guarantees, node_timeout)
+    return _engine(parts, guarantees, node_timeout)
 
 
 def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engine:
     keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
     options.end()
 
-    def fleet(around: StoreHost) -> Fleet:
-        node = Node(0, address, RestartGuard(0, on=False), around, alone=True)
-        speech = Getset(keep=keep, wall_clock=time.time)
-        return Fleet([node], speech, None, around, "", wakes=False)
+    def parts(host: StoreHost) -> Parts:
+        commands = Getset(keep=keep, wall_clock=time.time)
+        nodes = Nodes(host, commands.exchange, Waiters(host, ""), listens=False)
+        nodes.add(address, Handshake())
+        return nodes, Single(nodes, 0)
 
     why = "protocol=getset is for the locks of old clients; leave it out of the URL for cells"
-    return _engine(fleet, getset(guarantees), node_timeout, why)
+    return _engine(parts, getset(guarantees), node_timeout, why)
 
 
 def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> Engine:
@@ -152,23 +161,15 @@ def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> En
     def address(place: Place) -> Address:
         return server(settings | place._asdict())
 
-    def cluster(around: StoreHost) -> Any:
-        from holdfast.engines.redis.cluster import Cluster
+    def parts(host: StoreHost) -> Parts:
+        from holdfast.engines.redis.cluster import Cluster, ClusterCommands
 
         channel = _new_channel()
-        return Cluster(seeds, address, around, keep=keep, channel=channel, replicas=replicas)
+        commands = ClusterCommands(keep=keep, channel=channel, replicas=replicas)
+        nodes = Nodes(host, commands.exchange, Waiters(host, channel))
+        return nodes, Cluster(seeds, address, nodes, replicas)
 
-    def connect(around: StoreHost) -> Store:
-        from holdfast.engines.redis.cluster import ClusterStore
-
-        return ClusterStore(cluster(around))
-
-    def connect_async(around: StoreHost) -> AsyncStore:
-        from holdfast.engines.redis.cluster import AsyncClusterStore
-
-        return AsyncClusterStore(cluster(around))
-
-    return Engine(CLUSTER, drift, connect, connect_async)
+    return _engine(parts, CLUSTER, node_timeout)
 
 
 def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
@@ -185,41 +186,38 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
     def request_timeout(ttl: float) -> float:
         return quorum_node_timeout(ttl) if timeout is None else min(timeout, ttl / 3)
 
-    def fleet(around: StoreHost) -> Fleet:
+    def parts(host: StoreHost) -> Parts:
         channel = _new_channel()
-        speech = Speech(quorum=True, keep=keep, channel=channel)
+        commands = Commands(quorum=True, keep=keep, channel=channel)
         longest = max_ttl + drift(max_ttl)
         guards = [RestartGuard(longest, on=guarded) for _ in addresses]
-        quorum = Quorum(names, guards, around.clock, time.time, random.uniform, drift)
-        nodes = [
-            Node(
-                index, address, guard, around, max_ttl=max_ttl if guarded else None, longest=max_ttl
-            )
-            for index, (address, guard) in enumerate(zip(addresses, guards, strict=True))
-        ]
-        return Fleet(nodes, speech, quorum, around, channel)
+        quorum = Quorum(names, guards, host.clock, time.time, random.uniform, drift)
+        nodes = Nodes(host, commands.exchange, Waiters(host, channel), size=quorum.size)
+        for address, guard in zip(addresses, guards, strict=True):
+            nodes.add(address, NodeHandshake(guard, host.clock, max_ttl, guarded=guarded))
+        return nodes, Voting(quorum)
 
     restart = () if guarded else ("a restart of a node without persistence: it loses its locks",)
     promises = replace(REDLOCK, max_ttl=max_ttl, broken_by=(*restart, *REDLOCK.broken_by))
     why = "nothing can be compared and set on independent masters in one step"
-    return _engine(fleet, promises, request_timeout, why)
+    return _engine(parts, promises, request_timeout, why)
 
 
 def _engine(
-    fleet: Callable[[StoreHost], Fleet],
+    parts: Callable[[StoreHost], Parts],
     guarantees: Guarantees,
     request_timeout: Callable[[float], float],
     no_cells: str = "",
 ) -> Engine:
-    def connect(around: StoreHost) -> Store:
-        from holdfast.engines.redis.blocking import RedisStore
+    def connect(host: StoreHost) -> Store:
+        from holdfast.engines.redis.threads import RedisStore
 
-        return RedisStore(fleet(around))
+        return RedisStore(*parts(host))
 
-    def connect_async(around: StoreHost) -> AsyncStore:
+    def connect_async(host: StoreHost) -> AsyncStore:
         from holdfast.engines.redis.aio import AsyncRedisStore
 
-        return AsyncRedisStore(fleet(around))
+        return AsyncRedisStore(*parts(host))
 
     return Engine(guarantees, drift, connect, connect_async, request_timeout, no_cells)
 

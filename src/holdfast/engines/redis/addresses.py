@@ -49,6 +49,8 @@ class Address(NamedTuple):
     otherwise be finalized at any moment, and a Ctrl-C that strikes in a finalizer is ignored."""
     open_async: Callable[[float], Awaitable[Any]]
     """Gives a stream writer, whose transport is to be taken over."""
+    fails_over: bool = False
+    """Whether connecting again may lead to another server."""
 
 
 def server(settings: Settings, kind: Any = None) -> Address:
@@ -111,7 +113,7 @@ def sentinel(
     async def open_async(timeout: float) -> Any:
         return await _cancellable(find_async(timeout))
 
-    return Address(f"the master of {service}", open_blocking, open_async)
+    return Address(f"the master of {service}", open_blocking, open_async, fails_over=True)
 
 
 def read_places(url: SplitResult, port: int) -> list[Place]:

@@ -1,304 +1,269 @@
-"""The way to Redis for asyncio: one connection to each node, shared by all tasks.
+"""The store for asyncio: one protocol for each connection, shared by all tasks of a client.
 
-1. What was sent first is carried out first, so a release can never overtake its acquire.
-2. A node whose oldest answer is overdue is *stuck*: it is skipped, not waited for, until it has
-   caught up. Only releases still go out to it. Its connection is not closed, because what its
-   kernel has taken in would be carried out all the same.
-3. A node that is being connected to is not waited for either, once there is a quorum without it.
+A cancelled task leaves what it has sent in the connection's queue: the reply is read and dropped,
+and the release that follows is executed behind it.
 """
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
-from itertools import chain
+from collections.abc import Sequence
+from contextlib import suppress
+from math import inf
 from typing import Any
 
 from holdfast.core.fanout import FanOut, Pause
-from holdfast.core.messages import Acquire, Answer, Extend, Failed, Held, Release, Request, Write
-from holdfast.core.quorum import Quorum
-from holdfast.engines.redis.channel import Channel, Connection, Question
-from holdfast.engines.redis.chorus import Chorus
-from holdfast.engines.redis.conversation import Conversations
-from holdfast.engines.redis.deadlines import Bell, Deadlines
-from holdfast.engines.redis.ears import Ears
-from holdfast.engines.redis.nodes import (
-    AT_WORK,
-    CONNECT_TIMEOUT,
-    REDIAL_AFTER,
-    SILENT,
-    Fleet,
-    Node,
-    first_contact_until,
-)
-from holdfast.engines.redis.owed import Owed
-from holdfast.engines.redis.phrases import Reply, failed
-from holdfast.engines.redis.sockets import BROKEN, explain
-from holdfast.engines.redis.speech import Speech
+from holdfast.core.messages import Answer, Failed, Request, Write
+from holdfast.engines.inherited import detach
+from holdfast.engines.redis.connection import BROKEN, CLOSED, explain, heals_in
+from holdfast.engines.redis.node import GONE, Node, Nodes
+from holdfast.engines.redis.routes import Route
 
-_NOBODY: set[int] = set()
+LATE = 0.005
+"""By how much a timer may come late without the loop having been held up."""
+
+ONE_MORE_LOOK = 0.02
+"""How long a loop that was held up goes on reading before it declares a timeout."""
+
+
+class Waiting(asyncio.Future[None]):
+    """A task that waits for a round."""
+
+    def wake(self) -> None:
+        """The round is over."""
+        if not self.done():
+            self.set_result(None)
+
+
+class Protocol(asyncio.Protocol):
+    """One connection."""
+
+    def __init__(self, store: "AsyncRedisStore", node: Node, writer: asyncio.StreamWriter) -> None:
+        self._store, self.node = store, node
+        self._writer = writer  # its finalizer would close the transport
+        self.transport: Any = writer.transport
+        self.is_flushing = False
+        self._pipeline = node.connected()
+        self.transport.set_protocol(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Replies and pushes have come."""
+        node = self.node
+        if node.pipeline is not self._pipeline:
+            return  # it was given up meanwhile
+        try:
+            self._pipeline.receive(data)
+        except BROKEN as error:
+            self._store.disconnect(node, explain(error))
+        except BaseException as error:
+            self._store.disconnect(node, f"an internal error: {error!r}")
+            raise
+        if self._pipeline.outgoing:
+            self.flush()
+        self._store.set_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is closed."""
+        if self.node.pipeline is self._pipeline:
+            self._store.disconnect(self.node, CLOSED if exc is None else explain(exc))
+
+    def flush(self) -> None:
+        """Send what is outgoing."""
+        self.is_flushing = False
+        outgoing = self._pipeline.outgoing
+        if outgoing and not self.transport.is_closing():
+            self.transport.write(b"".join(outgoing))
+            outgoing.clear()
 
 
 class AsyncRedisStore:
-    """One server, or a quorum of several."""
+    """One server, a quorum of several, or a cluster."""
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-        self._nodes, self._clock = fleet.nodes, fleet.around.clock
-        self._quorum, self._enough = fleet.quorum, len(fleet.nodes) // 2 + 1
-        self._direct = fleet.direct
+    def __init__(self, nodes: Nodes, route: Route) -> None:
+        self._nodes, self._route = nodes, route
+        self._clock, self._waiters = nodes.clock, nodes.waiters
+        nodes.connect, nodes.flush, nodes.disconnect = self._connect, self._flush, self.disconnect
+        self._closed = False
         self._begin()
 
     def _begin(self) -> None:
-        self._channels: list[Channel | None] = [None] * len(self._nodes)
-        self._chorus: Chorus | None = None
-        self._dials: dict[int, asyncio.Task[None]] = {}
-        self._redial_at = [0.0] * len(self._nodes)
-        self._ears = Ears(self._fleet)
-        self._conversations = Conversations(self._fleet)
-        self._deadlines = Deadlines(self._clock, self._owed)
-        self._look_after = 0.0
-        self._skipped = _NOBODY
-        self._fresh = True
-        self._met = False
-        self._closed = False
+        self._protocols: dict[Node, Protocol] = {}
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due = inf
+        """When the timer rings."""
+        self._looking = False
+        """Whether the loop was held up when the timer rang last."""
 
-    def ask(
-        self, requests: Sequence[Request], until: float
-    ) -> "Coroutine[Any, Any, Sequence[Answer]]":
+    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
-        request = requests[0]
-        if type(request) is Release or (
-            type(request) is Acquire and (not request.queue or self._fleet.speech.listening)
-        ):
-            if self._quorum is not None:
-                return self._ask_all(self._quorum, requests, until)
-            speech, channel = self._direct, self._channels[0]
-            if speech is not None and channel is not None and len(requests) == 1:
-                return self._ask_directly(speech, channel, request, requests, until)
-        return self._ask_in_full(requests, until)
-
-    async def _ask_in_full(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
-        request = requests[0]
-        if type(request) is Acquire and request.queue and not self._fleet.speech.listening:
-            if self._fleet.wakes:
-                await self._ears.open(until)
-            else:
-                until = self._fleet.time_to_answer(until)
-        if type(request) is Write:
-            return await self._conversations.ask(requests, until)
-        if self._quorum is not None:
-            return await self._ask_all(self._quorum, requests, until)
-        poll = FanOut(requests, (0,), until)
-        await self._perform(poll)
-        answers = self._fleet.answers(poll)
-        self._fleet.note(request, answers[0])
+        self._waiters.ask(requests)
+        if self._nodes.is_direct and type(requests[0]) is not Write:
+            single = FanOut(requests, (0,), until)
+            waiting = self._start(single)
+            try:
+                if not single.over:
+                    await waiting
+            finally:
+                single.over = True  # a cancelled task must not be granted anything any more
+            answers = self._nodes.answers(single)
+        else:
+            answers = await self._follow(self._route, requests, until)
+        self._waiters.answered(requests, answers)
         return answers
-
-    async def _ask_directly(
-        self,
-        speech: Speech,
-        channel: Channel,
-        request: Acquire | Release,
-        requests: Sequence[Request],
-        until: float,
-    ) -> Sequence[Answer]:
-        """Ask a single server, in the usual case: N = 1 must not pay for the rest. `requests` are
-        this one, in the tuple that it came in: a thousand tasks need not have another each."""
-        if channel.is_full(self._clock):
-            return await self._ask_in_full(requests, until)
-        bell: Bell = channel.loop.create_future()
-        channel.say(Question(speech.command(request), requests, bell, until))
-        if until < self._deadlines.next:
-            self._deadlines.expect(until)
-        reply = await bell
-        answer = speech.read(request, reply)
-        if answer is None:
-            return await self._unread(channel, request, until, reply)
-        if channel.node.trouble:
-            channel.node.is_well()
-        if self._fleet.waiting or type(answer) is Held:
-            self._fleet.note(request, answer)
-        return (answer,)
-
-    async def _unread(
-        self, channel: Channel, request: Acquire | Release, until: float, reply: Reply
-    ) -> Sequence[Answer]:
-        """There is no answer in the reply."""
-        self._fleet.waiting.discard(request.holder)
-        if reply is None:
-            channel.note_silence()
-            channel.node.is_in_trouble(SILENT)
-            return (Failed.at(channel.node.name, SILENT),)
-        if isinstance(reply, ConnectionError):
-            return (Failed.at(channel.node.name, str(reply)),)
-        return await self._ask_in_full((request,), until)
 
     async def close(self) -> None:
         """Close every connection."""
         self._closed = True
-        self._deadlines.stop()
-        connections = self._connections()
-        tasks = [*self._dials.values(), *self._ears.tasks]
-        for task in tasks:
+        connecting = list(self._connecting)
+        for task in connecting:
             task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
-        for connection in {*connections, *self._connections()}:
-            await connection.close()
+        if connecting:
+            await asyncio.wait(connecting)
+        self._drop_all()
+        await asyncio.sleep(0)  # the transports close in the next turn of the loop
 
     def abandon(self) -> None:
-        """Close every connection without waiting: nobody is there to wait."""
+        """Close every connection where nothing can be awaited: the client was garbage-collected,
+        perhaps in another thread."""
         self._closed = True
-        for task in [*self._dials.values(), *self._ears.tasks]:
+        for task in list(self._connecting):
             loop = task.get_loop()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(task.cancel)
-        for connection in self._connections():
-            connection.abandon()
+        for protocol in list(self._protocols.values()):
+            with suppress(RuntimeError):  # its loop is closed
+                _loop_of(protocol.transport).call_soon_threadsafe(protocol.transport.abort)
 
     def forget(self) -> None:
-        """In a forked child: the connections are the parent's."""
-        for connection in self._connections():
-            connection.forget()
-        self._fleet.forked()
+        """In a forked child: the sockets are the parent's."""
+        for protocol in self._protocols.values():
+            sock = protocol.transport.get_extra_info("socket")
+            if sock is not None and sock.fileno() >= 0:
+                detach(sock.fileno())
+        self._nodes.forget()
         self._begin()
 
-    def _connections(self) -> list[Connection]:
-        return [
-            *filter(None, self._channels),
-            *self._ears.subscriptions.values(),
-            *self._conversations.channels,
-        ]
+    def disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
+        """Close a node's connection."""
+        protocol = self._protocols.pop(node, None)
+        if protocol is not None:
+            protocol.transport.abort()
+            node.lost(why, heals)
 
-    async def _ask_all(
-        self, quorum: Quorum, requests: Sequence[Request], until: float
+    def set_timer(self) -> None:
+        """Have the timer ring when the next waiter is due."""
+        if self._waiters.next_due() < self._due:
+            self._ring_at(self._waiters.next_due())
+
+    def _drop_all(self) -> None:
+        for node in list(self._protocols):
+            self.disconnect(node, GONE)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._due = inf
+
+    async def _follow(
+        self, route: Route, requests: Sequence[Request], until: float
     ) -> Sequence[Answer]:
-        steps = quorum.ask(requests, until)
+        """Perform what a route yields."""
+        steps = route.ask(requests, until)
         try:
             while True:
                 effect = next(steps)
                 if isinstance(effect, Pause):
                     await asyncio.sleep(effect.until - self._clock())
                 else:
-                    await self._perform(effect)
+                    await self._perform((effect,) if isinstance(effect, FanOut) else effect)
         except StopIteration as stop:
-            answers: Sequence[Answer] = stop.value
-        self._fleet.note(requests[0], answers[0])
-        return answers
+            return stop.value  # type: ignore[no-any-return]  # typed by Route
 
-    async def _perform(self, poll: FanOut) -> None:
-        """Say it to all, then listen until it is over or its time is."""
-        if None in self._channels:
-            await self._connect(poll)
-        bell: Bell = asyncio.get_running_loop().create_future()
-        owed = Owed(self._fleet.speech.phrase(poll.requests), poll, bell)
-        now = self._clock()
-        if now > self._look_after or self._skipped:
-            self._look(now)
-        if self._chorus and not self._skipped and len(poll.nodes) == len(self._nodes):
-            self._chorus.say(owed)
+    async def _perform(self, rounds: Sequence[FanOut]) -> None:
+        """Send some rounds, and wait until they are over or their time is."""
+        waits = [self._start(each) for each in rounds]
+        try:
+            for each, waiting in zip(rounds, waits, strict=True):
+                if not each.over:
+                    await waiting
+        finally:
+            for each in rounds:
+                each.over = True  # a cancelled task must not be granted anything any more
+
+    def _start(self, each: FanOut) -> Waiting:
+        """Send a round; the result is set when it is over."""
+        waiting = Waiting(loop=asyncio.get_running_loop())
+        if self._closed:
+            for index in each.nodes:
+                name = self._nodes.all[index].name
+                each.take(index, [Failed.at(name, GONE)] * len(each.requests))
         else:
-            for index in poll.nodes:
-                self._say(index, owed)
-        try:
-            if not poll.over:
-                if poll.until < self._deadlines.next:
-                    self._deadlines.expect(poll.until)
-                await bell
-                if not poll.over:
-                    self._note_silence(poll)
-        finally:
-            poll.over = True  # nobody listens any more
+            self._nodes.start((each,), waiting)
+            if each.until < self._due:
+                self._ring_at(each.until)
+        return waiting
 
-    def _owed(self) -> Iterator[Owed | Question]:
-        return chain.from_iterable(channel.owed for channel in self._channels if channel)
+    def _ring_at(self, instant: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due = instant
+        delay = max(0.001, instant - self._clock())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
 
-    def _voters(self) -> int:
-        """How many nodes there is a connection to that have a vote."""
+    def _ring(self) -> None:
+        """Declare timeouts, and wake waiters whose time has come."""
         now = self._clock()
-        guards = [channel.node.guard for channel in self._channels if channel is not None]
-        return sum(guard.quarantined_until <= now for guard in guards)
-
-    def _note_silence(self, poll: FanOut) -> None:
-        for index in poll.nodes:
-            channel = self._channels[index]
-            if index not in poll.answers and channel is not None:
-                channel.note_silence()
-                self._nodes[index].is_in_trouble(SILENT)
-
-    def _look(self, now: float) -> None:
-        """See who is stuck: a node whose oldest answer is overdue is skipped if there are enough
-        others, or if it owes too many."""
-        self._look_after = now + AT_WORK
-        channels = [channel for channel in self._channels if channel is not None]
-        stuck = [channel for channel in channels if channel.is_stuck(now)]
-        enough = len(channels) - len(stuck) >= self._enough
-        self._skipped = {
-            channel.node.index
-            for channel in channels
-            if (enough and channel in stuck) or channel.is_full(self._clock)
-        }
-
-    def _say(self, index: int, owed: Owed) -> None:
-        """Say it to a node; to one that is skipped only if it must be heard there all the same."""
-        channel = self._channels[index]
-        if channel is None or index in self._skipped:
-            why = self._nodes[index].trouble or ("still connecting" if channel is None else SILENT)
-            owed.poll.take(index, [failed(why)] * len(owed.requests))
-            if channel is None or type(owed.requests[0]) is not Release:
-                return
-        channel.say(owed)
-
-    async def _connect(self, poll: FanOut) -> None:
-        """Connect to the nodes that there is no connection to."""
-        if self._direct is not None and not self._met and type(poll.requests[0]) is Release:
-            return  # nothing was ever said to anybody
-        began = self._clock()
-        alone = len(self._nodes) == 1
-        request_timeout = max(poll.until - began, CONNECT_TIMEOUT) if alone else CONNECT_TIMEOUT
-        for node in self._nodes:
-            missing = self._channels[node.index] is None and node.index not in self._dials
-            if missing and began >= self._redial_at[node.index]:
-                self._dials[node.index] = asyncio.ensure_future(self._dial(node, request_timeout))
-        while self._dials:
-            if self._voters() < self._enough:
-                give_up_at = poll.until if alone else first_contact_until(poll, began)
+        held_up = now - self._due > LATE and not self._looking
+        self._looking = held_up
+        self._due = following = inf
+        self._waiters.wake_due()
+        for pending in self._nodes.unanswered():
+            until = pending.round.until
+            if pending.round.over:
+                continue
+            if until > now:
+                following = min(following, until)
+            elif held_up:  # what has come meanwhile is read first
+                following = min(following, now + ONE_MORE_LOOK)
             else:
-                give_up_at = poll.until if self._fresh else began
-            left = give_up_at - self._clock()
-            if left <= 0:
-                break
-            await asyncio.wait(
-                list(self._dials.values()), timeout=left, return_when=asyncio.FIRST_COMPLETED
-            )
-        self._fresh = False
-        if not alone and type(poll.requests[0]) is not Extend:
-            poll.until += self._clock() - began  # connecting has a time of its own
+                self._nodes.expire(pending.round)
+                pending.waiter.wake()
+        following = min(following, self._waiters.next_due())
+        if following < inf:
+            self._ring_at(following)
 
-    async def _dial(self, node: Node, request_timeout: float) -> None:
-        channel = None
+    def _flush(self, node: Node) -> None:
+        """Send at once if nothing is pending before it; else together with what else is sent in
+        this turn of the loop."""
+        protocol, pipeline = self._protocols.get(node), node.pipeline
+        if protocol is None or pipeline is None or protocol.is_flushing:
+            return
+        if len(pipeline.pending) <= 1:
+            protocol.flush()
+        else:
+            protocol.is_flushing = True
+            asyncio.get_running_loop().call_soon(protocol.flush)
+
+    def _connect(self, node: Node, timeout: float) -> None:
+        task = asyncio.ensure_future(self._open(node, timeout))
+        self._connecting.add(task)
+        task.add_done_callback(self._connecting.discard)
+
+    async def _open(self, node: Node, timeout: float) -> None:
         try:
-            async with asyncio.timeout(request_timeout):
-                channel = Channel(node, await node.address.open_async(request_timeout))
-                await channel.greet()
-            self._channels[node.index] = channel
-            self._met = True
-            channels = [each for each in self._channels if each is not None]
-            if 1 < len(channels) == len(self._nodes):
-                self._chorus = Chorus(channels)
-            channel.lost.add_done_callback(lambda lost: self._gone(node, lost.result()))
-        except BROKEN as error:
-            node.is_in_trouble(explain(error))
-            if self._voters() >= self._enough:
-                self._redial_at[node.index] = self._clock() + REDIAL_AFTER
-        finally:
-            self._dials.pop(node.index, None)
-            if channel is not None and self._channels[node.index] is not channel:
-                channel.transport.abort()
+            async with asyncio.timeout(timeout):
+                writer = await node.address.open_async(timeout)
+        except asyncio.CancelledError:
+            node.lost(GONE)
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the node's answer
+            node.lost(explain(error), heals_in(error))
+            return
+        if self._closed:
+            writer.transport.abort()
+            node.lost(GONE)
+            return
+        protocol = self._protocols[node] = Protocol(self, node, writer)
+        protocol.flush()
 
-    def _gone(self, node: Node, why: str) -> None:
-        self._channels[node.index] = None
-        if self._chorus is not None:
-            self._chorus.disband()
-            self._chorus = None
-        if not self._closed:
-            node.is_in_trouble(why)
+
+def _loop_of(transport: Any) -> asyncio.AbstractEventLoop:
+    loop: asyncio.AbstractEventLoop = transport._loop  # noqa: SLF001 - there is no public way
+    return loop

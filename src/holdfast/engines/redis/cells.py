@@ -14,17 +14,17 @@ a `WatchError`: as if nothing had been done, when nobody knows.
 
 from holdfast.core.messages import CHANGED, DONE, OFFER, Read, Write
 from holdfast.core.records import Versioned
+from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.phrases import Answers, Phrase, Reply, command, failed
 
 
-def cell_phrase(request: Read | Write, replicas: int, *, in_cluster: bool = False) -> Phrase:
+def cell_exchange(request: Read | Write, replicas: int, *, in_cluster: bool = False) -> Exchange:
     """The commands for a request."""
     key = b"{%b}:cell" % keys_of(request.key, in_cluster=in_cluster).lock
     return _read(key) if isinstance(request, Read) else _write(key, request, replicas)
 
 
-def _read(key: bytes) -> Phrase:
+def _read(key: bytes) -> Exchange:
     def read(replies: list[Reply]) -> Answers:
         [reply] = replies
         if isinstance(reply, Exception):
@@ -37,11 +37,11 @@ def _read(key: bytes) -> Phrase:
         except (ValueError, AttributeError):
             return [failed(f"{key.decode()!r} is not a cell")]
 
-    return Phrase((command(b"HMGET", key, b"value", b"version", b"text"),), read)
+    return Exchange((command(b"HMGET", key, b"value", b"version", b"text"),), read)
 
 
-def _write(key: bytes, request: Write, replicas: int) -> Phrase:
-    def compare(replies: list[Reply]) -> Answers | Phrase:
+def _write(key: bytes, request: Write, replicas: int) -> Exchange:
+    def compare(replies: list[Reply]) -> Answers | Exchange:
         for reply in replies:
             if isinstance(reply, Exception):
                 return [failed(reply)]
@@ -56,10 +56,10 @@ def _write(key: bytes, request: Write, replicas: int) -> Phrase:
         return _set(key, request.value, version + 1 if version else first, replicas)
 
     looks = (command(b"WATCH", key), command(b"HGET", key, b"version"), command(b"TIME"))
-    return Phrase(looks, compare)
+    return Exchange(looks, compare)
 
 
-def _set(key: bytes, value: bytes | str, version: int, replicas: int) -> Phrase:
+def _set(key: bytes, value: bytes | str, version: int, replicas: int) -> Exchange:
     def read(replies: list[Reply]) -> Answers:
         for reply in replies:
             if isinstance(reply, Exception):
@@ -76,4 +76,4 @@ def _set(key: bytes, value: bytes | str, version: int, replicas: int) -> Phrase:
     fields = (b"value", raw, b"version", b"%d" % version, b"text", b"%d" % is_text)
     commands = (command(b"MULTI"), command(b"HSET", key, *fields), command(b"EXEC"))
     waiting = command(b"WAIT", b"%d" % replicas, b"%d" % (OFFER * 1000))
-    return Phrase((*commands, waiting) if replicas else commands, read)
+    return Exchange((*commands, waiting) if replicas else commands, read)

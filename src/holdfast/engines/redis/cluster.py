@@ -1,240 +1,347 @@
-"""A Redis Cluster, for threads and for asyncio: each master is a single server, and a router knows
-which to ask.
+"""A Redis Cluster: which master to ask. Pure: it yields rounds, whose answers it then reads.
 
-A waiter subscribes on the very master that has the lock's slot. So that master knows who listens,
-which it would not of listeners elsewhere in the cluster.
+1. A lock and all that belongs to it lie in one slot. The master that owns the slot is asked.
+2. Which master owns which slots is asked of any node, before the first request, and again after
+   whatever shows that it may have changed: a failure, or `MOVED`.
+3. `MOVED` and `ASK` say where to ask instead; `TRYAGAIN`, to do so a moment later: while a slot
+   moves, some keys of a lock may be here and some there.
+4. A master that cannot be asked costs the locks of the others nothing: all are asked at once.
+5. A release goes at once to where the slot was last, behind what else was sent there, for it may
+   have to undo an acquire that is not answered yet.
+6. A waiter subscribes at the very master that owns the slot, because a master counts only its own
+   subscribers.
 """
 
-import asyncio
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeVar
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
-from holdfast.core.fanout import Pause
-from holdfast.core.guard import RestartGuard
-from holdfast.core.messages import Answer, Request, ToNode
-from holdfast.core.ports import StoreHost
+from redis.crc import key_slot
+
+from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Done,
+    Extend,
+    Failed,
+    Inspect,
+    List,
+    Listing,
+    Release,
+    Request,
+    Write,
+)
 from holdfast.engines.redis.addresses import Address, Place
-from holdfast.engines.redis.aio import AsyncRedisStore
-from holdfast.engines.redis.blocking import RedisStore
-from holdfast.engines.redis.nodes import Fleet, Node
-from holdfast.engines.redis.phrases import Answers, Phrase, Reply, command, failed
-from holdfast.engines.redis.slots import Errand, Router, Shares, Slots, read_shares
-from holdfast.engines.redis.speech import Speech
+from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed
+from holdfast.engines.redis.handshake import Handshake
+from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.node import Node, Nodes
+from holdfast.engines.redis.routes import replicated
 
-S = TypeVar("S", RedisStore, AsyncRedisStore)
+MOST_HOPS = 8
+"""How often a request is sent elsewhere; more can only be nodes that contradict each other."""
 
-AT_ONCE = 32
-"""Errands of one client that threads run at the same time."""
+A_MOMENT = 0.02
+"""Until asking again is worth while."""
+
+A_STEP = 5.0
+"""How long a master may take for each step of a search for locks."""
+
+MOVING = ("MOVED ", "ASK ", "TRYAGAIN ")
+"""How the errors begin that say that a slot moves, or has moved."""
+
+T = TypeVar("T")
 
 
-class ClusterSpeech(Speech):
-    """How to speak to one node of a cluster."""
+class Share(NamedTuple):
+    """Slots, and the master that owns them."""
 
-    def __init__(
-        self, place: Place, *, asking: bool, keep: float, channel: str, replicas: int
-    ) -> None:
+    first: int
+    last: int
+    place: Place
+
+
+@dataclass(slots=True)
+class Slots(Inspect):
+    """To any node of a cluster: who owns which slots?"""
+
+
+@dataclass(slots=True)
+class Shares(Done):
+    """The reply to `CLUSTER SLOTS`."""
+
+    reply: Any
+
+
+class Turn(NamedTuple):
+    """Where to ask, and how."""
+
+    place: Place
+    asking: bool = False
+    """Whether another node sent us there, for this once."""
+
+
+class Errand(FanOut):
+    """A round for one node."""
+
+    __slots__ = ("turn",)
+
+    def __init__(self, turn: Turn, requests: Sequence[Request], node: int, until: float) -> None:
+        super().__init__(requests, (node,), until)
+        self.turn = turn
+
+
+Steps: TypeAlias = Generator[FanOut | Sequence[FanOut] | Pause, None, T]
+
+
+class ClusterCommands(Commands):
+    """The commands to one node of a cluster."""
+
+    def __init__(self, *, keep: float, channel: str, replicas: int) -> None:
         super().__init__(
             quorum=False, keep=keep, channel=channel, scattered=True, replicas=replicas
         )
-        self._place = place
-        self._asking = asking
 
-    def phrase(self, requests: Sequence[ToNode]) -> Phrase:
-        """Put requests into words."""
+    def exchange(self, requests: Sequence[Any], wakes: bool) -> Exchange:
+        """What to send for requests that are all of one kind."""
         if isinstance(requests[0], Slots):
-            return Phrase((command(b"CLUSTER", b"SLOTS"),), self._read_shares)
-        phrase = super().phrase(requests)
-        return _asking(phrase) if self._asking else phrase
-
-    def _read_shares(self, replies: list[Reply]) -> Answers:
-        [reply] = replies
-        if isinstance(reply, Exception):
-            return [failed(reply)]
-        return [Shares(read_shares(self._place, reply))]
+            return Exchange((command(b"CLUSTER", b"SLOTS"),), _read_slots)
+        return super().exchange(requests, wakes)
 
 
-def _asking(phrase: Phrase) -> Phrase:
-    """The same, to a node that the slot is on its way to."""
-
-    def read(replies: list[Reply]) -> Answers | Phrase:
-        outcome = phrase.conclude(replies[1::2])
-        return _asking(outcome) if isinstance(outcome, Phrase) else outcome
-
-    asking = command(b"ASKING")
-    return Phrase(tuple(each for one in phrase.commands for each in (asking, one)), read)
-
-
-class Cluster(Generic[S]):
-    """All that the two ways of speaking to a cluster have in common: the router, and a store for
-    each node, made when it is first needed and given up when its node has left."""
+class Cluster:
+    """The way to each lock, for any number of threads or tasks."""
 
     def __init__(
         self,
         seeds: Sequence[Place],
         address: Callable[[Place], Address],
-        around: StoreHost,
-        *,
-        keep: float,
-        channel: str,
-        replicas: int,
+        nodes: Nodes,
+        replicas: int = 0,
     ) -> None:
-        self.router = Router(seeds, around.clock)
-        self.around = around
-        self._address = address
-        self._keep, self._channel, self._replicas = keep, channel, replicas
-        self._waiting: set[str] = set()
-        self._begin()
+        self._seeds = tuple(seeds)
+        self._address, self._nodes, self._replicas = address, nodes, replicas
+        self._clock = nodes.clock
+        self._by_place: dict[tuple[Place, bool], Node] = {}
+        nodes.adapt = _ask_first
+        self._known = self._seeds
+        """Whom to ask about the slots, the most promising first."""
+        self._shares: tuple[Share, ...] = ()
+        self._moved: dict[int, Place] = {}
+        """What we were told in passing, since the shares were learnt."""
+        self._doubtful = True
+        self._why: dict[str, str] = {}
+        """What the nodes said when they were last asked about the slots in vain."""
 
-    def _begin(self) -> None:
-        self._mutex = threading.Lock()
-        self._stores: dict[tuple[Place, bool], S] = {}
-        self._busy: Counter[tuple[Place, bool]] = Counter()
-
-    def take(self, errand: Errand, make: Callable[[Fleet], S]) -> S:
-        """The store for an errand; to be put back."""
-        key = (errand.place, errand.asking)
-        with self._mutex:
-            store = self._stores.get(key)
-            if store is None:
-                store = self._stores[key] = make(self._fleet(*key))
-            self._busy[key] += 1
-            return store
-
-    def put_back(self, errand: Errand) -> None:
-        """The errand is over."""
-        with self._mutex:
-            self._busy[errand.place, errand.asking] -= 1
-
-    def deserted(self) -> list[S]:
-        """The stores whose nodes have left the cluster. They are to be closed."""
-        if all(self.router.knows(place) for place, _ in list(self._stores)):
-            return []
-        with self._mutex:
-            left = [k for k in self._stores if not self._busy[k] and not self.router.knows(k[0])]
-            return [self._stores.pop(key) for key in left]
-
-    def stores(self) -> list[S]:
-        """Every store."""
-        return list(self._stores.values())
-
-    def forked(self) -> None:
-        """In a forked child: the stores are the parent's, and nobody waits."""
-        self._waiting.clear()
-        self._begin()
-
-    def _fleet(self, place: Place, asking: bool) -> Fleet:
-        """One node, as a single server."""
-        speech = ClusterSpeech(
-            place, asking=asking, keep=self._keep, channel=self._channel, replicas=self._replicas
-        )
-        guard = RestartGuard(0, on=False)
-        node = Node(0, self._address(place), guard, self.around, alone=True)
-        return Fleet([node], speech, None, self.around, self._channel, self._waiting)
-
-
-class ClusterStore:
-    """The way to a cluster for threads."""
-
-    def __init__(self, cluster: Cluster[RedisStore]) -> None:
-        self._cluster = cluster
-        self._runners = _runners()
-
-    def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
-        """Answer each request; `Failed` for what could not be answered by `until`."""
-        steps = self._cluster.router.ask(requests, until)
-        try:
-            effect = next(steps)
-            while True:
-                effect = steps.send(self._perform(effect))
-        except StopIteration as stop:
-            answers: Sequence[Answer] = stop.value
-        for store in self._cluster.deserted():
-            store.close()
+    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
+        """Answer each request."""
+        first = requests[0]
+        if self._doubtful and not (type(first) is Release and self._shares):
+            yield from self._learn(until)
+        if isinstance(first, List):
+            return [(yield from self._list(first, until))]
+        slots = [_slot(request) for request in requests]
+        answers: list[Answer] = [self._unknown(slot) for slot in slots]
+        turns = {i: Turn(place) for i, slot in enumerate(slots) if (place := self._owner(slot))}
+        hops = 0
+        while turns and hops < MOST_HOPS:
+            failures: list[tuple[int, Errand, str]] = []
+            for errand, indices in (yield from self._run(requests, turns, until)):
+                for index, answer in zip(indices, self._nodes.answers(errand), strict=True):
+                    answers[index] = answer
+                    if type(answer) is Failed:
+                        failures.append((index, errand, answer.nodes[0][1]))
+            if not failures:
+                break
+            elsewhere = yield from self._elsewhere(failures, slots, until)
+            later = self._clock() + A_MOMENT
+            if later >= until:
+                break
+            if any(turn == turns[index] for index, turn in elsewhere.items()):
+                yield Pause(later)
+            else:
+                hops += 1
+            turns = elsewhere
+        if self._replicas and isinstance(first, (Acquire, Extend)):
+            yield from self._replicate(requests, slots, answers, until)
         return answers
 
-    def close(self) -> None:
-        """Close every connection."""
-        self._runners.shutdown()
-        for store in self._cluster.stores():
-            store.close()
+    def _run(
+        self, requests: Sequence[Request], turns: dict[int, Turn], until: float
+    ) -> Steps[list[tuple[Errand, list[int]]]]:
+        """Send requests: what goes to one place goes together, in order."""
+        groups: dict[Turn, list[int]] = {}
+        for index, turn in turns.items():
+            groups.setdefault(turn, []).append(index)
+        errands = [
+            (self._errand(turn, [requests[index] for index in indices], until), indices)
+            for turn, indices in groups.items()
+        ]
+        yield [errand for errand, _ in errands]
+        return errands
 
-    def forget(self) -> None:
-        """In a forked child: the connections are the parent's."""
-        for store in self._cluster.stores():
-            store.forget()
-        self._cluster.forked()
-        self._runners = _runners()
+    def _errand(self, turn: Turn, requests: Sequence[Request], until: float) -> Errand:
+        node = self._node(turn.place, exclusive=type(requests[0]) is Write)
+        return Errand(turn, requests, node.index, until)
 
-    def _perform(self, effect: Sequence[Errand] | Pause) -> Sequence[Sequence[Answer]]:
-        if isinstance(effect, Pause):
-            time.sleep(max(0.0, effect.until - self._cluster.around.clock()))
-            return ()
-        others = [self._runners.submit(self._run, errand) for errand in effect[1:]]
-        return [*map(self._run, effect[:1]), *(other.result() for other in others)]
+    def _node(self, place: Place, *, exclusive: bool = False) -> Node:
+        node = self._by_place.get((place, exclusive))
+        if node is None:
+            made = self._nodes.add(self._address(place), Handshake(), exclusive=exclusive)
+            node = self._by_place.setdefault((place, exclusive), made)  # another thread's, perhaps
+        return node
 
-    def _run(self, errand: Errand) -> Sequence[Answer]:
-        store = self._cluster.take(errand, RedisStore)
-        try:
-            return store.ask(errand.requests, errand.until)
-        finally:
-            self._cluster.put_back(errand)
+    def _replicate(
+        self, requests: Sequence[Request], slots: Sequence[int], answers: list[Answer], until: float
+    ) -> Steps[None]:
+        """Count only what enough replicas of each master have acknowledged."""
+        masters: dict[Place, list[int]] = {}
+        for index, slot in enumerate(slots):
+            if (place := self._owner(slot)) is not None:
+                masters.setdefault(place, []).append(index)
+        for place, indices in masters.items():
+            exclusive = self._node(place, exclusive=True).index
+            key = cast(Acquire, requests[indices[0]]).key
+            some: Sequence[Answer] = [answers[index] for index in indices]
+            some = yield from replicated(self._nodes, exclusive, key, some, until)
+            for index, answer in zip(indices, some, strict=True):
+                answers[index] = answer
+
+    def _elsewhere(
+        self, failures: Sequence[tuple[int, Errand, str]], slots: Sequence[int], until: float
+    ) -> Steps[dict[int, Turn]]:
+        """Where to ask again, for those of the failed requests for which there is such a place."""
+        turns: dict[int, Turn] = {}
+        unheard: dict[int, Place] = {}
+        for index, errand, why in failures:
+            turn = self._redirected(why, errand, slots[index])
+            if turn is not None:
+                turns[index] = turn
+            elif type(errand.requests[0]) is not Write:  # which must not be done once more
+                unheard[index] = errand.turn.place
+        self._doubtful = True
+        if unheard:
+            yield from self._learn(until)
+            for index, place in unheard.items():
+                owner = self._owner(slots[index])
+                if owner is not None and owner != place:
+                    turns[index] = Turn(owner)
+        return turns
+
+    def _list(self, request: List, until: float) -> Steps[Answer]:
+        """Each master lists its own, in order; so the first of all are among the first of each."""
+        while masters := list(dict.fromkeys(share.place for share in self._shares)):
+            errands = [self._errand(Turn(place), (request,), until) for place in masters]
+            yield errands
+            answers = [self._nodes.answers(errand)[0] for errand in errands]
+            for at, place in enumerate(masters):
+                while type(answer := answers[at]) is Listing and answer.cursor:
+                    until = max(until, self._clock() + A_STEP)
+                    further = replace(request, cursor=answer.cursor)
+                    errand = self._errand(Turn(place), (further,), until)
+                    yield errand
+                    [answers[at]] = self._nodes.answers(errand)
+            failures = [answer for answer in answers if type(answer) is Failed]
+            if not failures:
+                leases = [seen for answer in answers for seen in cast(Listing, answer).leases]
+                leases.sort(key=lambda seen: seen.key)
+                return Listing(tuple(leases[: request.limit]))
+            self._doubtful = True
+            moving = all(failed.nodes[0][1].startswith(MOVING) for failed in failures)
+            later = self._clock() + A_MOMENT
+            if not moving or later >= until:
+                return Failed(tuple(node for failed in failures for node in failed.nodes))
+            yield Pause(later)
+            yield from self._learn(until)
+        return self._unknown(0)
+
+    def _learn(self, until: float) -> Steps[None]:
+        """Ask one node after another who owns which slots, until one answers. Each has half of the
+        time that is left."""
+        for place in self._known:
+            now = self._clock()
+            if now >= until:
+                return
+            errand = self._errand(Turn(place), (Slots(""),), now + (until - now) / 2)
+            yield errand
+            [answer] = self._nodes.answers(errand)
+            if isinstance(answer, Shares) and answer.reply:
+                self._take(place, read_shares(place, answer.reply))
+                return
+            none = Failed.at(place.name, "it knows of no slots")
+            self._why |= dict((answer if type(answer) is Failed else none).nodes)
+            self._known = (*(other for other in self._known if other != place), place)
+
+    def _take(self, told_by: Place, shares: tuple[Share, ...]) -> None:
+        places = dict.fromkeys((told_by, *(share.place for share in shares), *self._seeds))
+        self._known = tuple(places)
+        self._shares = shares
+        self._moved = {}
+        self._doubtful = False
+        self._why = {}
+        for (place, _), node in list(self._by_place.items()):
+            if place not in places:
+                self._nodes.unused.append(node)
+
+    def _owner(self, slot: int) -> Place | None:
+        if slot in self._moved:
+            return self._moved[slot]
+        shares = self._shares
+        at = bisect_right(shares, slot, key=lambda share: share.first) - 1
+        return shares[at].place if at >= 0 and slot <= shares[at].last else None
+
+    def _redirected(self, why: str, errand: Errand, slot: int) -> Turn | None:
+        """Where an error sends us; None if it is no such error."""
+        kind, _, rest = why.partition(" ")
+        if kind == "TRYAGAIN":
+            return errand.turn
+        if kind not in ("MOVED", "ASK"):
+            return None
+        host, _, port = rest.partition(" ")[2].rpartition(":")
+        place = Place(host if host not in ("", "?") else errand.turn.place.host, int(port))
+        if kind == "ASK":
+            return Turn(place, asking=True)
+        self._moved[slot] = place
+        return Turn(place)
+
+    def _unknown(self, slot: int) -> Failed:
+        """The answer when we know of nobody to ask."""
+        if self._shares:
+            return Failed.at("the cluster", f"no node has slot {slot}")
+        return Failed(tuple(self._why.items()) or (("the cluster", "was not asked in time"),))
 
 
-class AsyncClusterStore:
-    """The way to a cluster for asyncio."""
-
-    def __init__(self, cluster: Cluster[AsyncRedisStore]) -> None:
-        self._cluster = cluster
-
-    async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
-        """Answer each request; `Failed` for what could not be answered by `until`."""
-        steps = self._cluster.router.ask(requests, until)
-        try:
-            effect = next(steps)
-            while True:
-                effect = steps.send(await self._perform(effect))
-        except StopIteration as stop:
-            answers: Sequence[Answer] = stop.value
-        for store in self._cluster.deserted():
-            await store.close()
-        return answers
-
-    async def close(self) -> None:
-        """Close every connection."""
-        for store in self._cluster.stores():
-            await store.close()
-
-    def abandon(self) -> None:
-        """Close every connection without waiting: nobody is there to wait."""
-        for store in self._cluster.stores():
-            store.abandon()
-
-    def forget(self) -> None:
-        """In a forked child: the connections are the parent's."""
-        for store in self._cluster.stores():
-            store.forget()
-        self._cluster.forked()
-
-    async def _perform(self, effect: Sequence[Errand] | Pause) -> Sequence[Sequence[Answer]]:
-        if isinstance(effect, Pause):
-            await asyncio.sleep(effect.until - self._cluster.around.clock())
-            return ()
-        if len(effect) == 1:
-            return [await self._run(effect[0])]
-        return await asyncio.gather(*map(self._run, effect))
-
-    async def _run(self, errand: Errand) -> Sequence[Answer]:
-        store = self._cluster.take(errand, AsyncRedisStore)
-        try:
-            return await store.ask(errand.requests, errand.until)
-        finally:
-            self._cluster.put_back(errand)
+def read_shares(asked: Place, reply: Sequence[Sequence[object]]) -> tuple[Share, ...]:
+    """What `CLUSTER SLOTS` says. A node that does not know its name is the one we asked."""
+    shares = []
+    for first, last, (host, port, *_), *_ in cast(Sequence[tuple[int, int, list[object]]], reply):
+        name = host.decode() if isinstance(host, bytes) else ""
+        place = Place(name if name not in ("", "?") else asked.host, cast(int, port))
+        shares.append(Share(first, last, place))
+    return tuple(sorted(shares))
 
 
-def _runners() -> ThreadPoolExecutor:
-    """Threads for all errands that go out together, but one. None is made before it is needed."""
-    return ThreadPoolExecutor(AT_ONCE, thread_name_prefix="holdfast-cluster")
+def _slot(request: Request) -> int:
+    """The slot of what it is about; a listing is about none."""
+    return 0 if isinstance(request, List) else key_slot(keys_of(request.key, in_cluster=True).lock)
+
+
+def _read_slots(replies: list[Reply]) -> Answers:
+    [reply] = replies
+    return [failed(reply) if isinstance(reply, Exception) else Shares(reply)]
+
+
+def _ask_first(each: FanOut, exchange: Exchange) -> Exchange:
+    """With ASKING before each command, to a node that the slot is on its way to."""
+    if not isinstance(each, Errand) or not each.turn.asking:
+        return exchange
+
+    def read(replies: list[Reply]) -> Answers | Exchange:
+        outcome = exchange.read(replies[1::2])
+        return _ask_first(each, outcome) if isinstance(outcome, Exchange) else outcome
+
+    asking = command(b"ASKING")
+    return Exchange(tuple(each for one in exchange.commands for each in (asking, one)), read)

@@ -34,9 +34,9 @@ from holdfast.core.messages import (
     Seen,
     ToNode,
 )
+from holdfast.engines.redis.exchange import Answers, Exchange, Reply, call, command, failed
+from holdfast.engines.redis.inspect import AT_ONCE, Inspector
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.looking import AT_ONCE, Looking
-from holdfast.engines.redis.phrases import Answers, Phrase, Reply, call, command, failed
 
 GRACE = 1.0
 """How much later than its ttl a lock ends: for clocks that differ by less."""
@@ -50,27 +50,26 @@ class Getset:
     def __init__(self, *, keep: float, wall_clock: Callable[[], float]) -> None:
         self._keep = keep
         self._now = wall_clock
-        self._looking = Looking()
-        self.listening = False
+        self._inspector = Inspector()
 
-    def phrase(self, requests: Sequence[ToNode]) -> Phrase:
+    def exchange(self, requests: Sequence[ToNode], wakes: bool = False) -> Exchange:
         """Put requests, all of one kind, into words."""
         first = requests[0]
         if type(first) is Acquire:
-            return Phrase((self._acquire(first),), self._read_acquired)
+            return Exchange((self._acquire(first),), self._read_acquired)
         if type(first) is Extend:
             extensions = map(self._extend, cast(Sequence[Extend], requests))
-            return Phrase(tuple(extensions), _read_codes)
+            return Exchange(tuple(extensions), _read_codes)
         if type(first) is Release:
             releases = (
                 self._release(r.key, mark(r.holder)) for r in cast(Sequence[Release], requests)
             )
-            return Phrase(tuple(releases), _read_codes)
+            return Exchange(tuple(releases), _read_codes)
         if type(first) is Break:
-            return Phrase((self._release(first.key, b""),), _read_codes)
+            return Exchange((self._release(first.key, b""),), _read_codes)
         if type(first) is List:
             limit = first.limit
-            look = self._looking.list_keys
+            look = self._inspector.list_keys
             return look(first, lambda keys: self._look(keys, limit) if keys else [Listing(())])
         return self._look([cast(Inspect, first).key], 1)
 
@@ -99,11 +98,11 @@ class Getset:
             return [failed(reply)]
         return [Held(max(0.0, ends_at(reply) - self._now()), wakes=False)]
 
-    def _look(self, keys: Sequence[str], limit: int, seen: tuple[Seen, ...] = ()) -> Phrase:
+    def _look(self, keys: Sequence[str], limit: int, seen: tuple[Seen, ...] = ()) -> Exchange:
         """Look at these, until enough of them are held."""
         some, rest = keys[:AT_ONCE], keys[AT_ONCE:]
 
-        def read(replies: list[Reply]) -> Answers | Phrase:
+        def read(replies: list[Reply]) -> Answers | Exchange:
             [reply] = replies
             if isinstance(reply, Exception):
                 return [failed(reply)]
@@ -114,7 +113,7 @@ class Getset:
                 return self._look(rest, limit, found)
             return [Listing(found[:limit])]
 
-        return Phrase((command(b"MGET", *(each for key in some for each in _keys(key))),), read)
+        return Exchange((command(b"MGET", *(each for key in some for each in _keys(key))),), read)
 
     def _seen(
         self, key: str, value: bytes | None, fence: bytes | None, holder: bytes | None

@@ -22,7 +22,10 @@ SINGLE = Guarantees(
         "(`fence_keep`) after its last use"
     ),
     fairness="waiters in the order of their arrival",
-    wake_up="a release hands the lock to the next waiter, by a publication",
+    wake_up=(
+        "a release hands the lock to the next waiter, by a publication; without RESP3 or the right "
+        "to the channel, waiters poll every `retry` seconds"
+    ),
     suits="efficiency",
     min_ttl=0.01,
     max_ttl=DAY,

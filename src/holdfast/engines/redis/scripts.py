@@ -9,7 +9,7 @@ from typing import NamedTuple
 INCLUDE = "-- include: "
 NAMES = (
     *("acquire", "release", "extend", "inspect"),
-    *("vote", "votes", "unvote", "unvotes", "raise", "repair"),
+    *("vote", "unvote", "raise", "repair"),
     *("getset_acquire", "getset_extend", "getset_release"),
 )
 

@@ -1,57 +1,119 @@
-"""What sockets give, and what they raise."""
+"""Sockets that do not block, and waiting for several of them.
 
+`select.poll` is used where there is one: gevent replaces it, and eventlet removes it.
+"""
+
+import select
+import socket
 import ssl
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
-import hiredis
-from redis.exceptions import RedisError
-
-from holdfast.engines.redis.nodes import RefusedError
+from holdfast.engines.inherited import detach
+from holdfast.engines.redis.connection import CLOSED
 
 READ_SIZE = 65536
 
-CLOSED = "the connection was closed"
-
 NOT_NOW = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
-BROKEN = (OSError, EOFError, RedisError, RefusedError, hiredis.HiredisError)
-"""What a connection may raise: it is of no use any more, or could not be made."""
+
+class Socket:
+    """One connected socket, plain or with TLS. Not thread-safe."""
+
+    def __init__(self, sock: Any, keep: object) -> None:
+        self._sock, self._keep = sock, keep
+        sock.setblocking(False)
+        self._is_plain = not isinstance(sock, ssl.SSLSocket)
+        self.fd: int = sock.fileno()
+        self.unsent = b""
+
+    def send(self, data: Sequence[bytes]) -> None:
+        """Send it, or as much of it as the system takes; the rest is `unsent`."""
+        text = data[0] if len(data) == 1 and not self.unsent else self.unsent + b"".join(data)
+        try:
+            sent = self._sock.send(text)
+        except NOT_NOW:
+            sent = 0
+        self.unsent = text[sent:]
+
+    def receive(self) -> bytes:
+        """What has arrived; empty if nothing has; an `EOFError` at the end."""
+        try:
+            data: bytes = self._sock.recv(READ_SIZE)
+        except NOT_NOW:
+            return b""
+        if not data:
+            raise EOFError(CLOSED)
+        return data
+
+    def has_more(self, data: bytes) -> bool:
+        """Whether more may be there than was received last. TLS gives one record at a time."""
+        return not self._is_plain or len(data) == READ_SIZE
+
+    def close(self) -> None:
+        """Close it, and wake a thread that waits for it."""
+        with suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
+        self._sock.close()
+
+    def forget(self) -> None:
+        """In a forked child: let go of it without a word to the server."""
+        detach(self.fd)
 
 
-def take_in(sock: Any, reader: hiredis.Reader, flags: int = 0) -> None:
-    """Feed the parser with what has arrived."""
-    took_some = False
-    try:
-        while data := sock.recv(READ_SIZE, flags):
-            reader.feed(data)
-            if not isinstance(sock, ssl.SSLSocket) or sock.gettimeout() != 0:
-                return
-            took_some = True  # TLS gives one record at a time, and there may be more
-    except NOT_NOW:
-        return  # nothing is left; or it was woken for less than a record, or for nothing
-    except OSError:
-        if not took_some:
-            raise
-    # What came before the end goes first; the end is seen the next time.
-    if not took_some:
-        raise EOFError(CLOSED)
+class Wakeup:
+    """Ends a wait for sockets, from any thread or signal handler."""
+
+    def __init__(self) -> None:
+        self._reader, self._writer = socket.socketpair()
+        self._reader.setblocking(False)
+        self._writer.setblocking(False)
+        self.fd = self._reader.fileno()
+
+    def wake(self) -> None:
+        """End the present wait, or the next one."""
+        with suppress(OSError):  # there are enough bytes in it, or it was closed
+            self._writer.send(b"\0")
+
+    def drain(self) -> None:
+        """It was seen."""
+        with suppress(OSError):
+            self._reader.recv(READ_SIZE)
+
+    def close(self) -> None:
+        """Close both ends."""
+        self._reader.close()
+        self._writer.close()
+
+    def forget(self) -> None:
+        """In a forked child."""
+        detach(self._reader.fileno())
+        detach(self._writer.fileno())
 
 
-def is_foreign(error: BaseException) -> bool:
-    """Whether it is none of a connection's own: an OSError without a number is not the socket's,
-    but some signal handler's."""
-    return isinstance(error, OSError) and error.errno is None
+class Poller:
+    """Waits for some sockets; used by one thread at a time."""
 
+    def __init__(self, sockets: Iterable[Socket], wakeup: Wakeup, version: int) -> None:
+        self.version = version
+        self._reads = [wakeup.fd]
+        self._writes = []
+        for sock in sockets:
+            self._reads.append(sock.fd)
+            if sock.unsent:
+                self._writes.append(sock.fd)
+        self._poll: Any = None
+        if hasattr(select, "poll"):
+            self._poll = select.poll()
+            for fd in self._reads:
+                self._poll.register(fd, select.POLLIN)
+            for fd in self._writes:
+                self._poll.register(fd, select.POLLIN | select.POLLOUT)
 
-def has_struck(error: BaseException) -> bool:
-    """Whether a signal handler has raised it, just as a socket was called that is not made of
-    Python: then it has come through a frame more. What was read or sent nobody knows."""
-    trace = error.__traceback__
-    return trace is not None and trace.tb_next is not None
-
-
-def explain(error: BaseException) -> str:
-    """What to say of one of these."""
-    return str(error) or (
-        "no connection in time" if isinstance(error, TimeoutError) else repr(error)
-    )
+    def wait(self, seconds: float) -> Sequence[int]:
+        """Wait; gives the descriptors that can be read or written."""
+        if self._poll is not None:
+            return [fd for fd, _ in self._poll.poll(seconds * 1000)]
+        reads, writes, _ = select.select(self._reads, self._writes, (), seconds)
+        return [*reads, *writes]

@@ -8,9 +8,9 @@ from functools import cache
 from typing import NamedTuple, TypeAlias
 
 from holdfast.core.messages import Acquire, Answer, Extend, Release, Repair, ToNode
+from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.exchange import Answers, Exchange, conclude
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.phrases import Answers, Phrase, conclude
-from holdfast.engines.redis.speech import Speech
 from holdfast.lab.model.decisions import FENCE, KEY
 from holdfast.lab.simulator.server import Server
 from holdfast.lab.timeline import Timeline
@@ -81,8 +81,9 @@ def _answer(node: Node, request: ToNode) -> Outcome:
 
 def ask(server: Server, request: ToNode) -> Answer:
     """Have a server carry out a request, by the engine's own script for it."""
-    said: Answers | Phrase = Speech(quorum=True, keep=KEEP, channel="").phrase((request,))
-    while isinstance(said, Phrase):
+    commands = Commands(quorum=True, keep=KEEP, channel="")
+    said: Answers | Exchange = commands.exchange((request,), False)
+    while isinstance(said, Exchange):
         said = conclude(said, [server.execute(command) for command in said.commands])
     return said[0]
 

@@ -113,7 +113,6 @@ class Mischief:
         store = self._clients[client].store
         for node in nodes:
             store.lines[node].break_off(ghost=ghost, late=late)
-            store.ears[node].break_off(ghost=ghost)
             self._note(f"c{client}", "the connection breaks", f"n{node}")
         self._felt(AFTERMATH + late)
 

@@ -1,9 +1,11 @@
 """A virtual Redis server: takes the very commands that the engine sends, and gives raw replies."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from hashlib import sha1
 from typing import Any
+
+import hiredis
 
 from holdfast.lab.simulator.clock import EPOCH, Clock
 from holdfast.lab.simulator.keyspace import CommandError, Keyspace, Status, WrongTypeError, perform
@@ -48,18 +50,13 @@ class Server:
             self.connections[connection] = None
         return self.up
 
-    def receive(self, connection: Connection, commands: Sequence[bytes], hear: Hear) -> None:
-        """Commands arrive, to be carried out now, or when it is not frozen any more."""
+    def receive(self, connection: Connection, data: bytes, reply: Hear) -> None:
+        """Commands arrive, to be executed now, or when it is not frozen any more."""
         if self.up and connection.run == self.run:
             self._waiting.setdefault(connection, []).append(
-                lambda: self._answer(connection, commands, hear)
+                lambda: self._answer(connection, data, reply)
             )
             self._work()
-
-    def subscribe(self, connection: Connection, channel: bytes, hear: Hear) -> None:
-        """Somebody wants to hear what is said on a channel."""
-        if self.up and connection.run == self.run:
-            self._subscribers.setdefault(channel, {})[connection] = hear
 
     def freeze(self) -> None:
         """Stand still; what arrives is kept."""
@@ -106,13 +103,25 @@ class Server:
                 del self._waiting[connection]
             action()
 
-    def _answer(self, connection: Connection, commands: Sequence[bytes], hear: Hear) -> None:
-        replies = [self.execute(command) for command in commands]
-        connection.to_client(lambda: hear(replies))
+    def _answer(self, connection: Connection, data: bytes, reply: Hear) -> None:
+        replies = b""
+        for words in _parsed(data):
+            match words:
+                case [b"HELLO", b"3"]:
+                    replies += b"%1\r\n$5\r\nproto\r\n:3\r\n"
+                case [b"SUBSCRIBE", channel]:
+                    self._subscribers.setdefault(channel, {})[connection] = reply
+                    replies += encode([b"subscribe", channel, 1], kind=b">")
+                case _:
+                    replies += encode(self._execute(words))
+        connection.to_client(lambda: reply(replies))
 
     def execute(self, command: bytes) -> Any:
-        """Carry out one command, in the words of the protocol; an error is given, not raised."""
-        words = command.split(b"\r\n")[2::2]
+        """Execute one command, as bytes of the protocol; an error is returned, not raised."""
+        [words] = _parsed(command)
+        return self._execute(words)
+
+    def _execute(self, words: Sequence[bytes]) -> Any:
         try:
             reply = self._perform(words)
         except (CommandError, ScriptError, WrongTypeError) as error:
@@ -145,8 +154,9 @@ class Server:
     def publish(self, channel: bytes, message: bytes) -> int:
         """Say something to all who listen to a channel; how many they are."""
         living = self._living(channel)
-        for connection, hear in living:
-            connection.to_client(lambda hear=hear: hear(message))  # type: ignore[misc]
+        push = encode([b"message", channel, message], kind=b">")
+        for connection, reply in living:
+            connection.to_client(lambda reply=reply: reply(push))  # type: ignore[misc]
         return len(living)
 
     def listeners(self, channel: bytes) -> int:
@@ -156,6 +166,27 @@ class Server:
     def _living(self, channel: bytes) -> list[tuple[Connection, Hear]]:
         subscribers = self._subscribers.get(channel, {})
         return [(each, hear) for each, hear in subscribers.items() if not each.broken]
+
+
+def encode(reply: Any, kind: bytes = b"*") -> bytes:
+    """A reply, or a push, as bytes of RESP3."""
+    if reply is None:
+        return b"_\r\n"
+    if isinstance(reply, Exception):
+        return b"-%b\r\n" % str(reply).encode()
+    if isinstance(reply, int):
+        return b":%d\r\n" % reply
+    if isinstance(reply, (list, tuple)):
+        return b"%b%d\r\n%b" % (kind, len(reply), b"".join(map(encode, reply)))
+    raw = reply.encode() if isinstance(reply, str) else reply
+    return b"$%d\r\n%b\r\n" % (len(raw), raw)
+
+
+def _parsed(data: bytes) -> Iterator[list[bytes]]:
+    reader = hiredis.Reader()
+    reader.feed(data)
+    while (words := reader.gets()) is not False:
+        yield words
 
 
 @cache

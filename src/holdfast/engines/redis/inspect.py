@@ -1,4 +1,4 @@
-"""Looking at locks: one, or all whose keys begin alike."""
+"""Inspector at locks: one, or all whose keys begin alike."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -6,8 +6,8 @@ from math import inf
 from typing import TypeAlias
 
 from holdfast.core.messages import Inspect, List, Listing, Seen
+from holdfast.engines.redis.exchange import Answers, Exchange, Reply, call, command, failed
 from holdfast.engines.redis.keys import fences_like, key_of_fence, keys_of
-from holdfast.engines.redis.phrases import Answers, Phrase, Reply, call, command, failed
 
 AT_ONCE = 100
 """Locks in one call of the script."""
@@ -18,7 +18,7 @@ SCAN_STEP, SCAN_STEPS = b"10000", 30
 MAX_SCANS = 64
 """How many scans are kept; a listing that is older than the last ones starts again."""
 
-Look: TypeAlias = Callable[[Sequence[str]], Answers | Phrase]
+Look: TypeAlias = Callable[[Sequence[str]], Answers | Exchange]
 
 
 class Scan:
@@ -38,7 +38,7 @@ class Scan:
         return self._sorted[bisect_right(self._sorted, key) :]
 
 
-class Looking:
+class Inspector:
     """Inspects and lists locks. `in_cluster`: each lock needs a call of its own (default: no).
 
     Redis lists keys in no order, so the first page of a listing scans the whole database, some
@@ -53,13 +53,13 @@ class Looking:
         self._complete: dict[str, Scan] = {}
         """By prefix."""
 
-    def phrase(self, request: Inspect | List) -> Phrase:
+    def exchange(self, request: Inspect | List) -> Exchange:
         """The commands for a request."""
         if isinstance(request, List):
             return self.list_keys(request, lambda keys: self._inspect(keys, request.limit))
         return self._inspect([request.key], 1)
 
-    def list_keys(self, request: List, look: Look) -> Phrase:
+    def list_keys(self, request: List, look: Look) -> Exchange:
         """Find the keys of the locks, held or free, and `look` at those after `request.after`."""
         number, _, cursor = request.cursor.partition(":")
         if number in self._scans:
@@ -67,18 +67,18 @@ class Looking:
         complete = self._complete.get(request.prefix)
         if complete and not request.cursor and not request.prefix.startswith(request.after):
             following = look(complete.after(request.after))
-            if isinstance(following, Phrase):
+            if isinstance(following, Exchange):
                 return following
-            return Phrase((command(b"PING"),), lambda replies: following)
+            return Exchange((command(b"PING"),), lambda replies: following)
         self._started += 1
         number = str(self._started)
         _put(self._scans, number, Scan())
         return self._scan(request, look, number, b"0", SCAN_STEPS)
 
-    def _scan(self, request: List, look: Look, number: str, cursor: bytes, steps: int) -> Phrase:
+    def _scan(self, request: List, look: Look, number: str, cursor: bytes, steps: int) -> Exchange:
         scan = self._scans[number]
 
-        def read(replies: list[Reply]) -> Answers | Phrase:
+        def read(replies: list[Reply]) -> Answers | Exchange:
             if isinstance(replies[0], Exception):
                 return [failed(replies[0])]
             following, fences = replies[0]
@@ -93,15 +93,15 @@ class Looking:
 
         pattern = fences_like(request.prefix, in_cluster=self._in_cluster)
         step = command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_STEP)
-        return Phrase((step,), read)
+        return Exchange((step,), read)
 
     def _inspect(
         self, keys: Sequence[str], limit: int, start: int = 0, seen: tuple[Seen, ...] = ()
-    ) -> Phrase:
+    ) -> Exchange:
         """Look at these, until enough of them are held."""
         some = keys[start : start + AT_ONCE]
 
-        def read(replies: list[Reply]) -> Answers | Phrase:
+        def read(replies: list[Reply]) -> Answers | Exchange:
             for reply in replies:
                 if isinstance(reply, Exception):
                     self._complete.clear()  # in a cluster, keys may have moved to another master
@@ -115,7 +115,7 @@ class Looking:
             return [Listing(leases[:limit])]
 
         calls = [[key] for key in some] if self._in_cluster and some else [some]
-        return Phrase(tuple(map(self._call, calls)), read)
+        return Exchange(tuple(map(self._call, calls)), read)
 
     def _call(self, keys: Sequence[str]) -> bytes:
         found = (keys_of(key, in_cluster=self._in_cluster) for key in keys)

@@ -1,0 +1,252 @@
+"""The commands for holdfast's requests, and what their replies mean. Pure.
+
+A call of a script is made of a head, which is cached for each lock, and of the holder id, which
+comes last.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from math import ceil, inf
+from typing import TypeAlias, cast
+
+from holdfast.core.messages import (
+    DONE,
+    MISSING,
+    NOT_YOURS,
+    OFFER,
+    Acquire,
+    Answer,
+    Break,
+    Extend,
+    Failed,
+    Granted,
+    Held,
+    Inspect,
+    List,
+    Raise,
+    Read,
+    Release,
+    Repair,
+    ToNode,
+    Write,
+)
+from holdfast.core.records import Label
+from holdfast.engines.redis.cells import cell_exchange
+from holdfast.engines.redis.exchange import (
+    Answers,
+    Exchange,
+    Reply,
+    call,
+    command,
+    failed,
+    word,
+)
+from holdfast.engines.redis.inspect import Inspector
+from holdfast.engines.redis.keys import keys_of
+
+READY = 0.01
+"""For how long the first waiter, after it has asked, is handed the lock without a confirmation. If
+it is stopped meanwhile, it has the lock for a ttl, like any other holder that is stopped."""
+
+LEASES_IN_A_CALL = 200
+"""More would keep the server from its other clients for too long."""
+
+
+@dataclass(slots=True)
+class Replicated:
+    """On a connection of its own: have enough replicas acknowledged what was written so far?"""
+
+    key: str
+
+
+@dataclass(slots=True)
+class Ping:
+    """Is there a connection?"""
+
+
+ToServer: TypeAlias = ToNode | Replicated | Ping
+
+
+class Commands:
+    """The commands of one client about its locks."""
+
+    def __init__(
+        self,
+        *,
+        quorum: bool,
+        keep: float,
+        channel: str,
+        scattered: bool = False,
+        replicas: int = 0,
+        offer: float = OFFER,
+        ready: float = READY,
+        hands_over: bool = True,
+    ) -> None:
+        self._quorum = quorum
+        self._keep = keep
+        self._channel = channel.encode()
+        self._scattered = scattered
+        self._replicas = replicas
+        self._keys_of = partial(keys_of, in_cluster=scattered)
+        self._inspector = Inspector(in_cluster=scattered)
+        self._offer, self._ready = _milliseconds(offer), _milliseconds(ready)
+        self._hands_over = hands_over and not replicas
+        missing = MISSING if quorum else NOT_YOURS
+        self._codes: dict[int, Answer] = {1: DONE, 0: NOT_YOURS, -1: missing}
+        self._acquire_head = lru_cache(1024)(self._make_acquire_head)
+        self._release_head = lru_cache(1024)(self._make_release_head)
+
+    def exchange(self, requests: Sequence[ToServer], wakes: bool) -> Exchange:
+        """What to send for requests that are all of one kind; `wakes`: whether a publication on our
+        channel reaches us, so that it makes sense to join a queue."""
+        first = requests[0]
+        if type(first) is Acquire:
+            queue = first.queue and wakes
+            return Exchange((self._acquire(first, queue),), _read_queued if queue else _read_tried)
+        if type(first) is Release:
+            commands = tuple(map(self._release, cast(Sequence[Release], requests)))
+            return Exchange(commands, self._read_codes)
+        if type(first) is Extend:
+            return self._extend(cast(Sequence[Extend], requests))
+        if type(first) is Repair:
+            commands = tuple(map(self._repair, cast(Sequence[Repair], requests)))
+            return Exchange(commands, self._read_codes)
+        if type(first) is Raise:
+            return self._raise(first)
+        if type(first) is Break:
+            return Exchange((self._release_head(first.key, True) + word(b""),), self._read_codes)
+        if type(first) is Read:
+            return cell_exchange(first, self._replicas, in_cluster=self._scattered)
+        if type(first) is Write:
+            return _unwatched(cell_exchange(first, self._replicas, in_cluster=self._scattered))
+        if type(first) is Ping:
+            return Exchange((command(b"PING"),), lambda replies: [DONE])
+        if type(first) is Replicated:
+            return self._wait_for_replicas(first)
+        return self._inspector.exchange(cast(Inspect | List, first))
+
+    def _acquire(self, request: Acquire, queue: bool) -> bytes:
+        head, holder = self._acquire_head(request.key, request.ttl, queue), request.holder.encode()
+        if self._quorum:
+            return head + _two_words(b"%d" % request.proposed, holder)
+        if queue and self._hands_over:
+            return head + _two_words(holder, b"%d" % request.tries)
+        return head + word(holder)
+
+    def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> bytes:
+        """All but the last arguments, which are the holder's own; kept for each lock."""
+        keys, lasting = self._keys_of(key), (_milliseconds(ttl), _milliseconds(ttl + self._keep))
+        if self._quorum and queue:
+            return call("vote", keys, *lasting, self._channel, more=2)
+        if self._quorum:
+            return call("vote", (keys.lock, keys.fence), *lasting, more=2)
+        channel = self._channel if queue else b""
+        more = 2 if queue and self._hands_over else 1
+        return call("acquire", keys, *lasting, self._offer, self._ready, channel, more=more)
+
+    def _release(self, request: Release) -> bytes:
+        return self._release_head(request.key, request.wake) + word(request.holder.encode())
+
+    def _make_release_head(self, key: str, wake: bool) -> bytes:
+        keys = self._keys_of(key)
+        if self._quorum:
+            waking = b"%b %b" % (self._offer if wake else b"", self._channel)
+            return call("unvote", (keys.lock, keys.queue), waking, more=1)
+        keep = _milliseconds(self._keep)
+        return call("release", keys, keep, self._offer, self._ready, self._channel, more=1)
+
+    def _extend(self, requests: Sequence[Extend]) -> Exchange:
+        size = 1 if self._scattered else LEASES_IN_A_CALL
+        batches = [requests[at : at + size] for at in range(0, len(requests), size)]
+
+        def read(replies: list[Reply]) -> Answers:
+            answers: list[Answer] = []
+            for batch, reply in zip(batches, replies, strict=True):
+                if isinstance(reply, list):
+                    answers += self._read_codes(reply)
+                else:
+                    answers += [failed(reply)] * len(batch)
+            return answers
+
+        return Exchange(tuple(map(self._extension, batches)), read)
+
+    def _extension(self, requests: Sequence[Extend]) -> bytes:
+        keys: list[bytes] = []
+        words: list[bytes] = []
+        for request in requests:
+            keys += self._keys_of(request.key)[:2]
+            words += (_milliseconds(request.ttl), request.holder.encode())
+        return call("extend", keys, _milliseconds(self._keep), *words)
+
+    def _raise(self, request: Raise) -> Exchange:
+        fence, holder = b"%d" % request.fence, request.holder.encode()
+        keys = self._keys_of(request.key)[:2]
+        raising = call("raise", keys, fence, _milliseconds(self._keep), holder)
+
+        def read(replies: list[Reply]) -> Answers:
+            return [Granted(request.fence)] if replies == [1] else self._read_codes(replies)
+
+        return Exchange((raising,), read)
+
+    def _repair(self, request: Repair) -> bytes:
+        lasting = (_milliseconds(request.ttl), _milliseconds(request.ttl + self._keep))
+        fence, holder = b"%d" % request.fence, request.holder.encode()
+        return call("repair", self._keys_of(request.key)[:2], *lasting, fence, holder)
+
+    def _wait_for_replicas(self, request: Replicated) -> Exchange:
+        """WAIT is about the last write of its own connection. So that connection writes something
+        first, behind what is to be acknowledged: a key in the same slot that expires at once."""
+        wanted = self._replicas
+        touch = command(b"SET", b"{%b}:wait" % self._keys_of(request.key).lock, b"", b"PX", b"1")
+        waiting = command(b"WAIT", b"%d" % wanted, self._offer)
+
+        def read(replies: list[Reply]) -> Answers:
+            acknowledged = replies[-1]
+            if isinstance(replies[0], Exception) or not isinstance(acknowledged, int):
+                return [failed(next(each for each in replies if isinstance(each, Exception)))]
+            if acknowledged < wanted:
+                return [failed(f"{acknowledged} of {wanted} replicas acknowledged it")]
+            return [DONE]
+
+        return Exchange((touch, waiting), read)
+
+    def _read_codes(self, replies: list[Reply]) -> Answers:
+        codes = self._codes
+        return [codes[reply] if type(reply) is int else failed(reply) for reply in replies]
+
+
+def _unwatched(exchange: Exchange) -> Exchange:
+    """Forget what the exchange before it has watched, and not written, on the same connection."""
+    unwatch = command(b"UNWATCH")
+    return Exchange((unwatch, *exchange.commands), lambda replies: exchange.read(replies[1:]))
+
+
+def _two_words(first: bytes, second: bytes) -> bytes:
+    """In one go, which takes half as long."""
+    return b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(first), first, len(second), second)
+
+
+def _milliseconds(seconds: float) -> bytes:
+    """Rounded up, so that a lease lasts at least as long there as its holder believes."""
+    return b"%d" % ceil(seconds * 1000)
+
+
+def _read_queued(replies: list[Reply]) -> Answers:
+    reply = replies[0]
+    return [Granted(reply) if type(reply) is int else _read_held(reply, queued=True)]
+
+
+def _read_tried(replies: list[Reply]) -> Answers:
+    reply = replies[0]
+    return [Granted(reply) if type(reply) is int else _read_held(reply, queued=False)]
+
+
+def _read_held(reply: Reply, *, queued: bool) -> Held | Failed:
+    if type(reply) is not list:
+        return failed(reply)
+    left, owner = reply
+    holder = owner.decode(errors="replace")
+    # Another program releases its lock without waking anyone.
+    wakes = queued and Label.of(holder) is not None
+    return Held(left / 1000 if left >= 0 else inf, wakes, holder)

@@ -1,0 +1,81 @@
+"""The Redis protocol, as far as holdfast uses it. Pure: bytes out, replies in.
+
+An `Exchange` is one or more commands that are sent together. When each has its reply, either the
+answers are known, or there is something more to send: the next step, or the same again after a
+script was loaded. It has no state, so it can be sent to several servers at once.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+from holdfast.core.messages import Answer, Failed
+from holdfast.engines.redis.scripts import script, scripts
+
+Reply: TypeAlias = Any
+"""What the parser makes of a reply; an error is an exception, returned and not raised."""
+
+Answers: TypeAlias = Sequence[Answer]
+
+
+class Exchange(NamedTuple):
+    """Commands that are sent together, and how to read their replies: as answers, or as the next
+    exchange."""
+
+    commands: tuple[bytes, ...]
+    read: "Callable[[list[Reply]], Answers | Exchange]"
+    loads: bool = False
+    """Whether it loads the scripts: if one is missing then, loading it again would not help."""
+
+
+def word(text: bytes) -> bytes:
+    """One argument of a command."""
+    return b"$%d\r\n%b\r\n" % (len(text), text)
+
+
+def command(*words: bytes) -> bytes:
+    """A whole command."""
+    return b"*%d\r\n" % len(words) + b"".join(map(word, words))
+
+
+def call(name: str, keys: Sequence[bytes], *words: bytes, more: int = 0) -> bytes:
+    """A call of a script; `more` arguments are to be appended to it."""
+    count = 3 + len(keys) + len(words) + more
+    spoken = (b"EVALSHA", script(name).sha, b"%d" % len(keys), *keys, *words)
+    return b"*%d\r\n" % count + b"".join(map(word, spoken))
+
+
+def conclude(exchange: Exchange, replies: list[Reply]) -> Answers | Exchange:
+    """What the replies to an exchange mean: answers, or what to send next."""
+    for reply in replies:
+        if type(reply) is not int and _is_missing(reply) and not exchange.loads:
+            return _with_scripts(exchange, replies)
+    return exchange.read(replies)
+
+
+def load_scripts() -> tuple[bytes, ...]:
+    """The commands that load all scripts."""
+    return tuple(command(b"SCRIPT", b"LOAD", each.source) for each in scripts())
+
+
+def failed(why: object, heals_in: float | None = None) -> Failed:
+    """The answer for a reply that is an error. The connection puts its node's name into it."""
+    return Failed.at("redis", str(why), heals_in)
+
+
+def _is_missing(reply: Reply) -> bool:
+    """Whether a script was not loaded."""
+    return isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT")
+
+
+def _with_scripts(exchange: Exchange, replies: list[Reply]) -> Exchange:
+    """Load all scripts, and send again what failed for want of them."""
+    loading = load_scripts()
+    again = [index for index, reply in enumerate(replies) if _is_missing(reply)]
+
+    def complete(more: list[Reply]) -> Answers | Exchange:
+        refusals = [reply for reply in more[: len(loading)] if isinstance(reply, Exception)]
+        for index, reply in zip(again, more[len(loading) :], strict=True):
+            replies[index] = refusals[0] if refusals else reply
+        return exchange.read(replies)
+
+    return Exchange((*loading, *(exchange.commands[i] for i in again)), complete, loads=True)

@@ -1,0 +1,481 @@
+"""The store for threads: all connections of a client are served by the threads that wait.
+
+1. A thread that waits, for an answer or for a wake-up, while no other thread reads becomes the
+   *leader*: it waits for the sockets and reads for all threads. The others are *followers*: they
+   sleep until what they wait for is there, or until they are promoted.
+2. When the leader stops waiting, it promotes a follower.
+3. One mutex guards all state. It is held while sockets are read and written, which never blocks,
+   and not while the leader waits for the sockets. What a thread wants to send it puts into an
+   inbox; the thread that has the mutex sends for all.
+4. Leadership is advisory: if a signal handler keeps the leader from reading, a follower notices
+   that within `TAKEOVER` seconds and takes its place.
+5. Connections are made by short-lived threads.
+6. An interruption (Ctrl-C) while a connection is read or written closes it. What was pending on it
+   fails, with an unknown outcome. A signal handler that needs the store while its own thread holds
+   the mutex is refused.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from math import inf
+from threading import get_ident
+from typing import Protocol
+
+from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.messages import Answer, Failed, Request, Write
+from holdfast.engines.redis.connection import BROKEN, explain, heals_in
+from holdfast.engines.redis.node import GONE, IDLE, INTERRUPTED, Node, Nodes
+from holdfast.engines.redis.routes import Route
+from holdfast.engines.redis.sockets import Poller, Socket, Wakeup
+
+TAKEOVER = 1.0
+"""How often a follower looks whether the leader still reads."""
+
+LONGEST = 3600.0
+"""How long to wait in one go: the system has its limits."""
+
+JOIN_TIMEOUT = 1.0
+
+BUSY = "a signal handler cannot use the client in the middle of a request of its own thread"
+
+
+class Follower:
+    """A thread that waits. Its lock is made only if it has to sleep."""
+
+    __slots__ = ("_signal",)
+
+    def __init__(self) -> None:
+        self._signal: threading.Lock | None = None
+
+    def prepare(self) -> None:
+        """It is about to sleep; from now on it can be woken."""
+        if self._signal is None:
+            self._signal = threading.Lock()
+            self._signal.acquire()
+
+    def wake(self) -> None:
+        """Let it look again. It may be woken more than once."""
+        if self._signal is not None:
+            with suppress(RuntimeError):  # it was woken already
+                self._signal.release()
+
+    def sleep(self, seconds: float) -> bool:
+        """Sleep until it is woken; False if it was not."""
+        return self._signal is None or self._signal.acquire(timeout=seconds)
+
+
+class Goal(Protocol):
+    """What a thread waits for."""
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        ...
+
+    @property
+    def until(self) -> float:
+        """When its time is over."""
+        ...
+
+
+class Notice:
+    """A wake-up that is waited for."""
+
+    def __init__(
+        self, is_silent: Callable[[], bool], sockets: Collection[Node], until: float
+    ) -> None:
+        self._is_silent, self._sockets, self.until = is_silent, sockets, until
+
+    @property
+    def over(self) -> bool:
+        """Whether it came, or cannot come any more."""
+        return not self._is_silent() or not self._sockets
+
+
+class RedisStore:
+    """One server, a quorum of several, or a cluster."""
+
+    def __init__(self, nodes: Nodes, route: Route) -> None:
+        self._nodes, self._route = nodes, route
+        self._clock, self._waiters = nodes.clock, nodes.waiters
+        nodes.connect, nodes.flush, nodes.disconnect = self._connect, self._flush, self._disconnect
+        self._waiters.woken = self._woken
+        self._closed = False
+        self._begin()
+
+    def _begin(self) -> None:
+        self._mutex = threading.Lock()
+        self._owner = 0
+        """The thread that has the mutex."""
+        self._sockets: dict[Node, Socket] = {}
+        self._connecting: dict[threading.Thread, None] = {}
+        self._leader: Follower | None = None
+        self._leading = 0
+        """The leader's thread."""
+        self._followers: dict[Follower, None] = {}
+        self._inbox: deque[tuple[Sequence[FanOut], Follower]] = deque()
+        self._combining = False
+        self._unflushed: dict[Node, None] = {}
+        self._pumping: dict[str, Follower] = {}
+        self._poller: Poller | None = None
+        self._version = 0
+        """Of the sockets that the leader waits for."""
+        self._wakeup: Wakeup | None = None
+
+    def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Answer each request; `Failed` for what could not be answered by `until`."""
+        if self._is_busy_here():
+            return [Failed.at("redis", BUSY)] * len(requests)
+        self._waiters.ask(requests)
+        if self._nodes.is_direct and type(requests[0]) is not Write:
+            single = FanOut(requests, (0,), until)
+            self._perform((single,))
+            answers = self._nodes.answers(single)
+        else:
+            answers = self._follow(self._route, requests, until)
+        self._waiters.answered(requests, answers)
+        return answers
+
+    def pump(self, waiter_id: str, is_silent: Callable[[], bool], until: float) -> None:
+        """Wait for a wake-up, and read for all threads meanwhile if no other does."""
+        if waiter_id not in self._waiters or not self._sockets or self._is_busy_here():
+            return
+        follower = Follower()
+        self._pumping[waiter_id] = follower
+        try:
+            self._wait(follower, Notice(is_silent, self._sockets, until))
+        finally:
+            self._pumping.pop(waiter_id, None)
+
+    def stop_pumping(self) -> None:
+        """Let every thread that pumps look again."""
+        for follower in list(self._pumping.values()):
+            follower.wake()
+        self._interrupt_leader()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._closed = True
+        if self._is_busy_here():
+            return  # a finalizer or signal handler; the request that has the mutex closes
+        me = get_ident()
+        with self._mutex:
+            self._owner = me
+            try:
+                for node in list(self._sockets):
+                    self._disconnect(node, GONE)
+                connecting = list(self._connecting)
+                if self._leader is None:
+                    self._close_wakeup()  # else the leader does, when it stops
+            finally:
+                self._owner = 0
+        self._hand_on()
+        for thread in connecting:
+            if thread is not threading.current_thread():
+                thread.join(JOIN_TIMEOUT)
+
+    def forget(self) -> None:
+        """In a forked child: the sockets are the parent's."""
+        for sock in self._sockets.values():
+            sock.forget()
+        if self._wakeup is not None:
+            self._wakeup.forget()
+        self._nodes.forget()
+        self._begin()
+
+    def _is_busy_here(self) -> bool:
+        """Whether a signal handler, or a finalizer, has interrupted this thread while it has the
+        mutex."""
+        return self._owner == get_ident() and self._mutex.locked()
+
+    def _follow(self, route: Route, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        """Perform what a route yields."""
+        steps = route.ask(requests, until)
+        try:
+            while True:
+                effect = next(steps)
+                if isinstance(effect, Pause):
+                    time.sleep(max(0.0, effect.until - self._clock()))
+                else:
+                    self._perform((effect,) if isinstance(effect, FanOut) else effect)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]  # typed by Route
+
+    def _perform(self, rounds: Sequence[FanOut]) -> None:
+        """Send some rounds, and wait until they are over or their time is."""
+        follower = Follower()
+        try:
+            if self._mutex.locked():  # the thread that has it sends this, and it may answer soon
+                self._follow_leader(follower)
+            self._inbox.append((rounds, follower))
+            self._send_inbox()
+            for each in rounds:
+                if not each.over:
+                    self._wait(follower, each)
+        finally:
+            self._followers.pop(follower, None)
+            for each in rounds:
+                if not each.over:
+                    self._expire(each)
+            if self._closed and self._sockets:
+                self.close()
+
+    def _send_inbox(self) -> None:
+        """Send what threads have put into the inbox. If another thread has the mutex, it does so
+        when it is done: so one call of the system sends for many threads."""
+        while self._inbox and not self._mutex.locked():
+            me = get_ident()
+            with self._mutex:
+                self._owner = me
+                try:
+                    self._combining = True
+                    while self._inbox:
+                        self._start(*self._inbox.popleft())
+                    self._combining = False
+                    while self._unflushed:
+                        self._flush(self._unflushed.popitem()[0])
+                finally:
+                    self._combining = False
+                    self._owner = 0
+            self._promote()
+
+    def _start(self, rounds: Sequence[FanOut], follower: Follower) -> None:
+        nodes = self._nodes.all
+        if self._closed:
+            for each in rounds:
+                for index in each.nodes:
+                    each.take(index, [Failed.at(nodes[index].name, GONE)] * len(each.requests))
+            follower.wake()
+            return
+        try:
+            idle_since = self._clock() - IDLE
+            for each in rounds:
+                for index in each.nodes:
+                    node = nodes[index]
+                    if node.used_at < idle_since and node in self._sockets:
+                        self._receive(node)  # it may have been closed meanwhile
+            self._nodes.start(rounds, follower)
+        except BaseException:
+            for each in rounds:
+                for index in each.nodes:
+                    self._disconnect(nodes[index], INTERRUPTED)
+            raise
+
+    def _expire(self, each: FanOut) -> None:
+        me = get_ident()
+        with self._mutex:
+            self._owner = me
+            try:
+                self._nodes.expire(each)
+            finally:
+                self._owner = 0
+        self._send_inbox()
+
+    def _wait(self, follower: Follower, goal: Goal) -> None:
+        """Wait until something is over, or its time is."""
+        me = get_ident()
+        poller: Poller | None = None
+        ready: Sequence[int] = ()
+        left = TAKEOVER
+        try:
+            while True:
+                if follower in self._followers:
+                    if not follower.sleep(min(left, TAKEOVER)):
+                        self._look_at_leader()
+                    if goal.over:
+                        return
+                with self._mutex:
+                    self._owner = me
+                    try:
+                        if poller is not None:
+                            self._poller, poller = poller, None
+                            self._handle(ready)
+                        left = self._time_left(goal)
+                        if left > 0 and self._leads(follower, me):
+                            poller = self._take_poller()
+                            left = min(left, self._waiters.next_due() - self._clock())
+                    finally:
+                        self._owner = 0
+                if left <= 0 and poller is None:
+                    return
+                if self._inbox:
+                    self._send_inbox()
+                if poller is not None:
+                    ready = poller.wait(max(0.0, left))
+        finally:
+            self._followers.pop(follower, None)
+            if self._leader is follower:
+                self._leader, self._leading = None, 0
+            if self._inbox:
+                self._send_inbox()
+            self._promote()
+
+    def _time_left(self, goal: Goal) -> float:
+        """How long to wait for it at most; 0 if there is nothing more to wait for."""
+        if goal.over:
+            return 0.0
+        left = goal.until - self._clock()
+        if left <= 0:
+            self._receive_all()  # this thread may have been held up, and the answer be there
+        return min(left, LONGEST)
+
+    def _leads(self, follower: Follower, me: int) -> bool:
+        """Become the leader if there is none; else a follower."""
+        if self._leader is None or self._leader is follower or self._leading == me:
+            # The last: this is a signal handler, in the leader's thread.
+            self._leader, self._leading = follower, me
+            self._followers.pop(follower, None)
+            return True
+        self._follow_leader(follower)
+        return False
+
+    def _follow_leader(self, follower: Follower) -> None:
+        follower.prepare()
+        self._followers[follower] = None
+
+    def _promote(self) -> None:
+        """If there is no leader, let a follower become it. Needs no mutex: a follower that is woken
+        in vain sleeps again."""
+        if self._leader is None:
+            for follower in list(self._followers)[:1]:
+                follower.wake()
+            if self._closed and not self._followers:
+                self._close_wakeup()
+
+    def _close_wakeup(self) -> None:
+        wakeup, self._wakeup = self._wakeup, None
+        if wakeup is not None:
+            wakeup.close()
+
+    def _look_at_leader(self) -> None:
+        """If there is something to be read, the leader is kept from reading it: replace it."""
+        with self._mutex:
+            poller = self._make_poller()
+        if poller.wait(0):
+            with self._mutex:
+                self._leader, self._leading = None, 0
+        self._send_inbox()
+
+    def _take_poller(self) -> Poller:
+        poller, self._poller = self._poller, None
+        if poller is not None and poller.version == self._version:
+            return poller
+        return self._make_poller()
+
+    def _make_poller(self) -> Poller:
+        if self._wakeup is None:
+            self._wakeup = Wakeup()
+        return Poller(self._sockets.values(), self._wakeup, self._version)
+
+    def _handle(self, ready: Sequence[int]) -> None:
+        """Read and write what can be read and written, and wake waiters whose time has come."""
+        if self._waiters.next_due() < inf:
+            self._waiters.wake_due()
+        if self._wakeup is not None and self._wakeup.fd in ready:
+            self._wakeup.drain()
+        for node, sock in list(self._sockets.items()):
+            if sock.fd in ready:
+                self._receive(node)
+                if sock.unsent:
+                    self._flush(node)
+
+    def _receive_all(self) -> None:
+        for node in list(self._sockets):
+            self._receive(node)
+
+    def _receive(self, node: Node) -> None:
+        sock = self._sockets[node]
+        try:
+            pipeline = node.pipeline
+            while pipeline is not None and (data := sock.receive()):
+                pipeline.receive(data)
+                pipeline = node.pipeline if sock.has_more(data) else None
+            if node.pipeline is not None and node.pipeline.outgoing:
+                self._flush(node)
+        except BROKEN as error:
+            self._disconnect(node, explain(error))
+        except BaseException:
+            self._disconnect(node, INTERRUPTED)
+            raise
+
+    def _flush(self, node: Node) -> None:
+        if self._combining:
+            self._unflushed[node] = None
+            return
+        sock, pipeline = self._sockets.get(node), node.pipeline
+        if sock is None or pipeline is None:
+            return
+        waited = bool(sock.unsent)
+        try:
+            sock.send(pipeline.outgoing)
+            pipeline.outgoing.clear()
+        except BROKEN as error:
+            self._disconnect(node, explain(error))
+        except BaseException:
+            self._disconnect(node, INTERRUPTED)
+            raise
+        if waited != bool(sock.unsent):
+            self._sockets_changed()
+
+    def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
+        sock = self._sockets.pop(node, None)
+        if sock is not None:
+            self._sockets_changed()
+            sock.close()
+            node.lost(why, heals)
+
+    def _hand_on(self) -> None:
+        """After the mutex was released by a thread that does not wait: let the others go on."""
+        self._send_inbox()
+        self._interrupt_leader()
+        self._promote()
+
+    def _sockets_changed(self) -> None:
+        """The leader must wait for other sockets than before."""
+        self._version += 1
+        self._interrupt_leader()
+
+    def _interrupt_leader(self) -> None:
+        wakeup = self._wakeup
+        if wakeup is not None and self._leader is not None:
+            wakeup.wake()
+
+    def _connect(self, node: Node, timeout: float) -> None:
+        thread = threading.Thread(
+            target=self._open, args=(node, timeout), name="holdfast-connect", daemon=True
+        )
+        self._connecting[thread] = None
+        thread.start()
+
+    def _open(self, node: Node, timeout: float) -> None:
+        sock: Socket | None = None
+        error: Exception | None = None
+        try:
+            sock = Socket(*node.address.open(timeout))
+        except Exception as caught:  # noqa: BLE001 - whatever it is, it is the node's answer
+            error = caught
+        me = get_ident()
+        with self._mutex:
+            self._owner = me
+            try:
+                self._connecting.pop(threading.current_thread(), None)
+                if sock is None or self._closed:
+                    if sock is not None:
+                        sock.close()
+                    node.lost(GONE if error is None else explain(error), heals_in(error))
+                else:
+                    self._sockets[node] = sock
+                    node.connected()
+                    self._flush(node)
+                    self._sockets_changed()
+            finally:
+                self._owner = 0
+        self._hand_on()
+
+    def _woken(self, holder: str) -> None:
+        follower = self._pumping.get(holder)
+        if follower is not None:
+            follower.wake()

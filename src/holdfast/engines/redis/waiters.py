@@ -1,0 +1,124 @@
+"""Who waits for a lock, and how they are woken.
+
+A release hands the lock to the first waiter in its queue and publishes that on the channel of the
+waiter's client. A message is one of
+
+- `holder`: ask again, the lock may be yours;
+- `holder milliseconds`: ask again then;
+- `holder fence tries`: the lock is yours since some instant after your request number `tries`.
+
+A message for a waiter that has left the queue, but whose release is not confirmed, is answered by
+another release, so that the next waiter does not wait for the offer, or the lock, to expire.
+"""
+
+from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
+from math import inf
+
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Failed,
+    Granted,
+    HandedOver,
+    Release,
+    Request,
+)
+from holdfast.core.ports import StoreHost
+from holdfast.engines.redis.exchange import command
+from holdfast.events import PollingOnly
+
+MOST_LEFT = 1000
+"""How many unconfirmed releases are kept in mind."""
+
+
+class Waiters:
+    """Those of one client."""
+
+    def __init__(self, host: StoreHost, channel: str) -> None:
+        self._host = host
+        self.subscribe = command(b"SUBSCRIBE", channel.encode())
+        self.leave: Callable[[int, Release], None] = _ignore
+        """Send a release to a node without waiting for its answer."""
+        self.woken: Callable[[str], None] = _ignore
+        """Told of each waiter that was woken. Set by the driver, if it must know."""
+        self._waiting: dict[str, str] = {}
+        """The keys of those in a queue, by holder."""
+        self._left: dict[str, str] = {}
+        """Those whose release is not confirmed."""
+        self._later: list[tuple[float, str]] = []
+        self._told = False
+
+    def __contains__(self, holder: str) -> bool:
+        return holder in self._waiting
+
+    def ask(self, requests: Sequence[Request]) -> None:
+        """Requests are about to be sent. A waiter may be woken before it has its answer; one that
+        releases is not to be woken any more."""
+        for request in requests:
+            if type(request) is Acquire and request.queue:
+                self._waiting[request.holder] = request.key
+            elif type(request) is Release and request.holder in self._waiting:
+                self._left[request.holder] = self._waiting.pop(request.holder)
+                if len(self._left) > MOST_LEFT:
+                    self._left.pop(next(iter(self._left)))
+
+    def answered(self, requests: Sequence[Request], answers: Sequence[Answer]) -> None:
+        """Requests were answered. A waiter that was not granted the lock goes on waiting."""
+        if not self._waiting and not self._left:
+            return
+        for request, answer in zip(requests, answers, strict=True):
+            if type(request) is Acquire and type(answer) is Granted:
+                self._waiting.pop(request.holder, None)
+            elif type(request) is Release and type(answer) is not Failed:
+                self._left.pop(request.holder, None)
+
+    def published(self, node: int, message: bytes) -> None:
+        """A message of a node on our channel."""
+        holder, *words = message.decode().split(" ")
+        if holder in self._left:
+            self.leave(node, Release(self._left[holder], holder))
+        elif len(words) == 2:
+            self._host.hand_over(holder, HandedOver(int(words[0]), int(words[1])))
+            self.woken(holder)
+        elif words:
+            heappush(self._later, (self._host.clock() + int(words[0]) / 1000, holder))
+        else:
+            self._wake(holder)
+
+    def wake_all(self) -> None:
+        """Messages may have been missed, so all must ask again."""
+        for holder in sorted(self._waiting):
+            self._wake(holder)
+
+    def next_due(self) -> float:
+        """When `wake_due` has something to do."""
+        return self._later[0][0] if self._later else inf
+
+    def wake_due(self) -> None:
+        """Wake those whose time has come."""
+        now = self._host.clock()
+        while self._later and self._later[0][0] <= now:
+            _, holder = heappop(self._later)
+            if holder in self._waiting:
+                self._wake(holder)
+
+    def unreachable(self, node: str, why: str) -> None:
+        """No message of this node reaches us: say so, once."""
+        if not self._told:
+            self._told = True
+            self._host.emit(PollingOnly(node, why))
+
+    def _wake(self, holder: str) -> None:
+        self._host.notify(holder)
+        self.woken(holder)
+
+    def forget(self) -> None:
+        """In a forked child: nobody waits."""
+        self._waiting.clear()
+        self._left.clear()
+        self._later.clear()
+
+
+def _ignore(*what: object) -> None:
+    """Before a driver is there."""

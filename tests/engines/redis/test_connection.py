@@ -1,0 +1,271 @@
+"""One connection, by the bytes on it: replies, pushes and subscriptions in their order."""
+
+from collections.abc import Sequence
+from math import inf
+
+import pytest
+
+from holdfast.core.fanout import FanOut
+from holdfast.core.messages import Acquire, Answer, Extend, Failed, Granted, Held, Release, ToNode
+from holdfast.core.ports import StoreHost
+from holdfast.engines.redis.addresses import server
+from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.handshake import Handshake
+from holdfast.engines.redis.node import MAX_PENDING, Node, Nodes
+from holdfast.engines.redis.waiters import Waiters
+from holdfast.events import PollingOnly
+from holdfast.lab.simulator.server import encode
+
+HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
+HELD = encode([5000, b"host/1/program/other"])
+SUBSCRIBED = encode([b"subscribe", b"channel", 1], kind=b">")
+NOSCRIPT = b"-NOSCRIPT No matching script\r\n"
+
+
+class Client:
+    """A client of one server, whose bytes the test plays."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.connects = 0
+        self.woken: list[str] = []
+        self.said: list[str] = []
+        host = StoreHost(lambda: self.now, self.woken.append, lambda event: self._note(event))
+        commands = Commands(quorum=False, keep=3600.0, channel="channel")
+        self.nodes = Nodes(host, commands.exchange, Waiters(host, "channel"))
+        self.nodes.connect = self._connect
+        self.nodes.flush = lambda node: None
+        self.nodes.disconnect = lambda node, why, heals=None: node.lost(why, heals)
+        self.node = self.nodes.add(server({"host": "server", "port": 1}), Handshake())
+
+    def _note(self, event: object) -> None:
+        self.said.append(str(event))
+        assert isinstance(event, PollingOnly)
+
+    def _connect(self, node: Node, timeout: float) -> None:
+        self.connects += 1
+
+    def connect(self, hello: bytes = HELLO) -> None:
+        self.node.connected()
+        self.sent()
+        self.receive(hello)
+
+    def ask(self, *requests: ToNode) -> FanOut:
+        each = FanOut(requests, (0,), self.now + 1.0)
+        self.nodes.waiters.ask(requests)  # type: ignore[arg-type]  # none of a quorum here
+        self.nodes.start((each,), self)
+        return each
+
+    def wake(self) -> None:
+        """Nobody waits."""
+
+    def sent(self) -> list[str]:
+        """The names of the commands that were sent since the last time."""
+        pipeline = self.node.pipeline
+        assert pipeline is not None
+        names = [command.split(b"\r\n")[2].decode() for command in pipeline.outgoing]
+        pipeline.outgoing.clear()
+        return names
+
+    def receive(self, data: bytes) -> None:
+        pipeline = self.node.pipeline
+        assert pipeline is not None
+        pipeline.receive(data)
+
+
+@pytest.fixture
+def client() -> Client:
+    client = Client()
+    client.connect()
+    return client
+
+
+def answer(each: FanOut) -> Answer:
+    [found] = each.answers[0]
+    return found
+
+
+def acquire(holder: str, *, queue: bool = False) -> Acquire:
+    return Acquire("job", holder, 10.0, queue)
+
+
+def test_replies_are_matched_in_order_however_the_bytes_come(client: Client) -> None:
+    rounds = [client.ask(acquire(str(number))) for number in range(3)]
+    for byte in b":1\r\n" + HELD + b":3\r\n":
+        client.receive(bytes([byte]))
+    first, second, third = map(answer, rounds)
+    assert (first, third) == (Granted(1), Granted(3))
+    assert second == Held(5.0, False, "host/1/program/other")
+
+
+def test_a_late_reply_is_nobody_elses(client: Client) -> None:
+    late = client.ask(acquire("a"))
+    client.nodes.expire(late)
+    later = client.ask(acquire("b"))
+    client.receive(b":1\r\n:2\r\n")
+    assert answer(later) == Granted(2)
+
+
+def test_what_is_asked_before_there_is_a_connection_waits_for_it() -> None:
+    client = Client()
+    each = client.ask(acquire("a"))
+    assert client.connects == 1
+    client.connect()
+    assert client.sent() == ["EVALSHA"]
+    client.receive(b":1\r\n")
+    assert answer(each) == Granted(1)
+
+
+def test_an_acquire_that_is_given_up_before_it_was_sent_is_not_sent() -> None:
+    client = Client()
+    each = client.ask(acquire("a"))
+    client.ask(Release("job", "a"))
+    client.nodes.expire(each)
+    client.connect()
+    assert client.sent() == ["EVALSHA"], "the release alone"
+
+
+def test_a_connection_that_comes_too_late_answers_what_has_waited_for_it() -> None:
+    client = Client()
+    each = client.ask(acquire("a"))
+    client.now = 2.0
+    client.connect()
+    assert client.sent() == []
+    assert type(answer(each)) is Failed
+    assert each.over
+
+
+def test_wake_ups_come_between_replies(client: Client) -> None:
+    waiting = client.ask(acquire("a", queue=True))
+    assert client.sent() == ["SUBSCRIBE", "EVALSHA"]
+    client.receive(SUBSCRIBED + HELD)
+    assert answer(waiting) == Held(5.0, True, "host/1/program/other")
+    other = client.ask(acquire("b"))
+    client.receive(encode([b"message", b"channel", b"a"], kind=b">") + b":7\r\n")
+    assert client.woken == ["a"]
+    assert answer(other) == Granted(7)
+    client.ask(acquire("c", queue=True))
+    assert client.sent() == ["EVALSHA", "EVALSHA"], "once is enough"
+
+
+def test_a_refused_subscription_is_said_once_and_waiters_poll(client: Client) -> None:
+    refusal = b"-NOPERM No permissions to access a channel\r\n"
+    waiting = client.ask(acquire("a", queue=True))
+    client.receive(refusal + HELD)
+    assert answer(waiting) == Held(5.0, False, "host/1/program/other")
+    client.sent()
+    again = client.ask(acquire("b", queue=True))
+    assert client.sent() == ["EVALSHA"]
+    client.receive(HELD)
+    assert answer(again) == Held(5.0, False, "host/1/program/other")
+    assert [line for line in client.said if "NOPERM" in line and "poll" in line] == client.said
+    assert len(client.said) == 1
+
+
+def test_without_resp3_nothing_is_subscribed_and_waiters_poll() -> None:
+    client = Client()
+    client.connect(b"-ERR unknown command 'HELLO'\r\n")
+    waiting = client.ask(acquire("a", queue=True))
+    assert client.sent() == ["EVALSHA"]
+    client.receive(HELD)
+    assert answer(waiting) == Held(5.0, False, "host/1/program/other")
+    assert len(client.said) == 1
+
+
+def test_the_subscription_is_made_again_on_the_next_connection(client: Client) -> None:
+    client.ask(acquire("a", queue=True))
+    client.receive(SUBSCRIBED + HELD)
+    client.node.lost("the server closed the connection")
+    assert client.woken == ["a"], "it may have missed a wake-up"
+    client.ask(acquire("a", queue=True))
+    client.connect()
+    assert client.sent() == ["SUBSCRIBE", "EVALSHA"]
+
+
+def test_a_connection_that_is_lost_fails_all_that_is_pending(client: Client) -> None:
+    rounds = [client.ask(acquire("a")), client.ask(Extend("job", "b", 1.0), Extend("k", "b", 1.0))]
+    client.node.lost("it broke")
+    answers: list[Sequence[Answer]] = [each.answers[0] for each in rounds]
+    assert [len(each) for each in answers] == [1, 2]
+    assert all(type(one) is Failed and one.heals_in is None for each in answers for one in each)
+    client.ask(acquire("c"))
+    assert client.connects == 1
+
+
+@pytest.mark.parametrize("code", ["READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "LOADING"])
+def test_a_server_that_is_no_master_is_left(client: Client, code: str) -> None:
+    each = client.ask(acquire("a"))
+    with pytest.raises(EOFError, match=code):
+        client.receive(f"-{code} it says why\r\n".encode())
+    assert type(answer(each)) is Failed
+
+
+@pytest.mark.parametrize(
+    ("error", "heals_in"),
+    [
+        ("NOPERM this user has no permissions to run the 'evalsha' command", inf),
+        ("NOAUTH Authentication required.", inf),
+        ("WRONGTYPE Operation against a key holding the wrong kind of value", None),
+        ("BUSY Redis is busy running a script", None),
+    ],
+)
+def test_what_does_not_heal_by_waiting(client: Client, error: str, heals_in: float | None) -> None:
+    each = client.ask(acquire("a"))
+    client.receive(f"-{error}\r\n".encode())
+    assert answer(each) == Failed.at("server:1", error, heals_in)
+
+
+def test_a_handshake_that_needs_a_password(client: Client) -> None:
+    client = Client()
+    each = client.ask(acquire("a"))
+    client.connect(b"-NOAUTH HELLO must be called with the client already authenticated\r\n")
+    refusal = answer(each)
+    assert isinstance(refusal, Failed)
+    assert refusal.heals_in == inf
+
+
+@pytest.mark.parametrize("given_up", [False, True])
+def test_a_script_that_was_not_loaded(client: Client, given_up: bool) -> None:
+    """It is sent again, unless its caller has stopped waiting: its release may be executed by
+    then, and the lock would be nobody's."""
+    each = client.ask(acquire("a"))
+    client.sent()
+    if given_up:
+        client.nodes.expire(each)
+    client.receive(NOSCRIPT)
+    again = client.sent()
+    assert again[-1:] == ([] if given_up else ["EVALSHA"])
+    if not given_up:
+        client.receive(b"$1\r\nx\r\n" * (len(again) - 1) + b":9\r\n")
+        assert answer(each) == Granted(9)
+
+
+def test_a_release_is_sent_again_though_nobody_waits(client: Client) -> None:
+    each = client.ask(Release("job", "a"))
+    client.sent()
+    client.nodes.expire(each)
+    client.receive(NOSCRIPT)
+    assert client.sent()[-1] == "EVALSHA"
+
+
+def test_a_waiter_that_left_passes_on_what_it_is_offered(client: Client) -> None:
+    client.ask(acquire("a", queue=True))
+    client.receive(SUBSCRIBED + HELD)
+    client.ask(Release("job", "a"))
+    client.receive(b"-BUSY Redis is busy running a script\r\n")
+    client.sent()
+    client.receive(encode([b"message", b"channel", b"a 1700000000000000 0"], kind=b">"))
+    assert client.sent() == ["EVALSHA"], "the release, once more"
+    assert client.woken == []
+
+
+def test_a_silent_server_is_not_sent_more_than_it_can_answer(client: Client) -> None:
+    for _ in range(MAX_PENDING):
+        client.ask(acquire("a"))
+    client.now = 2.0
+    assert type(answer(client.ask(acquire("b")))) is Failed
+
+
+def test_a_reply_to_no_request_is_an_error(client: Client) -> None:
+    with pytest.raises(EOFError):
+        client.receive(b":1\r\n")

@@ -1,0 +1,253 @@
+"""What a user may rely on: few connections, hand-offs without channel rights or RESP3, refusals
+that are told at once, and interruptions that leave the client usable."""
+
+import asyncio
+import logging
+import socket
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import as_completed
+from itertools import count
+from math import inf
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+import holdfast
+from holdfast.core.messages import Acquire, Failed, Release
+from holdfast.core.ports import StoreHost
+from holdfast.drivers.common import clock
+from holdfast.engines import open_engine
+from holdfast.lab.servers.redis import RedisServer
+from tests.engines.redis.conftest import Invite
+from tests.engines.redis.party import Colour
+from tests.engines.redis.strikes import Strike
+from tests.equipment.servers.masters import RedisMasters
+from tests.patience import wait_for
+
+LONG = 60.0
+"""A ttl that no test outlasts: what is handed over sooner was not waited for."""
+
+
+def connections(server: RedisServer) -> int:
+    """How many others than this look's own there are."""
+    return str(server.command("CLIENT", "LIST")).count("id=") - 1
+
+
+def test_one_connection_for_all_that_wait_and_ask(server: RedisServer, invite: Invite) -> None:
+    ann, ben = invite(server.url, ttl=LONG), invite(server.url, ttl=LONG)
+    held = ann.takes("held")
+    others = connections(server)
+    waiting = [ben.begin(ben.client.lock("held").acquire) for _ in range(20)]
+    asking = [ben.begin(ben.client.lock(f"free {n}").acquire) for n in range(20)]
+    leases = [each.result(10) for each in asking]
+    wait_for(lambda: ann(ann.client.inspect, "held").waiters == 20)
+    assert connections(server) == others + 1
+    ann(held.release)
+    for each in as_completed(waiting, timeout=30):
+        ben(each.result().release)
+    for lease in leases:
+        ben(lease.release)
+
+
+def test_one_connection_to_each_node_of_a_quorum(three: RedisMasters, invite: Invite) -> None:
+    before = [connections(server) for server in three.servers]
+    ann = invite(f"{three.url}?restart_guard=off", ttl=LONG)
+    asking = [ann.begin(ann.client.lock(f"job {n}").acquire) for n in range(20)]
+    for lease in [each.result(10) for each in asking]:
+        ann(lease.release)
+    now = [connections(server) for server in three.servers]
+    assert [after - was for after, was in zip(now, before, strict=True)] == [1, 1, 1]
+
+
+@pytest.fixture(params=["no channels", "no RESP3"])
+def mute(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A server that cannot wake its waiters."""
+    if request.param == "no RESP3":
+        with RedisServer(options=("--rename-command", "HELLO", "")) as server:
+            yield server.url
+    else:
+        users = {"ann": ("on", ">secret", "~*", "resetchannels", "+@all")}
+        with RedisServer(users=users) as server:
+            yield server.url_for("ann", "secret")
+
+
+@pytest.mark.slow
+def test_waiters_poll_where_they_cannot_be_woken(
+    mute: str, invite: Invite, caplog: pytest.LogCaptureFixture
+) -> None:
+    ann, ben = invite(mute, ttl=LONG), invite(mute, ttl=LONG)
+    with caplog.at_level(logging.WARNING, "holdfast"):
+        for _ in range(3):
+            lease = ann.takes()
+            waiting = ben.begin(ben.client.lock("job", retry=0.05).acquire, timeout=LONG)
+            assert ben(ben.client.lock("job", retry=0.05).acquire, timeout=0.2) is None
+            ann(lease.release)
+            ben(waiting.result(20).release)
+    told = [
+        record.getMessage() for record in caplog.records if "cannot wake" in record.getMessage()
+    ]
+    assert len(told) == 1, told
+
+
+def ask(url: str, colour: Colour, *requests: Any) -> Any:
+    """What a store answers, by its port."""
+    host = StoreHost(clock, lambda holder: None, lambda event: None)
+    engine = open_engine(urlsplit(url), {})
+    if colour == "sync":
+        store = engine.connect(host)
+        try:
+            return store.ask(requests, clock() + 5)
+        finally:
+            store.close()
+
+    async def main() -> Any:
+        store = engine.connect_async(host)
+        try:
+            return await store.ask(requests, clock() + 5)
+        finally:
+            await store.close()
+
+    return asyncio.run(main())
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[RedisServer]:
+    users = {
+        "eve": ("on", ">x", "~*", "-@all"),
+        "tom": ("on", ">x", "~other:*", "&*", "+@all"),
+        "ann": ("on", ">x", "~*", "&*", "+@all"),
+    }
+    with RedisServer(password="secret", users=users) as server:
+        yield server
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("user", "password", "database"),
+    [
+        ("ann", "wrong", ""),  # a wrong password
+        ("", "", ""),  # none
+        ("eve", "x", ""),  # may not call scripts
+        ("tom", "x", ""),  # may not touch these keys
+        ("ann", "x", "/99"),  # there is no such database
+    ],
+)
+def test_what_waiting_will_not_heal_is_told_as_such(
+    guarded: RedisServer, colour: Colour, user: str, password: str, database: str
+) -> None:
+    url = guarded.url_for(user, password).rstrip("/0") + database
+    [answer] = ask(url, colour, Acquire("holdfast:job", "me", LONG))
+    assert isinstance(answer, Failed)
+    assert answer.heals_in == inf, answer
+
+
+def test_a_server_that_is_down_may_come_back(colour: Colour) -> None:
+    [answer] = ask("redis://127.0.0.1:1", colour, Acquire("holdfast:job", "me", LONG))
+    assert isinstance(answer, Failed)
+    assert answer.heals_in is None
+
+
+def test_the_first_try_waits_for_connections(three: RedisMasters, invite: Invite) -> None:
+    """Three of four nodes are needed and there; the fourth accepts, and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        hosts = ",".join(server.address for server in three.servers)
+        url = f"redlock://{hosts},127.0.0.1:{mute.getsockname()[1]}?restart_guard=off"
+        for _ in range(10):
+            ann = invite(url, ttl=LONG)
+            lease = ann.tries()
+            assert lease
+            ann(lease.release)
+
+
+def test_an_interruption_at_any_line_leaves_the_client_usable(server: RedisServer) -> None:
+    """It closes the connection, or nothing; what was pending has an unknown outcome."""
+    host = StoreHost(clock, lambda holder: None, lambda event: None)
+    store = open_engine(urlsplit(server.url), {}).connect(host)
+    files = ("redis/threads.py", "redis/node.py", "redis/connection.py", "redis/sockets.py")
+    request = Acquire("job", "me", LONG)
+    store.ask((request,), clock() + 5)
+    for line in count():
+        strike = Strike(line, files)
+        try:
+            with strike:
+                store.ask((request,), clock() + 5)
+        except KeyboardInterrupt:
+            pass
+        for step in (request, Release("job", "me")):
+            [answer] = store.ask((step,), clock() + 5)
+            assert not isinstance(answer, Failed), (line, answer)
+        if not strike.struck:
+            break
+    assert line > 30
+    store.close()
+    wait_for(lambda: connections(server) == 0)
+
+
+def test_a_signal_handler_may_ask_at_any_line(server: RedisServer) -> None:
+    """It is answered, or refused at once; it does not hang, and it harms nobody."""
+    with holdfast.Client(server.url, ttl=LONG) as client:
+        store: Any = open_engine(urlsplit(server.url), {}).connect(
+            StoreHost(clock, lambda holder: None, lambda event: None)
+        )
+        store.ask((Acquire("warm", "me", LONG),), clock() + 5)
+        handled: list[Any] = []
+
+        def handle() -> None:
+            handled.append(store.ask((Acquire("other", "me", LONG),), clock() + 5))
+
+        for line in count():
+            strike = Call(line, ("redis/threads.py", "redis/node.py"), handle)
+            with strike:
+                [answer] = store.ask((Acquire("holdfast:job", "me", LONG),), clock() + 5)
+            assert not isinstance(answer, Failed), (line, answer)
+            if not strike.struck:
+                break
+        assert len(handled) == line > 30
+        store.close()
+        assert client.lock("job").acquire(blocking=False) is None
+
+
+class Call(Strike):
+    """Calls something at the nth line, as a signal handler is called."""
+
+    def __init__(self, line: int, files: tuple[str, ...], action: Any) -> None:
+        super().__init__(line, files)
+        self._action = action
+
+    def __call__(self, frame: Any, event: str, arg: object) -> Any:
+        try:
+            return super().__call__(frame, event, arg)
+        except KeyboardInterrupt:
+            tracing = sys.gettrace()
+            sys.settrace(None)
+            self._action()
+            sys.settrace(tracing)
+            return self
+
+
+def test_a_leader_that_is_held_up_is_replaced(server: RedisServer) -> None:
+    """A signal handler may keep the thread that reads for all."""
+    host = StoreHost(clock, lambda holder: None, lambda event: None)
+    store: Any = open_engine(urlsplit(server.url), {}).connect(host)
+    store.ask((Acquire("warm", "me", LONG),), clock() + 5)
+    held_up, go_on = threading.Event(), threading.Event()
+
+    def keep() -> None:
+        held_up.set()
+        go_on.wait(30)
+
+    def lead() -> None:
+        with Call(0, ("redis/sockets.py",), keep):
+            store.ask((Acquire("one", "me", LONG),), clock() + 30)
+
+    leader = threading.Thread(target=lead)
+    leader.start()
+    assert held_up.wait(10)
+    go_on.set()
+    [answer] = store.ask((Acquire("two", "me", LONG),), clock() + 20)
+    assert not isinstance(answer, Failed)
+    leader.join(10)
+    store.close()

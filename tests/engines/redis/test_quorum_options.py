@@ -60,3 +60,13 @@ def test_one_server_has_one_vote(
     assert told[one].startswith(f"is the same server as {two} ")
     assert told[two].startswith(f"is the same server as {one} ")
     assert server.command("GET", "holdfast:job") is None
+    with pytest.raises(holdfast.EngineUnavailable, match="the same server"):
+        party(party.client.lock("job").acquire, timeout=600)  # waiting would not help
+
+
+def test_the_longest_ttl_is_promised_and_bounds_the_default() -> None:
+    with holdfast.Client("redlock://a,b,c?max_ttl=4") as client:
+        assert client.guarantees.max_ttl == 4
+        client.lock("job")
+        with pytest.raises(ValueError, match="ttl"):
+            client.lock("job", ttl=5)

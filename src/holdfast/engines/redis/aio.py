@@ -129,9 +129,13 @@ class AsyncRedisStore:
             loop = task.get_loop()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(task.cancel)
-        for protocol in list(self._protocols.values()):
-            with suppress(RuntimeError):  # its loop is closed
+        protocols = list(self._protocols.values())
+        self._protocols.clear()
+        for protocol in protocols:
+            try:
                 _loop_of(protocol.transport).call_soon_threadsafe(protocol.transport.abort)
+            except RuntimeError:
+                _close_after_its_loop(protocol.transport)
 
     def forget(self) -> None:
         """In a forked child: the sockets are the parent's."""
@@ -267,3 +271,10 @@ class AsyncRedisStore:
 def _loop_of(transport: Any) -> asyncio.AbstractEventLoop:
     loop: asyncio.AbstractEventLoop = transport._loop  # noqa: SLF001 - there is no public way
     return loop
+
+
+def _close_after_its_loop(transport: Any) -> None:
+    """Close a transport whose event loop has ended: no public method does so any more."""
+    with suppress(RuntimeError):  # it marks the transport as closing, but the loop is closed
+        transport.abort()
+    transport._call_connection_lost(None)  # noqa: SLF001 - what the loop would call

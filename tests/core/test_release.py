@@ -329,3 +329,10 @@ class TestClosing:
     def test_nothing_is_sent_if_nothing_is_pending(self) -> None:
         hand = Hand()
         assert hand.play(send_last(hand.runtime, ENDS_AT)).effect is None
+
+
+def test_nothing_is_reported_about_a_holder_that_may_never_have_had_anything() -> None:
+    hand = Hand()
+    abandon(hand.runtime, spec(), "me")
+    assert hand.play(send_last(hand.runtime, ENDS_AT)).hears(BROKEN).error is None
+    assert hand.events == []

@@ -166,14 +166,9 @@ def test_threads_lose_a_lease_at_its_deadline_while_the_engine_is_silent(
     lease = client.lock("job", ttl=TTL).acquire()
     assert lease
     lease.on_lost(lambda _: told.append(time.now))
-    while not told:
-        time.advance_to(min(time.next_timer(after=time.now), at(TTL) + LATE))
-        if time.now >= at(TTL):
-            wait_for(lambda: told)
+    time.advance_until(lambda: told, at(TTL) + LATE)
     assert told == [pytest.approx(at(TTL), abs=LATE)]
-    while not faults.of(Release):
-        time.advance_to(time.next_timer(after=time.now))
-        assert time.now < at(2 * TTL), "it was never given back"
+    time.advance_until(lambda: faults.of(Release), at(2 * TTL))
 
 
 def test_threads_give_up_waiting_at_their_timeout(client: Client, time: VirtualTime) -> None:

@@ -61,6 +61,22 @@ class VirtualTime:
         wait_for(found)
         return min(found())
 
+    def advance_until(self, condition: Callable[[], object], latest: float) -> None:
+        """Go from timer to timer until something is so, which must be by `latest`."""
+
+        def timers() -> list[float]:
+            with self.changed:
+                return [until for until in self.timers.values() if until > self.now]
+
+        while True:
+            wait_for(lambda: condition() or timers())
+            if condition():
+                return
+            if self.now >= latest:
+                wait_for(condition)  # the last chance of threads that run
+                return
+            self.advance_to(min(*timers(), latest))
+
     def use(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Have the thread driver run on it."""
         time = self

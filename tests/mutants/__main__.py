@@ -107,7 +107,7 @@ def _copies(count: int) -> Iterator["SimpleQueue[Path]"]:
 
 def _fails(copy: Path, killers: str) -> bool:
     """Whether any of these tests fails in this copy."""
-    words = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", *shlex.split(killers)]
+    words = ["-x", "-q", "-p", "no:cacheprovider", "-n", "0", *shlex.split(killers)]
     environment = {
         **os.environ,
         "PYTHONPATH": str(copy / "src"),

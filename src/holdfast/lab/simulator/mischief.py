@@ -86,7 +86,7 @@ class Mischief:
                 self._reset(client, nodes, ghost=ghost, late=late)
             case Double(client=client, nodes=nodes):
                 for node in nodes:
-                    self._wires[client][node][0].doubled = 2  # one to ask on, one to listen on
+                    self._wires[client][node][0].doubled = 1
                 self._reset(client, nodes, ghost=True)
                 self._felt(AFTERMATH * 2)
             case Jump(node=node, by=by):

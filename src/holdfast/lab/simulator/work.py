@@ -8,7 +8,7 @@ from holdfast.core.holding import extend
 from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout
 from holdfast.core.queries import inspect
 from holdfast.core.records import LeaseInfo
-from holdfast.core.release import begin_leave, finish_leave
+from holdfast.core.release import begin_leave, deliver, finish_leave
 from holdfast.engines.redis import quorum_node_timeout
 from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
 from holdfast.lab.simulator.client import Client
@@ -110,6 +110,8 @@ class Turn:
             stage.refused(self, "unavailable")
             return
         except CancelledError:
+            # As the drivers do after an interruption: try once to deliver the release.
+            yield from deliver(client.runtime, self.spec, holder)
             stage.refused(self, "cancelled")
             raise
         if tenure is None:
@@ -170,6 +172,7 @@ class Turn:
         except NotHeld as wrong:
             client.fails(wrong)
         except CancelledError:
+            yield from deliver(client.runtime, self.spec, tenure.holder)
             stage.left(self, lost=was_lost)
             raise
         if was_lost and not told and error is None:

@@ -1,15 +1,15 @@
--- Take the lock of one node of a quorum, or have a place in its waiting room.
--- KEYS  1 lock, 2 fence counter, 3 waiting room (none: do not wait)
--- ARGV  1 ttl (ms), 2 how long to keep the counter (ms), then, if there is a waiting room, the
---       channel on which to be woken; last: proposed fence, holder, or its ballot
--- Gives the fence; or, if another holder has it, {time left (ms), holder}.
--- Each word costs the server half a microsecond, whatever it says; so there are no empty ones.
+-- Acquire the lock of one node of a quorum, or a place in its waiting room.
+-- KEYS    1 lock, 2 fence counter, 3 waiting room (missing: do not wait)
+-- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 channel of the waiter (only with a waiting room);
+--         last two: proposed fence, attempt of the holder
+-- Result  the fence; or, if another holder has the lock, {time left (ms), its attempt}
+-- Each argument costs the server half a microsecond, so there are no empty ones.
 local lock, counter, room, n = KEYS[1], KEYS[2], KEYS[3], #ARGV
 local ttl, keep, channel, proposed, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[n - 1], ARGV[n]
 local taken, last = redis.call('SET', lock, holder, 'NX', 'PX', ttl), nil
 if taken and not room then
-  -- Mostly it is free, and the last fence lies before what is proposed, in the same second. Then the
-  -- clock need not be asked: it was, for the first of that second, which lies less than one behind.
+  -- The usual case: the lock is free, and the last fence is lower than the proposed one and of the same
+  -- second. Then the clock need not be read: it was, for the first fence of that second.
   last = redis.call('GET', counter)
   local wanted, before = tonumber(proposed), tonumber(last)
   if before and before < wanted and wanted - wanted % 1000000 <= before then
@@ -17,13 +17,12 @@ if taken and not room then
     return wanted
   end
 end
--- include: fence.lua
+-- include: fence.lua, again.lua, attempt.lua
+local me, number = read_attempt(holder)
 if not taken then
   local owner = redis.call('GET', lock)
--- include: again.lua, ballot.lua
   if owner == holder then return grant_again(lock, counter, ttl, keep) end
-  local me, number = read_ballot(holder)
-  local whose, latest = read_ballot(owner)
+  local whose, latest = read_attempt(owner)
   if whose ~= me or (latest or 0) > (number or 0) then
     local left = redis.call('PTTL', lock)
     if room then
@@ -32,10 +31,8 @@ if not taken then
     end
     return {left, owner}
   end
-  -- It was granted to an earlier try of the same holder, which has come to nothing.
+  -- An earlier attempt of the same holder has the lock. It has failed, so this one takes over.
   redis.call('SET', lock, holder, 'PX', ttl)
 end
-if room then
-  redis.call('ZREM', room, channel .. ' ' .. string.match(holder, '^[^#]*'))
-end
+if room then redis.call('ZREM', room, channel .. ' ' .. me) end
 return next_fence(counter, proposed, keep, last)

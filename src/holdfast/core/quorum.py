@@ -26,6 +26,7 @@ from typing import NamedTuple, cast
 from holdfast.core.attempt import attempt_id, undoing
 from holdfast.core.fanout import AcquireRound, FanOut, Pause, ReleaseRound, Rounds, describe
 from holdfast.core.guard import RestartGuard, quarantine_of
+from holdfast.core.listings import agreed_on
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
@@ -44,7 +45,6 @@ from holdfast.core.messages import (
     Release,
     Repair,
     Request,
-    Seen,
 )
 
 SCATTER = 0.003
@@ -319,10 +319,10 @@ class Quorum:
             if len(listings) < self.size:
                 return (self._failed(fan_out, self.clock()),)
             if type(request) is not List:
-                return (Listing(self._together(listings, "")),)
+                return (Listing(agreed_on(listings, self.size)),)
             # A node that filled its page has reported nothing of what comes after it.
             full = [leases[-1].key for leases in listings if len(leases) >= request.limit]
-            found = self._together(listings, min(full, default=""))
+            found = agreed_on(listings, self.size, up_to=min(full, default=""))
             if found or not full:
                 return (Listing(found),)
             request = List(request.prefix, min(full), request.limit)
@@ -335,30 +335,6 @@ class Quorum:
                 following = FanOut((asking,), (node,), self.clock() + request_timeout)
                 yield following
                 fan_out.answers[node] = following.answers.get(node, (SILENT,))
-
-    def _together(self, listings: list[tuple[Seen, ...]], last: str) -> tuple[Seen, ...]:
-        sightings: dict[tuple[str, str], list[Seen]] = {}
-        for leases in listings:
-            for seen in leases:
-                if not last or seen.key <= last:
-                    sightings.setdefault((seen.key, seen.holder), []).append(seen)
-        return tuple(
-            Seen(
-                key,
-                holder,
-                self._fence([seen.fence for seen in found]),
-                sorted((seen.remaining for seen in found), reverse=True)[self.size - 1],
-                None,
-            )
-            for (key, holder), found in sorted(sightings.items(), key=lambda item: item[0])
-            if len(found) >= self.size
-        )
-
-    def _fence(self, counters: list[int]) -> int:
-        """The fence of a lock, from the counters beside it. A node that was repaired, or granted
-        late, may have another counter: a rival may have raised it while the lock was not there."""
-        fence, nodes = Counter(counters).most_common(1)[0]
-        return fence if nodes >= self.size else max(counters)
 
     def _voters(self, at: float) -> Sequence[int]:
         if max(map(quarantine_of, self.guards)) <= at:

@@ -4,7 +4,7 @@ A URL names the members of the cluster. `commands` has what is sent to them, `lo
 `cells` the exchanges, and there is a store for threads (`threads`) and one for asyncio (`aio`).
 """
 
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from urllib.parse import SplitResult, unquote
 
@@ -62,8 +62,8 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     if url.path.strip("/"):
         raise ValueError(f"url: etcd has no databases, so no path, got {url.path!r}")
     refuse_eventlet("etcd", "gRPC")
-    if gevent_is_patched():  # gRPC waits in C, which would stop all greenlets
-        init_gevent()
+    if gevent_is_patched():
+        _wait_as_gevent_does()
     cluster = _cluster(url, dict(given))
     claims: dict[str, Claim] = {}
 
@@ -78,6 +78,12 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
         return AsyncEtcdStore(cluster, host, claims)
 
     return Engine(GUARANTEES, drift, connect, connect_async, comparison=partial(guard, claims))
+
+
+@cache
+def _wait_as_gevent_does() -> None:
+    """gRPC waits in C, which would stop all greenlets. Once: a second call would begin anew."""
+    init_gevent()
 
 
 def _cluster(url: SplitResult, given: dict[str, str]) -> Cluster:

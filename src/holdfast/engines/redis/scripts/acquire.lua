@@ -1,12 +1,12 @@
--- Take the lock of a single server, or join its queue.
--- KEYS  1 lock, 2 fence counter, 3 queue
--- ARGV  1 ttl (ms), 2 how long to keep the counter (ms), 3 how long an offer lasts (ms),
---       4 how long to stand ready (ms), 5 channel on which to be woken ('': do not queue), 6 holder,
---       7 how often it has asked before; without it, it does not stand ready
--- Gives the fence; or, if it is somebody else's, {time left (ms), holder}.
+-- Acquire the lock of a single server, or join its queue.
+-- KEYS    1 lock, 2 fence counter, 3 queue
+-- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 lifetime of an offer (ms), 4 how long to stand
+--         ready (ms), 5 channel of the waiter ('': do not queue), 6 holder, 7 how often it has asked
+--         before (missing: do not stand ready)
+-- Result  the fence; or, if another holder has the lock, {time left (ms), holder}
 -- include: fence.lua
 local ttl, keep, offer, ready, holder = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[6]
--- Mostly nobody has it and nobody waits.
+-- The usual case: the lock is free, and there is no queue.
 if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then
   redis.call('SET', KEYS[1], holder, 'PX', ttl)
   return next_fence(KEYS[2], 0, keep)

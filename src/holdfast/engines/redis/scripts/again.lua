@@ -1,5 +1,5 @@
--- Shared by scripts that grant; `fence` comes before it. The lock is the caller's already: it asks
--- again, or confirms an offer. Never shortens it.
+-- Shared by scripts that grant; needs `fence`. The holder has the lock already and asks again, or
+-- confirms an offer: returns the same fence, and never shortens the lease.
 local function grant_again(lock, counter, ttl, keep)
   if redis.call('PTTL', lock) < tonumber(ttl) then redis.call('PEXPIRE', lock, ttl) end
   local fence = redis.call('GET', counter)

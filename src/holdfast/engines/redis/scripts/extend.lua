@@ -1,7 +1,7 @@
--- Let leases end no earlier than their ttl from now.
--- KEYS  for each: lock, fence counter
--- ARGV  1 how long to keep the counters beyond the ttl (ms); then for each: ttl (ms), holder
--- Gives for each 1 if it is extended, 0 if it is somebody else's, -1 if there is no such lock.
+-- Extend leases: each ends no earlier than its ttl from now.
+-- KEYS    for each lock: lock, fence counter
+-- ARGV    1 how long the counters outlive the ttl (ms); then for each lock: ttl (ms), holder
+-- Result  for each lock 1 if it was extended, 0 if another holder has it, -1 if there is no such lock
 local keep, results = tonumber(ARGV[1]), {}
 for i = 1, #KEYS, 2 do
   local ttl, owner = tonumber(ARGV[i + 1]), redis.call('GET', KEYS[i])

@@ -1,5 +1,7 @@
--- Shared by scripts that grant. This server's clock, in us: asked once in a call, and never twice the
--- same, so that whoever came first is known to have come first.
+-- Shared by scripts that grant.
+
+-- The server's clock (us). It is read once in a call and never returns the same value twice, so that
+-- the order of waiters is known.
 local now
 local function clock()
   if now then
@@ -11,17 +13,16 @@ local function clock()
   return now
 end
 
--- Times go to commands as the texts that they came as: a number would be printed first, for 1 us.
--- The next fence: more than the last one, and at least what is proposed, which must lie within a
--- minute of this server's clock. Nothing proposed (0) means this server's clock: so the counter of a
--- replica that has missed the last grants, or a new one, goes on above what was granted before.
--- Who knows the last one says it; false: there is none.
+-- Store and return the next fence: greater than the last one, and at least the proposed one, which is
+-- clamped to within 60 s of the server's clock. 0 proposes that clock, so that a counter that was lost
+-- goes on above what was granted before. `last`: the last fence, if the caller has read it; false:
+-- there is none. Numbers are passed as text where possible: to print one costs 1 us.
 local function next_fence(counter, proposed, keep, last)
   local time, wanted = clock(), tonumber(proposed)
   if last == nil then last = redis.call('GET', counter) end
   if wanted == 0 then wanted, proposed = time, nil end
   local fence = math.max((last or 0) + 1, time - 60000000, math.min(wanted, time + 60000000))
-  -- Over a quorum it mostly is what was proposed, and need not be printed again.
+  -- Over a quorum it usually is the proposed one.
   local text = fence == wanted and proposed or string.format('%.0f', fence)
   redis.call('SET', counter, text, 'PX', keep)
   return fence

@@ -1,8 +1,8 @@
--- Let the caller's lock end no earlier than a given time.
--- KEYS  1 lock, 2 fence counter, 3 holder id
--- ARGV  1 the caller's clock (s), 2 the new value: when it ends (s) and the caller's mark,
---       3 the mark, 4 how long to keep the keys (ms)
--- Gives 1 if it is extended, 0 if it is somebody else's, or nobody's, or its time has passed.
+-- Extend the lock of a holder: it ends no earlier than a given time.
+-- KEYS    1 lock, 2 fence counter, 3 holder id
+-- ARGV    1 the client's clock (s), 2 the new value: the end (s) and the holder's mark, 3 the mark,
+--         4 lifetime of the keys (ms)
+-- Result  1 if it was extended, 0 if another holder has it, or nobody, or its time has passed
 local value = redis.call('GET', KEYS[1])
 if not value or string.sub(value, -#ARGV[3]) ~= ARGV[3] then return 0 end
 if tonumber(value) < tonumber(ARGV[1]) then return 0 end

@@ -1,7 +1,7 @@
--- Let the counter be a fence that other nodes have granted already.
--- KEYS  1 lock, 2 fence counter
--- ARGV  1 fence, 2 how long to keep the counter (ms), 3 holder
--- Gives 1 if the lock is the holder's and the counter is the fence now, else 0.
+-- Raise the counter to a fence that other nodes have granted, for the holder of the lock.
+-- KEYS    1 lock, 2 fence counter
+-- ARGV    1 fence, 2 lifetime of the counter (ms), 3 holder
+-- Result  1 if the holder has the lock and the counter equals the fence now, else 0
 if redis.call('GET', KEYS[1]) ~= ARGV[3] then return 0 end
 local last = tonumber(redis.call('GET', KEYS[2]) or 0)
 if last > tonumber(ARGV[1]) then return 0 end

@@ -1,9 +1,9 @@
--- Give back what a holder has on a single server: the lock, an offer, or its place in the queue.
--- KEYS  1 lock, 2 fence counter, 3 queue
--- ARGV  1 how long to keep the counter (ms), 2 how long an offer lasts (ms), 3 how long to stand ready
---       (ms), 4 channel, 5 holder ('': whoever has it, an operator wants so)
--- Gives 1 if the lock was given back, 0 if it is somebody else's, -1 if nobody had it.
--- The counter outlives the lock's ttl by as long as it is to be kept: nothing to refresh here.
+-- Release what a holder has on a single server: the lock, an offer, or its place in the queue.
+-- KEYS    1 lock, 2 fence counter, 3 queue
+-- ARGV    1 lifetime of the counter (ms), 2 lifetime of an offer (ms), 3 how long to stand ready (ms),
+--         4 channel, 5 holder ('': an operator breaks the lock)
+-- Result  1 if the lock was released, 0 if another holder has it, -1 if nobody had it
+-- The counter outlives the ttl of the lock by its lifetime, so it is not refreshed here.
 local owner, holder = redis.call('GET', KEYS[1]), ARGV[5]
 local first = owner and (owner == holder or holder == '') and redis.call('ZPOPMIN', KEYS[3])[1]
 if owner == holder and not first then

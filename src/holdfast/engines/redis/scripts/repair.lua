@@ -1,7 +1,7 @@
--- Put a lease back that this node has forgotten, unless somebody has the lock.
--- KEYS  1 lock, 2 fence counter
--- ARGV  1 ttl (ms), 2 how long to keep the counter (ms), 3 fence, 4 holder
--- Gives 1 if the lock is the holder's now, else 0.
+-- Restore a lease that this node has lost, unless there is another one.
+-- KEYS    1 lock, 2 fence counter
+-- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 fence, 4 holder
+-- Result  1 if the holder has the lock now, else 0
 if not redis.call('SET', KEYS[1], ARGV[4], 'NX', 'PX', ARGV[1]) then
   return redis.call('GET', KEYS[1]) == ARGV[4] and 1 or 0
 end

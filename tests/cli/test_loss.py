@@ -212,7 +212,7 @@ def test_a_lock_that_cannot_be_given_back_does_not_undo_the_command(holdfast: Ho
     with unreachable(holdfast):
         code, _, err = finish(process)
     assert code == 5
-    assert "others get it when its time is over" in err
+    assert "retrying in the background until it expires" in err
 
 
 def test_a_pipe_that_takes_no_more_messages_keeps_nobody_from_killing(

@@ -1,12 +1,10 @@
 """The queue of a single server: who is offered the lock, and who is told when an offer lapses."""
 
 from collections.abc import Iterator
-from functools import partial
 
 import pytest
 
 from holdfast.core.messages import DONE, Acquire, Granted, Held, Release
-from holdfast.engines import redis
 from holdfast.engines.redis.commands import READY, Commands
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
@@ -370,28 +368,3 @@ def test_a_lock_that_has_expired_is_handed_to_who_stands_ready(
     [answer] = c.ask(Acquire("job", "c", 60.0, queue=True))
     assert isinstance(answer, Held)
     assert answer.remaining > 50
-
-
-def test_a_client_is_handed_the_lock_and_holds_it_without_asking_again(
-    server: RedisServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(redis, "Commands", partial(Commands, ready=60.0))
-    client = invite(server.url, prefix="", ttl=60)
-    me = "host/1/program/me"
-    other = Process(server, "channel-a", hands_over=True)
-    other.ask(Acquire("job", me, 60.0))
-    lock = client.client.lock("job")
-    assert client(lock.acquire, timeout=0.3) is None  # it knows now that others want it, and hears
-    waiting = client.begin(lock.acquire, timeout=30)
-    wait_for(lambda: server.command("ZCARD", "{job}:queue") == 1)
-    server.command("CONFIG", "RESETSTAT")
-    other.releases(me)
-    lease = waiting.result(40)
-    assert lease
-    assert lease.holder == server.command("GET", "job")
-    assert lease.fence == int(str(server.command("GET", "{job}:fence")))
-    asked = server.info("commandstats")["cmdstat_evalsha"]
-    assert asked.startswith("calls=1,")  # the release
-    assert 0 < lease.remaining() < 60
-    client(lease.release)
-    other.close()

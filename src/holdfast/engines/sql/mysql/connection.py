@@ -4,7 +4,9 @@ Values are written into the text of a statement as numbers or hexadecimal digits
 depends on the session's character set or `sql_mode`.
 """
 
+import random
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -32,6 +34,11 @@ IDLE = 1.0
 
 STEP = 0.05
 """Timeouts are multiples of this: setting another one costs two system calls."""
+
+
+LOCKED_FOR_LONG, LONGEST_PAUSE = 0.25, 0.01
+"""A row that stays locked for longer is locked by a transaction, and not by a single statement; and
+how long to pause between two looks."""
 
 
 class LockedError(ConflictError):
@@ -154,12 +161,18 @@ class MySqlConnection:
 
     def _execute(self, statement: Statement, until: float) -> list[Row]:
         text, values = statement
-        try:
-            return self.run_text(_with_values(text.sql, values), until)
-        except LockedError:
-            if text.skips_locked:
-                return []
-            raise
+        sql = _with_values(text.sql, values)
+        give_up_at = min(until, self._clock() + LOCKED_FOR_LONG)
+        while True:
+            try:
+                return self.run_text(sql, until)
+            except LockedError:
+                if not text.skips_locked:
+                    raise
+                if self._clock() >= give_up_at:
+                    return []  # by the guard of a holder
+            # Else by a statement of another contender, for an instant.
+            time.sleep(random.uniform(0.0, LONGEST_PAUSE))  # noqa: S311 - no secret
 
     def _end_at(self, until: float) -> None:
         """Have PyMySQL give up at that instant. There is no other way to it than private names."""

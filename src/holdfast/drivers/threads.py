@@ -89,8 +89,6 @@ class ThreadDriver:
         self._running: dict[Steps[Any], int] = {}
         """The operations under way, and their threads."""
         self._closed = threading.Event()
-        self._mutex_is_stuck = False
-        """Whether the thread that has the mutex does not go on, since it runs a signal handler."""
         self._callbacks = CallbackThreads()
 
     def current(self) -> object:
@@ -217,20 +215,30 @@ class ThreadDriver:
         if get_ident() in self._busy() or threading.current_thread() in self._loops.values():
             return
         while not self._closed.wait(MUTEX_TIMEOUT):
-            if self._mutex_is_stuck:
+            if not self._mutex_is_free():
                 return  # this is a signal handler, and its thread has the mutex
             if not self._is_running(RENEWER):  # no thread can be had, or an interrupt kept it away
                 self._finish()
         self._callbacks.wait(CLOSE_TIMEOUT)
 
+    def _mutex_is_free(self) -> bool:
+        """Whether another thread than this one can have the mutex."""
+        mutex, got = self.runtime.mutex, []
+
+        def take() -> None:
+            if mutex.acquire(timeout=MUTEX_TIMEOUT):  # type: ignore[attr-defined]  # an RLock
+                mutex.release()  # type: ignore[attr-defined]
+                got.append(True)
+
+        taking = threading.Thread(target=take, daemon=True)
+        taking.start()
+        taking.join()
+        return bool(got)
+
     def _finish(self) -> None:
         """The client is closed: wait for what is under way, send the last releases, and close."""
         runtime = self.runtime
         try:
-            if not runtime.mutex.acquire(timeout=MUTEX_TIMEOUT):  # type: ignore[attr-defined]
-                self._mutex_is_stuck = True
-                runtime.mutex.acquire()  # type: ignore[attr-defined]  # an RLock
-            runtime.mutex.release()  # type: ignore[attr-defined]
             lose_all(runtime)
             give_up_at = clock() + CLOSE_TIMEOUT
             while self._busy() and _get(self._notifications[RENEWER], give_up_at):

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 import holdfast
+from holdfast import EngineUnavailable
 from holdfast.engines.sql.postgres.commands import SETTLE, Statements
 from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.redis.party import Party
@@ -21,7 +22,11 @@ def test_many_who_come_first_make_the_table_once(postgres: PostgresServer) -> No
 
     def come(party: Party) -> None:
         gate.wait()
-        outcomes.append(party.client.lock("job").acquire(blocking=False))
+        lock = party.client.lock("job")
+        try:
+            outcomes.append(lock.acquire(blocking=False))
+        except EngineUnavailable:  # a busy server may take too long to let all of them in
+            outcomes.append(lock.acquire(blocking=False))
 
     threads = [threading.Thread(target=come, args=(party,)) for party in crowd]
     for thread in threads:

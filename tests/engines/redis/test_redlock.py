@@ -59,24 +59,6 @@ def test_a_dead_minority_is_not_missed(
     assert not any(holders(masters.servers[count // 2 :], "during"))
 
 
-def test_a_lease_reaches_a_node_that_has_no_scripts_yet(
-    three: RedisMasters, invite: Invite
-) -> None:
-    """Else it would be on a bare majority, and one more death would end it."""
-    party = invite(three.url + OFF, ttl=LONG)
-    warm_up(party, three)
-    three.servers[2].command("SCRIPT", "FLUSH")
-    lease = party.takes(renew=False)  # a renewal would tell it again
-
-    def is_everywhere() -> bool:
-        party(party.client.inspect, "job")  # a thread hears what came late when it next asks
-        return all(holders(three.servers))
-
-    wait_for(is_everywhere)
-    party(lease.release)
-    wait_for(lambda: not any(holders(three.servers)))
-
-
 @pytest.mark.parametrize("fate", ["kill", "freeze"])
 def test_without_a_majority_every_node_is_named(
     three: RedisMasters, invite: Invite, fate: str

@@ -15,6 +15,7 @@ from math import inf
 from typing import Any
 
 from holdfast.client import AsyncClient
+from holdfast.core import quorum
 from holdfast.errors import LockError
 from holdfast.lab.history import Event, Kind
 from holdfast.lab.scenarios.locks import LOCK
@@ -54,7 +55,8 @@ class Member:
             pass
 
     async def tries(self) -> AsyncLease | None:
-        """Ask once."""
+        """Ask once, and let the vote stay split: a try of holdfast's own would settle it."""
+        quorum.SETTLE_TIMEOUT = 0.0
         self.asked_at = time.monotonic()
         try:
             return await self._lock.acquire(timeout=0)

@@ -98,7 +98,10 @@ SHARE_OF_DRIFT = 0.45
 SMALL_JUMP = 0.0005
 
 
-def draw(seed: int, setup: Setup = Setup()) -> Plan:  # noqa: B008 - it is frozen
+USUAL = Setup()
+
+
+def draw(seed: int, setup: Setup = USUAL) -> Plan:
     """The plan of this seed."""
     random = Random(seed)  # noqa: S311 - to be repeatable, not secret
     nodes = setup.nodes or random.choice(SIZES)

@@ -103,8 +103,8 @@ class Turn:
         """Take the lock, and if it is granted, work."""
         client, stage = self.client, self._stage
         stage.asked(self)
+        holder = client.runtime.new_holder()
         try:
-            holder = client.runtime.new_holder()
             tenure = yield from acquire(client.runtime, self.spec, holder, self.section.timeout)
         except EngineUnavailable:
             stage.refused(self, "unavailable")

@@ -290,14 +290,14 @@ class Commands:
     def _poll(self, request: Acquire) -> Steps[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
         [[row]] = yield (self._say(self._sql.look, key=request.key, holder=request.holder),)
-        held = _held_by_another(request, row[:5])
-        if held is None:
+        held, place = _held_by_another(request, row[:5]), row[5]
+        if held is None or place is None:  # taken for dead, and out of the queue
             return None
         if not self._waiters.is_fresh(request.holder):
             [rows] = yield (self._say(self._sql.touch, holder=request.holder),)
             if not rows:
                 return None
-            self._waiters.joined(request.holder, self._waiters.place(request.holder))
+            self._waiters.joined(request.holder, place)
         return _held(held.remaining, "")
 
     def _take(self, request: Acquire, until: float) -> Steps[Answer | None]:

@@ -153,7 +153,7 @@ column that they name is gone."""
 
 SETTLE = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-    "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', sql_select_limit = DEFAULT",
+    "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', sql_select_limit = 18446744073709551615",
     "SET innodb_lock_wait_timeout = 1, lock_wait_timeout = 5",
 )
 """What a session begins with. Strict: a name that is too long is an error, and not cut off."""
@@ -161,6 +161,10 @@ SETTLE = (
 SETTLE_MARIADB = "SET max_statement_time = 0"
 
 GREETING = f"SELECT {NOW}"
+
+LOCK_TABLES = "SELECT GET_LOCK('holdfast', 10)"
+UNLOCK_TABLES = "SELECT RELEASE_LOCK('holdfast')"
+"""Two clients that make the tables at once would be in each other's way."""
 
 _SEEN = """
 SELECT name, holder, fence, LEAST(expires - {now}, ttl),

@@ -9,7 +9,12 @@ from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.commands import MICROSECONDS, Commands, Steps
 from holdfast.engines.sql.connection import MissingError, RefusedError
-from holdfast.engines.sql.mysql.commands import VERSION, Statements
+from holdfast.engines.sql.mysql.commands import (
+    LOCK_TABLES,
+    UNLOCK_TABLES,
+    VERSION,
+    Statements,
+)
 from holdfast.engines.sql.mysql.connection import MySqlConnection, settle
 from holdfast.engines.sql.waiters import Waiters
 
@@ -63,11 +68,15 @@ class MySqlServer:
     def create(self, connection: MySqlConnection, until: float) -> None:
         """Make the tables, or bring those of the first release up to date. The version comes last:
         what was interrupted is done again."""
-        [is_old] = connection.run((self._statements.is_first_release(),), until)
-        if is_old:
-            connection.run((self._statements.upgrade(),), until)
-        for text in self._statements.create:
-            connection.run((text(),), until)
+        connection.run_text(LOCK_TABLES, until)
+        try:
+            [is_old] = connection.run((self._statements.is_first_release(),), until)
+            if is_old:
+                connection.run((self._statements.upgrade(),), until)
+            for text in self._statements.create:
+                connection.run((text(),), until)
+        finally:
+            connection.run_text(UNLOCK_TABLES, until)
 
     def extend_all(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
         """Many extensions in few statements."""

@@ -308,10 +308,13 @@ _SETTINGS = {
     "lock_timeout": "0",
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_sort": "off",
+    "jit": "off",
 }
-"""Every statement finds its rows by an index, so one plan will do for all values. The server would
-rather plan for each, which takes longer than the statement; or, while there are few rows, read all
-of them, and keep to that when there are many."""
+"""Every statement finds its rows by an index, and in its order, so one plan will do for all values.
+The server would rather plan for each, which takes longer than the statement; or, while there are
+few rows, read and sort all of them, and keep to that when there are many."""
 
 SETTLE = Text("; ".join(f"SET {name} = '{value}'" for name, value in _SETTINGS.items()), "$")
 """Only where the session is ours alone: not behind a pooler."""

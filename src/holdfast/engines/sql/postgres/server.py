@@ -7,7 +7,7 @@ from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.commands import MICROSECONDS, Commands, Steps
 from holdfast.engines.sql.connection import MissingError, RefusedError
-from holdfast.engines.sql.postgres.commands import VERSION, Statements
+from holdfast.engines.sql.postgres.commands import SETTLE, VERSION, Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, greet
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters
 
@@ -54,7 +54,10 @@ class PostgresServer:
 
     def create(self, connection: PostgresConnection, until: float) -> None:
         """Make the tables, or bring those of the first release up to date."""
+        connection.run_text("RESET search_path", until)  # to see where it led in the first release
         [strays] = connection.run((self._statements.strays(),), until)
+        if connection.is_direct:
+            connection.run_text(SETTLE.sql, until)
         if strays:
             raise RefusedError(
                 f"there is a lease table in the schema {strays[0][0]}, where search_path leads; "

@@ -1,0 +1,104 @@
+"""A server whose clock is set while leases are held."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.core.messages import Acquire, Done, Extend, Granted, Held
+from holdfast.core.ports import StoreHost
+from holdfast.drivers.common import clock as host_clock
+from holdfast.engines import open_engine
+from holdfast.lab.faults.clock import Clock
+from holdfast.lab.servers.postgres import PostgresServer
+from holdfast.lab.servers.process import ServerProcess
+from holdfast.lab.servers.unprivileged import give_to_user
+from holdfast.options import read_options
+from tests.engines.redis.party import Party
+from tests.equipment.servers.mariadb import MariaDbServer
+from tests.patience import wait_for
+
+pytestmark = pytest.mark.slow
+
+HOUR = 3600.0
+
+
+def with_clock(kind: type[ServerProcess], folder: Path) -> tuple[Any, Clock]:
+    """A server that goes by a clock of its own."""
+    folder.chmod(0o755)
+    moved = Clock(folder / "clock")
+    (folder / "clock").chmod(0o666)
+    give_to_user(folder / "clock")
+
+    class Moved(kind):  # type: ignore[valid-type, misc]  # of either kind
+        def arguments(self) -> list[str]:
+            return moved.given_to(super().arguments())
+
+    return Moved(), moved
+
+
+@pytest.fixture(params=[PostgresServer, MariaDbServer], ids=["postgres", "mariadb"])
+def server(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Any, Clock]]:
+    with tempfile.TemporaryDirectory() as folder:  # where the server's user can read
+        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+        server, moved = with_clock(request.param, Path(folder))
+        with server:
+            yield server, moved
+
+
+def test_set_back_by_an_hour(server: tuple[Any, Clock]) -> None:
+    """A dead holder's lease lasts no longer than its ttl, a living one's is renewed as before, and
+    waiters that poll are taken neither for dead nor for alive forever."""
+    database, moved = server
+    ann, ben = Party("sync", database.url), Party("sync", database.url)
+    dead = ann.takes("dead", ttl=2.0, renew=False)
+    alive = ann.takes("alive", ttl=2.0)
+    waiting = ben.begin(ben.client.lock("dead", ttl=20).acquire, timeout=15)
+    wait_for(lambda: ann(ann.client.inspect, "dead").waiters == 1)
+    moved.jump(-HOUR)
+    mine = waiting.result(20)
+    assert mine, "a dead holder's lease outlived its ttl"
+    assert mine.fence > dead.fence
+    assert ann(ann.client.inspect, "alive").remaining <= 2.0
+    assert alive.held
+    ann(alive.release)
+    again = ben.tries("alive")
+    assert again.fence > alive.fence, "fences grow although the clock fell"
+    ann.close()
+    ben.close()
+
+
+def test_set_forward_by_an_hour(server: tuple[Any, Clock]) -> None:
+    """Leases end early, which `guarantees` say; the lock can be taken at once."""
+    database, moved = server
+    ann = Party("sync", database.url)
+    ann(ann.takes().release)
+    moved.jump(HOUR)
+    assert ann.tries()
+    ann.close()
+
+
+def test_an_extension_after_it_was_set_back(server: tuple[Any, Clock]) -> None:
+    database, moved = server
+    options = read_options(database.url, prefix=None, ttl=None, retry=None, engine={})
+    store = open_engine(options.url, options.engine).connect(
+        StoreHost(host_clock, lambda holder: None, lambda event: None)
+    )
+
+    def ask(request: Any) -> Any:
+        return store.ask([request], host_clock() + 10)[0]
+
+    assert isinstance(ask(Acquire("job", "ann", 30.0)), Granted)
+    [(before,)] = database.query("SELECT CURRENT_TIMESTAMP")
+    moved.jump(-HOUR)
+    [(after,)] = database.query("SELECT CURRENT_TIMESTAMP")
+    assert (before - after).total_seconds() > HOUR / 2, "it really was set"
+    assert isinstance(ask(Extend("job", "ann", 2.0)), Done)
+    held = ask(Acquire("job", "ben", 30.0))
+    assert isinstance(held, Held)
+    assert 20 < held.remaining <= 30, "neither shortened nor an hour longer"
+    store.close()

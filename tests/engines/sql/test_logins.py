@@ -1,0 +1,55 @@
+"""A wrong password, or a missing right: waiting does not help, and the engine says so."""
+
+from collections.abc import Iterator
+from math import inf
+
+import pytest
+
+from holdfast.core.messages import Acquire, Failed
+from holdfast.lab.servers.postgres import PostgresServer
+from tests.engines.sql.databases import Database
+from tests.engines.sql.test_waiters import Asker
+
+pytestmark = pytest.mark.slow
+
+
+def refusal(url: str) -> str:
+    """What is said of it."""
+    ask = Asker(url)
+    answer = ask(Acquire("job", "ann", 60.0))
+    ask.close()
+    assert isinstance(answer, Failed)
+    assert answer.heals_in == inf, "it would be tried again"
+    return str(answer)
+
+
+@pytest.fixture
+def with_passwords(postgres: PostgresServer) -> Iterator[PostgresServer]:
+    """The server, and a role `guest` that needs a password."""
+    hba = postgres.data / "pg_hba.conf"
+    usual = hba.read_text()
+    postgres.query("DROP ROLE IF EXISTS guest")
+    postgres.query("CREATE ROLE guest LOGIN PASSWORD 'right'")
+    hba.write_text(f"host all guest all scram-sha-256\n{usual}")
+    postgres.query("SELECT pg_reload_conf()")
+    yield postgres
+    hba.write_text(usual)
+    postgres.query("SELECT pg_reload_conf()")
+
+
+def test_postgresql(with_passwords: PostgresServer) -> None:
+    address = f"{with_passwords.address}/postgres"
+    assert "password" in refusal(f"postgresql://guest:wrong@{address}")
+    assert "password" in refusal(f"postgresql://guest@{address}")
+    assert "does not exist" in refusal(f"postgresql://nobody@{address}")
+    assert "permission denied" in refusal(f"postgresql://guest:right@{address}")
+
+
+@pytest.mark.parametrize("kind", ["mariadb"])
+def test_mariadb(database: Database) -> None:
+    address = database.url.rpartition("@")[2]
+    database.query("CREATE OR REPLACE USER guest@'127.0.0.1' IDENTIFIED BY 'right'")
+    assert "login was refused" in refusal(f"mariadb://guest:wrong@{address}")
+    assert "may not use" in refusal(f"mariadb://guest:right@{address}")
+    database.query("GRANT SELECT ON holdfast.* TO guest@'127.0.0.1'")
+    assert "lacks a right" in refusal(f"mariadb://guest:right@{address}")

@@ -6,7 +6,7 @@ from typing import Protocol
 from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.simulator.keyspace import Keyspace
 
-TTLS, KEEP, OFFER, READY = (100_000, 200_000, 400_000), 3_000_000, 50_000, 25_000
+TTLS, KEEP, OFFER = (100_000, 200_000, 400_000), 3_000_000, 50_000
 """In milliseconds, and so far apart that none is mistaken for another."""
 HOUR = 3_600_000_000
 
@@ -40,11 +40,10 @@ def single(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
     match random.randrange(8):
         case 0 | 1 | 2 | 3:
             channel = random.choice([channel, channel, ""])
-            tries: list[str | int] = random.choice([[], [0], [3]])
-            return "acquire", [*lock], [ttl, KEEP, OFFER, READY, channel, holder, *tries]
+            return "acquire", [*lock], [ttl, KEEP, OFFER, channel, holder]
         case 4 | 5 | 6:
             who = random.choice([holder, *holders(ground, lock), ""])
-            return "release", [*lock], [KEEP, OFFER, READY, CHANNELS.get(who, ""), who]
+            return "release", [*lock], [KEEP, OFFER, CHANNELS.get(who, ""), who]
         case _:
             return extension(random, ground)
 

@@ -10,8 +10,6 @@ from typing import Any
 
 SECOND = 1_000_000
 MINUTE = 60 * SECOND
-READY_WORDS = 6
-HANDED_OVER_WORDS = 3
 
 
 @dataclass(frozen=True)
@@ -25,14 +23,6 @@ class Lock:
     waiting: tuple[str, ...]
     """Channel and holder of each, in order."""
     queue_left: int
-    next: tuple[str, ...] = ()
-    """The words of the key that says who stands ready, for which ttl, how long to keep its counter,
-    after how many tries, and with which fence; or who has got the lock last."""
-
-    @property
-    def ready(self) -> str | None:
-        """The holder that stands ready."""
-        return self.next[-1] if len(self.next) == READY_WORDS else None
 
     def first_of(self, holders: frozenset[str]) -> str | None:
         """The first in the queue that is one of these."""
@@ -118,10 +108,8 @@ def _granting(call: Call, ttl: int, keep: int, channel: str, holder: str) -> Rul
 
 
 def _acquire(call: Call) -> Rules:
-    ttl, keep, offer, _, channel, holder, *tries = call.argv
+    ttl, keep, offer, channel, holder = call.argv
     yield from _granting(call, int(ttl), int(keep), str(channel), str(holder))
-    if isinstance(call.reply, list) and channel:
-        yield from _next(call, [str(ttl), str(keep), *map(str, tries)], [str(channel), str(holder)])
     if call.before.owner is None and isinstance(call.reply, list):
         yield from _passed_on(call, int(offer), int(keep))
     elif call.before.owner is None and channel:
@@ -143,42 +131,11 @@ def _vote(call: Call) -> Rules:
 def _passed_on(call: Call, offer: int, keep: int) -> Rules:
     before, after = call.before, call.after
     first = before.first_of(call.listening)
-    told = [said for said in call.said if len(said.split()) == HANDED_OVER_WORDS]
     yield "the first who listens gets it", after.owner == first
     yield "that takes a fence", (after.counter or 0) > (before.counter or 0)
-    if first == before.ready:
-        ttl, kept, tries, fence, *_ = before.next
-        wanted = max(int(fence), (before.counter or 0) + 1)
-        yield (
-            "who stands ready gets the fence of that time, or more",
-            (after.counter or 0) >= wanted,
-        )
-        yield "who stands ready has it for its ttl", after.left == int(ttl)
-        yield "and its counter as long as it wants", after.counter_left == int(kept)
-        yield "and is told its fence, and nobody else", told == [f"{first} {after.counter} {tries}"]
-    else:
-        yield "an offer is short", after.left == offer
-        yield "and keeps the counter", after.counter_left == keep
-        yield "and is told of, and nothing else", first in call.said
-        yield "only who stands ready is told a fence", not told
-
-
-def _next(call: Call, mine: list[str], me: list[str]) -> Rules:
-    """What becomes of the one who is next when somebody queues."""
-    before, after = call.before, call.after
-    first = after.waiting[0].split()
-    got_it = before.next[-1:] == (before.owner,)
-    if first == me:
-        stands = len(mine) + 1 + len(me) == READY_WORDS
-        clock = next((w for w in after.next[3:4] if 0 <= int(w) - call.now < SECOND), "")
-        yield (
-            "who is next and says so stands ready",
-            not stands or [*after.next] == [*mine, clock, *me],
-        )
-        yield "who does not say so does not", stands or after.ready in (None, before.ready)
-    elif before.owner is not None:
-        yield "who is next is told once that somebody has got it", call.said == (first[1],) * got_it
-        yield "nobody else comes to stand ready", after.next == (() if got_it else before.next)
+    yield "an offer is short", after.left == offer
+    yield "and keeps the counter", after.counter_left == keep
+    yield "and is published", first in call.said
 
 
 def _letting_go(call: Call, channel: str, holder: str) -> Rules:
@@ -198,7 +155,7 @@ def _letting_go(call: Call, channel: str, holder: str) -> Rules:
 
 
 def _release(call: Call) -> Rules:
-    keep, offer, _, channel, holder = call.argv
+    keep, offer, channel, holder = call.argv
     yield from _letting_go(call, str(channel), str(holder))
     if call.reply == 1 and call.before.first_of(call.listening) is not None:
         yield from _passed_on(call, int(offer), int(keep))

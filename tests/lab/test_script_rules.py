@@ -60,7 +60,6 @@ class VirtualGround:
             data.pttl(fence),
             tuple(member.decode() for member in data.zrange(queue)),
             data.pttl(queue),
-            tuple((data.get(queue + b":next") or b"").decode().split()),
         )
 
     def upheaval(self, random: Random) -> None:

@@ -14,7 +14,7 @@ from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Connection, read_reply
 from holdfast.lab.simulator.keyspace import Keyspace, perform
 from holdfast.lab.simulator.lua import scripts
-from tests.lab.script_calls import HOUR, KEEP, LOCKS, OFFER, READY, TTLS, quorum, single
+from tests.lab.script_calls import HOUR, KEEP, LOCKS, OFFER, TTLS, quorum, single
 
 NEAR = 15_000
 """How far apart, in milliseconds, two times may be that are the same but for a busy machine."""
@@ -189,5 +189,5 @@ def test_the_first_of_another_process_among_ten_is_told_of_an_offer(
 ) -> None:
     ours = [(f"w{number}", "c1") for number in range(1 + between)]
     for holder, channel in (("a", ""), *ours, ("c", "c2"), ("d", "c2")):
-        twins.call("acquire", [*LOCKS[0]], [TTLS[0], KEEP, OFFER, READY, channel, holder])
-    twins.call("release", [*LOCKS[0]], [KEEP, OFFER, READY, "", "a"])
+        twins.call("acquire", [*LOCKS[0]], [TTLS[0], KEEP, OFFER, channel, holder])
+    twins.call("release", [*LOCKS[0]], [KEEP, OFFER, "", "a"])

@@ -52,7 +52,7 @@ class Pair:
 
     def __init__(self, real: RedisServer, bare: Bare, *, quorum: bool) -> None:
         self._bare = bare
-        self.commands = Commands(quorum=quorum, keep=3600.0, channel="bare:channel", ready=60.0)
+        self.commands = Commands(quorum=quorum, keep=3600.0, channel="bare:channel")
         told: Any = real.command("TIME")
         timeline = Timeline(0)
         self.virtual = Server("n0", timeline, durable=False, defect=pytest.fail)

@@ -5,15 +5,14 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.core.messages import DONE, Acquire, Granted, Held, Release
-from holdfast.engines.redis.commands import READY, Commands
+from holdfast.engines.redis.commands import Commands
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Bare, Party
 from tests.patience import wait_for
 
 LASTING = 60.0
-"""Seconds that an offer lasts here, and that one stands ready: none is over too soon on a busy
-machine."""
+"""Seconds that an offer lasts here: none is over too soon on a busy machine."""
 
 
 class Process(Bare):
@@ -24,18 +23,9 @@ class Process(Bare):
         server: RedisServer,
         channel: str,
         offer: float = LASTING,
-        *,
-        hands_over: bool = False,
     ) -> None:
         super().__init__(server, quorum=False)
-        self.commands = Commands(
-            quorum=False,
-            keep=3600.0,
-            channel=channel,
-            offer=offer,
-            ready=LASTING,
-            hands_over=hands_over,
-        )
+        self.commands = Commands(quorum=False, keep=3600.0, channel=channel, offer=offer)
         self._ear = Bare(server)
         self._ear._socket.sendall(f"SUBSCRIBE {channel}\r\n".encode())
         self._ear.reply()
@@ -91,7 +81,7 @@ def test_the_last_in_the_queue_is_told_how_long_an_offer_lasts_and_guards_the_ne
     for number, process in enumerate((a, b, c)):
         process.confirms(f"w{number}")
         process.releases(f"w{number}")
-    assert heard_by(processes) == [[], ["w1", "w1"], ["w2"], ["w3"], []]
+    assert heard_by(processes) == [[], ["w1"], ["w2"], ["w3"], []]
     d.confirms("w3")
     d.releases("w3")
     assert heard_by(processes) == [["behind 60000"], [], [], [], ["w4"]]
@@ -242,129 +232,3 @@ def test_if_the_guard_is_stopped_too_it_is_held_up_until_the_holders_time_is_ove
     client(lease.release)
     for process in (first, guard):
         process.close()
-
-
-@pytest.fixture
-def prompt(server: RedisServer) -> Iterator[list[Process]]:
-    """Processes that say, when they are the next, that they stand ready."""
-    made = [Process(server, f"channel-{name}", hands_over=True) for name in "abcde"]
-    made[0].ask(Acquire("job", "me", 60.0))
-    yield made
-    for process in made:
-        process.close()
-
-
-def handed_over(process: Process) -> tuple[str, int, int]:
-    """The only thing that it has heard: to whom, the fence, and after how many tries."""
-    [message] = process.heard
-    holder, fence, tries = message.split()
-    return holder, int(fence), int(tries)
-
-
-def test_who_stands_ready_is_handed_the_lock_and_has_nothing_to_confirm(
-    server: RedisServer, prompt: list[Process]
-) -> None:
-    a, b, c, *_ = prompt
-    first = b.confirms("me")
-    b.waits("b", tries=3)
-    c.waits("c")
-    a.releases("me")
-    holder, fence, tries = handed_over(b)
-    assert (holder, tries) == ("b", 3)
-    assert first < fence == b.confirms("b")
-    assert c.heard == []  # there is no offer to guard
-    assert server.command("GET", "job") == "b"
-    assert int(str(server.command("PTTL", "job"))) > 50_000
-
-
-def test_a_hand_over_lasts_for_the_ttl_and_keeps_the_counter_for_longer(
-    server: RedisServer, prompt: list[Process]
-) -> None:
-    a, b, *_ = prompt
-    b.waits("b")
-    server.command("PEXPIRE", "{job}:fence", 1000)
-    a.releases("me")
-    assert 50_000 < int(str(server.command("PTTL", "job"))) <= 60_000
-    assert int(str(server.command("PTTL", "{job}:fence"))) > 3_600_000
-
-
-def test_the_next_one_gets_ready_as_soon_as_somebody_has_got_the_lock(
-    prompt: list[Process],
-) -> None:
-    a, b, c, d, e = prompt
-    for process, holder in ((b, "b"), (c, "c")):
-        process.waits(holder)
-    a.releases("me")
-    handed_over(b)
-    d.waits("d")  # which has whoever is the next told, once
-    e.waits("e")
-    assert heard_by(prompt) == [[], [], ["c"], [], []]
-    c.waits("c", tries=1)
-    b.releases("b")
-    assert handed_over(c)[2] == 1
-
-
-def test_one_who_was_not_told_in_time_is_offered_it(prompt: list[Process]) -> None:
-    a, b, c, *_ = prompt
-    for process, holder in ((b, "b"), (c, "c")):
-        process.waits(holder)
-    a.releases("me")
-    handed_over(b)
-    b.releases("b")
-    assert c.heard == ["c"]
-
-
-def test_one_who_stood_ready_and_gave_up_is_not_handed_it(prompt: list[Process]) -> None:
-    a, b, c, *_ = prompt
-    for process, holder in ((b, "b"), (c, "c")):
-        process.waits(holder)
-    b.ask(Release("job", "b"))
-    a.releases("me")
-    assert heard_by(prompt) == [[], [], ["c"], [], []]
-
-
-def test_one_who_stood_ready_and_died_is_skipped(
-    server: RedisServer, prompt: list[Process]
-) -> None:
-    a, b, c, *_ = prompt
-    for process, holder in ((b, "b"), (c, "c")):
-        process.waits(holder)
-    b.close()
-    wait_for(lambda: server.command("PUBLISH", "channel-b", "nobody") == 0)
-    a.releases("me")
-    assert c.heard == ["c"]
-
-
-def test_nobody_stands_ready_for_longer_than_a_moment(
-    server: RedisServer, prompt: list[Process]
-) -> None:
-    """Else one that was stopped meanwhile would hold the others up for a ttl."""
-    a, b, *_ = prompt
-    b.waits("b")
-    assert 0 < int(str(server.command("PTTL", "{job}:queue:next"))) <= LASTING * 1000
-    server.command("DEL", "{job}:queue:next")  # the moment is over
-    a.releases("me")
-    assert b.heard == ["b"]
-    assert READY <= 0.01
-
-
-@pytest.mark.parametrize(("replicas", "stands_ready"), [(0, True), (1, False)])
-def test_whoever_waits_for_replicas_does_not_stand_ready(replicas: int, stands_ready: bool) -> None:
-    """The word of a release says nothing of them."""
-    commands = Commands(quorum=False, keep=3600.0, channel="channel", replicas=replicas)
-    request = Acquire("job", "me", 60.0, queue=True, tries=7)
-    [asked] = commands.exchange([request], True).commands
-    assert asked.endswith(b"\r\n7\r\n") == stands_ready
-
-
-def test_a_lock_that_has_expired_is_handed_to_who_stands_ready(
-    server: RedisServer, prompt: list[Process]
-) -> None:
-    _, b, c, *_ = prompt
-    b.waits("b")
-    server.command("DEL", "job")  # it has expired
-    c.waits("c")
-    assert handed_over(b)[0] == "b"
-    [answer] = c.ask(Acquire("job", "c", 60.0, queue=True))
-    assert isinstance(answer, Held)
-    assert answer.remaining > 50

@@ -152,9 +152,7 @@ def test_a_single_server_does_what_the_reference_does(
     """But for the fences, which are a clock here and a count there."""
     random, table = Random(seed), Table()
     single = Bare(server, quorum=False)
-    single.commands = Commands(
-        quorum=False, keep=3600.0, channel="bare:channel", ready=60.0, hands_over=False
-    )
+    single.commands = Commands(quorum=False, keep=3600.0, channel="bare:channel")
     fences: list[tuple[int, int]] = []
     for step in range(200):
         key, holder = "job", random.choice(HOLDERS)

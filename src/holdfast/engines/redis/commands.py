@@ -45,10 +45,6 @@ from holdfast.engines.redis.exchange import (
 from holdfast.engines.redis.inspect import Inspector
 from holdfast.engines.redis.keys import keys_of
 
-READY = 0.01
-"""For how long the first waiter, after it has asked, is handed the lock without a confirmation. If
-it is stopped meanwhile, it has the lock for a ttl, like any other holder that is stopped."""
-
 LEASES_IN_A_CALL = 200
 """More would keep the server from its other clients for too long."""
 
@@ -80,8 +76,6 @@ class Commands:
         scattered: bool = False,
         replicas: int = 0,
         offer: float = OFFER,
-        ready: float = READY,
-        hands_over: bool = True,
     ) -> None:
         self._quorum = quorum
         self._keep = keep
@@ -90,8 +84,7 @@ class Commands:
         self._replicas = replicas
         self._keys_of = partial(keys_of, in_cluster=scattered)
         self._inspector = Inspector(in_cluster=scattered)
-        self._offer, self._ready = _milliseconds(offer), _milliseconds(ready)
-        self._hands_over = hands_over and not replicas
+        self._offer = _milliseconds(offer)
         missing = MISSING if quorum else NOT_YOURS
         self._codes: dict[int, Answer] = {1: DONE, 0: NOT_YOURS, -1: missing}
         self._acquire_head = lru_cache(1024)(self._make_acquire_head)
@@ -129,9 +122,7 @@ class Commands:
     def _acquire(self, request: Acquire, queue: bool) -> bytes:
         head, holder = self._acquire_head(request.key, request.ttl, queue), request.holder.encode()
         if self._quorum:
-            return head + _two_words(b"%d" % request.proposed, holder)
-        if queue and self._hands_over:
-            return head + _two_words(holder, b"%d" % request.tries)
+            return head + word(b"%d" % request.proposed) + word(holder)
         return head + word(holder)
 
     def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> bytes:
@@ -142,8 +133,7 @@ class Commands:
         if self._quorum:
             return call("vote", (keys.lock, keys.fence), *lasting, more=2)
         channel = self._channel if queue else b""
-        more = 2 if queue and self._hands_over else 1
-        return call("acquire", keys, *lasting, self._offer, self._ready, channel, more=more)
+        return call("acquire", keys, *lasting, self._offer, channel, more=1)
 
     def _release(self, request: Release) -> bytes:
         return self._release_head(request.key, request.wake) + word(request.holder.encode())
@@ -154,7 +144,7 @@ class Commands:
             waking = b"%b %b" % (self._offer if wake else b"", self._channel)
             return call("unvote", (keys.lock, keys.queue), waking, more=1)
         keep = _milliseconds(self._keep)
-        return call("release", keys, keep, self._offer, self._ready, self._channel, more=1)
+        return call("release", keys, keep, self._offer, self._channel, more=1)
 
     def _extend(self, requests: Sequence[Extend]) -> Exchange:
         size = 1 if self._scattered else LEASES_IN_A_CALL
@@ -220,11 +210,6 @@ def _unwatched(exchange: Exchange) -> Exchange:
     """Forget what the exchange before it has watched, and not written, on the same connection."""
     unwatch = command(b"UNWATCH")
     return Exchange((unwatch, *exchange.commands), lambda replies: exchange.read(replies[1:]))
-
-
-def _two_words(first: bytes, second: bytes) -> bytes:
-    """In one go, which takes half as long."""
-    return b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(first), first, len(second), second)
 
 
 def _milliseconds(seconds: float) -> bytes:

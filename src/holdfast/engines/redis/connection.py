@@ -16,13 +16,14 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol
+from typing import Protocol, cast
 
 import hiredis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
+from holdfast.core.attempt import holder_of
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import Release
+from holdfast.core.messages import Acquire, Release
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, conclude, failed
 
 BROKEN = (OSError, EOFError, RedisError, hiredis.HiredisError)
@@ -162,17 +163,31 @@ class Pipeline:
             self.pending.popleft()
             self._receiver.subscribed(None)
 
+    def _goes_on(self, pending: Pending) -> bool:
+        """Whether to send the next part of an exchange: not for a caller that has stopped waiting,
+        and not an acquire whose release was sent already, and would be overtaken."""
+        request = pending.round.requests[0]
+        if type(request) is not Acquire:
+            return pending.is_release or not pending.round.over
+        released = [
+            each.round.requests for each in self.pending if each is not None and each.is_release
+        ]
+        holder = holder_of(request.holder)
+        return all(
+            holder_of(cast(Release, release).holder) != holder
+            for requests in released
+            for release in requests
+        )
+
     def _conclude(self, pending: Pending, replies: list[Reply]) -> None:
         try:
             outcome = conclude(pending.exchange, replies)
         except (ValueError, TypeError) as error:  # another program has written to our keys
             outcome = [failed(f"the reply makes no sense: {error}")] * len(pending.round.requests)
         if isinstance(outcome, Exchange):
-            if pending.round.over and not pending.is_release:
-                # Its release may have been sent already, and must not be overtaken.
-                gone = failed("its caller has stopped waiting")
-                outcome = [gone] * len(pending.round.requests)
-            else:
+            if self._goes_on(pending):
                 self.send(Pending(outcome, pending.round, pending.waiter))
                 return
+            gone = failed("its caller has stopped waiting")
+            outcome = [gone] * len(pending.round.requests)
         self._receiver.answered(pending, outcome)

@@ -4,8 +4,7 @@ A release hands the lock to the first waiter in its queue and publishes that on 
 waiter's client. A message is one of
 
 - `holder`: ask again, the lock may be yours;
-- `holder milliseconds`: ask again then;
-- `holder fence tries`: the lock is yours since some instant after your request number `tries`.
+- `holder milliseconds`: ask again then.
 
 A message for a waiter that has left the queue, but whose release is not confirmed, is answered by
 another release, so that the next waiter does not wait for the offer, or the lock, to expire.
@@ -20,7 +19,6 @@ from holdfast.core.messages import (
     Answer,
     Failed,
     Granted,
-    HandedOver,
     Release,
     Request,
 )
@@ -78,9 +76,6 @@ class Waiters:
         holder, *words = message.decode().split(" ")
         if holder in self._left:
             self.leave(node, Release(self._left[holder], holder))
-        elif len(words) == 2:
-            self._host.hand_over(holder, HandedOver(int(words[0]), int(words[1])))
-            self.woken(holder)
         elif words:
             heappush(self._later, (self._host.clock() + int(words[0]) / 1000, holder))
         else:

@@ -63,7 +63,7 @@ class Store:
 
     def __init__(self, client: Owner, way: Way) -> None:
         self.client, self.sent = client, way.sent
-        host = StoreHost(client.clock, client.notify, client.events.append, hand_over=client.notify)
+        host = StoreHost(client.clock, client.notify, client.events.append)
         channel = f"{client.name}:channel"
         self.waiters = Waiters(host, channel)
         self.quorum = None if len(way.servers) == 1 else _quorum(client, way)

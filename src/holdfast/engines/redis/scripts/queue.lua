@@ -31,49 +31,14 @@ local function have_it_guarded(channel, offer)
   end
 end
 
--- Whoever is first may *stand ready*, for some ms: it has said just now, before the lock is its own,
--- that it will hold it. Then it is handed over, and nothing is left to confirm. The key says who does:
--- '<ttl> <how long to keep the counter> <how often it had asked before> <fence> <channel> <holder>';
--- without the numbers, whom the lock was offered to. If that one has the lock, it is time for the next
--- one to get ready.
-local function see_to_the_next(me, owner, ready, mine)
-  local key, first = KEYS[3] .. ':next', redis.call('ZRANGE', KEYS[3], 0, 0)[1]
-  if first == me then
-    if mine then beside('SET', key, mine .. string.format(' %.0f ', clock()) .. me, 'PX', ready) end
-    return
-  end
-  local standing = beside('GET', key)
-  if standing and string.sub(standing, -#owner - 1) == ' ' .. owner then
-    -- Not in the release: then whoever has got it would hear of that later.
-    beside('DEL', key)
-    redis.call('PUBLISH', string.match(first, '^(%S+) (.*)$'))
-  end
-end
-
--- Hand the lock over to the first waiter, if it stands ready, or offer it to the first that still
--- listens; gives its holder id, or nil if there is none, or if it is `me`, who waits no more.
-local function pass_on(first, offer, keep, ready, me)
-  local key = KEYS[3] .. ':next'
-  local standing = beside('GET', key) or ''
-  local ttl, kept, tries, fence, who = string.match(standing, '^(%d+) (%d+) (%d+) (%d+) (.*)$')
+-- Offer the lock to the first waiter that still listens; gives its holder id, or nil if there is
+-- none, or if it is `me`, who waits no more.
+local function pass_on(first, offer, keep, me)
   while first and first ~= me do
     local channel, holder = string.match(first, '^(%S+) (.*)$')
-    -- To be known before it is said: what is published here is heard at other masters of a cluster,
-    -- and at replicas, too, but only the listeners here are counted.
-    if first == who and redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
-      -- The fence is this server's clock when it got ready: that will do, mostly, and is printed.
-      if tonumber(redis.call('GET', KEYS[2]) or fence) < tonumber(fence) then
-        redis.call('SET', KEYS[2], fence, 'PX', kept)
-      else
-        fence = string.format('%.0f', next_fence(KEYS[2], 0, kept))
-      end
-      redis.call('SET', KEYS[1], holder, 'PX', ttl)
-      redis.call('PUBLISH', channel, holder .. ' ' .. fence .. ' ' .. tries)
-      return holder
-    elseif redis.call('PUBLISH', channel, holder) > 0 then
+    if redis.call('PUBLISH', channel, holder) > 0 then
       redis.call('SET', KEYS[1], holder, 'PX', offer)
       next_fence(KEYS[2], 0, keep)
-      beside('SET', key, first, 'PX', ready)
       have_it_guarded(channel, offer)
       return holder
     end

@@ -1,10 +1,10 @@
 -- Release what a holder has on a single server: the lock, an offer, or its place in the queue.
 -- KEYS    1 lock, 2 fence counter, 3 queue
--- ARGV    1 lifetime of the counter (ms), 2 lifetime of an offer (ms), 3 how long to stand ready (ms),
---         4 channel, 5 holder ('': an operator breaks the lock)
+-- ARGV    1 lifetime of the counter (ms), 2 lifetime of an offer (ms), 3 channel, 4 holder ('': an
+--         operator breaks the lock)
 -- Result  1 if the lock was released, 0 if another holder has it, -1 if nobody had it
 -- The counter outlives the ttl of the lock by its lifetime, so it is not refreshed here.
-local owner, holder = redis.call('GET', KEYS[1]), ARGV[5]
+local owner, holder = redis.call('GET', KEYS[1]), ARGV[4]
 local first = owner and (owner == holder or holder == '') and redis.call('ZPOPMIN', KEYS[3])[1]
 if owner == holder and not first then
   redis.call('DEL', KEYS[1])
@@ -12,11 +12,11 @@ if owner == holder and not first then
 end
 -- include: fence.lua, queue.lua
 if not owner or (owner ~= holder and holder ~= '') then
-  local me = ARGV[4] .. ' ' .. holder
+  local me = ARGV[3] .. ' ' .. holder
   redis.call('ZREM', KEYS[3], me)
   -- A guard that gives up leaves the offer to another.
   if owner and beside('GET', KEYS[3] .. ':guard') == me then have_it_guarded('', ARGV[2]) end
   return owner and 0 or -1
 end
-if not pass_on(first, ARGV[2], ARGV[1], ARGV[3]) then redis.call('DEL', KEYS[1]) end
+if not pass_on(first, ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end
 return 1

@@ -31,7 +31,7 @@ SHORTEST_WAIT = 0.001
 FAILING_TIMEOUT = 0.1
 """How long to wait for the confirmation of a release by an engine that has not been answering."""
 
-HASTE = 0.05
+HASTE = 0.25
 """A last try that had no longer than this, and no answer, does not tell of an engine that fails."""
 
 

@@ -63,6 +63,10 @@ LIFE = 2.0
 GUARDED = 0.05
 """When to ask again for a lock that is free but for a transaction that relies on its last lease."""
 
+LONGEST_PATIENCE = 0.5
+"""A row that stays locked for longer is locked by a transaction that relies on its lease, and not
+by another's statement."""
+
 ROUNDS = 4
 """How often the lock may change hands while one request tries to take it."""
 
@@ -232,7 +236,7 @@ class Commands:
         if isinstance(request, Extend):
             return self._extend(request)
         if isinstance(request, Break):
-            return self._break(request.key)
+            return self._break(request.key, until)
         if isinstance(request, Inspect):
             return self._list(self._sql.inspect, key=request.key)
         if isinstance(request, Read):
@@ -308,7 +312,14 @@ class Commands:
             asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
             ttl = _micro(request.ttl)
             [rows] = yield (
-                self._say(sql.acquire, key=key, holder=holder, ttl=ttl, deadline=deadline),
+                self._say(
+                    sql.acquire,
+                    key=key,
+                    holder=holder,
+                    ttl=ttl,
+                    deadline=deadline,
+                    patience=self._patience(until),
+                ),
             )
             if not rows or sql.verdict is not None:
                 text = sql.verdict if rows and sql.verdict is not None else sql.look
@@ -386,8 +397,9 @@ class Commands:
                 self._say(sql.free, key=key, holder=_text(dead[0][0])),
             )
 
-    def _break(self, key: str) -> Steps[Answer]:
-        [rows] = yield (self._say(self._sql.take_away, key=key),)
+    def _break(self, key: str, until: float) -> Steps[Answer]:
+        patience = self._patience(until)
+        [rows] = yield (self._say(self._sql.take_away, key=key, patience=patience),)
         if not rows and self._sql.take_away_guarded is not None:
             [rows] = yield (self._say(self._sql.take_away_guarded, key=key),)
         if not rows:
@@ -419,6 +431,10 @@ class Commands:
             self._say(sql, key=request.key, value=value, is_text=is_text, expect=request.expect),
         )
         return DONE if rows else CHANGED
+
+    def _patience(self, until: float) -> float:
+        """How long to wait for a locked row, in seconds."""
+        return round(max(0.01, min(LONGEST_PATIENCE, (until - self._clock.ours()) / 4)), 3)
 
     def _say(self, text: Text, **values: Any) -> Statement:
         return text(**values, **self._clock.values(), offer=_OFFER, life=_LIFE)

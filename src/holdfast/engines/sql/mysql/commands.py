@@ -9,7 +9,8 @@
    renewal nor a release does. So a transaction can rely on a lease without blocking it.
 4. A new fence is no less than the clock, so its entry comes after all others. A transaction that
    locks an entry under REPEATABLE READ locks the gap before it, too, where nothing will come.
-5. A takeover that meets such a lock does not wait for it: `acquire` gives nothing then.
+5. A takeover that meets such a lock waits for a short while, since it may as well be the lock of
+   another's statement. Then `acquire` gives nothing. (MySQL can wait for whole seconds only.)
 6. In an UPDATE, each assignment sees those before it.
 """
 
@@ -77,10 +78,10 @@ class Statements:
         self._place = {"database": database[0] if database else None, "name": plain}
         texts = dict(TEXTS)
         if returns:
-            quickly = "SET STATEMENT innodb_lock_wait_timeout = 0 FOR "
+            patiently = "SET STATEMENT max_statement_time = :patience FOR "
             state = "IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl"
-            texts["acquire"] = f"{quickly}{texts['acquire']} RETURNING {state}, holder"
-            texts["take_away"] = quickly + texts["take_away"]
+            texts["acquire"] = f"{patiently}{texts['acquire']} RETURNING {state}, holder"
+            texts["take_away"] = patiently + texts["take_away"]
             del texts["verdict"]
         self.dialect = Dialect.of("?", names, texts, ("acquire", "take_away"))
         self._extend_many = EXTEND_MANY.format(**names)

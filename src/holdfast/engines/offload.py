@@ -35,9 +35,10 @@ class Offloaded:
         request = requests[0]
         holder = request.holder if isinstance(request, (Acquire, Release)) else None
         if holder is not None and (before := self._asking.get(holder)) is not None:
-            await asyncio.wait(
-                (asyncio.wrap_future(before),), timeout=max(0.0, until - self._clock())
-            )
+            asked = asyncio.wrap_future(before)
+            await asyncio.wait((asked,), timeout=max(0.0, until - self._clock()))
+            if not before.done():
+                return self._failed(requests)
         work = self._pool.submit(self._store.ask, requests, until)
         if holder is not None:
             self._asking[holder] = work
@@ -51,7 +52,7 @@ class Offloaded:
         if asking.done():
             return asking.result()
         work.cancel()
-        return [Failed.at(self._name, "what was asked before is not answered yet")] * len(requests)
+        return self._failed(requests)
 
     async def close(self) -> None:
         """Have a worker close the store, then end the workers."""
@@ -67,6 +68,9 @@ class Offloaded:
         """In a forked child: the workers are the parent's."""
         self._store.forget()
         self._begin()
+
+    def _failed(self, requests: Sequence[Request]) -> Sequence[Answer]:
+        return [Failed.at(self._name, "what was asked before is not answered yet")] * len(requests)
 
     def _asked(self, holder: str, done: "Future[Sequence[Answer]]") -> None:
         if self._asking.get(holder) is done:

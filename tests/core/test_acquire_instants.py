@@ -175,21 +175,26 @@ class TestFailures:
         assert pauses[:4] == [FIRST, 2 * FIRST, 4 * FIRST, 8 * FIRST]
         assert pauses[-3:] == [LONGEST] * 3
 
-    def test_without_a_timeout_it_ends_one_ttl_after_the_first_request_that_failed(self) -> None:
+    def test_without_a_timeout_it_ends_one_ttl_after_the_first_failure(self) -> None:
         hand = Hand()
         play = begin(hand, None).hears(BROKEN, at=NOW + 1)
-        play.goes_on(at=NOW + 5).hears(BROKEN, at=NOW + TTL - 0.001)
-        assert play.effect == Sleep(NOW + TTL)
-        play.goes_on(at=NOW + TTL).hears(BROKEN)
+        play.goes_on(at=NOW + 5).hears(BROKEN, at=NOW + 1 + TTL - 0.001)
+        assert play.effect == Sleep(NOW + 1 + TTL)
+        play.goes_on(at=NOW + 1 + TTL).hears(BROKEN)
         assert isinstance(play.error, EngineUnavailable)
         assert play.error.nodes == {"node": "the connection was closed"}
         assert hand.pending == [MY_RELEASE]
 
+    def test_a_process_that_was_stopped_during_a_request_tries_again(self) -> None:
+        play = begin(Hand(), None).hears(BROKEN, at=NOW + 2 * TTL)
+        assert isinstance(play.effect, Sleep)
+        assert play.goes_on(at=NOW + 2 * TTL + 1).hears(Granted(7)).result is not None
+
     def test_an_answer_in_between_begins_the_count_anew(self) -> None:
         play = begin(Hand(), None).hears(BROKEN)
         play.goes_on(at=NOW + 6).hears(HELD, at=NOW + 7).hears(BROKEN, at=NOW + 8)
-        play.goes_on(at=NOW + 9).hears(BROKEN, at=NOW + 7 + TTL - 0.001)
-        assert play.effect == Wait("me", NOW + 7 + TTL)
+        play.goes_on(at=NOW + 9).hears(BROKEN, at=NOW + 8 + TTL - 0.001)
+        assert play.effect == Wait("me", NOW + 8 + TTL)
 
     def test_with_a_timeout_it_ends_there(self) -> None:
         play = begin(Hand(), 30.0).hears(BROKEN, at=NOW + TTL + 1)

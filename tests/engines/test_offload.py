@@ -18,10 +18,11 @@ class Slow:
 
     def __init__(self) -> None:
         self.asked: list[Request] = []
-        self.answers = threading.Event()
+        self.began, self.answers = threading.Event(), threading.Event()
 
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         self.asked += requests
+        self.began.set()
         self.answers.wait(PATIENCE)
         return [DONE] * len(requests)
 
@@ -32,22 +33,25 @@ class Slow:
         raise NotImplementedError
 
 
-async def test_a_release_does_not_overtake_a_cancelled_acquire() -> None:
+def test_a_release_does_not_overtake_a_cancelled_acquire() -> None:
     """Else it would find nothing, and the acquire behind it would leave a lock that is nobody's."""
-    slow = Slow()
-    store = Offloaded(slow, "slow", time.monotonic, workers=2)
-    acquire, release = Acquire("job", "me", 30.0), Release("job", "me")
-    soon, late = time.monotonic() + 0.01, time.monotonic() + PATIENCE
-    acquiring = asyncio.create_task(store.ask([acquire], late))
-    while not slow.asked:
-        await asyncio.sleep(0)
-    acquiring.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await acquiring
-    [answer] = await store.ask([release], soon)
-    assert isinstance(answer, Failed)
-    assert slow.asked == [acquire]
-    slow.answers.set()
-    assert await store.ask([release], late) == [DONE]
-    assert slow.asked == [acquire, release]
-    await store.close()
+
+    async def main() -> None:
+        slow = Slow()
+        store = Offloaded(slow, "slow", time.monotonic, workers=2)
+        acquire, release = Acquire("job", "me", 30.0), Release("job", "me")
+        soon, late = time.monotonic() + 0.01, time.monotonic() + PATIENCE
+        acquiring = asyncio.create_task(store.ask([acquire], late))
+        await asyncio.to_thread(slow.began.wait, PATIENCE)
+        acquiring.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await acquiring
+        [answer] = await store.ask([release], soon)
+        assert isinstance(answer, Failed)
+        assert slow.asked == [acquire]
+        slow.answers.set()
+        assert await store.ask([release], late) == [DONE]
+        assert slow.asked == [acquire, release]
+        await store.close()
+
+    asyncio.run(main())

@@ -163,7 +163,7 @@ class Contender:
         now = self.runtime.clock()
         self.queued = True
         self.was_busy = self.was_busy and self.give_up_at - began < HASTE
-        self.failing_since = min(self.failing_since, began)
+        self.failing_since = min(self.failing_since, now)
         heals_in = answer.heals_in if isinstance(answer, Failed) else None
         if heals_in == inf:
             return Failing(now, now, answer)

@@ -117,6 +117,7 @@ class BaseLease(Generic[D]):
         with runtime.mutex:
             lost = state.is_lost(runtime.clock())
             if not lost:
+                state.facade = myself
                 state.callbacks += (tell,)
             elif state.state is HELD:
                 mark_lost(runtime, state, state.why_expired())

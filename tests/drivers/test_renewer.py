@@ -5,6 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
+from functools import partial
 
 import pytest
 
@@ -263,6 +264,24 @@ class TestCallbacks:
         lease.on_lost(lambda lost: sys.exit(3))
         assert told == [lease]
         assert "SystemExit" in caplog.text
+
+    def test_one_for_a_lost_lease_that_is_let_go_of_at_once_is_called(
+        self, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As by a function that ends with `LockLost`, while the line of the log is written."""
+        let_go, told = threading.Event(), threading.Event()
+        monkeypatch.setattr(client._driver.runtime, "emit", lambda event: let_go.wait(60))
+
+        lease = take(client, ttl=0.05, renew=False)
+        lease.on_lost(lambda lost: told.set())
+        wait_for(partial(getattr, lease, "lost"))
+        with pytest.raises(LockLost):
+            lease.ensure_held()
+        with pytest.raises(LockLost):
+            lease.release()
+        del lease  # the last reference
+        let_go.set()
+        assert told.wait(30)
 
     def test_one_for_a_lease_that_was_dropped_is_not_called(self, client: Client) -> None:
         told: list[object] = []

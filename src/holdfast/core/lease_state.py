@@ -85,6 +85,7 @@ class LeaseState:
         "callbacks",
         "depth",
         "dropped",
+        "facade",
         "fence",
         "hold_until",
         "holder",
@@ -123,6 +124,9 @@ class LeaseState:
         self.dropped = False
         """Whether the user cannot reach it any more: it is not renewed, and ends."""
         self.callbacks: tuple[Callable[[], None], ...] = ()
+        self.facade: Callable[[], object] | None = None
+        """Gives what the callbacks are called with, which lives as long as its user wants it: who
+        is about to call them must keep it alive."""
         self.release_failed = False
         """Whether `release()` raised because the engine could not be told; it may be repeated."""
 

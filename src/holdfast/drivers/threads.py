@@ -169,7 +169,8 @@ class ThreadDriver:
             notifications.put(None)
 
     def _notify_lost(self, lease: LeaseState) -> None:
-        self._callbacks.submit(partial(common.report_loss, self.runtime, lease))
+        facade = None if lease.facade is None else lease.facade()
+        self._callbacks.submit(partial(_report_loss, self.runtime, lease, facade))
 
     def _wake(self, loop: str) -> None:
         """Notify a loop; start it if it does not run. Needs the mutex."""
@@ -277,6 +278,11 @@ class ThreadDriver:
         self._begin()
         if was_closed:
             self._closed.set()
+
+
+def _report_loss(runtime: Runtime, lease: LeaseState, facade: object) -> None:
+    """Tell of a loss; until then the facade lives, though its user may have let go of it since."""
+    common.report_loss(runtime, lease)
 
 
 def _get(notifications: "SimpleQueue[None]", until: float) -> bool:

@@ -78,23 +78,28 @@ class BaseLease(Generic[D]):
     @property
     def held(self) -> bool:
         """Whether it is surely yours at this instant, by the clock."""
-        return self._state.is_held(self._runtime.clock())
+        runtime, state = self._runtime, self._state
+        if state.is_held(runtime.clock()):
+            return True
+        with runtime.mutex:  # a renewal may just be moving the end on
+            return state.is_held(runtime.clock())
 
     @property
     def lost(self) -> bool:
         """Whether it ended without your releasing it. Once True, always True."""
-        return self._state.is_lost(self._runtime.clock())
+        return not self.held and self._state.is_lost(self._runtime.clock())
 
     def remaining(self) -> float:
         """Seconds for which it is surely yours if no renewal succeeds; never negative."""
-        return self._state.remaining(self._runtime.clock())
+        return self._state.remaining(self._runtime.clock()) if self.held else 0.0
 
     def ensure_held(self) -> None:
         """Raise `LockLost` if the lease is lost, `NotHeld` if it was released.
 
         Call it before each step that must not be done by two.
         """
-        self._state.require_held(self._runtime.clock())
+        if not self.held:
+            self._state.require_held(self._runtime.clock())
 
     def on_lost(self, callback: Callable[[Self], object]) -> None:
         """Call `callback` with this lease, once, when it is lost; at once if it is lost already.

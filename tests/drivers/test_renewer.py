@@ -76,6 +76,30 @@ class TestThreads:
         wait_for(lambda: sorted(told) == ["a", "b"])
         kept.release()
 
+    def test_what_was_seen_as_lost_is_not_held_again_by_a_renewal_in_the_making(
+        self, line: Line, client: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The renewer has found that the end still lies ahead, and has yet to move it on."""
+        lease = take(client, ttl=3.0)
+        state, runtime = lease._state, client._driver.runtime
+        drift = runtime.drift
+        over, seen = threading.Event(), threading.Event()
+
+        def drift_slowly(ttl: float) -> float:
+            if line.asked(Extend) and not over.is_set():
+                state.valid_until = runtime.clock()
+                over.set()
+                seen.wait(0.3)  # in vain, if the look waits for the renewal
+            return drift(ttl)
+
+        monkeypatch.setattr(runtime, "drift", drift_slowly)
+        assert over.wait(60)
+        was_lost, remaining, was_held = lease.lost, lease.remaining(), lease.held
+        seen.set()
+        assert (was_lost, remaining > 0, was_held) == (False, True, True)
+        assert lease.held
+        lease.release()
+
     def test_there_are_two_for_any_number_of_leases(self, client: Client) -> None:
         before = set(threading.enumerate())
         leases = [take(client, f"job{number}", ttl=30.0) for number in range(100)]

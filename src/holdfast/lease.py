@@ -368,4 +368,10 @@ def _line_of_user() -> str:
     frame = sys._getframe(2)  # noqa: SLF001 - there is no public way that is as cheap
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("holdfast."):
         frame = frame.f_back
+    if frame.f_globals.get("__name__", "").startswith("asyncio."):
+        # A task that does nothing else: asyncio notes where it was asked for, in this mode.
+        task = sys.modules["asyncio"].current_task()
+        origin = task and getattr(task.get_coro(), "cr_origin", None)
+        if origin:
+            return f"{origin[0][0]}:{origin[0][1]}"
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

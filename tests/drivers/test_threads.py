@@ -16,6 +16,7 @@ import pytest
 
 from holdfast import Client, ClientClosed, EngineUnavailable, Lease, LockError, NotHeld
 from holdfast.core.messages import Acquire, Extend, Release, Request
+from holdfast.drivers.threads import RENEWER_TIMEOUT
 from tests.drivers.line import Line, Raise, Stop, go_on
 from tests.patience import wait_for
 
@@ -153,6 +154,31 @@ class TestClosing:
         assert returned.wait(10)
         wait_for(lambda: other.inspect("job") is None)
         assert lease.lost
+
+    @pytest.mark.parametrize("renew", [False, True])
+    def test_where_no_thread_can_be_had_any_more(
+        self, line: Line, other: Client, renew: bool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As in a function that `atexit` calls, since Python 3.12."""
+        client = Client(line.url)
+        lease = client.lock("job", renew=renew).acquire()
+        assert lease is not None
+        told: list[Lease] = []
+        lease.on_lost(told.append)
+
+        def is_slow(request: Request) -> None:
+            threading.Event().wait(2.5 * RENEWER_TIMEOUT)  # so that closing looks after it
+
+        def refuse(thread: threading.Thread) -> None:
+            raise RuntimeError("can't create new thread at interpreter shutdown")
+
+        line.before = is_slow
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            client.close()
+        line.before = go_on
+        assert told == [lease]
+        assert other.inspect("job") is None
 
     def test_a_callback_may_close(self, client: Client) -> None:
         lease = client.lock("job", ttl=0.05, renew=False).acquire()

@@ -1,6 +1,7 @@
 """What a holder does with its lease while it has it: extend it, and learn of its loss."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from math import ceil, inf
 
 from holdfast.core.effects import Steps, ask
@@ -106,7 +107,14 @@ def release_later(runtime: Runtime, spec: LockSpec, holder: str, *, was_held: bo
     now = runtime.clock()
     release = Release(spec.key, holder)
     runtime.pending.add(release, now + spec.ttl, not_before=now, was_held=was_held)
-    runtime.wake(RENEWER)
+    wake_for_pending(runtime)
+
+
+def wake_for_pending(runtime: Runtime) -> None:
+    """Have the renewer look at the pending releases. If it cannot be started, because no more
+    threads can be had, they wait for the next lease, or for closing. Needs the mutex."""
+    with suppress(RuntimeError):
+        runtime.wake(RENEWER)
 
 
 def explain_unguarded(runtime: Runtime, lease: LeaseState) -> Steps[None]:

@@ -7,10 +7,10 @@ interruption between the two, or in the second, loses nothing: the renewer sends
 """
 
 from holdfast.core.effects import Ask, Steps, ask
-from holdfast.core.holding import mark_lost, release_later, unavailable
+from holdfast.core.holding import mark_lost, release_later, unavailable, wake_for_pending
 from holdfast.core.lease_state import CLOSED, HELD, LOST, RELEASED, TAKEN, LeaseState, LockSpec
 from holdfast.core.messages import DONE, Failed, NotYours, Release
-from holdfast.core.runtime import RENEWER, Runtime
+from holdfast.core.runtime import Runtime
 from holdfast.errors import EngineUnavailable, LockLost
 from holdfast.events import ReleaseFailed
 
@@ -83,7 +83,7 @@ def finish_release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
 def _leave_to_renewer(runtime: Runtime, holder: str) -> None:
     with runtime.mutex:
         runtime.pending.hasten(holder, runtime.clock())
-        runtime.wake(RENEWER)
+        wake_for_pending(runtime)
 
 
 def begin_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> bool:

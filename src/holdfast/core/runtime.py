@@ -34,7 +34,8 @@ class Runtime:
     unsubscribe: Callable[[str], None]
     """Forget a waiter id and its notifications."""
     wake: Callable[[str], None]
-    """Notify one of the client's loops; start it if it does not run."""
+    """Notify one of the client's loops; start it if it does not run. (`RuntimeError` if that is
+    not possible, because no more threads can be had.)"""
     notify_lost: Callable[[LeaseState], None]
     """Report a loss and call the lease's callbacks, soon and elsewhere: it must not wait."""
     registry: Registry = field(default_factory=Registry)

@@ -38,8 +38,8 @@ from holdfast.events import InternalError
 
 T = TypeVar("T")
 
-MUTEX_TIMEOUT = 0.2
-"""The mutex is held for microseconds, so one that is held for longer is not let go of."""
+RENEWER_TIMEOUT = 0.2
+"""How long closing waits before it looks whether there is a renewer."""
 
 _LOOPS: dict[str, Callable[[Runtime], Steps[None]]] = {
     RENEWER: renew_forever,
@@ -215,26 +215,13 @@ class ThreadDriver:
             self._wake(RENEWER)
         if get_ident() in self._busy() or threading.current_thread() in self._loops.values():
             return
-        while not self._closed.wait(MUTEX_TIMEOUT):
-            if not self._mutex_is_free():
-                return  # this is a signal handler, and its thread has the mutex
+        # An RLock has it for `Condition`.
+        if self.runtime.mutex._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
+            return  # this is a signal handler, and its thread has the mutex
+        while not self._closed.wait(RENEWER_TIMEOUT):
             if not self._is_running(RENEWER):  # no thread can be had, or an interrupt kept it away
                 self._finish()
         self._callbacks.wait(CLOSE_TIMEOUT)
-
-    def _mutex_is_free(self) -> bool:
-        """Whether another thread than this one can have the mutex."""
-        mutex, got = self.runtime.mutex, []
-
-        def take() -> None:
-            if mutex.acquire(timeout=MUTEX_TIMEOUT):  # type: ignore[attr-defined]  # an RLock
-                mutex.release()  # type: ignore[attr-defined]
-                got.append(True)
-
-        taking = threading.Thread(target=take, daemon=True)
-        taking.start()
-        taking.join()
-        return bool(got)
 
     def _finish(self) -> None:
         """The client is closed: wait for what is under way, send the last releases, and close."""

@@ -21,7 +21,7 @@ from holdfast.engines.etcd.commands import (
     take,
 )
 from holdfast.engines.etcd.connection import HAS_LEADER, SETTINGS, Connection
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 
 WITHIN = 5.0
 LONG = 3600

@@ -6,8 +6,7 @@ from contextlib import ExitStack
 from functools import cache
 
 from holdfast.lab.servers.postgres import PostgresServer
-from holdfast.lab.servers.programs import find_etcd_wheel
-from tests.equipment.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer, find_etcd_wheel
 from tests.equipment.servers.mariadb import MariaDbServer
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 

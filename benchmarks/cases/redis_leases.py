@@ -16,7 +16,7 @@ import redis_lock
 import holdfast
 from benchmarks.measure import Case, Effort, Row, Spread, Target
 from benchmarks.workers import Worker
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 
 TTL = 30

@@ -24,7 +24,7 @@ from benchmarks.contenders import TTL
 from benchmarks.redis.floors import Pipelines, RawSockets
 from holdfast.drivers.common import clock
 from holdfast.engines.redis.exchange import command
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 
 OURS, QUEUE, POLLING = "holdfast", "a bare queue", "redis-py, 10 ms poll"

@@ -21,7 +21,7 @@ from holdfast.drivers.common import new_holder
 from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.exchange import command
 from holdfast.engines.redis.scripts import scripts
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 
 READ_SIZE = 65536
 LOADING = [command(b"SCRIPT", b"LOAD", each.source) for each in scripts()]

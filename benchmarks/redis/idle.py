@@ -12,7 +12,7 @@ import holdfast
 from benchmarks.contenders import TTL
 from benchmarks.redis.contest import Lock, QueueLock
 from holdfast.drivers.common import clock
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 
 Open = Callable[[int], Any]
 """Opens a lock on the server at a port, for as long as a `with` lasts."""

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.contenders import TTL, AsyncPair, Pair, library
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 
 Ports = Sequence[int]
 

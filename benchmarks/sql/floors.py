@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.contenders import AsyncPair, Pair
 from benchmarks.sql.words import Words
 from holdfast.drivers.common import new_holder
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from tests.equipment.servers.mariadb import DATABASE, USER
 
 PLANNED_ONCE = "-c plan_cache_mode=force_generic_plan"

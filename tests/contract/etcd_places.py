@@ -13,8 +13,7 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from holdfast.lab.servers.programs import find_etcd, find_etcd_wheel
-from tests.equipment.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer, find_etcd, find_etcd_wheel
 
 from .place import Place
 

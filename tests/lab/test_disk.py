@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.lab.servers.process import Refused
 from holdfast.lab.servers.programs import find_redis, find_valkey
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
-from holdfast.lab.servers.resp import Refused
 from tests.equipment.disk import fill_disk, free_disk
 from tests.patience import wait_for
 

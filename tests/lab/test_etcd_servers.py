@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.lab.servers.process import ServerFailed
-from holdfast.lab.servers.programs import find_etcd, find_etcd_wheel
-from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
+from tests.equipment.servers.etcd import EtcdCluster, EtcdServer, find_etcd, find_etcd_wheel
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.process import ServerFailed
+from holdfast.lab.servers.process import HOST, ServerFailed
 from tests.equipment.servers.mariadb import DATABASE, USER, MariaDbServer
 
 pytestmark = pytest.mark.slow

@@ -5,13 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.servers.programs import (
-    ProgramMissing,
-    find_compiler,
-    find_openssl,
-    find_redis,
-    find_valkey,
-)
+from holdfast.lab.servers.programs import ProgramMissing, find_compiler, find_redis, find_valkey
+from tests.equipment.servers.certificates import find_openssl
 
 
 def hide_all_but(wheels: set[str], monkeypatch: pytest.MonkeyPatch) -> None:

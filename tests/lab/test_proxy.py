@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Connection, Reply
 from tests.patience import wait_for

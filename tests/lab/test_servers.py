@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 import redis
 
-from holdfast.lab.servers.certificates import make_certificates
-from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.process import ServerFailed
+from holdfast.lab.servers.process import HOST, Refused, ServerFailed
 from holdfast.lab.servers.programs import find_redis, find_valkey
 from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.servers.resp import Refused
+from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.secured import SecuredRedis
 from tests.patience import wait_for
 
 
@@ -155,7 +154,7 @@ def test_with_persistence_a_crash_keeps_what_was_written(program: str, tmp_path:
 
 def test_password(program: str, tmp_path: Path) -> None:
     secret = 'sec ret"\\@/:'
-    with RedisServer(tmp_path, program=program, password=secret) as server:
+    with SecuredRedis(tmp_path, program=program, password=secret) as server:
         assert server.command("PING") == "PONG"
         assert whoami(server.url) == "default"
         with pytest.raises(redis.AuthenticationError):
@@ -165,7 +164,7 @@ def test_password(program: str, tmp_path: Path) -> None:
 
 def test_users(program: str, tmp_path: Path) -> None:
     rules = ("on", ">secret", "~ann:*", "+@all")
-    with RedisServer(tmp_path, program=program, users={"ann": rules}) as server:
+    with SecuredRedis(tmp_path, program=program, users={"ann": rules}) as server:
         assert whoami(server.url_for("ann", "secret")) == "ann"
         with redis.Redis.from_url(server.url_for("ann", "secret")) as ann:
             assert ann.set("ann:key", "1")
@@ -175,14 +174,14 @@ def test_users(program: str, tmp_path: Path) -> None:
 
 def test_unix_socket(program: str, tmp_path: Path) -> None:
     folder = tmp_path / ("long" * 30)
-    with RedisServer(folder, program=program, unix_socket=True, password="secret") as server:
+    with SecuredRedis(folder, program=program, unix_socket=True, password="secret") as server:
         assert whoami(server.unix_url) == "default"
         assert server.socket is not None
     assert not server.socket.parent.exists()
 
 
 def test_tls(tmp_path: Path) -> None:
-    with RedisServer(tmp_path, tls=make_certificates(tmp_path / "tls")) as server:
+    with SecuredRedis(tmp_path, tls=make_certificates(tmp_path / "tls")) as server:
         assert server.command("PING") == "PONG"
         assert whoami(server.url) == "default"
         for url in (f"redis://{server.address}/0", f"rediss://{server.address}/0"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.engines.redis.scripts import script
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Connection, read_reply
 from holdfast.lab.simulator.keyspace import Keyspace, perform

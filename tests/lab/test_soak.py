@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from tests.equipment.soak.__main__ import main
 from tests.equipment.soak.campaign import ALONE, CARDS, Campaign
 from tests.equipment.soak.client import Role

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.lab.servers.programs import find_etcd, find_etcd_wheel
-from tests.equipment.servers.etcd import EtcdServer
+from tests.equipment.servers.etcd import EtcdServer, find_etcd, find_etcd_wheel
 
 LINES = {"3.4": find_etcd, "3.5": find_etcd_wheel}
 

@@ -11,9 +11,8 @@ import pytest
 
 import holdfast
 from holdfast.engines.etcd import locks
-from holdfast.lab.servers.certificates import SETTINGS, Certificates, _certify, make_certificates
-from holdfast.lab.servers.programs import find_etcd_wheel
-from tests.equipment.servers.etcd import EtcdServer
+from tests.equipment.servers.certificates import SETTINGS, Certificates, certify, make_certificates
+from tests.equipment.servers.etcd import EtcdServer, find_etcd_wheel
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow
@@ -45,7 +44,7 @@ def of_a_client(certificates: Certificates) -> Certificates:
     (folder / "settings").write_text(
         SETTINGS.replace("[server]", "[client]").replace("serverAuth", "clientAuth")
     )
-    _certify(folder, "client", "-CA", "authority.pem", "-CAkey", "authority.key")
+    certify(folder, "client", "-CA", "authority.pem", "-CAkey", "authority.key")
     return Certificates(certificates.authority, folder / "client.pem", folder / "client.key")
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from holdfast import EngineUnavailable
 from holdfast.engines.redis.keys import keys_of
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST, Refused
 from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.servers.resp import Refused
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
 from tests.equipment.servers.cluster import ClusterNode, RedisCluster

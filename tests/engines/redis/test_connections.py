@@ -8,11 +8,12 @@ from urllib.parse import quote
 import pytest
 
 from holdfast import AsyncClient, Client, EngineUnavailable
-from holdfast.lab.servers.certificates import Certificates, make_certificates
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.options import without_password
 from tests.engines.redis.conftest import Invite
+from tests.equipment.servers.certificates import Certificates, make_certificates
 from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.secured import SecuredRedis
 
 SECRET = "p@ss:w/rd?#%25 x"
 SHOWN = (SECRET, quote(SECRET, safe=""), "w/rd", "p@ss")
@@ -24,20 +25,20 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="module")
-def encrypted(certificates: Certificates) -> Iterator[RedisServer]:
-    with RedisServer(tls=certificates) as server:
+def encrypted(certificates: Certificates) -> Iterator[SecuredRedis]:
+    with SecuredRedis(tls=certificates) as server:
         yield server
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[RedisServer]:
+def guarded() -> Iterator[SecuredRedis]:
     users = {"ann": ("on", f">{SECRET}", "~*", "&*", "+@all"), "eve": ("on", ">x", "~*", "-@all")}
-    with RedisServer(password=SECRET, users=users, unix_socket=True) as server:
+    with SecuredRedis(password=SECRET, users=users, unix_socket=True) as server:
         yield server
 
 
 @pytest.mark.slow
-def test_tls_with_an_authority(encrypted: RedisServer, invite: Invite) -> None:
+def test_tls_with_an_authority(encrypted: SecuredRedis, invite: Invite) -> None:
     ann = invite(encrypted.url)
     lease = ann.takes("job")
     waiting = ann.begin(ann.client.lock("job").acquire)
@@ -50,7 +51,7 @@ def test_tls_with_an_authority(encrypted: RedisServer, invite: Invite) -> None:
 
 @pytest.mark.slow
 def test_a_certificate_that_nobody_vouches_for(
-    encrypted: RedisServer, invite: Invite, tmp_path: Path
+    encrypted: SecuredRedis, invite: Invite, tmp_path: Path
 ) -> None:
     for options in ({}, {"ssl_ca_certs": make_certificates(tmp_path).authority}):
         ann = invite(f"rediss://{encrypted.address}", **options)
@@ -60,7 +61,7 @@ def test_a_certificate_that_nobody_vouches_for(
 
 
 @pytest.mark.slow
-def test_a_server_with_tls_and_a_client_without(encrypted: RedisServer, invite: Invite) -> None:
+def test_a_server_with_tls_and_a_client_without(encrypted: SecuredRedis, invite: Invite) -> None:
     ann = invite(f"redis://{encrypted.address}")
     assert encrypted.address in ann.refused(ttl=1)
 
@@ -68,8 +69,7 @@ def test_a_server_with_tls_and_a_client_without(encrypted: RedisServer, invite: 
 @pytest.mark.slow
 def test_a_quorum_with_tls(certificates: Certificates, invite: Invite) -> None:
     masters = RedisMasters(count=3)
-    for server in masters.servers:
-        server.tls = certificates
+    masters.servers = [SecuredRedis(tls=certificates) for _ in range(3)]
     with masters:
         options = {"ssl_ca_certs": certificates.authority, "restart_guard": False}
         ann = invite(f"{masters.url}?tls=on", **options)
@@ -83,7 +83,7 @@ def test_a_quorum_with_tls(certificates: Certificates, invite: Invite) -> None:
 
 
 @pytest.mark.slow
-def test_users_and_passwords(guarded: RedisServer, invite: Invite) -> None:
+def test_users_and_passwords(guarded: SecuredRedis, invite: Invite) -> None:
     for url in (guarded.url, guarded.url_for("ann", SECRET), guarded.unix_url):
         ann = invite(url)
         ann(ann.takes().release)
@@ -104,7 +104,7 @@ def test_users_and_passwords(guarded: RedisServer, invite: Invite) -> None:
     ],
 )
 def test_a_wrong_password_is_said_and_not_told(
-    guarded: RedisServer, invite: Invite, user: str, password: str, why: str
+    guarded: SecuredRedis, invite: Invite, user: str, password: str, why: str
 ) -> None:
     ann = invite(guarded.url_for(user, password))
     with pytest.raises(EngineUnavailable, match=why) as caught:
@@ -117,7 +117,7 @@ def test_a_wrong_password_is_said_and_not_told(
 
 @pytest.mark.slow
 def test_databases_have_nothing_to_do_with_each_other(
-    server: RedisServer, guarded: RedisServer, invite: Invite
+    server: RedisServer, guarded: SecuredRedis, invite: Invite
 ) -> None:
     address = server.address
     ann, ben = invite(f"redis://{address}/3"), invite(f"redis://{address}")

@@ -13,13 +13,14 @@ from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.sentinel import Sentinel
 
 import holdfast
-from holdfast.lab.servers.certificates import make_certificates
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour
+from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.cluster import RedisCluster
 from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.secured import SecuredRedis
 from tests.equipment.servers.sentinel import Sentinel as Watchman
 from tests.equipment.servers.sentinel import SentinelSet
 from tests.patience import wait_for
@@ -32,9 +33,9 @@ def of(colour: Colour) -> Any:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredRedis]:
     certificates = make_certificates(tmp_path_factory.mktemp("certificates"))
-    with RedisServer(password=SECRET, tls=certificates, unix_socket=True) as server:
+    with SecuredRedis(password=SECRET, tls=certificates, unix_socket=True) as server:
         yield server
 
 
@@ -61,7 +62,7 @@ def test_one_client_is_one_server(server: RedisServer, invite: Invite, colour: C
 
 
 @pytest.mark.slow
-def test_settings_are_taken_over(guarded: RedisServer, invite: Invite, colour: Colour) -> None:
+def test_settings_are_taken_over(guarded: SecuredRedis, invite: Invite, colour: Colour) -> None:
     trust = str(guarded.tls and guarded.tls.authority)
     kind = of(colour).Redis
     owns = [
@@ -127,7 +128,7 @@ def test_a_client_of_replicas_is_of_no_use(colour: Colour) -> None:
 
 @pytest.mark.slow
 def test_tls_behind_sentinels_without_it(
-    guarded: RedisServer, invite: Invite, colour: Colour
+    guarded: SecuredRedis, invite: Invite, colour: Colour
 ) -> None:
     with Watchman() as sentinel:
         sentinel.watch("service", guarded, quorum=1, down_after=30)

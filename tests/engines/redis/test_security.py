@@ -10,12 +10,12 @@ import redis.asyncio
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.sentinel import Sentinel
 
-from holdfast.lab.servers.certificates import Certificates, make_certificates
-from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.redis import RedisServer
+from holdfast.lab.servers.process import HOST
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour, Party
+from tests.equipment.servers.certificates import Certificates, make_certificates
 from tests.equipment.servers.cluster import RedisCluster
+from tests.equipment.servers.secured import SecuredRedis
 from tests.equipment.servers.sentinel import SentinelSet
 from tests.patience import wait_for
 
@@ -123,7 +123,7 @@ def test_a_users_own_client_of_sentinels(
     assert "a-secret" not in ann.client.url
 
 
-def settings(server: RedisServer) -> dict[str, Any]:
+def settings(server: SecuredRedis) -> dict[str, Any]:
     """How redis-py is to connect."""
     trust = str(server.tls and server.tls.authority)
     return {"username": "default", "password": "a-secret", "ssl": True, "ssl_ca_certs": trust}

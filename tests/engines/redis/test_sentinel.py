@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable, LockError
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour, Party

@@ -25,6 +25,7 @@ from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour
 from tests.engines.redis.strikes import Strike
 from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.secured import SecuredRedis
 from tests.patience import wait_for
 
 LONG = 60.0
@@ -70,7 +71,7 @@ def mute(request: pytest.FixtureRequest) -> Iterator[str]:
             yield server.url
     else:
         users = {"ann": ("on", ">secret", "~*", "resetchannels", "+@all")}
-        with RedisServer(users=users) as server:
+        with SecuredRedis(users=users) as server:
             yield server.url_for("ann", "secret")
 
 
@@ -113,13 +114,13 @@ def ask(url: str, colour: Colour, *requests: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def guarded() -> Iterator[RedisServer]:
+def guarded() -> Iterator[SecuredRedis]:
     users = {
         "eve": ("on", ">x", "~*", "-@all"),
         "tom": ("on", ">x", "~other:*", "&*", "+@all"),
         "ann": ("on", ">x", "~*", "&*", "+@all"),
     }
-    with RedisServer(password="secret", users=users) as server:
+    with SecuredRedis(password="secret", users=users) as server:
         yield server
 
 
@@ -135,7 +136,7 @@ def guarded() -> Iterator[RedisServer]:
     ],
 )
 def test_what_waiting_will_not_heal_is_told_as_such(
-    guarded: RedisServer, colour: Colour, user: str, password: str, database: str
+    guarded: SecuredRedis, colour: Colour, user: str, password: str, database: str
 ) -> None:
     url = guarded.url_for(user, password).removesuffix("/0") + database
     [answer] = ask(url, colour, Acquire("holdfast:job", "me", LONG))

@@ -13,8 +13,7 @@ from holdfast.drivers.common import clock as host_clock
 from holdfast.engines import open_engine
 from holdfast.lab.faults.clock import Clock
 from holdfast.lab.servers.postgres import PostgresServer
-from holdfast.lab.servers.process import ServerProcess
-from holdfast.lab.servers.unprivileged import give_to_user
+from holdfast.lab.servers.process import ServerProcess, give_to_user
 from holdfast.options import read_options
 from tests.engines.redis.party import Party
 from tests.equipment.servers.mariadb import MariaDbServer

@@ -17,8 +17,8 @@ from holdfast.engines.zookeeper.exchange import Round
 from holdfast.engines.zookeeper.locks import _settle, find
 from holdfast.engines.zookeeper.registry import Claim, Move
 from holdfast.engines.zookeeper.sessions import Session
-from holdfast.lab.servers.certificates import make_certificates
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
+from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 
 FOLDER = Path(connection.__file__).parent

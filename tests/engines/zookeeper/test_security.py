@@ -10,9 +10,14 @@ import pytest
 
 import holdfast
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.certificates import SETTINGS, Certificates, _certify, make_certificates
-from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.programs import find_openssl
+from holdfast.lab.servers.process import HOST
+from tests.equipment.servers.certificates import (
+    SETTINGS,
+    Certificates,
+    certify,
+    find_openssl,
+    make_certificates,
+)
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
@@ -42,7 +47,7 @@ def of_a_client(certificates: Certificates) -> Certificates:
     folder = certificates.authority.parent
     settings = SETTINGS.replace("[server]", "[client]").replace("serverAuth", "clientAuth")
     (folder / "settings").write_text(settings)
-    _certify(folder, "client", "-CA", "authority.pem", "-CAkey", "authority.key")
+    certify(folder, "client", "-CA", "authority.pem", "-CAkey", "authority.key")
     return Certificates(certificates.authority, folder / "client.pem", folder / "client.key")
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.engines.zookeeper.connection import Servers
 from holdfast.engines.zookeeper.sessions import Session, Terms
-from holdfast.lab.servers.ports import free_port
+from holdfast.lab.servers.process import free_port
 
 TICK = 1.0
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 
-from holdfast.lab.servers.launch import bound_to_us
+from holdfast.lab.servers.process import bound_to_us
 from tests.equipment.counting.register import Register
 
 NAME = "counting"

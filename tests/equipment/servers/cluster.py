@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from holdfast.lab.servers.certificates import Certificates
-from holdfast.lab.servers.ports import HOST, free_port
-from holdfast.lab.servers.redis import RedisServer, Users
+from holdfast.lab.servers.process import HOST, free_port
+from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.group import ServerGroup, within
+from tests.equipment.servers.secured import SecuredRedis, Users
 
 SLOTS = 16_384
 
 
-class ClusterNode(RedisServer):
+class ClusterNode(SecuredRedis):
     """One master of a cluster."""
 
     bus_port = 0
@@ -53,7 +53,7 @@ class ClusterNode(RedisServer):
 class RedisCluster(ServerGroup):
     """Three masters without replicas, each with a third of the slots, unless said otherwise.
 
-    password, users, tls  of each, as of a `RedisServer`
+    password, users, tls  of each, as of a `SecuredRedis`
     """
 
     def __init__(

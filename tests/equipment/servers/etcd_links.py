@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, Self, TypeVar
 
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 
 T = TypeVar("T")
 

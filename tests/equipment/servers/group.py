@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Self
 
-from holdfast.lab.servers.patience import wait_until
-from holdfast.lab.servers.process import ServerProcess
+from holdfast.lab.servers.process import ServerProcess, wait_until
 
 
 class ServerGroup:

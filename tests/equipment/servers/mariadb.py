@@ -8,10 +8,8 @@ from typing import Any, Self
 
 import pymysql
 
-from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.process import ServerFailed, ServerProcess
-from holdfast.lab.servers.programs import find_mariadb, find_mariadb_maker
-from holdfast.lab.servers.unprivileged import as_user, give_to_user
+from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess, as_user, give_to_user
+from holdfast.lab.servers.programs import required
 
 ROOT = "root"
 USER = "holdfast"
@@ -149,3 +147,15 @@ class MariaDbServer(ServerProcess):
         if made.returncode:
             shutil.rmtree(self.data, ignore_errors=True)
             raise ServerFailed(f"its data could not be made; it said:\n{made.stdout}")
+
+
+def find_mariadb() -> str:
+    """The path of `mariadbd`."""
+    found = shutil.which("mariadbd") or shutil.which("mariadbd", path="/usr/sbin")
+    return required(found, "mariadbd", "install Debian's package mariadb-server")
+
+
+def find_mariadb_maker() -> str:
+    """The path of the program that makes the data of a new MariaDB server."""
+    found = shutil.which("mariadb-install-db")
+    return required(found, "mariadb-install-db", "install Debian's package mariadb-server")

@@ -19,7 +19,7 @@ class RedisMasters(ServerGroup):
         append_only: AppendOnly = "no",
         own_clock: bool = False,
     ) -> None:
-        self.servers = [
+        self.servers: Sequence[RedisServer] = [
             RedisServer(
                 within(folder, f"master-{i}"),
                 program=program,

@@ -1,14 +1,13 @@
 """PgBouncer, a pooler in front of a PostgreSQL server."""
 
+import shutil
 from typing import Literal
 
 import psycopg
 
-from holdfast.lab.servers.ports import HOST
 from holdfast.lab.servers.postgres import DATABASE, USER, PostgresServer
-from holdfast.lab.servers.process import ServerProcess
-from holdfast.lab.servers.programs import find_pgbouncer
-from holdfast.lab.servers.unprivileged import as_user, give_to_user
+from holdfast.lab.servers.process import HOST, ServerProcess, as_user, give_to_user
+from holdfast.lab.servers.programs import required
 
 PoolMode = Literal["transaction", "session", "statement"]
 
@@ -64,3 +63,9 @@ class PgBouncer(ServerProcess):
             f"pool_mode = {self.mode}",
             f"default_pool_size = {self.size}",
         ]
+
+
+def find_pgbouncer() -> str:
+    """The path of `pgbouncer`."""
+    found = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
+    return required(found, "pgbouncer", "install Debian's package pgbouncer")

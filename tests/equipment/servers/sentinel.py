@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.lab.servers.certificates import Certificates
-from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.redis import RedisServer, Users, quoted
+from holdfast.lab.servers.process import HOST
+from holdfast.lab.servers.redis import quoted
+from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.group import ServerGroup, within
+from tests.equipment.servers.secured import SecuredRedis, Users
 
 # How often, in milliseconds, a sentinel looks at the servers and talks to the others: by default it
 # takes its time. While a master is down, it asks a replica for news but once a second, and
@@ -17,7 +18,7 @@ PACE = ("PING-PERIOD", 400, "INFO-PERIOD", 300, "ASK-PERIOD", 100, "PUBLISH-PERI
 HASTE = ("PUBLISH-PERIOD", 100)
 
 
-class Sentinel(RedisServer):
+class Sentinel(SecuredRedis):
     """One sentinel. It keeps what it knows, and whom it watches, in its configuration file."""
 
     def settings(self) -> list[str]:
@@ -40,7 +41,7 @@ class Sentinel(RedisServer):
         """Remove what it knows from the disk."""
         (self.folder / "redis.conf").unlink(missing_ok=True)
 
-    def watch(self, service: str, master: RedisServer, quorum: int, down_after: float) -> None:
+    def watch(self, service: str, master: SecuredRedis, quorum: int, down_after: float) -> None:
         """Watch a master from now on."""
         self.command("SENTINEL", "DEBUG", *PACE, *HASTE)
         self.command("SENTINEL", "MONITOR", service, HOST, master.port, quorum)
@@ -70,7 +71,7 @@ class SentinelSet(ServerGroup):
 
     service     the name under which the sentinels know the master
     password    of the servers; the sentinels themselves have none
-    users       of the servers, as of a `RedisServer`
+    users       of the servers, as of a `SecuredRedis`
     tls         the certificate of all of them
     down_after  seconds without an answer after which a sentinel takes the master for dead
     """
@@ -90,7 +91,7 @@ class SentinelSet(ServerGroup):
         self.service = service
         self.down_after = down_after
         self.servers = [
-            RedisServer(
+            SecuredRedis(
                 within(folder, f"server-{i}"),
                 program=program,
                 password=password,
@@ -103,7 +104,7 @@ class SentinelSet(ServerGroup):
             Sentinel(within(folder, f"sentinel-{i}"), program=program, tls=tls) for i in range(3)
         ]
 
-    def members(self) -> Sequence[RedisServer]:
+    def members(self) -> Sequence[SecuredRedis]:
         """The servers and the sentinels."""
         return [*self.servers, *self.sentinels]
 
@@ -119,7 +120,7 @@ class SentinelSet(ServerGroup):
         return f"redis+sentinel://{login}{nodes}/{self.service}{option}"
 
     @property
-    def master(self) -> RedisServer:
+    def master(self) -> SecuredRedis:
         """The server that most sentinels take for the master."""
         ports = [s.master_port(self.service) for s in self.sentinels if s.alive]
         return max(self.servers, key=lambda server: ports.count(server.port))
@@ -140,7 +141,7 @@ class SentinelSet(ServerGroup):
         """Wait until all that live agree who is master, know each other, and replicate it."""
         self.wait_until(self._settled, "agreement on a master with replicas")
 
-    def fail_over(self) -> RedisServer:
+    def fail_over(self) -> SecuredRedis:
         """Have a replica promoted though the master is well; gives the new master."""
         former = self.master
         leader = next(sentinel for sentinel in self.sentinels if sentinel.alive)
@@ -154,13 +155,13 @@ class SentinelSet(ServerGroup):
         self.wait_until(promoted, "replica promoted")
         return self.wait_for_master(other_than=former)
 
-    def kill_master(self) -> RedisServer:
+    def kill_master(self) -> SecuredRedis:
         """Kill the master, and give it: it can be started again, and will become a replica."""
         master = self.master
         master.kill()
         return master
 
-    def wait_for_master(self, *, other_than: RedisServer) -> RedisServer:
+    def wait_for_master(self, *, other_than: SecuredRedis) -> SecuredRedis:
         """Wait until another server is the master and all that live follow it; gives it."""
         self.wait_until(
             lambda: self.master is not other_than and self._settled(), "new master with replicas"
@@ -184,7 +185,7 @@ class SentinelSet(ServerGroup):
             and int(view["num-slaves"]) == len(self.servers) - 1
         )
 
-    def _replicates(self, master: RedisServer) -> bool:
+    def _replicates(self, master: SecuredRedis) -> bool:
         replicas = [server for server in self.servers if server.alive and server is not master]
         return master.info("replication")["role"] == "master" and all(
             info["role"] == "slave"

@@ -1,5 +1,6 @@
 """A ZooKeeper server, and an ensemble of three."""
 
+import shutil
 import socket
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,11 +9,9 @@ from pathlib import Path
 from typing import Self
 
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.certificates import Certificates
-from holdfast.lab.servers.patience import wait_until
-from holdfast.lab.servers.ports import HOST, free_port
-from holdfast.lab.servers.process import ServerProcess
-from holdfast.lab.servers.programs import find_java, find_zookeeper
+from holdfast.lab.servers.process import HOST, ServerProcess, free_port, wait_until
+from holdfast.lab.servers.programs import required
+from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.group import ServerGroup, within
 
 ANSWER_WITHIN = 2.0
@@ -279,3 +278,15 @@ def _says_it_leads(server: ZooKeeperServer) -> bool:
         return server.alive and server.is_leader()
     except OSError:
         return False  # killed, frozen or cut off
+
+
+def find_java() -> str:
+    """The path of `java`."""
+    return required(shutil.which("java"), "java", "install Debian's package default-jre-headless")
+
+
+def find_zookeeper() -> str:
+    """The class path of a ZooKeeper server: its own archive, which names the others, and a log."""
+    jars = [Path("/usr/share/java") / name for name in ("zookeeper.jar", "slf4j-simple.jar")]
+    found = ":".join(map(str, jars)) if all(jar.exists() for jar in jars) else None
+    return required(found, "zookeeper.jar", "install Debian's package zookeeper")

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Self
 
 from holdfast.lab.history import Event, Kind
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from tests.equipment.soak.journal import Journal
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from holdfast.lab.faults.wire import Connection, Lane, Side, Way, Weather
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 
 T = TypeVar("T")
 

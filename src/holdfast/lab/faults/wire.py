@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Literal
 
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 
 Way = Literal["requests", "replies"]
 """From the client to the server, or back."""

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from holdfast.lab.history import Event, Kind
 from holdfast.lab.scenarios.crowd import CrowdRole
-from holdfast.lab.servers.launch import bound_to_us
+from holdfast.lab.servers.process import bound_to_us
 
 PATIENCE = 20.0
 """How long anything may take on a busy machine, in seconds."""

@@ -7,7 +7,7 @@ from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.history import Kind
 from holdfast.lab.scenarios.actors import Recorder
 from holdfast.lab.scenarios.locks import KEY
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from holdfast.lab.history import Kind
 from holdfast.lab.scenarios.scenario import EXCLUSION, PLAIN_REGISTER, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
-from holdfast.lab.servers.ports import HOST
+from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.programs import need_library
 
 if TYPE_CHECKING:

@@ -12,10 +12,8 @@ from typing import Any, Self
 
 import psycopg
 
-from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.process import ServerFailed, ServerProcess
+from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess, as_user, give_to_user
 from holdfast.lab.servers.programs import find_postgres
-from holdfast.lab.servers.unprivileged import as_user, give_to_user
 
 USER = "holdfast"
 DATABASE = "postgres"

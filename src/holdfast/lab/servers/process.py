@@ -1,26 +1,33 @@
-"""One server process: its port, its folder, its life and its end."""
+"""One server process on a free loopback port: started, frozen, killed, restarted, removed."""
 
 import contextlib
 import os
+import pwd
+import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from holdfast.lab.servers.launch import launch
-from holdfast.lab.servers.ports import HOST, free_port
+HOST = "127.0.0.1"
 
 PORT_TAKEN = "ddress already in use"  # Go writes it without a capital
 
 
 class ServerFailed(RuntimeError):
-    """A server did not start, or did not come to the state it was to come to."""
+    """A server did not start, or did not reach the state it should have reached."""
+
+
+class Refused(RuntimeError):
+    """The server answered with an error; for Redis, the text begins with the error's code."""
 
 
 class ServerProcess:
@@ -167,3 +174,105 @@ class ServerProcess:
         with self.log.open(errors="replace") as log:
             log.seek(self._log_began)
             return log.read()
+
+
+def wait_until(condition: Callable[[], object], what: str, seconds: float) -> None:
+    """Look again and again until it holds. No answer, or an error for one, means not yet."""
+    give_up_at = time.monotonic() + seconds
+    while time.monotonic() < give_up_at:
+        with contextlib.suppress(OSError, Refused):
+            if condition():
+                return
+        time.sleep(0.01)
+    raise ServerFailed(f"no {what} within {seconds:g} s")
+
+
+LOWEST = 10_000
+
+
+def free_port() -> int:
+    """A port that nobody listens on. It may be taken before it is used: be ready to try again.
+
+    It lies below those that the system gives to outgoing connections: up there, a client that
+    knocks at the port of a dead server may take that port itself, and even connect to itself.
+    """
+    highest = _first_outgoing_port()
+    while True:
+        number = LOWEST + secrets.randbelow(highest - LOWEST) if highest > 2 * LOWEST else 0
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, number))
+            port: int = probe.getsockname()[1]
+            return port
+
+
+def _first_outgoing_port() -> int:
+    try:
+        return int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except OSError:
+        return 32_768
+
+
+def launch(command: Sequence[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start a program within `folder`; what it writes is appended to `log`."""
+    return _launcher.submit(_launch, [*bound_to_us(), *command], folder, log).result()
+
+
+# The system ends a bound program when the thread that started it ends, so that thread must be one
+# that stays as long as the process does.
+_launcher = ThreadPoolExecutor(1, "holdfast-launcher")
+
+
+def _renew_launcher() -> None:
+    global _launcher
+    _launcher = ThreadPoolExecutor(1, "holdfast-launcher")
+
+
+os.register_at_fork(after_in_child=_renew_launcher)
+
+
+def bound_to_us() -> list[str]:
+    """What asks Linux to kill the program when we die; elsewhere, it outlives a killed run."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+
+
+def _launch(command: list[str], folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(  # noqa: S603 - it is to run programs
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C is for us: we stop our servers in order
+            restore_signals=False,  # SIGXFSZ stays ignored: no room for a file is no death
+        )
+
+
+USERS = ("postgres", "nobody")
+"""Whom to run them as: the first of these that exists."""
+
+
+def as_user() -> list[str]:
+    """What a command must begin with; nothing, unless we are root.
+
+    A process that changes its user forgets that it is to end with us, so that is said again.
+    """
+    if os.geteuid() != 0:
+        return []
+    user = _user()
+    setpriv = shutil.which("setpriv") or "setpriv"
+    words = [setpriv, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    return [*words, "--pdeathsig", "KILL", "--"]
+
+
+def give_to_user(path: Path) -> None:
+    """Let a file or a folder be that user's."""
+    if os.geteuid() == 0:
+        user = _user()
+        os.chown(path, user.pw_uid, user.pw_gid)
+
+
+def _user() -> pwd.struct_passwd:
+    existing = {entry.pw_name: entry for entry in pwd.getpwall()}
+    return next(existing[name] for name in USERS if name in existing)

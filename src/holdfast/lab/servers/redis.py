@@ -1,23 +1,16 @@
 """A Redis or Valkey server."""
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
-from urllib.parse import quote
 
 from holdfast.lab.faults.clock import Clock
-from holdfast.lab.servers.certificates import Certificates
-from holdfast.lab.servers.patience import wait_until
-from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.process import ServerFailed, ServerProcess
+from holdfast.lab.servers.process import HOST, Refused, ServerFailed, ServerProcess, wait_until
 from holdfast.lab.servers.programs import find_redis
-from holdfast.lab.servers.resp import Connection, Refused, Reply
+from holdfast.lab.servers.resp import Connection, Reply
 
 AppendOnly = Literal["no", "everysec", "always"]
-
-Users = Mapping[str, Sequence[str]]
-"""The ACL rules of each user."""
 
 
 class RedisServer(ServerProcess):
@@ -26,10 +19,6 @@ class RedisServer(ServerProcess):
     program      the server's program: `find_redis()` unless given, or `find_valkey()`
     append_only  when what was written goes to the disk: "no", "everysec" or "always"
     options      further words of the command line: ("--maxmemory", "10mb")
-    unix_socket  whether it listens on a Unix socket too, see `unix_url`
-    password     of the default user
-    users        more users, each with its ACL rules: {"ann": ("on", ">secret", "~*", "+@all")}
-    tls          the certificate to serve with; then there is no port without TLS
     own_clock    whether it has a wall clock of its own, which can jump: `server.clock.jump(60)`
     """
 
@@ -40,21 +29,12 @@ class RedisServer(ServerProcess):
         program: str | None = None,
         append_only: AppendOnly = "no",
         options: Sequence[str] = (),
-        unix_socket: bool = False,
-        password: str | None = None,
-        users: Users | None = None,
-        tls: Certificates | None = None,
         own_clock: bool = False,
     ) -> None:
         super().__init__(folder)
         self.program = program or find_redis()
         self.append_only = append_only
         self.options = tuple(options)
-        # A path that may be as long as pytest's is too long for a socket.
-        self.socket = self._temporary_folder() / "redis.sock" if unix_socket else None
-        self.password = password
-        self.users = dict(users or {})
-        self.tls = tls
         self._clock = Clock(self.folder / "clock") if own_clock else None
 
     @property
@@ -67,21 +47,7 @@ class RedisServer(ServerProcess):
     @property
     def url(self) -> str:
         """The URL for the default user."""
-        return self._url(self.login)
-
-    @property
-    def unix_url(self) -> str:
-        """The URL of its Unix socket."""
-        return f"unix://{self.login}{self.socket}?db=0"
-
-    @property
-    def login(self) -> str:
-        """How the default user logs in within a URL: `:password@`, or nothing."""
-        return f":{quote(self.password, safe='')}@" if self.password else ""
-
-    def url_for(self, user: str, password: str) -> str:
-        """The URL with which a user logs in."""
-        return self._url(f"{quote(user, safe='')}:{quote(password, safe='')}@")
+        return f"redis://{self.address}/0"
 
     def start(self) -> Self:
         """Start it, and wait until it has loaded its data and answers."""
@@ -136,12 +102,13 @@ class RedisServer(ServerProcess):
         """Be a master, with what has been heard so far."""
         self.command("REPLICAOF", "NO", "ONE")
 
+    def connect(self, timeout: float) -> Connection:
+        """A connection of its own, as the default user."""
+        return Connection((HOST, self.port), timeout)
+
     def command(self, *words: str | int, timeout: float = 5.0) -> Reply:
-        """Say something to it from outside, as the default user, on a connection of its own."""
-        context = self.tls.trust() if self.tls else None
-        with Connection((HOST, self.port), timeout, context) as connection:
-            if self.password:
-                connection.command("AUTH", self.password)
+        """Send a command on a new connection, and return the reply."""
+        with self.connect(timeout) as connection:
             return connection.command(*words)
 
     def info(self, section: str = "default") -> dict[str, str]:
@@ -166,26 +133,11 @@ class RedisServer(ServerProcess):
             lines += ["appendonly no", "rdb-del-sync-files yes"]
         else:
             lines += ["appendonly yes", f"appendfsync {self.append_only}"]
-        lines += self.listening()
-        if self.socket:
-            lines += [f"unixsocket {quoted(self.socket)}", "unixsocketperm 700"]
-        if self.password:
-            secret = quoted(self.password)
-            lines += [f"requirepass {secret}", f"masterauth {secret}"]
-        for name, rules in self.users.items():
-            lines += [" ".join(["user", name, *map(quoted, rules)])]
-        return lines
+        return [*lines, *self.listening()]
 
     def listening(self) -> list[str]:
-        """Those about its port. With TLS, it speaks so to other servers, too."""
-        if self.tls is None:
-            return [f"port {self.port}"]
-        return [
-            *("port 0", f"tls-port {self.port}", "tls-auth-clients no", "tls-replication yes"),
-            f"tls-ca-cert-file {quoted(self.tls.authority)}",
-            f"tls-cert-file {quoted(self.tls.certificate)}",
-            f"tls-key-file {quoted(self.tls.key)}",
-        ]
+        """The lines about its port."""
+        return [f"port {self.port}"]
 
     def answers(self) -> bool:
         """Whether this very process answers, with its data loaded."""
@@ -209,11 +161,6 @@ class RedisServer(ServerProcess):
             and mine["master_link_status"] == "up"
             and int(mine["slave_repl_offset"]) >= offset
         )
-
-    def _url(self, login: str) -> str:
-        if self.tls:
-            return f"rediss://{login}{self.address}/0?{self.tls.as_option()}"
-        return f"redis://{login}{self.address}/0"
 
 
 def quoted(value: object) -> str:

@@ -4,11 +4,9 @@ import socket
 import ssl
 from typing import BinaryIO, Self, TypeAlias
 
+from holdfast.lab.servers.process import Refused
+
 Reply: TypeAlias = "str | int | list[Reply] | None"
-
-
-class Refused(RuntimeError):
-    """The server answered with an error; its text begins with the error's code."""
 
 
 class Connection:
@@ -30,6 +28,10 @@ class Connection:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
         self._file.close()
         self._socket.close()
 

@@ -9,11 +9,11 @@ import pytest
 
 from holdfast import EngineUnavailable
 from holdfast.lab.faults.proxy import Proxy
-from holdfast.lab.servers.certificates import make_certificates
-from holdfast.lab.servers.unprivileged import give_to_user
+from holdfast.lab.servers.process import give_to_user
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import MariaDb
+from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.mariadb import USER, MariaDbServer
 from tests.patience import wait_for
 

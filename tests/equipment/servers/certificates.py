@@ -1,13 +1,14 @@
 """A throw-away authority, and the certificate of a server on the loopback."""
 
+import shutil
 import ssl
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from holdfast.lab.servers.ports import HOST
-from holdfast.lab.servers.programs import find_openssl
+from holdfast.lab.servers.process import HOST
+from holdfast.lab.servers.programs import required
 
 # All that a strict client looks for, and nothing of what the system's own settings would add.
 SETTINGS = f"""\
@@ -49,14 +50,19 @@ def make_certificates(folder: Path) -> Certificates:
     """Make an authority, and a server's certificate for 127.0.0.1 and localhost; good for a day."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "settings").write_text(SETTINGS)
-    _certify(folder, "authority")
-    _certify(folder, "server", "-CA", "authority.pem", "-CAkey", "authority.key")
+    certify(folder, "authority")
+    certify(folder, "server", "-CA", "authority.pem", "-CAkey", "authority.key")
     return Certificates(folder / "authority.pem", folder / "server.pem", folder / "server.key")
 
 
-def _certify(folder: Path, name: str, *signed_by: str) -> None:
+def certify(folder: Path, name: str, *signed_by: str) -> None:
     command = [find_openssl(), "req", "-x509", "-config", "settings", "-extensions", name]
     command += ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc"]
     command += ["-subj", f"/CN=holdfast lab {name}", "-days", "1", *signed_by]
     command += ["-keyout", f"{name}.key", "-out", f"{name}.pem"]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True)  # noqa: S603 - our words
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+
+
+def find_openssl() -> str:
+    """The path of `openssl`."""
+    return required(shutil.which("openssl"), "openssl", "install Debian's package openssl")

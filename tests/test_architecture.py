@@ -91,7 +91,7 @@ def test_imports_follow_the_arrows(module: str) -> None:
         ("drivers.aio", "from holdfast.engines.memory import Table"),
         ("engines.memory", "from holdfast.drivers.common import clock"),
         ("engines.memory", "import holdfast.client"),
-        ("client", "from holdfast.lab.virtual import Stage"),
+        ("client", "from holdfast.lab.history import History"),
         ("errors", "from holdfast.core import effects"),
     ],
 )

@@ -12,10 +12,10 @@ from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis import drift, quorum_node_timeout
-from holdfast.lab.timeline import Timeline
-from holdfast.lab.virtual import Link, Network, Resumption, VirtualClient, VirtualNode
+from holdfast.lab.simulator.driver import Resumption, Timeline
 from tests.core.stage import acquire, memory_engine
 from tests.core.votes import EPOCH, Votes
+from tests.equipment.virtual_node import Link, Network, VirtualClient, VirtualNode
 
 TTL = 2.0
 MAX_TTL = 2.0

@@ -12,8 +12,8 @@ from holdfast.core.ports import Engine
 from holdfast.core.release import begin_leave, begin_release, finish_leave, finish_release
 from holdfast.core.runtime import Runtime
 from holdfast.engines.memory import engine
-from holdfast.lab.timeline import Timeline
-from holdfast.lab.virtual import Network, VirtualClient, VirtualNode
+from holdfast.lab.simulator.driver import Timeline
+from tests.equipment.virtual_node import Network, VirtualClient, VirtualNode
 
 TTL = 10.0
 

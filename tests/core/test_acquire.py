@@ -9,8 +9,9 @@ from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import Acquire, Release
 from holdfast.core.release import begin_release, finish_release
 from holdfast.errors import EngineUnavailable
-from holdfast.lab.virtual import CancelledError, Process, VirtualClient, spec
+from holdfast.lab.simulator.driver import CancelledError, Process
 from tests.core.stage import TTL, Stage
+from tests.equipment.virtual_node import VirtualClient, spec
 
 
 def begin(

@@ -9,7 +9,7 @@ from holdfast.core.lease_state import HELD, LOST, TAKEN, LeaseState
 from holdfast.core.messages import Acquire, Granted, Raise, Release, Repair
 from holdfast.engines.redis import quorum_node_timeout
 from holdfast.errors import EngineUnavailable
-from holdfast.lab.virtual import CancelledError
+from holdfast.lab.simulator.driver import CancelledError
 from tests.core.quorum_stage import LONGEST, TTL, QuorumClient, QuorumStage, spec, take
 from tests.core.stage import acquire, increasing, release
 

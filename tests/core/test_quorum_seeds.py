@@ -10,7 +10,7 @@ import pytest
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.lease_state import LeaseState
 from holdfast.errors import LockError
-from holdfast.lab.virtual import CancelledError
+from holdfast.lab.simulator.driver import CancelledError
 from tests.core.quorum_stage import TTL, QuorumClient, QuorumStage, spec
 from tests.core.stage import acquire, increasing, leave
 

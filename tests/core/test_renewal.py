@@ -12,8 +12,9 @@ from holdfast.core.messages import Break, Extend, Release
 from holdfast.core.release import begin_release, finish_release
 from holdfast.errors import EngineUnavailable, LockLost
 from holdfast.events import RenewalFailed
-from holdfast.lab.virtual import Process, VirtualClient, spec
+from holdfast.lab.simulator.driver import Process
 from tests.core.stage import TTL, Stage
+from tests.equipment.virtual_node import VirtualClient, spec
 
 
 def take(

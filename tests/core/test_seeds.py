@@ -11,8 +11,9 @@ from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import Granted
 from holdfast.core.release import begin_leave, finish_leave
 from holdfast.errors import LockError
-from holdfast.lab.virtual import CancelledError, VirtualClient, spec
+from holdfast.lab.simulator.driver import CancelledError
 from tests.core.stage import Stage, increasing
+from tests.equipment.virtual_node import VirtualClient, spec
 
 TTL = 2.0
 

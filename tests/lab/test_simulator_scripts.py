@@ -21,10 +21,9 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.exchange import command as command_of
 from holdfast.engines.redis.exchange import load_scripts
 from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.simulator.clock import EPOCH
+from holdfast.lab.simulator.driver import EPOCH, Timeline
 from holdfast.lab.simulator.network import Connection, Network, Wire
 from holdfast.lab.simulator.server import Server
-from holdfast.lab.timeline import Timeline
 from tests.engines.redis.party import Bare
 
 HOLDERS = [f"host/1/program/{letter}" for letter in "abcdef"]

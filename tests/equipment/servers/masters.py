@@ -19,7 +19,7 @@ class RedisMasters(ServerGroup):
         append_only: AppendOnly = "no",
         own_clock: bool = False,
     ) -> None:
-        self.servers: Sequence[RedisServer] = [
+        self.servers: list[RedisServer] = [
             RedisServer(
                 within(folder, f"master-{i}"),
                 program=program,

@@ -12,8 +12,8 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.exchange import Answers, Exchange, conclude
 from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.model.decisions import FENCE, KEY
+from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.server import Server
-from holdfast.lab.timeline import Timeline
 
 NOBODY = -1
 

@@ -6,9 +6,8 @@ from typing import Any
 
 from holdfast.core.effects import Ask, Effect
 from holdfast.core.lease_state import LeaseState
-from holdfast.lab.simulator.clock import Clock
+from holdfast.lab.simulator.driver import CancelledError, Clock, Process, Resumption
 from holdfast.lab.simulator.store import Owner, Store, Way
-from holdfast.lab.virtual import CancelledError, Process, Resumption
 
 MIN_TTL = 0.01
 
@@ -38,6 +37,11 @@ class Client(Owner):
         self._timers: list[Callable[[], None]] = []
         self._arrivals: list[Callable[[], None]] = []
         self.store = Store(self, way)
+
+    @property
+    def number(self) -> int:
+        """Which client it is: 2 for c2."""
+        return int(self.name[1:])
 
     def next_holder(self) -> str:
         """The holder id that will be used next."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
-from holdfast.lab.timeline import Timeline
+from holdfast.lab.simulator.driver import Timeline
 
 QUICK = (0.0003, 0.001)
 """How long a message takes as a rule."""

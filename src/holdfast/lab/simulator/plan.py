@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from holdfast.engines.redis import drift
+from holdfast.lab.simulator.attacks import ATTACKS, Target
 from holdfast.lab.simulator.faults import Drift, Fault, Jump, Mark, Skew, When
-from holdfast.lab.simulator.gambits import GAMBITS, Table
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +110,10 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     durable = nodes == 1 or random.random() < 0.3
     if not setup.guard:
         durable = False
-    table = Table(random, nodes, clients, ttl, setup.seconds, may_forget=not durable)
-    faults = _clocks(table, setup)
+    target = Target(random, nodes, clients, ttl, setup.seconds, may_forget=not durable)
+    faults = _clocks(target, setup)
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
-        faults += random.choice(GAMBITS)(table)
+        faults += random.choice(ATTACKS)(target)
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -128,23 +128,23 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     )
 
 
-def _clocks(table: Table, setup: Setup) -> list[Fault]:
+def _clocks(target: Target, setup: Setup) -> list[Fault]:
     """Clocks that are wrong, by as much as is allowed for."""
-    random, start = table.random, When(Mark.START)
+    random, start = target.random, When(Mark.START)
     faults: list[Fault] = []
     if random.random() < 0.3 and setup.drift == 1.0:
         return faults
     # The allowance is for a ttl; for a short one, relatively more, which nobody may rely on.
     most = (drift(MAX_TTL) / MAX_TTL) * SHARE_OF_DRIFT * setup.drift
-    calendar = MAX_TTL * 0.4 if table.may_forget else 30.0
-    for node in range(table.nodes):
+    calendar = MAX_TTL * 0.4 if target.may_forget else 30.0
+    for node in range(target.nodes):
         faults.append(
             Drift(start, node, 1 + random.choice((most, -most, random.uniform(-most, most))))
         )
         if random.random() < 0.1:
             by = random.choice((SMALL_JUMP, -SMALL_JUMP, -random.uniform(0, 1)))
-            faults.append(Jump(table.moment(), node, by))
-    for client in range(table.clients):
+            faults.append(Jump(target.moment(), node, by))
+    for client in range(target.clients):
         rate = 1 + random.choice((most, -most, random.uniform(-most, most)))
         faults.append(Skew(start, client, rate, random.uniform(-calendar, calendar)))
     return faults

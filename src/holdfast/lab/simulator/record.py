@@ -9,9 +9,9 @@ from collections.abc import Callable
 from math import inf
 
 from holdfast.lab.history import Event, Finding, History, Kind
+from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.faults import Mark, When
 from holdfast.lab.simulator.network import Network, Wire
-from holdfast.lab.timeline import Timeline
 
 FENCED, PLAIN = "fenced", "plain"
 LATE = 0.1

@@ -7,11 +7,10 @@ from typing import Any
 
 import hiredis
 
-from holdfast.lab.simulator.clock import EPOCH, Clock
+from holdfast.lab.simulator.driver import EPOCH, Clock, Timeline
 from holdfast.lab.simulator.keyspace import CommandError, Keyspace, Status, WrongTypeError, perform
 from holdfast.lab.simulator.lua import ScriptError, scripts
 from holdfast.lab.simulator.network import Connection
-from holdfast.lab.timeline import Timeline
 
 LONG_AGO = -1000.0
 """When servers were started, if not in the run."""

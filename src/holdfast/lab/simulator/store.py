@@ -15,15 +15,14 @@ from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.connection import BROKEN, explain
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
-from holdfast.engines.redis.node import Node, Nodes
+from holdfast.engines.redis.node import CONNECT_TIMEOUT, Node, Nodes
 from holdfast.engines.redis.routes import Steps
 from holdfast.engines.redis.waiters import Waiters
-from holdfast.lab.simulator.clock import EPOCH
-from holdfast.lab.simulator.line import Line
-from holdfast.lab.simulator.network import Network, Wire
+from holdfast.lab.simulator.driver import EPOCH, BaseClient, Resumption
+from holdfast.lab.simulator.network import Connection, Network, Wire
 from holdfast.lab.simulator.server import Server
-from holdfast.lab.virtual import Body, Resumption
 
 KEEP = 3600.0
 """How long a counter outlives its lock."""
@@ -44,7 +43,7 @@ class Way:
     """Told of all requests that go out."""
 
 
-class Owner(Body):
+class Owner(BaseClient):
     """What a store needs of its client."""
 
     calendar: float
@@ -56,6 +55,109 @@ class Owner(Body):
     def fails(self, error: Exception) -> None:
         """Something raised that must not."""
         raise NotImplementedError
+
+
+class NodeConnection:
+    """The connection to one node, made when it is needed, and again after it broke."""
+
+    def __init__(
+        self,
+        client: Owner,
+        store: "Store",
+        network: Network,
+        node: Node,
+        server: Server,
+        there: Wire,
+        back: Wire,
+    ) -> None:
+        self._client, self._store, self._network, self._server = client, store, network, server
+        self._there, self._back = there, back
+        self._node = node
+        self._connection: Connection | None = None
+        self.breaks = 0
+        """How often a connection broke: each time, something may have been left behind."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was sent has been answered, on a connection that is well."""
+        pipeline = self._node.pipeline
+        return self._node.ready and pipeline is not None and not pipeline.pending
+
+    def connect(self) -> None:
+        """Begin to connect."""
+        made: Connection
+
+        def gone() -> None:
+            self._lose(made, "the connection broke")
+
+        def knock(connection: Connection) -> None:
+            answer = self._establish if self._server.accept(connection) else self._refuse
+            connection.to_client(self._client.arrives(lambda: answer(connection)))
+
+        def give_up() -> None:
+            if self._node.connecting:
+                self._lose(made, "no connection in time")
+
+        made = Connection(self._network, self._there, self._back, self._client.arrives(gone))
+        self._connection = made
+        made.dial(knock)
+        self._client.at(self._client.clock() + CONNECT_TIMEOUT, give_up)
+
+    def flush(self) -> None:
+        """Send what is outgoing."""
+        connection, pipeline = self._connection, self._node.pipeline
+        if connection is None or pipeline is None or not pipeline.outgoing:
+            return
+        data = b"".join(pipeline.outgoing)
+        pipeline.outgoing.clear()
+
+        def received(replies: bytes) -> None:
+            self._client.arrives(lambda: self._receive(connection, replies))()
+
+        connection.to_node(lambda: self._server.receive(connection, data, received))
+
+    def disconnect(self, why: str, heals: float | None = None) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._lose(self._connection, why, heals)
+
+    def break_off(self, *, ghost: bool, late: float = 0.0) -> None:
+        """The connection breaks; the client learns of it in a while."""
+        if self._connection is not None:
+            self._connection.break_off(ghost=ghost, late=late)
+
+    def crash(self) -> None:
+        """The client is no more: the node learns at once that nobody listens."""
+        self.break_off(ghost=True)
+
+    def _establish(self, connection: Connection) -> None:
+        if self._connection is connection:
+            self._node.connected()
+            self.flush()
+
+    def _refuse(self, connection: Connection) -> None:
+        self._lose(connection, "refused")
+
+    def _lose(self, connection: Connection, why: str, heals: float | None = None) -> None:
+        if self._connection is connection:
+            self.breaks += 1
+            self._connection = None
+            connection.break_off()
+            self._node.lost(why, heals)
+
+    def _receive(self, connection: Connection, replies: bytes) -> None:
+        pipeline = self._node.pipeline
+        if self._connection is not connection or pipeline is None:
+            return
+        self._store.receiving()
+        try:
+            pipeline.receive(replies)
+            self.flush()
+        except BROKEN as error:
+            self._lose(connection, explain(error))
+        except Exception as error:  # noqa: BLE001 - a defect, to be told
+            self._client.fails(error)
+        self._store.received()
 
 
 class Store:
@@ -70,11 +172,11 @@ class Store:
         commands = Commands(quorum=self.quorum is not None, keep=KEEP, channel=channel)
         size = 0 if self.quorum is None else self.quorum.size
         self.nodes = Nodes(host, commands.exchange, self.waiters, size=size)
-        self.nodes.connect = lambda node, _: self.lines[node.index].connect()
-        self.nodes.flush = lambda node: self.lines[node.index].flush()
+        self.nodes.connect = lambda node, _: self.connections[node.index].connect()
+        self.nodes.flush = lambda node: self.connections[node.index].flush()
         self.nodes.disconnect = self._disconnect
-        self.lines = [
-            Line(client, self, way.network, self._add(index, way), server, there, back)
+        self.connections = [
+            NodeConnection(client, self, way.network, self._add(index, way), server, there, back)
             for index, (server, there, back) in enumerate(
                 zip(way.servers, way.there, way.back, strict=True)
             )
@@ -98,7 +200,7 @@ class Store:
 
     def crash(self) -> None:
         """The kernel closes its connections."""
-        for line in self.lines:
+        for line in self.connections:
             line.crash()
 
     def receiving(self) -> None:
@@ -125,7 +227,7 @@ class Store:
     def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
         if heals is not None:
             self.client.fails(RuntimeError(f"{node.name} refused: {why}"))
-        self.lines[node.index].disconnect(why, heals)
+        self.connections[node.index].disconnect(why, heals)
 
 
 class Asking:

@@ -1,6 +1,6 @@
 """Attacks on the weak spots of a lock: each is a few faults that work together.
 
-Faults at random hardly ever meet the instants that matter. So each gambit puts them around one: a
+Faults at random hardly ever meet the instants that matter. So each attack puts them around one: a
 vote under way, a grant, a renewal, a release, a deadline; and upon as many nodes as matter: one, a
 minority, exactly a quorum, all.
 """
@@ -34,8 +34,8 @@ LATEST = 6
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """What a gambit is played on."""
+class Target:
+    """What an attack is played on."""
 
     random: Random
     nodes: int
@@ -101,170 +101,170 @@ class Table:
         )
 
 
-Gambit: TypeAlias = Callable[[Table], list[Fault]]
+Attack: TypeAlias = Callable[[Target], list[Fault]]
 
 
-def late_votes(table: Table) -> list[Fault]:
+def late_votes(target: Target) -> list[Fault]:
     """Nodes stand still while a vote is under way, until its client has given up, or died."""
-    when = table.moment(Mark.SENT_ACQUIRE)
-    freeze = Freeze(when, table.some(), table.spell())
-    end = table.random.choice((None, Kill, Cancel))
+    when = target.moment(Mark.SENT_ACQUIRE)
+    freeze = Freeze(when, target.some(), target.spell())
+    end = target.random.choice((None, Kill, Cancel))
     then = When(
-        when.mark, when.nth, when.delay + table.random.uniform(0, 2) * table.request_timeout
+        when.mark, when.nth, when.delay + target.random.uniform(0, 2) * target.request_timeout
     )
-    return [freeze, *([end(then, table.client())] if end else [])]
+    return [freeze, *([end(then, target.client())] if end else [])]
 
 
-def unheard_answers(table: Table) -> list[Fault]:
+def unheard_answers(target: Target) -> list[Fault]:
     """What nodes answer does not arrive, or late: to a vote, a raise, a renewal, a release."""
-    client = table.client()
+    client = target.client()
     marks = (Mark.SENT_ACQUIRE, Mark.SENT_RAISE, Mark.SENT_EXTEND, Mark.SENT_RELEASE)
-    when = table.moment(*marks, who=client)
-    return [Cut(when, client, table.some(), to=False, back=True, lasting=table.spell())]
+    when = target.moment(*marks, who=client)
+    return [Cut(when, client, target.some(), to=False, back=True, lasting=target.spell())]
 
 
-def unheard_requests(table: Table) -> list[Fault]:
+def unheard_requests(target: Target) -> list[Fault]:
     """What a client says does not arrive, or late."""
-    client = table.client()
+    client = target.client()
     marks = (Mark.ASKED, Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING)
-    when = table.moment(*marks, who=client)
-    return [Cut(when, client, table.some(), to=True, back=False, lasting=table.spell())]
+    when = target.moment(*marks, who=client)
+    return [Cut(when, client, target.some(), to=True, back=False, lasting=target.spell())]
 
 
-def island(table: Table) -> list[Fault]:
+def island(target: Target) -> list[Fault]:
     """A client is cut off from nodes, around a grant or for long."""
-    client = table.client()
-    when = table.moment(Mark.GRANTED, Mark.ASKED, Mark.EXTENDED, Mark.DEADLINE, who=client)
-    return [Cut(when, client, table.some(), to=True, back=True, lasting=table.spell())]
+    client = target.client()
+    when = target.moment(Mark.GRANTED, Mark.ASKED, Mark.EXTENDED, Mark.DEADLINE, who=client)
+    return [Cut(when, client, target.some(), to=True, back=True, lasting=target.spell())]
 
 
-def forgetful_quorum(table: Table) -> list[Fault]:
+def forgetful_quorum(target: Target) -> list[Fault]:
     """A lock is granted by exactly a quorum, one of which forgets it."""
-    random = table.random
-    rest = table.some(table.nodes - table.quorum) if table.nodes > 1 else ()
-    granting = [node for node in range(table.nodes) if node not in rest]
-    client, nth = table.client(), random.randint(1, LATEST)
-    grant = When(Mark.GRANTED, nth, random.uniform(0, 0.3) * table.ttl, client)
+    random = target.random
+    rest = target.some(target.nodes - target.quorum) if target.nodes > 1 else ()
+    granting = [node for node in range(target.nodes) if node not in rest]
+    client, nth = target.client(), random.randint(1, LATEST)
+    grant = When(Mark.GRANTED, nth, random.uniform(0, 0.3) * target.ttl, client)
     crash = Crash(
-        grant, (random.choice(granting),), random.uniform(0, 0.3) * table.ttl, table.may_forget
+        grant, (random.choice(granting),), random.uniform(0, 0.3) * target.ttl, target.may_forget
     )
     if not rest:
         return [crash]
     off = Cut(
-        When(Mark.ASKED, nth, 0.0, client), client, rest, to=True, back=True, lasting=table.spell()
+        When(Mark.ASKED, nth, 0.0, client), client, rest, to=True, back=True, lasting=target.spell()
     )
     return [off, crash]
 
 
-def restarts(table: Table) -> list[Fault]:
+def restarts(target: Target) -> list[Fault]:
     """Nodes crash and come up again, with what they had or without."""
-    forgets = table.may_forget and table.random.random() < 0.6
-    return [Crash(table.moment(), table.some(), table.spell(), forgets)]
+    forgets = target.may_forget and target.random.random() < 0.6
+    return [Crash(target.moment(), target.some(), target.spell(), forgets)]
 
 
-def stopped_holder(table: Table) -> list[Fault]:
+def stopped_holder(target: Target) -> list[Fault]:
     """A holder stands still until about its deadline."""
-    client = table.client()
+    client = target.client()
     marks = (Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND, Mark.SENT_ACQUIRE, Mark.RELEASING)
-    when = table.moment(*marks, who=client)
-    return [Pause(when, client, table.spell(), table.random.random() < 0.5)]
+    when = target.moment(*marks, who=client)
+    return [Pause(when, client, target.spell(), target.random.random() < 0.5)]
 
 
-def late_hearing(table: Table) -> list[Fault]:
+def late_hearing(target: Target) -> list[Fault]:
     """A client stands still while its answer comes in, and hears it after its time."""
-    random, client = table.random, table.client()
+    random, client = target.random, target.client()
     mark = random.choice((Mark.SENT_EXTEND, Mark.SENT_ACQUIRE, Mark.SENT_RAISE))
     when = When(mark, random.randint(1, LATEST), random.uniform(0, 0.0015), client)
-    lasting = random.choice((random.uniform(0.6, 1), random.uniform(0.95, 1.4))) * table.ttl
+    lasting = random.choice((random.uniform(0.6, 1), random.uniform(0.95, 1.4))) * target.ttl
     return [Pause(when, client, lasting, random.random() < 0.2)]
 
 
-def dead_holder(table: Table) -> list[Fault]:
+def dead_holder(target: Target) -> list[Fault]:
     """A client is killed, at any step."""
-    client = table.client()
-    return [Kill(table.moment(who=client), client)]
+    client = target.client()
+    return [Kill(target.moment(who=client), client)]
 
 
-def cancelled(table: Table) -> list[Fault]:
+def cancelled(target: Target) -> list[Fault]:
     """A client is cancelled, once or twice, at any step."""
-    random, client = table.random, table.client()
-    when = table.moment(who=client)
+    random, client = target.random, target.client()
+    when = target.moment(who=client)
     again = When(when.mark, when.nth, when.delay + random.uniform(0, 0.005), client)
     twice = [Cancel(again, client)] if random.random() < 0.4 else []
     return [Cancel(when, client), *twice]
 
 
-def late_renewal(table: Table) -> list[Fault]:
+def late_renewal(target: Target) -> list[Fault]:
     """A renewal arrives, or its answers do, around the deadline."""
-    random, client = table.random, table.client()
-    when = table.moment(Mark.SENT_EXTEND, who=client)
+    random, client = target.random, target.client()
+    when = target.moment(Mark.SENT_EXTEND, who=client)
     to = random.random() < 0.5
-    lasting = random.uniform(0.3, 1.1) * table.ttl
-    nodes = table.some(random.choice((table.quorum, table.nodes)))
+    lasting = random.uniform(0.3, 1.1) * target.ttl
+    nodes = target.some(random.choice((target.quorum, target.nodes)))
     return [Cut(when, client, nodes, to=to, back=not to or random.random() < 0.5, lasting=lasting)]
 
 
-def diverging_counters(table: Table) -> list[Fault]:
+def diverging_counters(target: Target) -> list[Fault]:
     """Calendars differ, and votes go out to changing quorums: fences have to be raised."""
-    random = table.random
-    reach = table.ttl * 0.4 if table.may_forget else 30.0
+    random = target.random
+    reach = target.ttl * 0.4 if target.may_forget else 30.0
     faults: list[Fault] = [
         Skew(When(Mark.START), client, 1.0, random.uniform(-reach, reach))
-        for client in range(table.clients)
+        for client in range(target.clients)
     ]
     for _ in range(3):
-        client = table.client()
-        nodes = table.some(max(1, table.nodes - table.quorum))
-        when = table.moment(Mark.ASKED, Mark.SENT_ACQUIRE, Mark.RELEASED)
-        faults.append(Cut(when, client, nodes, to=True, back=True, lasting=table.spell()))
+        client = target.client()
+        nodes = target.some(max(1, target.nodes - target.quorum))
+        when = target.moment(Mark.ASKED, Mark.SENT_ACQUIRE, Mark.RELEASED)
+        faults.append(Cut(when, client, nodes, to=True, back=True, lasting=target.spell()))
     if random.random() < 0.6:
-        when = table.moment(Mark.SENT_RAISE)
-        faults.append(Freeze(When(when.mark, 1, when.delay), table.some(), table.spell()))
+        when = target.moment(Mark.SENT_RAISE)
+        faults.append(Freeze(When(when.mark, 1, when.delay), target.some(), target.spell()))
     return faults
 
 
-def silent_minority(table: Table) -> list[Fault]:
+def silent_minority(target: Target) -> list[Fault]:
     """Some nodes hear nothing of a release, or hear it late."""
-    when = table.moment(Mark.RELEASING, Mark.SENT_RELEASE, Mark.REFUSED)
-    return [Freeze(when, table.some(max(1, table.nodes - table.quorum)), table.spell())]
+    when = target.moment(Mark.RELEASING, Mark.SENT_RELEASE, Mark.REFUSED)
+    return [Freeze(when, target.some(max(1, target.nodes - target.quorum)), target.spell())]
 
 
-def broken_connections(table: Table) -> list[Fault]:
+def broken_connections(target: Target) -> list[Fault]:
     """Connections break with something on its way, and are made again."""
-    random, client = table.random, table.client()
+    random, client = target.random, target.client()
     marks = (Mark.SENT_ACQUIRE, Mark.SENT_EXTEND, Mark.SENT_RELEASE, Mark.SENT_RAISE)
-    when = table.moment(*marks, who=client)
-    nodes = table.some()
+    when = target.moment(*marks, who=client)
+    nodes = target.some()
     faults: list[Fault] = [Reset(when, client, nodes, ghost=random.random() < 0.6)]
     if random.random() < 0.4:
-        faults.append(Freeze(When(when.mark, when.nth, 0.0), nodes, table.spell()))
+        faults.append(Freeze(When(when.mark, when.nth, 0.0), nodes, target.spell()))
     return faults
 
 
-def doubled_connections(table: Table) -> list[Fault]:
+def doubled_connections(target: Target) -> list[Fault]:
     """A client connects again, twice at once, around a wait or with something on its way."""
-    random, client = table.random, table.client()
+    random, client = target.random, target.client()
     marks = (Mark.ASKED, Mark.SENT_ACQUIRE, Mark.SENT_RELEASE, Mark.RELEASED, Mark.DEADLINE)
-    faults: list[Fault] = [Double(table.moment(*marks), client, table.some())]
+    faults: list[Fault] = [Double(target.moment(*marks), client, target.some())]
     if random.random() < 0.4:
-        faults.append(Double(table.moment(), client, table.some()))
+        faults.append(Double(target.moment(), client, target.some()))
     return faults
 
 
-def lost_messages(table: Table) -> list[Fault]:
+def lost_messages(target: Target) -> list[Fault]:
     """Single messages are lost, there or back."""
-    random, client = table.random, table.client()
-    when = table.moment(who=client)
-    return [Lose(when, client, node, random.random() < 0.5) for node in table.some()]
+    random, client = target.random, target.client()
+    when = target.moment(who=client)
+    return [Lose(when, client, node, random.random() < 0.5) for node in target.some()]
 
 
-def slow_network(table: Table) -> list[Fault]:
+def slow_network(target: Target) -> list[Fault]:
     """Messages take long, some very."""
-    client = table.client()
-    return [Slow(table.moment(), client, table.some(), table.spell() + table.ttl)]
+    client = target.client()
+    return [Slow(target.moment(), client, target.some(), target.spell() + target.ttl)]
 
 
-GAMBITS: tuple[Gambit, ...] = (
+ATTACKS: tuple[Attack, ...] = (
     late_votes,
     unheard_answers,
     unheard_requests,

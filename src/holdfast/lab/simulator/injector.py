@@ -1,4 +1,4 @@
-"""Doing to a stage what a plan says."""
+"""Applies the faults of a plan to the servers, the clients and the network of a run."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -32,7 +32,7 @@ AFTERMATH = 0.5
 """How long an instant's fault may be felt: connections are made again, and so on."""
 
 
-class Mischief:
+class FaultInjector:
     """Applies faults, undoes them when their time is over, and all of them in the end."""
 
     def __init__(
@@ -112,7 +112,7 @@ class Mischief:
     ) -> None:
         store = self._clients[client].store
         for node in nodes:
-            store.lines[node].break_off(ghost=ghost, late=late)
+            store.connections[node].break_off(ghost=ghost, late=late)
             self._note(f"c{client}", "the connection breaks", f"n{node}")
         self._felt(AFTERMATH + late)
 

@@ -1,89 +1,99 @@
-"""The driver for virtual time: performs each effect on a `Timeline`, over a network that fails.
+"""The driver for virtual time: performs each effect of an algorithm on a `Timeline`.
 
-A `VirtualClient` is to the core what `Client` is: a runtime, two loops, notifications. Its
-algorithms run as `Process`es, which can be cancelled (the algorithm ends, and what it left is
-released); a client can crash (nothing is).
+A client is to the core what `Client` is: a runtime, two loops, notifications. Its algorithms run as
+`Process`es, which can be cancelled (the algorithm ends, and its cleanup is performed); a client can
+crash (nothing is cleaned up). The same seed gives the same run.
 """
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from heapq import heappop, heappush
+from itertools import count
+from math import inf
+from random import Random
 from typing import Any, Generic, TypeVar
 
 from holdfast.core.effects import Ask, Effect, Steps, Wait
-from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout
-from holdfast.core.messages import Acquire, Answer, Failed, Request
-from holdfast.core.ports import Engine
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.renewal import renew_forever, watch_deadlines
 from holdfast.core.runtime import RENEWER, Runtime
-from holdfast.engines.memory import Table
-from holdfast.lab.timeline import Timeline
 
 T = TypeVar("T")
 
 
+class Timeline:
+    """A world that moves only when everybody waits."""
+
+    def __init__(self, seed: int) -> None:
+        self.now = 0.0
+        self.random = Random(seed)  # noqa: S311 - to be repeatable, not secret
+        self.trace: list[str] = []
+        """What happened, in order; equal for equal seeds."""
+        self._heap: list[tuple[float, int, Callable[[], None]]] = []
+        self._sequence = count()
+
+    def at(self, instant: float, action: Callable[[], None]) -> None:
+        """Do something at an instant; at once, if it has passed."""
+        if instant < inf:
+            heappush(self._heap, (max(instant, self.now), next(self._sequence), action))
+
+    def note(self, text: str) -> None:
+        """Write into the trace."""
+        self.trace.append(f"{self.now:.6f} {text}")
+
+    def run(self, until: float = inf) -> None:
+        """Let time pass until that instant, or until nothing is left to happen."""
+        while self._heap and self._heap[0][0] <= until:
+            self.run_one()
+        if until < inf:
+            self.now = max(self.now, until)
+
+    def run_one(self) -> None:
+        """Let the next thing happen."""
+        self.now, _, action = heappop(self._heap)
+        action()
+
+
+EPOCH = 1_700_000_000.0
+"""What a calendar says at the beginning of a run."""
+
+
+class Clock:
+    """The clock of a client or a node, which runs fast or slow and can be set."""
+
+    __slots__ = ("_offset", "_rate", "_timeline")
+
+    def __init__(self, timeline: Timeline, rate: float = 1.0, offset: float = 0.0) -> None:
+        self._timeline = timeline
+        self._rate = rate
+        self._offset = offset
+
+    def __call__(self) -> float:
+        """What it says."""
+        return self._timeline.now * self._rate + self._offset
+
+    def true(self, instant: float) -> float:
+        """When this clock says so, in truth, unless it is set before."""
+        return (instant - self._offset) / self._rate
+
+    def run_at(self, rate: float) -> None:
+        """Run at this rate from now on."""
+        self._offset += self._timeline.now * (self._rate - rate)
+        self._rate = rate
+
+    def jump(self, by: float) -> None:
+        """Be set forward, or back."""
+        self._offset += by
+
+
 class CancelledError(BaseException):
-    """What a cancelled process is thrown; as in asyncio, not an `Exception`."""
-
-
-@dataclass(slots=True)
-class Network:
-    """How long messages take, and how many never arrive."""
-
-    timeline: Timeline
-    latency: tuple[float, float] = (0.001, 0.002)
-    loss: float = 0.0
-
-
-class Link:
-    """One direction of one connection: what arrives, arrives in order."""
-
-    def __init__(self, network: Network) -> None:
-        self._network = network
-        self._last_arrival = 0.0
-
-    def send(self, action: Callable[[], None]) -> None:
-        """Deliver a message after a while, or never."""
-        network = self._network
-        timeline = network.timeline
-        arrival = timeline.now + timeline.random.uniform(*network.latency)
-        if timeline.random.random() >= network.loss:
-            self._last_arrival = max(arrival, self._last_arrival)
-            timeline.at(self._last_arrival, action)
-
-
-class VirtualNode:
-    """One engine: the reference table, on the timeline's clock."""
-
-    def __init__(self, timeline: Timeline, network: Network) -> None:
-        self.timeline = timeline
-        self.network = network
-        self.table = Table()
-        self.bells: dict[str, Callable[[str], None]] = {}
-        self.asked: list[Request] = []
-        """Every request that was carried out."""
-        self.up = True
-
-    def execute(self, requests: tuple[Request, ...], notify: Callable[[str], None]) -> list[Answer]:
-        """Carry out requests at the present instant."""
-        answers: list[Answer] = []
-        for request in requests:
-            self.asked.append(request)
-            if isinstance(request, Acquire) and request.queue:
-                self.bells[request.holder] = notify
-            answers.append(self.table.answer(request, self.timeline.now))
-            self.timeline.note(f"{request} -> {answers[-1]}")
-        for holder in self.table.to_wake:
-            bell = self.bells[holder]
-            Link(self.network).send(lambda bell=bell, holder=holder: bell(holder))  # type: ignore[misc]
-        self.table.to_wake.clear()
-        return answers
+    """Thrown into a cancelled process; as in asyncio, not an `Exception`."""
 
 
 class Process(Generic[T]):
     """One algorithm under way."""
 
-    def __init__(self, client: "Body", steps: Steps[T]) -> None:
+    def __init__(self, client: "BaseClient", steps: Steps[T]) -> None:
         self.client = client
         self.steps = steps
         self.result: T | None = None
@@ -160,7 +170,7 @@ class Resumption:
             self._process.go_on(result)
 
 
-class Body:
+class BaseClient:
     """A client on a timeline, but for the way to its engine."""
 
     def __init__(
@@ -288,31 +298,3 @@ class Body:
     def _emit(self, event: object) -> None:
         self.events.append(event)
         self.timeline.note(f"{self.name}: {event}")
-
-
-class VirtualClient(Body):
-    """A client of one virtual node."""
-
-    def __init__(self, name: str, node: VirtualNode, engine: Engine) -> None:
-        super().__init__(name, node.timeline, engine.drift, engine.guarantees.min_ttl)
-        self.node = node
-        self._requests, self._replies = Link(node.network), Link(node.network)
-
-    def ask(self, ask: Ask, resume: Resumption) -> None:
-        """Ask the node, which may not hear it, or not be heard."""
-
-        def arrive() -> None:
-            if self.node.up:
-                answers = self.node.execute(ask.requests, self.notify)
-                self._replies.send(lambda: resume(answers))
-
-        def give_up() -> None:
-            resume([Failed.at("node", "no answer")] * len(ask.requests))
-
-        self._requests.send(arrive)
-        self.timeline.at(ask.until, give_up)
-
-
-def spec(name: str, ttl: float, *, renew: bool = True, max_hold: float | None = None) -> LockSpec:
-    """What a `Lock` would ask for."""
-    return LockSpec(name, "", ttl, renew, max_hold, 0.1, node_timeout(ttl))

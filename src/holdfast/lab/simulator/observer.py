@@ -1,0 +1,386 @@
+"""Writes the history of a run, and checks at every step what must hold.
+
+It sees the true time and the data of every node, so it finds what is wrong before a client could.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import inf
+
+from holdfast.core.attempt import holder_of
+from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout
+from holdfast.core.messages import OFFER, Acquire, Extend, Repair, ToNode
+from holdfast.core.records import LeaseInfo
+from holdfast.engines.redis import quorum_node_timeout
+from holdfast.engines.redis.keys import keys_of
+from holdfast.lab.history import Kind
+from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.injector import FaultInjector
+from holdfast.lab.simulator.plan import Plan, Section
+from holdfast.lab.simulator.record import Record, Registers
+from holdfast.lab.simulator.server import Server
+
+RETRY = 0.1
+PRECISION = 1e-6
+TELL_WITHIN = 0.02
+"""How late a holder may be told that its time is over."""
+
+SOON = OFFER + 0.2
+"""How long a free lock may stay free while somebody waits for it, and all is well: one offer may be
+made to somebody who waits no more, and could not say so."""
+
+IN_TIME = 2.5
+"""How much later than its timeout an acquire may return, whatever happens: connections, last words
+and pauses each have a time of their own."""
+
+JUST_NOW = 0.1
+"""How long ago nodes may have been asked."""
+
+TIDY_AFTER = 0.3
+"""How soon after a turn nothing of it may be left on a node that has answered everything."""
+
+
+def spec_of(section: Section, nodes: int) -> LockSpec:
+    """What a `Lock` would ask for."""
+    request_timeout = node_timeout(section.ttl) if nodes == 1 else quorum_node_timeout(section.ttl)
+    return LockSpec(
+        name=section.name,
+        prefix="",
+        ttl=section.ttl,
+        renew=section.renew,
+        max_hold=section.max_hold,
+        retry=RETRY,
+        request_timeout=request_timeout,
+    )
+
+
+class Turn:
+    """One section under way."""
+
+    def __init__(self, client: Client, section: Section, servers: int, number: int) -> None:
+        self.client = client
+        self.section = section
+        self.spec = spec_of(section, servers)
+        self.hold = f"{client.name}#{number}"
+        self.asked_at = client.timeline.now
+        self.holder = client.next_holder()
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """What is observed."""
+
+    plan: Plan
+    record: Record
+    servers: Sequence[Server]
+    clients: Sequence[Client]
+    injector: FaultInjector
+
+
+class Observer:
+    """Is told of every step of every client."""
+
+    def __init__(self, scene: Scene, registers: Registers) -> None:
+        self._scene, self._record, self._timeline = scene, scene.record, scene.record.timeline
+        self._registers = registers
+        self._numbers = count(1)
+        self.closing = False
+        """Whether tasks are to stop before their next section."""
+        self._told: set[str] = set()
+        self._ended: set[str] = set()
+        self._breaks: dict[str, list[tuple[int, int]]] = {}
+        self._free_since: dict[str, float] = {}
+        self._sent_at: dict[tuple[str, type], float] = {}
+
+    def turn(self, client: Client, section: Section) -> Turn:
+        """A section begins."""
+        return Turn(client, section, len(self._scene.servers), next(self._numbers))
+
+    def asked(self, turn: Turn) -> None:
+        """A client asks for a lock. Remember which connections there are."""
+        self._add(turn, Kind.ASKED)
+        connections = turn.client.store.connections
+        runs = (server.run for server in self._scene.servers)
+        self._breaks[turn.hold] = [
+            (connection.breaks, run) for connection, run in zip(connections, runs, strict=True)
+        ]
+
+    def sent(self, client: Client, requests: Sequence[ToNode]) -> None:
+        """A client sends requests. Remember when; check repairs."""
+        kind = type(requests[0])
+        self._record.sent(kind.__name__, client.number)
+        self._sent_at[client.name, kind] = self._timeline.now
+        for request in requests:
+            if isinstance(request, Repair):
+                self._check_repair(client, request)
+
+    def refused(self, turn: Turn, why: str) -> None:
+        """In time, not without a reason, and leaving nothing behind."""
+        self._add(turn, Kind.REFUSED, note=why)
+        now, client, timeout = self._timeline.now, turn.client, turn.section.timeout
+        if timeout is not None and client.resumed_at < turn.asked_at and not client.paused:
+            late = now - turn.asked_at - timeout * 1.02
+            if late > IN_TIME:
+                self.find("in time", f"gave up {late:.3f} s late", client.name)
+        hasty = bool(timeout)  # the last try may have had no time to be answered
+        if why == "unavailable" and not hasty and self._is_calm(turn.asked_at):
+            self.find("no refusal for nothing", "all nodes were well", client.name)
+        self._tidy_later(turn)
+
+    def granted(self, turn: Turn, lease: LeaseState) -> None:
+        """Backed by a quorum, with a fence that a quorum knows, and without undue delay."""
+        client = turn.client
+        until = client.own_clock.true(lease.valid_until)
+        lease.callbacks = (lambda: self._lost(turn),)
+        client.leases[turn.hold] = lease
+        client.beliefs[turn.hold] = until
+        self._check_grant(turn, lease, until)
+        self._add(turn, Kind.GRANTED, fence=lease.fence, until=until)
+
+    def _check_grant(self, turn: Turn, lease: LeaseState, until: float) -> None:
+        now, name = self._timeline.now, turn.section.name
+        began = self._sent_at[turn.client.name, Acquire]
+        self._backed(turn.client, lease, until, began)
+        known = sum(
+            self._knows(server, lease) or server.forgot_at >= began
+            for server in self._scene.servers
+        )
+        if known < self._scene.plan.quorum:
+            text = f"only {known} nodes know the fence {lease.fence}"
+            self.find("a fence is a quorum's", text, turn.client.name)
+        since = max(turn.asked_at, self._free_since.get(name, 0.0))
+        if now - since > SOON and self._is_calm(since):
+            self.find("no free lock waits", f"free for {now - since:.3f} s", turn.client.name)
+        self._tell_by(turn.client, turn.hold, until)
+
+    def look_at(self, client: Client) -> None:
+        """See whether a client has extended a lease since the last look."""
+        for hold, lease in client.leases.items():
+            until = client.own_clock.true(lease.valid_until)
+            before = client.beliefs[hold]
+            if abs(until - before) > 1e-9:
+                client.beliefs[hold] = until
+                self._check_extension(client, hold, lease, before, until)
+                self._record.add(
+                    client.name,
+                    Kind.EXTENDED,
+                    number=client.number,
+                    name=lease.spec.name,
+                    hold=hold,
+                    until=until,
+                )
+
+    def _check_extension(
+        self, client: Client, hold: str, lease: LeaseState, before: float, until: float
+    ) -> None:
+        """Backed by a quorum, and not after its end."""
+        now = self._timeline.now
+        if now > before + PRECISION:
+            late = now - before
+            self.find("no way back", f"extended {late:.4f} s after its end", client.name)
+        if until < before - PRECISION:
+            self.find("no lease is shortened", f"by {before - until:.4f} s", client.name)
+        self._backed(client, lease, until, self._sent_at[client.name, Extend])
+        self._tell_by(client, hold, until)
+
+    def _check_repair(self, client: Client, repair: Repair) -> None:
+        """Only what a quorum has just said to be the holder's is put back on the other nodes."""
+        if all(lease.holder != repair.holder for lease in client.leases.values()):
+            self.find("what was given back stays so", f"{repair.holder} repairs it", client.name)
+            return
+        lock, now = keys_of(repair.key).lock, self._timeline.now
+        having = sum(
+            server.data.get(lock) == repair.holder.encode() or now - server.forgot_at < JUST_NOW
+            for server in self._scene.servers
+        )
+        if having < self._scene.plan.quorum:
+            text = f"{repair.holder} repairs what only {having} nodes have"
+            self.find("a repair is a quorum's", text, client.name)
+
+    def _lost(self, turn: Turn) -> None:
+        """A holder learns of a loss, which must have a reason."""
+        self._told.add(turn.hold)
+        self._free_since[turn.section.name] = self._timeline.now
+        section = turn.section
+        if section.renew and section.max_hold is None and self._is_calm(self._timeline.now):
+            self.find("no loss for nothing", "all nodes were well", turn.client.name)
+        self._add(turn, Kind.LOST)
+
+    def leaving(self, turn: Turn, lease: LeaseState) -> None:
+        """The lock is free from here on: the next waiter may be granted it before the holder hears
+        that its release was done."""
+        client = turn.client
+        self._free_since[turn.section.name] = self._timeline.now
+        del client.leases[turn.hold], client.beliefs[turn.hold]
+        if lease.is_held(client.clock()):
+            self._add(turn, Kind.RELEASING)
+
+    def left(self, turn: Turn, *, lost: bool) -> None:
+        """A client has released the lock, or learned of its loss; it leaves nothing behind."""
+        if lost and turn.hold not in self._told:
+            self._lost(turn)
+        if not lost:
+            self._add(turn, Kind.RELEASED)
+        self._ended.add(turn.hold)
+        self._free_since[turn.section.name] = self._timeline.now
+        self._tidy_later(turn)
+
+    def looked(self, turn: Turn, lease: LeaseState, found: LeaseInfo | None) -> None:
+        """A holder has asked who holds the lock: itself, unless a node has lost its data."""
+        if not self._is_calm(self._timeline.now):
+            return
+        if found is None or found.holder != lease.holder:
+            text = f"held by {lease.holder}, and said to be held by {found and found.holder}"
+            self.find("the holder is known", text, turn.client.name)
+        elif found.fence != lease.fence:
+            text = f"the fence is {lease.fence}, and said to be {found.fence}"
+            self.find("the holder is known", text, turn.client.name)
+
+    def note(self, turn: Turn, text: str) -> None:
+        """Something worth a line."""
+        self._add(turn, Kind.NOTED, note=text)
+
+    def write(self, turn: Turn, lease: LeaseState) -> None:
+        """A client writes to the registers if it believes that it holds the lock."""
+        if lease.is_held(turn.client.clock()):
+            self._registers.write(turn.client.name, turn.section.name, turn.hold, lease.fence)
+
+    def find(self, label: str, text: str, *who: str) -> None:
+        """Something went wrong."""
+        self._record.find(label, text, *who)
+
+    def working(self) -> list[Client]:
+        """Who is still doing something."""
+        return [
+            client
+            for client in self._scene.clients
+            if not client.crashed
+            and any(process not in client.loops.values() for process in client.processes)
+        ]
+
+    def nobody_works_on(self) -> None:
+        """All has healed, and there was time enough."""
+        for client in self.working():
+            self.find("everybody comes to an end", "still waiting or working", client.name)
+
+    def probed(self, client: Client, name: str) -> None:
+        """A newcomer has got the lock."""
+        granted = [hold for hold in self._record.history.holds() if hold.who == client.name]
+        if not any(hold.name == name and hold.granted is not None for hold in granted):
+            self.find("a healed lock can be had", f"{name} was not granted", client.name)
+
+    def nothing_is_left(self) -> None:
+        """No lock on any node, nobody who waits, no renewer that died."""
+        for server in self._scene.servers:
+            for key in server.data.present():
+                if not key.startswith(b"{"):
+                    holder = (server.data.get(key) or b"").decode()
+                    self.find("nothing is left behind", f"{server.name}: {holder}", server.name)
+        for client in self._scene.clients:
+            if client.crashed:
+                continue
+            for loop, process in client.loops.items():
+                if process.error is not None:
+                    self.find("no defects", f"the {loop} is dead", client.name)
+            for waiter_id in client.notifications:
+                if waiter_id not in client.loops:
+                    self.find("nothing is left behind", f"a waiter: {waiter_id}", client.name)
+
+    def _backed(self, client: Client, lease: LeaseState, until: float, began: float) -> None:
+        """A quorum of nodes keep the lease for as long as its holder believes in it: nodes that had
+        a vote when they were asked. What they forget after that, the guard sees to."""
+        backing = sum(
+            server.forgot_at >= began
+            or (self._backs(server, lease, until) and not self._may_have_forgotten(server))
+            for server in self._scene.servers
+        )
+        if lease.valid_until > lease.hold_until + PRECISION:
+            self.find("max_hold ends a lease", f"until {until:.4f}", client.name)
+        if backing < self._scene.plan.quorum:
+            text = f"until {until:.4f}, which only {backing} nodes back"
+            self.find("a lease is a quorum's", text, client.name)
+
+    def _backs(self, server: Server, lease: LeaseState, until: float) -> bool:
+        lock = keys_of(lease.spec.key).lock
+        if server.data.get(lock) != lease.holder.encode():
+            return False
+        return server.clock.true(server.data.ends_at(lock)) >= until - PRECISION
+
+    def _knows(self, server: Server, lease: LeaseState) -> bool:
+        keys = keys_of(lease.spec.key)
+        mine = server.data.get(keys.lock) == lease.holder.encode()
+        return mine and server.data.get(keys.fence) == b"%d" % lease.fence
+
+    def _may_have_forgotten(self, server: Server) -> bool:
+        """Whether it restarted so lately that a lease which it forgot may still be valid."""
+        young = self._timeline.now - server.forgot_at < self._scene.plan.max_ttl
+        return young and self._scene.plan.guard
+
+    def _tell_by(self, client: Client, hold: str, until: float) -> None:
+        """See to it that the holder is told when its time is over, if it is not extended."""
+
+        def look() -> None:
+            over = client.beliefs.get(hold, until + 1) <= until + PRECISION
+            recovered = self._timeline.now - client.resumed_at > 2 * TELL_WITHIN
+            if over and hold not in self._told and not client.crashed and not client.paused:
+                if recovered:
+                    self.find("told in time", f"{hold} is over, and not told", client.name)
+                else:
+                    self._timeline.at(self._timeline.now + 3 * TELL_WITHIN, look)
+
+        self._timeline.at(until + TELL_WITHIN, look)
+
+    def _tidy_later(self, turn: Turn) -> None:
+        self._timeline.at(self._timeline.now + TIDY_AFTER, lambda: self._tidy(turn))
+
+    def _tidy(self, turn: Turn) -> None:
+        """Nothing of a turn that is over may be left where every message was answered."""
+        if turn.client.crashed:
+            return
+        later = False
+        for index, (breaks, run) in enumerate(self._breaks[turn.hold]):
+            connection = turn.client.store.connections[index]
+            server = self._scene.servers[index]
+            if connection.breaks != breaks or server.run != run:
+                continue  # what was left there ends by itself
+            if not connection.is_idle:
+                later = True
+                continue
+            self._clean(turn, server)
+        if later:
+            self._tidy_later(turn)
+
+    def _clean(self, turn: Turn, server: Server) -> None:
+        keys = keys_of(turn.spec.key)
+        mine = turn.holder.encode()
+        if holder_of((server.data.get(keys.lock) or b"").decode()) == turn.holder:
+            self.find("nothing is left behind", f"{server.name}: {turn.holder}", server.name)
+        if any(member.endswith(b" " + mine) for member in server.data.zrange(keys.queue)):
+            self.find("nothing is left behind", f"{server.name}: a place in the queue", server.name)
+
+    def _is_calm(self, since: float) -> bool:
+        """Whether nothing had gone wrong for as long as anything is felt."""
+        scene = self._scene
+        felt = scene.injector.unrest_until + scene.plan.max_ttl * 1.2
+        return scene.plan.tail == 0 and since > felt
+
+    def _add(
+        self,
+        turn: Turn,
+        kind: Kind,
+        *,
+        fence: int | None = None,
+        until: float = inf,
+        note: str = "",
+    ) -> None:
+        self._record.add(
+            turn.client.name,
+            kind,
+            number=turn.client.number,
+            name=turn.section.name,
+            hold=turn.hold,
+            fence=fence,
+            until=until,
+            note=note,
+        )

@@ -1,0 +1,109 @@
+"""What the tasks of a client do: take locks, work under them, and report every step."""
+
+from holdfast.core.acquire import acquire
+from holdfast.core.effects import Sleep, Steps
+from holdfast.core.holding import extend
+from holdfast.core.lease_state import LeaseState
+from holdfast.core.queries import inspect
+from holdfast.core.release import begin_leave, deliver, finish_leave
+from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
+from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.driver import CancelledError
+from holdfast.lab.simulator.observer import Observer, Turn
+from holdfast.lab.simulator.plan import Task
+
+
+def work_through(observer: Observer, client: Client, task: Task) -> Steps[None]:
+    """Do one section after the other, until everything is to end."""
+    for section in task.sections:
+        yield Sleep(client.clock() + section.rest)
+        if observer.closing:
+            return
+        yield from take(observer, observer.turn(client, section))
+
+
+def take(observer: Observer, turn: Turn) -> Steps[None]:
+    """Take the lock, and if it is granted, work."""
+    client = turn.client
+    observer.asked(turn)
+    holder = client.runtime.new_holder()
+    try:
+        lease = yield from acquire(client.runtime, turn.spec, holder, turn.section.timeout)
+    except EngineUnavailable:
+        observer.refused(turn, "unavailable")
+        return
+    except CancelledError:
+        # As the drivers do after an interruption: try once to deliver the release.
+        yield from deliver(client.runtime, turn.spec, holder)
+        observer.refused(turn, "cancelled")
+        raise
+    if lease is None:
+        observer.refused(turn, "held")
+        return
+    observer.granted(turn, lease)
+    error: BaseException | None = None
+    try:
+        yield from _work(observer, turn, lease)
+    except CancelledError as cancelled:
+        error = cancelled
+    yield from _leave(observer, turn, lease, error)
+    if error is not None:
+        raise error
+
+
+def _work(observer: Observer, turn: Turn, lease: LeaseState) -> Steps[None]:
+    half = turn.section.work / 2
+    observer.write(turn, lease)
+    yield Sleep(turn.client.clock() + half)
+    if turn.section.extend_to is not None:
+        yield from _extend(observer, turn, lease, turn.section.extend_to)
+    if turn.section.looks:
+        yield from _look(observer, turn, lease)
+    yield Sleep(turn.client.clock() + half)
+    observer.write(turn, lease)
+
+
+def _extend(observer: Observer, turn: Turn, lease: LeaseState, ttl: float) -> Steps[None]:
+    try:
+        yield from extend(turn.client.runtime, lease, ttl)
+    except LockError:
+        return  # it is lost, or still what it was
+    now = turn.client.clock()
+    if not lease.is_held(now):
+        observer.find("honest loss", "extended, and not held", turn.client.name)
+
+
+def _look(observer: Observer, turn: Turn, lease: LeaseState) -> Steps[None]:
+    """Ask who holds the lock. Whoever holds it all the time is told its own name."""
+    runtime, began = turn.client.runtime, lease.is_held(turn.client.clock())
+    try:
+        found = yield from inspect(runtime, "", turn.section.name)
+    except EngineUnavailable:
+        return
+    if began and lease.is_held(turn.client.clock()):
+        observer.looked(turn, lease, found)
+
+
+def _leave(
+    observer: Observer, turn: Turn, lease: LeaseState, error: BaseException | None
+) -> Steps[None]:
+    client = turn.client
+    observer.leaving(turn, lease)
+    was_lost = lease.is_lost(client.clock())
+    told = False
+    try:
+        if begin_leave(client.runtime, lease, error):
+            yield from finish_leave(client.runtime, lease, error)
+    except LockLost:
+        told = True
+    except EngineUnavailable as unavailable:
+        observer.note(turn, str(unavailable))  # it ends by itself, and its holder was told so
+    except NotHeld as wrong:
+        client.fails(wrong)
+    except CancelledError:
+        yield from deliver(client.runtime, turn.spec, lease.holder)
+        observer.left(turn, lost=was_lost)
+        raise
+    if was_lost and not told and error is None:
+        observer.find("honest loss", "left a lost lease without a word", client.name)
+    observer.left(turn, lost=told or was_lost)

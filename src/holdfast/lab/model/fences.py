@@ -36,7 +36,7 @@ from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.model.decisions import KEY
 from holdfast.lab.model.nodes import ask, new_server
 from holdfast.lab.model.search import put
-from holdfast.lab.simulator.clock import EPOCH
+from holdfast.lab.simulator.driver import EPOCH
 
 NAMES = "ABCDE"
 

@@ -378,7 +378,7 @@ PLANTED = [
         "engines/sql/commands.py",
         "        return max(0, remaining or 0) / MICROSECONDS, place or 0, is_mine",
         "        return max(0, remaining or 0) / 1000, place or 0, is_mine",
-        contract("sqlite", "waiting", "order"),
+        contract("sqlite", "store"),
     ),
     # Redis: scripts
     Mutant(
@@ -501,6 +501,22 @@ PLANTED = [
         "        yield from self.revoke(self._registry.take_unused())\n        return HELD",
         "        return Granted(1)",
         contract("etcd", "basic"),
+    ),
+    Mutant(
+        "etcd: a place that is gone is a grant",
+        "engines/etcd/locks.py",
+        "        if not claim.revision or not self._watch(claim, before, reply.header.revision):\n"
+        "            return None",
+        "        if not claim.revision or not self._watch(claim, before, reply.header.revision):\n"
+        "            return Granted(reply.header.revision)",
+        "tests/engines/etcd/test_queue.py",
+    ),
+    Mutant(
+        "etcd: an expired claim is extended",
+        "engines/etcd/locks.py",
+        "return claim if now < claim.ends_at < inf else None",
+        "return claim",
+        "tests/engines/etcd/test_sessions.py",
     ),
     # ZooKeeper
     Mutant(

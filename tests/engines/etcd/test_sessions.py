@@ -115,6 +115,28 @@ def test_a_lease_that_is_not_renewed_ends_though_others_are(
         assert isinstance(ask(other, Release(key, f"dan of {key}")), Done)
 
 
+def test_an_expired_lease_is_not_extended_by_a_session_that_another_keeps_alive(
+    server: EtcdServer, other: UnreliableStore
+) -> None:
+    """Also where no one has looked yet for leases that were not extended in time."""
+    now = clock()
+    with store_on(server, lambda: now) as store:
+
+        def asked(request: Request) -> Answer:
+            return store.ask((request,), now + 10)[0]
+
+        kept, ended = asked(Acquire("gate", "ann", 30)), asked(Acquire("door", "ben", 30))
+        assert isinstance(kept, Granted)
+        assert isinstance(ended, Granted)
+        now += 29.9
+        assert isinstance(asked(Extend("gate", "ann", 30, kept.fence)), Done)
+        now += 0.2
+        assert isinstance(asked(Extend("door", "ben", 30, ended.fence)), NotYours)
+        now += 1.0
+        assert isinstance(asked(Extend("gate", "ann", 30, kept.fence)), Done)
+        assert isinstance(ask(other, Acquire("door", "dan", 30)), Granted), "it blocks no one"
+
+
 def test_a_broken_lease_is_found_out_by_the_next_renewal(
     store: UnreliableStore, other: UnreliableStore
 ) -> None:

@@ -6,7 +6,7 @@ import logging
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import as_completed
 from itertools import count
 from math import inf
@@ -92,6 +92,41 @@ def test_waiters_poll_where_they_cannot_be_woken(
     assert len(told) == 1, told
 
 
+def places_in(servers: Sequence[RedisServer]) -> int:
+    """How many waiters the queues of these servers have, all together."""
+    return sum(int(str(each.command("ZCARD", "{holdfast:job}:queue"))) for each in servers)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lacking", ["resetchannels", "-publish"])
+@pytest.mark.parametrize("scheme", ["redis", "redlock"])
+def test_a_holder_that_may_not_publish_blocks_no_waiter_that_listens(
+    three: RedisMasters, invite: Invite, scheme: str, lacking: str
+) -> None:
+    """Its release does not fail, and loses no place in the queue: waiters ask by themselves."""
+    servers = three.servers[: 1 if scheme == "redis" else None]
+    for server in servers:
+        server.command("ACL", "SETUSER", "mute", "reset", "on", ">x", "~*", "&*", "+@all", lacking)
+    places = ",".join(server.address for server in servers)
+    option = "?restart_guard=off" if scheme == "redlock" else ""
+    mute = invite(f"{scheme}://mute:x@{places}{option}")
+    ben, cleo = (invite(f"{scheme}://{places}{option}", ttl=LONG) for _ in range(2))
+    held = mute.takes(ttl=3)
+    waiting = []
+    for party in (ben, cleo):
+        waiting.append(party.begin(party.client.lock("job").acquire, timeout=LONG))
+        wait_for(lambda: places_in(servers) >= len(waiting) * (len(servers) // 2 + 1))
+    mute(held.release)
+    again = mute.insists(mute.client.lock("job", ttl=3).acquire, False)
+    if again:  # those who wait have not asked again yet
+        mute(again.release)
+    for each in as_completed(waiting, timeout=30):
+        (ben if each is waiting[0] else cleo)(each.result().release)
+    fences = [each.result().fence for each in waiting]
+    assert held.fence < min(fences)
+    assert scheme == "redlock" or fences == sorted(fences), "a place in the queue was lost"
+
+
 def ask(url: str, colour: Colour, *requests: Any) -> Any:
     """What a store answers, by its port."""
     host = StoreHost(clock, lambda holder: None, lambda event: None)
@@ -142,6 +177,13 @@ def test_what_waiting_will_not_heal_is_told_as_such(
     [answer] = ask(url, colour, Acquire("holdfast:job", "me", LONG))
     assert isinstance(answer, Failed)
     assert answer.heals_in == inf, answer
+
+
+def test_a_key_of_another_kind_is_told_as_such(server: RedisServer, invite: Invite) -> None:
+    server.command("RPUSH", "holdfast:job", "not a lock")
+    ann = invite(server.url)
+    with pytest.raises(holdfast.EngineUnavailable, match="WRONGTYPE"):
+        ann.takes(timeout=600)
 
 
 def test_a_server_that_is_down_may_come_back(colour: Colour) -> None:

@@ -38,9 +38,10 @@ Sentinel, or a name in the DNS, may lead to another server by now."""
 REFUSED = (
     *("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR unknown command"),
     *("ACL failure in script", "can't run this command", "can't access at least one"),
-    "DB index is out of range",
+    *("DB index is out of range", "WRONGTYPE"),
 )
-"""Parts of errors that do not heal by waiting: a wrong password, a missing right."""
+"""Parts of errors that do not heal by waiting: a wrong password, a missing right, a key that holds
+something else than a lock."""
 
 
 def explain(error: BaseException) -> str:

@@ -9,6 +9,12 @@ local function beside(...)
   return type(reply) == 'string' and reply
 end
 
+-- Tell a waiter; gives how many connections were told, or -1 if this user may not publish there.
+local function tell(channel, message)
+  local told = redis.pcall('PUBLISH', channel, message)
+  return type(told) == 'number' and told or -1
+end
+
 -- An offer to a process that is stopped would be moved on by nobody. So one that waits in another
 -- process is the guard, for nearly as long as an offer lasts: it is told how long that is, and looks
 -- then. It is the last in the queue, so that it stays for long, and not each offer needs another.
@@ -23,7 +29,7 @@ local function have_it_guarded(channel, offer)
     local some = redis.call('ZRANGE', KEYS[3], ends[1], ends[2])
     for i = #some, 1, -1 do
       local other, holder = string.match(some[i], '^(%S+) (.*)$')
-      if other ~= channel and redis.call('PUBLISH', other, holder .. ' ' .. offer) > 0 then
+      if other ~= channel and tell(other, holder .. ' ' .. offer) > 0 then
         beside('SET', key, some[i], 'PX', math.floor(offer * 0.9))
         return
       end
@@ -32,11 +38,18 @@ local function have_it_guarded(channel, offer)
 end
 
 -- Offer the lock to the first waiter that still listens; gives its holder id, or nil if there is
--- none, or if it is `me`, who waits no more.
+-- none, or if it is `me`, who waits no more. One that this user may not tell keeps its place, and asks
+-- by itself when the last lease would have ended.
 local function pass_on(first, offer, keep, me)
   while first and first ~= me do
     local channel, holder = string.match(first, '^(%S+) (.*)$')
-    if redis.call('PUBLISH', channel, holder) > 0 then
+    local told = tell(channel, holder)
+    if told < 0 then
+      redis.call('ZADD', KEYS[3], 0, first)
+      redis.call('ZREM', KEYS[3], me or '')
+      return
+    end
+    if told > 0 then
       redis.call('SET', KEYS[1], holder, 'PX', offer)
       next_fence(KEYS[2], 0, keep)
       have_it_guarded(channel, offer)

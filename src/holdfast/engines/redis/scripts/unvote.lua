@@ -27,6 +27,11 @@ while delay ~= '' and woken < 4 do
   if not first then break end
   local whom, waiter = string.match(first, '^(%S+) (.*)$')
   if woken >= 2 then waiter = waiter .. ' ' .. delay end
-  if redis.call('PUBLISH', whom, waiter) > 0 then woken = woken + 1 end
+  local told = redis.pcall('PUBLISH', whom, waiter)
+  if type(told) ~= 'number' then  -- this user may not publish there: the waiter asks by itself
+    redis.call('ZADD', room, 0, first)
+    break
+  end
+  if told > 0 then woken = woken + 1 end
 end
 return owner and 1 or -1

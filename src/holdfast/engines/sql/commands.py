@@ -152,6 +152,8 @@ class Dialect:
     """Gives a row if done; does nothing unless the version is the expected one."""
     lock: Text | None = None
     """Locks the row; None where a transaction locks the whole database."""
+    front: Text | None = None
+    """Finds the first living waiter, where `bury` cannot do so itself."""
     verdict: Text | None = None
     """Where `acquire` only gives whether it did something: gives the state."""
     take_away_guarded: Text | None = None
@@ -373,11 +375,13 @@ class Commands:
         living waiter, else to `me`. Gives the rows of `first`, and the state after all."""
         sql = self._sql
         lock = (self._say(sql.lock, key=key),) if sql.lock is not None else ()
+        front = (self._say(sql.front, key=key),) if sql.front is not None else ()
         answers: Results | None = None
         while True:
             results = yield (
                 *lock,
                 *first,
+                *front,
                 self._say(sql.bury, key=key),
                 self._say(sql.settle, key=key, me=me),
                 self._say(sql.heads, key=key, holder=asker),

@@ -130,6 +130,34 @@ def test_deleting_idle_rows_does_not_set_fences_back(
     assert sorted(set(fences)) == fences
 
 
+def rows_read(server: MariaDbServer) -> int:
+    """How many rows, and entries of indexes, the server has read."""
+    found = server.query("SHOW GLOBAL STATUS LIKE 'Handler_read_%'")
+    return sum(int(count) for _, count in found)
+
+
+@pytest.mark.parametrize("scheme", ["mariadb", "mysql"])
+def test_a_hand_off_reads_as_much_however_many_wait(
+    mariadb: MariaDbServer, invite: Invite, scheme: str
+) -> None:
+    ann, ben = (invite(mariadb.url_for(USER, scheme)) for _ in range(2))
+    lease = ann.takes(ttl=60)
+    waiting = ben.begin(ben.client.lock("job", ttl=60).acquire, timeout=60)
+    wait_for(lambda: ann(ann.client.inspect, "job").waiters == 1)
+    mariadb.query(
+        "INSERT INTO holdfast_leases_waiters (holder, name, place, alive_until)"
+        " SELECT CONCAT('waiter ', seq), IF(seq % 2, 'holdfast:job', 'holdfast:other'),"
+        " (SELECT MAX(place) FROM holdfast_leases_waiters) + seq, 9e18 FROM seq_1_to_10000"
+    )
+    mariadb.query("UPDATE holdfast_leases SET queued = 1")
+    before = rows_read(mariadb)
+    ann(lease.release)
+    later = waiting.result(20)
+    assert rows_read(mariadb) - before < 2500, "the half of one of the queues"
+    mariadb.query("DELETE FROM holdfast_leases_waiters")
+    ben(later.release)
+
+
 @pytest.mark.parametrize("scheme", ["mariadb", "mysql"])
 def test_many_leases_are_renewed_by_few_statements(
     mariadb: MariaDbServer, invite: Invite, scheme: str

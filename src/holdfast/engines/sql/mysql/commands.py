@@ -230,14 +230,16 @@ ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)
 UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
 WHERE name = :key AND holder = :holder
 """,
-    "bury": """
-DELETE FROM {waiters} WHERE name = :key AND place < COALESCE((
-    SELECT place FROM (
-        SELECT place FROM {waiters}
-        WHERE name = :key AND alive_until BETWEEN {now} AND {now} + :life
-        ORDER BY place LIMIT 1
-    ) AS living
+    # In a variable: beside a subquery, the server would read, and lock, the queues of all locks.
+    "front": """
+SET @holdfast_front = COALESCE((
+    SELECT place FROM {waiters}
+    WHERE name = :key AND alive_until BETWEEN {now} AND {now} + :life
+    ORDER BY place LIMIT 1
 ), 9223372036854775807)
+""",
+    "bury": """
+DELETE FROM {waiters} WHERE name = :key AND place < @holdfast_front
 AND EXISTS (SELECT 1 FROM {leases} WHERE name = :key AND (holder IS NULL OR expires <= {now}))
 """,
     "settle": """

@@ -47,7 +47,7 @@ def pause() -> tuple[History, list[Finding]]:
         Event(5.0, "B", Kind.WROTE, "fenced", fence=34, note="a=2"),
         Event(6.6, "A", Kind.RESUMED),
         Event(6.7, "A", Kind.WROTE, "plain", fence=33, note="a=1"),
-        Event(6.7, "A", Kind.TURNED_AWAY, "fenced", fence=33),
+        Event(6.7, "A", Kind.REJECTED, "fenced", fence=33),
         Event(6.75, "A", Kind.LOST, "job", "A33"),
     ]
     text = "plain took A's write, with fence 33, after B's, with fence 34: B's work is gone"
@@ -68,7 +68,7 @@ def amnesia() -> tuple[History, list[Finding]]:
         *vote(5.59, "345", "B", 5.59),
     ]
     text = "A and B both believed that they had job: n3 had forgotten its vote for A"
-    return History(events), [Finding("one holder at a time", text, 2.4, 3.98, ("A", "B"))]
+    return History(events), [Finding("two holders at once", text, 2.4, 3.98, ("A", "B"))]
 
 
 def partition() -> tuple[History, list[Finding]]:
@@ -107,5 +107,5 @@ def crowd(holds: int = 1600) -> tuple[History, list[Finding]]:
         if number % 50 == 0:
             events.append(Event(at, "n1", Kind.CRASHED))
             events.append(Event(at + 0.5, "n1", Kind.STARTED, note="empty"))
-    found = [Finding("one holder at a time", f"number {n}", n, n + 0.01) for n in range(60)]
+    found = [Finding("two holders at once", f"number {n}", n, n + 0.01) for n in range(60)]
     return History(events), found

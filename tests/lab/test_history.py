@@ -19,11 +19,6 @@ def only_hold(*events: Event) -> Hold:
     return hold
 
 
-def only_lease(*events: Event) -> Hold:
-    (lease,) = History(events).leases()["orders"]
-    return lease
-
-
 def test_events_survive_as_lines() -> None:
     history = History(
         [
@@ -106,33 +101,8 @@ def test_an_extension_after_the_end_changes_nothing() -> None:
     assert hold.spans == [(1, 2)]
 
 
-def test_nested_holds_are_one_lease_until_the_last_is_let_go_of() -> None:
-    lease = only_lease(
-        event(1, GRANTED, until=5),
-        event(2, GRANTED, "A2", until=5),
-        event(3, RELEASING, "A2"),
-        event(3.1, RELEASED, "A2"),
-        event(4, EXTENDED, until=8),
-        event(6, RELEASING),
-    )
-    assert lease.spans == [(1, 6)]
-    assert (lease.hold, lease.nested) == ("A1", ["A2"])
-
-
-@pytest.mark.parametrize("hold", ["A1", "A2"])
-def test_what_is_told_of_one_of_them_is_true_of_the_lease(hold: str) -> None:
-    nested = [event(1, GRANTED, until=9), event(2, GRANTED, "A2", until=9)]
-    assert only_lease(*nested, event(3, LOST, hold)).spans == [(1, 3)]
-    assert only_lease(*nested, event(3, EXTENDED, hold, until=12)).spans == [(1, 12)]
-
-
 def test_the_same_fence_again_is_another_lease() -> None:
     again = [event(1, GRANTED, until=9), event(3, RELEASING), event(3, GRANTED, "A2", until=9)]
     assert len(History(again).leases()["orders"]) == 2
     elsewhere = [event(1, GRANTED, until=9), event(2, GRANTED, "B1", until=9)]
     assert len(History(elsewhere).leases()["orders"]) == 2
-
-
-def test_without_fences_nothing_is_nested() -> None:
-    grants = [event(1, GRANTED, fence=None), event(2, GRANTED, "A2", fence=None)]
-    assert len(History(grants).leases()["orders"]) == 2

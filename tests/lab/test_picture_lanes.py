@@ -3,10 +3,10 @@
 import pytest
 
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.pictures.lanes import Look, Role
+from holdfast.lab.pictures import as_text
+from holdfast.lab.pictures.lanes import Look, Role, cuts, fence_labels, lanes_of, standstills
 from holdfast.lab.pictures.sheet import Axis
-from holdfast.lab.pictures.story import cuts, lanes_of, standstills
-from holdfast.lab.pictures.words import short_fences
+from holdfast.lab.pictures.words import tell_fences
 from tests.lab.picture_samples import life, vote
 
 
@@ -91,11 +91,18 @@ def test_lanes_are_in_the_order_in_which_people_count() -> None:
     assert [lane.tint for lane in lanes] == [0, 1, None, None, None]
 
 
-def test_fences_are_shortened_only_if_they_stay_different_and_in_order() -> None:
-    assert short_fences([9, 10]) == {9: "9", 10: "10"}
-    assert short_fences([999999999, 1000000000]) == {
-        999999999: "999999999",
-        1000000000: "1000000000",
-    }
-    assert short_fences([12345678, 12345999]) == {12345678: "…678", 12345999: "…999"}
-    assert short_fences([]) == {}
+def test_fences_are_labelled_by_their_order() -> None:
+    fences = (1760000000123999, 1760000000123456, None, 1760000000123456)
+    events = [Event(at, "A", Kind.GRANTED, fence=fence) for at, fence in enumerate(fences)]
+    labels = fence_labels(History(events))
+    assert labels == {1760000000123456: "#1", 1760000000123999: "#2"}
+    assert tell_fences(labels) == "fences: #1 = 1760000000123456 < #2 = 1760000000123999"
+    assert tell_fences({}) == tell_fences({n: f"#{n}" for n in range(9)}) == ""
+
+
+def test_a_run_that_is_not_over_is_drawn_until_now() -> None:
+    events = [Event(1.0, who, Kind.ASKED, "job", who) for who in "AB"]
+    events.append(Event(2.0, "A", Kind.GRANTED, "job", "A", 7, 30.0))
+    picture = as_text(History(events), since=0.0, until=10.0, now=5.0, width=42, in_words=False)
+    rows = [line.rstrip() for line in picture.splitlines()[:2]]
+    assert [len(row) for row in rows] == [22, 22]

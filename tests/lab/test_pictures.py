@@ -11,9 +11,8 @@ import pytest
 
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.pictures import as_svg, as_text, pen
-from holdfast.lab.pictures.story import lanes_of
+from holdfast.lab.pictures.lanes import fence_labels, lanes_of
 from holdfast.lab.pictures.text import painted
-from holdfast.lab.pictures.words import short_fences
 from tests.lab.picture_samples import amnesia, crowd, life, partition, pause, tiny
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -82,15 +81,15 @@ def test_every_lane_hold_and_finding_is_in_both_pictures(sample: Sample) -> None
     for lane in (lane for lane in lanes_of(history) if lane.name):
         assert lane.name in svg.splitlines()
         assert re.search(f"^{lane.name} ", text, re.MULTILINE)
-    short = short_fences({event.fence for event in history if event.fence is not None})
-    assert short
-    for fence in short.values():
-        assert f"fence {fence}" in svg
-        assert f"fence {fence} " in text
+    labels = fence_labels(history)
+    assert labels
+    for label in labels.values():
+        assert label in svg.splitlines()
+        assert f" {label} " in text
     for finding in findings:
-        assert f"✗ {finding.rule}" in svg.splitlines()
+        assert f"✗ {finding.label}" in svg.splitlines()
         assert finding.text in svg.replace("\n", " ")
-        assert f"{finding.rule}, " in text
+        assert f"{finding.label}, " in text
 
 
 def rectangles(svg: str, class_: str) -> dict[str, tuple[float, float, float, float]]:
@@ -108,7 +107,7 @@ def test_the_red_band_lies_over_what_must_not_be_at_the_same_time() -> None:
     history, findings = amnesia()
     svg = as_svg(history, title="", findings=findings)
     bars = rectangles(svg, "fill")
-    a, b = bars["A: fence …3456, 0.120 s to 3.980 s"], bars["B: fence …9999, 2.400 s to 5.580 s"]
+    a, b = bars["A: #1, 0.120 s to 3.980 s"], bars["B: #2, 2.400 s to 5.580 s"]
     over_a, over_b = rectangles(svg, "breached").values()
     for bar, band in ((a, over_a), (b, over_b)):
         assert band[0] == b[0]
@@ -188,15 +187,16 @@ def test_a_picture_is_the_same_each_time() -> None:
 
 def test_a_tiny_history_in_the_terminal() -> None:
     assert as_text(tiny(), width=60) == (
-        "A   ────────────────███████████████ fence 7 ██████████████\n"
+        "A   ────────────────█████████████████ #1 █████████████████\n"
         "   ──────┴──────────┴──────────┴──────────┴──────────┴──────\n"
         "ms       2          4          6          8          10\n"
         "\n"
-        "── waits   ██ holds, under that fence\n"
+        "── waits   ██ holds the lock\n"
+        "fences: #1 = 7\n"
         "\n"
-        " 1.00 ms  A asks for job\n"
-        " 4.00 ms  A has job, fence 7, until 30000.00 ms\n"
-        "11.00 ms  A has given job back\n"
+        " 1.00 ms  A requests job\n"
+        " 4.00 ms  A acquires job, fence 7, until 30000.00 ms\n"
+        "11.00 ms  A has released job\n"
     )
 
 
@@ -205,33 +205,34 @@ def test_a_pause_in_the_terminal() -> None:
     chart, _, listing = as_text(history, findings=findings, width=80).partition("\n\n0.20 s")
     assert chart == (
         "                                                  ✗ no write is undone ▼▼▼▼▼▼▼\n"
-        "A        ███ 33 ███»█████▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░\n"
+        "A        ███ #1 ███»█████▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░\n"
         "                         ‖ paused                                      ◆ lost\n"
-        "B               ───────────────────────────────███████████ fence 34 ██████████─\n"
+        "B               ───────────────────────────────██████████████ #2 █████████████─\n"
         "\n"
-        "fenced          ● A 33: a=1                           ● B 34: a=2\n"
-        "                                                     A 33: turned away ⊘\n"
-        "plain           ● A 33: a=1                           ● B 34: a=2\n"
-        "                                                             A 33: a=1 ●\n"
+        "fenced          ● A #1: a=1                           ● B #2: a=2\n"
+        "                                                        A #1: rejected ⊘\n"
+        "plain           ● A #1: a=1                           ● B #2: a=2\n"
+        "                                                             A #1: a=1 ●\n"
         "        ──────────────────┴──────────────────┴──────────────────┴───────────────\n"
         "s                         2                  4                  6\n"
         "\n"
-        "── waits   ██ holds, under that fence   » extended   ░▒ paused   ◆ lost\n"
-        "● write taken   ⊘ write turned away   ▼╬ a promise was broken\n"
+        "── waits   ██ holds the lock   » extended   ░▒ paused   ◆ lost\n"
+        "● write accepted   ⊘ write rejected   ▼╬ went wrong\n"
+        "fences: #1 = 33 < #2 = 34\n"
         "\n"
         "✗ no write is undone, 6.70 s to 7.50 s: plain took A's write, with fence 33,\n"
         "  after B's, with fence 34: B's work is gone"
     )
-    assert "6.70 s  fenced turns A away, fence 33\n6.75 s  A has lost job\n" in listing
+    assert "6.70 s  fenced rejects a write by A, fence 33\n6.75 s  A has lost job\n" in listing
 
 
 def test_two_holders_at_a_time_in_the_terminal() -> None:
     history, findings = amnesia()
     chart = as_text(history, findings=findings, width=80)
     assert chart.startswith(
-        "             ✗ one holder at a time ▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼\n"
-        "A     ─████████ fence …3456 ████████╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬─\n"
-        "B            ───────────────────────╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬████ fence …9999 ████─\n"
+        "                                    ▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼▼ ✗ two holders at once\n"
+        "A     ─████████████ #1 █████████████╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬─\n"
+        "B            ───────────────────────╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬╬████████ #2 █████████─\n"
         "\n"
         "n1    ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄ A ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄\n"
         "n2    ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄ A ▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄▄\n"
@@ -259,11 +260,11 @@ def test_a_painted_line_is_cut_to_its_width() -> None:
 def test_a_window_shows_what_is_in_it_and_nothing_else() -> None:
     history, findings = partition()
     text = as_text(history, findings=findings, since=2.8, until=4.0)
-    assert "fence 8" in text
-    assert "fence 7" not in text
+    assert " #2 " in text
+    assert "█ #1 " not in text
     assert "cyd" not in text
     assert len(text.partition("\n\n2.9")[2].splitlines()) == 8
-    assert as_text(history, since=2.8, until=4.0, in_words=False).endswith("clock jumped\n")
+    assert as_text(history, since=2.8, until=4.0, in_words=False).endswith("#2 = 8\n")
     with pytest.raises(ValueError, match="window is empty"):
         as_svg(history, title="", since=3.0, until=3.0)
 
@@ -287,7 +288,7 @@ def test_a_crowd_is_counted_instead_of_drawn() -> None:
     svg = as_svg(history, title="", findings=findings)
     assert len(svg) < 10 * len(history)
     assert "no room" not in svg
-    counted = [int(number) for number in re.findall(r"reg: write taken, (\d+) times", svg)]
+    counted = [int(number) for number in re.findall(r"reg: write accepted, (\d+) times", svg)]
     assert sum(counted) == len(history.of(Kind.WROTE))
     assert "and 55 more findings" in svg
 

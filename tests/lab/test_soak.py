@@ -79,7 +79,7 @@ def test_the_latest_writer_is_the_likely_holder(journal: Journal) -> None:
     assert journal.latest(Kind.WROTE) is None
     for who in ("c1", "c2"):
         journal.note(who, Kind.WROTE)
-    journal.note("c3", Kind.TURNED_AWAY)
+    journal.note("c3", Kind.REJECTED)
     latest = journal.latest(Kind.WROTE)
     assert latest is not None
     assert latest.who == "c2"
@@ -125,16 +125,16 @@ def test_a_clean_run() -> None:
 def test_what_the_checkers_find_is_told() -> None:
     verdict = judged(*lease("c1", 1, 1.0, 3.0), *lease("c2", 2, 2.5, 3.0))
     assert not verdict.clean
-    assert "one holder at a time: c2 was granted job" in verdict.summary()
+    assert "two holders at once: c2 was granted job" in verdict.summary()
 
 
 def test_a_client_that_did_not_end_well_is_a_finding() -> None:
     verdict = judged(*lease("c1", 1, 1.0, 2.0), complaints=["c1 ended with 1: Traceback"])
-    assert "1 findings\n  clients live: c1 ended with 1" in verdict.summary()
+    assert "1 findings\n  client died: c1 ended with 1" in verdict.summary()
 
 
 def test_a_soak_in_which_nothing_happened_proves_nothing() -> None:
-    assert {finding.rule for finding in judged().findings} == {"a soak that proves something"}
+    assert {finding.label for finding in judged().findings} == {"soak without events"}
 
 
 def test_of_many_findings_some_are_shown() -> None:

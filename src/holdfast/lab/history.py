@@ -8,14 +8,10 @@ believes in a skewed clock is recorded by when it *truly* stopped believing.
 import json
 from bisect import insort
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Any
-
-from holdfast.lab.hold import Hold, earlier
-
-__all__ = ["OF_A_HOLD", "Event", "Finding", "History", "Hold", "Kind"]
+from typing import Any, TypeAlias
 
 
 class Kind(StrEnum):
@@ -24,36 +20,36 @@ class Kind(StrEnum):
     ASKED = "asked"
     """A client asks for a lock."""
     GRANTED = "granted"
-    """It has it: with this fence, valid until `until`."""
+    """The client holds it, with this fence, until `until`."""
     REFUSED = "refused"
-    """It did not get it: conflict, time out, error, cancelled; `note` says which."""
+    """Not granted: held, timed out, error, cancelled; `note` says which."""
     EXTENDED = "extended"
-    """What it has is valid until `until` now."""
+    """The lease is valid until `until` now."""
     RELEASING = "releasing"
-    """It works no more under the lock, and begins to give it back."""
+    """The client has stopped working under the lock, and begins to release it."""
     RELEASED = "released"
-    """It has given it back."""
+    """The release is done."""
     LOST = "lost"
-    """It was told that it has it no more."""
+    """The client has learned that it lost the lock."""
     WROTE = "wrote"
-    """A register (`name`) took a write, with this fence; `note` is the value.
+    """A register (`name`) accepted a write, with this fence; `note` is the value.
 
     Recorded by the register itself, so that the order of these events is the order of the writes.
     """
-    TURNED_AWAY = "turned away"
-    """A register refused a write, because of this fence."""
+    REJECTED = "rejected"
+    """A register rejected a write, because of this fence."""
     PAUSED = "paused"
-    """A client or a node stands still, connections and all."""
+    """A client or a node is stopped; its connections stay open."""
     RESUMED = "resumed"
     CRASHED = "crashed"
     STARTED = "started"
-    """A client or node begins, or begins again; `note` says whether it forgot anything."""
+    """A client or node starts, or restarts; `note` says whether it lost its data."""
     CUT = "cut"
-    """No message gets from `who` to `peer` any more."""
+    """Messages from `who` to `peer` are not delivered."""
     HEALED = "healed"
-    """Messages get from `who` to `peer` again; without a peer: the last fault is over."""
+    """Messages from `who` to `peer` are delivered again; without a peer: the last fault is over."""
     JUMPED = "jumped"
-    """Somebody's clock jumped; `note` says by how much."""
+    """A clock jumped; `note` says by how much."""
     NOTED = "noted"
     """Anything worth a line in a picture."""
 
@@ -69,7 +65,7 @@ OF_A_HOLD = frozenset(
         Kind.LOST,
     }
 )
-"""What is told of one acquisition."""
+"""The kinds that belong to one acquisition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +79,7 @@ class Event:
     name: str = ""
     """The lock, or the register."""
     hold: str = ""
-    """Which acquisition it belongs to: unique in the run.
-
-    One nested in another (a re-entrant lock) has an id of its own, and the same fence.
-    """
+    """Which acquisition it belongs to: unique in the run."""
     fence: int | None = None
     until: float = inf
     peer: str = ""
@@ -107,10 +100,10 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A promise that was not kept, and where in the history."""
+    """What went wrong, and where in the history."""
 
-    rule: str
-    """Which promise, in a word or two: "one holder at a time"."""
+    label: str
+    """In a few words: "two holders at once"."""
     text: str
     """What happened, in a sentence for a person."""
     at: float
@@ -118,6 +111,88 @@ class Finding:
     """`inf`: it never ended."""
     who: tuple[str, ...] = ()
     """The clients and nodes it is about."""
+
+
+Span: TypeAlias = tuple[float, float]
+"""From one instant to another, which is no part of it."""
+
+
+@dataclass(slots=True)
+class Hold:
+    """One acquisition, from being asked for to its end."""
+
+    who: str
+    name: str
+    hold: str
+    asked: float
+    granted: float | None = None
+    fence: int | None = None
+    deadlines: list[tuple[float, float]] = field(default_factory=list)
+    """Since when which deadline was believed in."""
+    releasing: float | None = None
+    released: float | None = None
+    lost: float | None = None
+    refused: float | None = None
+
+    def __str__(self) -> str:
+        return self.who if self.fence is None else f"{self.who} (fence {self.fence})"
+
+    @property
+    def answered(self) -> float:
+        """When its client knew whether it had got it; `inf`: never."""
+        return earliest(self.granted, self.refused)
+
+    @property
+    def given_up(self) -> float:
+        """When its holder released it or learned of its loss; `inf`: neither."""
+        return earliest(self.releasing, self.released, self.lost, self.refused)
+
+    @property
+    def ended(self) -> float:
+        """When the client no longer believed that it had the lock: released, told, or too late."""
+        deadline = self.deadlines[-1][1] if self.deadlines else inf
+        return min(deadline, self.given_up)
+
+    @property
+    def window(self) -> tuple[float, float]:
+        """When its holder was entitled to believe that it had the lock."""
+        if self.granted is None:
+            raise ValueError(f"{self.hold} was never granted")
+        return self.granted, self.ended
+
+    @property
+    def terms(self) -> list[tuple[float, float, float]]:
+        """Each deadline: since when it was believed in, itself, and when it was renewed."""
+        renewals = [since for since, _ in self.deadlines[1:]]
+        pairs = zip(self.deadlines, [*renewals, inf], strict=False)  # one too many if there is none
+        return [(since, deadline, renewed) for (since, deadline), renewed in pairs]
+
+    @property
+    def spans(self) -> list[Span]:
+        """The window without its holes: when its holder did believe, by its own deadlines.
+
+        There is a hole where it was extended after its time had run out. What was granted when its
+        time had run out already has no span at all. A crash ends none: a lease outlives its holder.
+        """
+        found: list[Span] = []
+        for since, deadline, renewed in self.terms:
+            end = min(deadline, renewed, self.given_up)
+            if since >= end:
+                continue
+            if found and found[-1][1] == since:
+                since = found.pop()[0]
+            found.append((since, end))
+        return found
+
+
+def seconds(instant: float) -> str:
+    """An instant, or how long something took, for people."""
+    return f"{instant:.3f} s"
+
+
+def earliest(*instants: float | None) -> float:
+    """The earliest of these instants; `inf` if there is none."""
+    return min((each for each in instants if each is not None), default=inf)
 
 
 class History:
@@ -158,19 +233,11 @@ class History:
         return list(found.values())
 
     def leases(self) -> dict[str, list[Hold]]:
-        """By name, what was granted, in that order; nested holds are one lease."""
+        """By name, the holds that were granted, in the order of their grants."""
         found: dict[str, list[Hold]] = {}
-        latest: dict[tuple[str, str, int | None], Hold] = {}
         for hold in sorted(self.holds(), key=lambda hold: hold.granted or 0.0):
-            if hold.granted is None:
-                continue
-            outer = latest.get((hold.who, hold.name, hold.fence))
-            if outer is not None and hold.fence is not None and hold.granted < outer.ended:
-                outer.take_in(hold)
-                continue
-            lease = replace(hold, deadlines=list(hold.deadlines), nested=[])
-            latest[hold.who, hold.name, hold.fence] = lease
-            found.setdefault(hold.name, []).append(lease)
+            if hold.granted is not None:
+                found.setdefault(hold.name, []).append(hold)
         return found
 
     def as_lines(self) -> str:
@@ -192,10 +259,10 @@ def _follow(hold: Hold, event: Event) -> None:
         case Kind.EXTENDED:
             hold.deadlines.append((event.at, event.until))
         case Kind.RELEASING:
-            hold.releasing = earlier(hold.releasing, event.at)
+            hold.releasing = earliest(hold.releasing, event.at)
         case Kind.RELEASED:
-            hold.released = earlier(hold.released, event.at)
+            hold.released = earliest(hold.released, event.at)
         case Kind.LOST:
-            hold.lost = earlier(hold.lost, event.at)
+            hold.lost = earliest(hold.lost, event.at)
         case Kind.REFUSED:
-            hold.refused = earlier(hold.refused, event.at)
+            hold.refused = earliest(hold.refused, event.at)

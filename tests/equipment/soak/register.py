@@ -68,7 +68,7 @@ class Registers:
             taken = write.fence >= self._fences.get(write.register, write.fence)
             if taken:
                 self._fences[write.register] = write.fence
-            kind = Kind.WROTE if taken else Kind.TURNED_AWAY
+            kind = Kind.WROTE if taken else Kind.REJECTED
             self._journal.add(
                 Event(
                     self._journal.now(),

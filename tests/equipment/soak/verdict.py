@@ -37,11 +37,11 @@ class Verdict:
         lines = [
             f"{count(Kind.GRANTED)} leases, {count(Kind.GRANTED) / self.seconds:.1f} per second",
             f"{count(Kind.LOST)} of them lost, {count(Kind.REFUSED)} refused",
-            f"{count(Kind.WROTE)} writes taken, {count(Kind.TURNED_AWAY)} stale ones turned away",
+            f"{count(Kind.WROTE)} writes taken, {count(Kind.REJECTED)} stale ones turned away",
             f"{sum(self.faults.values())} faults: {faults}",
             f"{len(self.findings)} findings",
         ]
-        lines += [f"  {finding.rule}: {finding.text}" for finding in self.findings[:SHOWN]]
+        lines += [f"  {finding.label}: {finding.text}" for finding in self.findings[:SHOWN]]
         if len(self.findings) > SHOWN:
             lines.append(f"  and {len(self.findings) - SHOWN} more")
         return "\n".join(lines)
@@ -62,9 +62,9 @@ def reach(
     `complaints` are what was wrong with the clients themselves, `stored` what they left behind.
     """
     findings = judge(history, tolerance=TOLERANCE, bound=BOUND, stored=stored, until=over)
-    findings += [Finding("clients live", text, over, over) for text in complaints]
+    findings += [Finding("client died", text, over, over) for text in complaints]
     findings += [
-        Finding("a soak that proves something", f"nothing was {kind}", 0.0, over)
+        Finding("soak without events", f"nothing was {kind}", 0.0, over)
         for kind in (Kind.GRANTED, Kind.EXTENDED, Kind.WROTE)
         if not history.of(kind)
     ]

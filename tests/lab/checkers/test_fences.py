@@ -42,9 +42,6 @@ class TestDisorder:
         )
         assert len(disorder(history(lease("A1", 7, 1, 2), lease("A2", 7, 3, 4)))) == 1
 
-    def test_nested_holds_share_their_fence(self) -> None:
-        assert disorder(history(lease("A1", 7, 1, 5), lease("A2", 7, 2, 5))) == []
-
     def test_each_name_has_fences_of_its_own(self) -> None:
         there = lease("B1", 7, 3, 4, name="invoices")
         assert disorder(history(lease("A1", 8, 1, 2), there)) == []

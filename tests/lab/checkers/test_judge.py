@@ -71,14 +71,14 @@ class TestJudge:
             stored={"n1": {"orders": "A1"}},
             until=60,
         )
-        assert {finding.rule for finding in found} == {
-            "one holder at a time",
-            "fences grow",
-            "no stale write",
-            "told of a loss by the deadline",
-            "granted to somebody once the faults are over",
-            "nothing left behind",
-            "a history that makes sense",
+        assert {finding.label for finding in found} == {
+            "two holders at once",
+            "fence not greater than before",
+            "stale write accepted",
+            "loss noticed too late",
+            "free lock granted to no one",
+            "lock left behind",
+            "contradictory history",
         }
         assert [finding.at for finding in found] == sorted(finding.at for finding in found)
 

@@ -78,9 +78,5 @@ class TestUntold:
         assert unnotified(history(lease("A1", 7, 6, 5, lost=6.1)), 0.1, 60) == []
         assert len(unnotified(history(lease("A1", 7, 6, 5, lost=6.2)), 0.1, 60)) == 1
 
-    def test_a_nested_hold_is_told_with_its_lease(self) -> None:
-        nested = [lease("A1", 7, 1, 5, lost=8), extended("A1", 4, 8), lease("A2", 7, 2, 5)]
-        assert unnotified(history(*nested), 0.1, 60) == []
-
     def test_a_lock_that_never_ends(self) -> None:
         assert unnotified(history(lease("A1", None, 1, inf)), 0.1, 60) == []

@@ -90,8 +90,8 @@ def _summarise(tally: Tally) -> None:
     click.echo(f"{tally.seeds} seeds, {tally.grants} grants, {tally.faults.total()} faults")
     for kind, count in tally.faults.most_common():
         click.echo(f"  {count:7} {kind}")
-    for rule, count in tally.broken.most_common():
-        click.echo(f"broken in {count} seeds: {rule}")
+    for label, count in tally.broken.most_common():
+        click.echo(f"in {count} seeds: {label}")
     if tally.failed:
         click.echo(f"seeds that failed: {', '.join(map(str, tally.failed))}")
     if not tally.broken:
@@ -102,7 +102,7 @@ def _blame(run: Run, setup: Setup) -> None:
     """Show the least of a run that still breaks a promise, and how to play it again."""
     from holdfast.lab.simulator import breaks, kept_tasks, left_out, play, shrink
 
-    shrunk = shrink(run.plan, breaks(run.findings[0].rule))
+    shrunk = shrink(run.plan, breaks(run.findings[0].label))
     _show(play(shrunk))
     words = [f"--seed {run.plan.seed}", *_said(setup)]
     if without := left_out(run.plan, shrunk):
@@ -141,7 +141,7 @@ def _show(run: Run) -> None:
     until = max(end + 0.1, 0.1)
     click.echo(as_text(run.history, findings=run.findings, width=width, colour=colour, until=until))
     for finding in run.findings:
-        click.echo(f"{finding.at:.4f} {finding.rule}: {finding.text}")
+        click.echo(f"{finding.at:.4f} {finding.label}: {finding.text}")
 
 
 def _describe(plan: Plan) -> None:

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple
 
-from holdfast.lab.history import Finding, History
-from holdfast.lab.hold import Hold, seconds
+from holdfast.lab.history import Finding, History, Hold, seconds
 
-RULE = "one holder at a time"
+TWO_HOLDERS = "two holders at once"
 
 
 class Believed(NamedTuple):
@@ -43,10 +42,10 @@ def _sweep(name: str, leases: list[Hold]) -> Iterator[Finding]:
 def _overlap(name: str, one: Believed, other: Believed) -> Finding:
     got = "was granted" if other.since == other.lease.granted else "went on with"
     fence = "" if other.lease.fence is None else f" (fence {other.lease.fence})"
-    valid = "valid for ever" if one.until == inf else f"valid until {seconds(one.until)}"
+    valid = "valid forever" if one.until == inf else f"valid until {seconds(one.until)}"
     text = (
         f"{other.lease.who} {got} {name}{fence} at {seconds(other.since)} "
         f"while {one.lease} was {valid}"
     )
     who = (one.lease.who, other.lease.who)
-    return Finding(RULE, text, other.since, min(one.until, other.until), who)
+    return Finding(TWO_HOLDERS, text, other.since, min(one.until, other.until), who)

@@ -1,4 +1,4 @@
-"""Fencing tokens: whoever gets a lock later gets the greater one.
+"""Fencing tokens: a later grant has a greater one, and a register accepts no smaller one.
 
 Clients hear of their grants late, and not in the order in which they were given. So a grant is
 surely the earlier of two
@@ -9,14 +9,15 @@ surely the earlier of two
 (A lease that is valid is its holder's on the engine, too: what follows its end was granted later.)
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import le, lt
 from typing import NamedTuple
 
-from holdfast.lab.history import Finding, History
-from holdfast.lab.hold import Hold, seconds
+from holdfast.lab.history import Event, Finding, History, Hold, Kind, seconds
 
-RULE = "fences grow"
+NOT_GREATER = "fence not greater than before"
+STALE_WRITE = "stale write accepted"
+UNCHECKED_WRITE = "stale write accepted (fence not checked)"
 
 
 class Grant(NamedTuple):
@@ -60,7 +61,7 @@ def _repeated(grants: list[Grant]) -> Iterator[tuple[Grant, Grant]]:
 
 
 def _inverted(grants: list[Grant]) -> Iterator[tuple[Grant, Grant]]:
-    """Each grant with the greatest fence before it, if that is greater; for either rule."""
+    """Each grant with the greatest fence before it, if that is greater; for either reason."""
     valid = [grant for grant in grants if grant.valid]
     yield from _exceeded(grants, lambda grant: grant.heard, lt, lambda grant: grant.asked)
     yield from _exceeded(valid, lambda grant: grant.ended, le, lambda grant: grant.heard)
@@ -88,7 +89,7 @@ def _repetition(name: str, one: Grant, other: Grant) -> Finding:
         f"{other.who} was granted {name} with fence {other.fence} at {seconds(other.heard)}, "
         f"which {one.who} had been granted at {seconds(one.heard)}"
     )
-    return Finding(RULE, text, one.heard, other.heard, (one.who, other.who))
+    return Finding(NOT_GREATER, text, one.heard, other.heard, (one.who, other.who))
 
 
 def _inversion(name: str, before: Grant, later: Grant) -> Finding:
@@ -97,4 +98,89 @@ def _inversion(name: str, before: Grant, later: Grant) -> Finding:
         f"although {before.who} had been granted fence {before.fence} before, "
         f"at {seconds(before.heard)}"
     )
-    return Finding(RULE, text, before.heard, later.heard, (before.who, later.who))
+    return Finding(NOT_GREATER, text, before.heard, later.heard, (before.who, later.who))
+
+
+def stale_writes(history: History, unfenced: Collection[str] = ()) -> list[Finding]:
+    """Every write that a register took with a lower fence than one before, or with none.
+
+    The registers that are `unfenced` may take what they like.
+    """
+    findings: list[Finding] = []
+    newest: dict[str, Event] = {}
+    for write in history.of(Kind.WROTE):
+        if write.name in unfenced:
+            continue
+        if write.fence is None:
+            text = f"{write.name} took a write by {write.who} at {seconds(write.at)} with no fence"
+            findings.append(Finding(STALE_WRITE, text, write.at, write.at, (write.who,)))
+        elif (finding := _behind(STALE_WRITE, write, newest)) is not None:
+            findings.append(finding)
+    return findings
+
+
+def corruption(history: History, registers: Collection[str]) -> list[Finding]:
+    """Every write that spoilt one of these registers, which take whatever comes.
+
+    Its writer did not have the lock while another had it, or it has a lower fence than one that
+    was taken before.
+    """
+    findings: list[Finding] = []
+    newest: dict[str, Event] = {}
+    tenants = _Tenants(history)
+    for write in history.of(Kind.WROTE):
+        if write.name in registers:
+            behind = _behind(UNCHECKED_WRITE, write, newest)
+            finding = _intrusion(write, tenants) or behind
+            findings += [] if finding is None else [finding]
+    return findings
+
+
+class _Tenants:
+    """Who had which lock when."""
+
+    def __init__(self, history: History) -> None:
+        self._leases = history.leases()
+        self._by_hold = {hold.hold: hold for hold in history.holds()}
+
+    def of(self, write: Event) -> Hold | None:
+        """What was written under, as far as it is known."""
+        return self._by_hold.get(write.hold)
+
+    def other_than(self, own: Hold, at: float) -> Hold | None:
+        """Another valid lease on the same lock at that instant."""
+        for lease in self._leases.get(own.name, ()):
+            if lease.hold != own.hold and any(since <= at < until for since, until in lease.spans):
+                return lease
+        return None
+
+
+def _intrusion(write: Event, tenants: _Tenants) -> Finding | None:
+    own = tenants.of(write)
+    # The instant in which it ends is its own, too: what happened first within it is not known.
+    if own is None or any(since <= write.at <= until for since, until in own.spans):
+        return None
+    other = tenants.other_than(own, write.at)
+    if other is None:
+        return None
+    text = (
+        f"{own} wrote {write.note!r} to {write.name} at {seconds(write.at)} "
+        f"without having {own.name}, which {other} had"
+    )
+    return Finding(UNCHECKED_WRITE, text, write.at, write.at, (own.who, other.who))
+
+
+def _behind(label: str, write: Event, newest: dict[str, Event]) -> Finding | None:
+    """A finding if a write is older than the newest of its register; else it is the newest."""
+    before = newest.get(write.name)
+    if write.fence is None:
+        return None
+    if before is None or before.fence is None or before.fence <= write.fence:
+        newest[write.name] = write
+        return None
+    text = (
+        f"{write.name} took a write by {write.who} with fence {write.fence} "
+        f"at {seconds(write.at)}, after one by {before.who} with fence {before.fence} "
+        f"at {seconds(before.at)}"
+    )
+    return Finding(label, text, before.at, write.at, (before.who, write.who))

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import FrameType
 
 from holdfast.lab.demo.contest import Contest, Plan
-from holdfast.lab.demo.picture import table, verdict
-from holdfast.lab.demo.screen import Screen, choose
+from holdfast.lab.demo.screen import Plain, choose, table, verdict
 from holdfast.lab.demo.turn import NAME
 from holdfast.lab.pictures.text import Line
 
@@ -29,12 +28,12 @@ def main(plan: Plan | None = None) -> int:
         screen.close()
 
 
-def show(plan: Plan, screen: Screen) -> int:
+def show(plan: Plan, screen: Plain) -> int:
     """The contest on this screen. Whatever happens, no process and no file is left behind."""
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         screen.print(_introduction(plan))
         with Contest(plan, Path(folder), screen.tell) as contest:
-            while not (contest.over or contest.out_of_patience):
+            while not (contest.over or contest.timed_out):
                 contest.step()
                 screen.draw(contest)
                 time.sleep(FRAME)

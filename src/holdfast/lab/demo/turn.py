@@ -1,11 +1,10 @@
-"""One turn of a process: `holdfast run` with its worker, what the worker wrote, and whether two of
-them overlapped."""
+"""One turn of a process: `holdfast run` with its worker, and what the worker wrote."""
 
 import os
 import select
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import inf
@@ -13,6 +12,7 @@ from pathlib import Path
 
 from holdfast.lab.demo import worker
 from holdfast.lab.demo.worker import clock
+from holdfast.lab.history import Event, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,26 +50,6 @@ def read_notes(log: Path) -> Notes | None:
     return Notes(float(began), int(fence), float(last_instant), ended)
 
 
-def find_faults(sections: Sequence[Section]) -> list[str]:
-    """Everything that contradicts "one at a time, and fences grow"; empty if nothing does."""
-    ordered = sorted(sections, key=lambda section: section.began)
-    faults = []
-    for place, first in enumerate(ordered):
-        for second in ordered[place + 1 :]:
-            if second.began < first.ended:
-                both = min(first.ended, second.ended) - second.began
-                faults.append(
-                    f"{first.who} (fence {first.fence}) and {second.who} (fence {second.fence}) "
-                    f"overlapped for {both * 1000:.1f} ms"
-                )
-    faults += [
-        f"{second.who} got fence {second.fence} after {first.who} had {first.fence}"
-        for first, second in pairwise(ordered)
-        if second.fence <= first.fence
-    ]
-    return faults
-
-
 def smallest_gap(sections: Sequence[Section]) -> float:
     """The shortest time between two sections, in seconds."""
     ordered = sorted(sections, key=lambda section: section.began)
@@ -79,7 +59,7 @@ def smallest_gap(sections: Sequence[Section]) -> float:
 NAME = "nightly"
 """The lock that all want."""
 
-BURIAL = 5.0
+END_WITHIN = 5.0
 """How long the processes of one turn may take to be gone once they are told to."""
 
 
@@ -138,7 +118,7 @@ class Turn:
         """See what has become of it."""
         self.notes = read_notes(self._log)
         if not self.over and self._lifeline_closed(0.0):
-            self._process.wait(BURIAL)
+            self._process.wait(END_WITHIN)
             self.gone_at = clock()
             os.close(self._lifeline)
 
@@ -146,7 +126,7 @@ class Turn:
         """Kill `holdfast run` as the kernel would when memory is short, and see its worker die."""
         self.killed_at = clock()
         self._process.kill()
-        self._lifeline_closed(BURIAL)
+        self._lifeline_closed(END_WITHIN)
         self.look()
 
     def stop(self) -> None:
@@ -156,11 +136,11 @@ class Turn:
 
     def end(self) -> None:
         """See that no process of it is left."""
-        self._lifeline_closed(BURIAL)
+        self._lifeline_closed(END_WITHIN)
         self.look()
         if not self.over:
             self._process.kill()
-            self._lifeline_closed(BURIAL)
+            self._lifeline_closed(END_WITHIN)
             self.look()
 
     def section(self) -> Section | None:
@@ -171,10 +151,24 @@ class Turn:
         ended = max(self.gone_at, notes.last_alive) if notes.ended is None else notes.ended
         return Section(self.who, notes.fence, notes.began, ended, self.killed)
 
+    def events(self, zero: float) -> Iterator[Event]:
+        """What happened to it, for the lab's checkers and pictures. `zero`: when the run began."""
+        hold = f"{self.who}{self.number}"
+        yield Event(self.came_at - zero, self.who, Kind.ASKED, NAME, hold)
+        notes, section = self.notes, self.section()
+        if notes is not None and section is not None:
+            alive = section.ended if self.over else notes.last_alive
+            until = max(self.lease_ends_at, alive) - zero
+            yield Event(notes.began - zero, self.who, Kind.GRANTED, NAME, hold, notes.fence, until)
+            if notes.ended is not None:
+                yield Event(notes.ended - zero, self.who, Kind.RELEASED, NAME, hold)
+        if self.killed:
+            yield Event(self.killed_at - zero, self.who, Kind.CRASHED, note="SIGKILL")
+
     def fault(self) -> str:
         """What went wrong with it, if anything did."""
         if not self.over:
-            return f"{self.who} was still there after {BURIAL:g} s"
+            return f"{self.who} was still there after {END_WITHIN:g} s"
         if self.killed or self._process.returncode == 0:
             return ""
         said = " / ".join(self._said.read_text(errors="replace").split("\n")[-4:]).strip(" /")

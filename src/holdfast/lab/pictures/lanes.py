@@ -1,12 +1,18 @@
-"""What there is to draw, in seconds: a lane for each client, register and node.
+"""What there is to draw of a history, in seconds: a lane for each client, register and node.
 
 A *span* lasts (waiting, holding, a pause), a *mark* is an instant (lost, wrote, crashed). Both
-carry what could be written beside them, from the longest text to the shortest: whoever draws takes
-the first that fits. A client's *tint* is the number of its colour, wherever it shows.
+carry the texts that could be written beside them, from the longest to the shortest: the first that
+fits is drawn. A client's *tint* is the number of its colour, in all lanes.
 """
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from math import inf
+
+from holdfast.lab.history import Event, History, Hold, Kind
+from holdfast.lab.pictures.words import clean, is_vote
 
 
 class Role(Enum):
@@ -22,8 +28,8 @@ class Look(Enum):
     """What a span shows; the value explains it in a legend."""
 
     WAITING = "waits"
-    HOLDING = "holds, under that fence"
-    VOTE = "has the vote"
+    HOLDING = "holds the lock"
+    VOTE = "voted"
     PAUSED = "paused"
     DOWN = "down"
     CUT = "cut off"
@@ -32,10 +38,10 @@ class Look(Enum):
 class Symbol(Enum):
     """What a mark shows; the value explains it in a legend."""
 
-    REFUSED = "did not get it"
+    REFUSED = "not granted"
     LOST = "lost"
-    WROTE = "write taken"
-    TURNED_AWAY = "write turned away"
+    WROTE = "write accepted"
+    REJECTED = "write rejected"
     PAUSED = "paused"
     CRASHED = "crashed"
     STARTED = "started"
@@ -80,3 +86,254 @@ class Lane:
     tint: int | None = None
     spans: list[Span] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)
+
+
+_BEGINS = {Kind.PAUSED: Look.PAUSED, Kind.CRASHED: Look.DOWN}
+_ENDS = {
+    Kind.RESUMED: (Look.PAUSED,),
+    Kind.CRASHED: (Look.PAUSED,),
+    Kind.STARTED: (Look.PAUSED, Look.DOWN),
+}
+_AT_ONCE = 0.005
+"""Links that are cut, and healed, within this part of a run are one cut."""
+
+
+def standstills(history: History) -> Iterator[tuple[str, Span]]:
+    """Who was paused, or down, and when."""
+    since: dict[tuple[str, Look], float] = {}
+    for event in history.of(Kind.PAUSED, Kind.RESUMED, Kind.CRASHED, Kind.STARTED):
+        for look in _ENDS.get(event.kind, ()):
+            began = since.pop((event.who, look), None)
+            if began is not None:
+                yield event.who, Span(look, began, event.at)
+        if event.kind in _BEGINS:
+            since.setdefault((event.who, _BEGINS[event.kind]), event.at)
+    for (who, look), began in since.items():
+        yield who, Span(look, began, inf)
+
+
+@dataclass(slots=True)
+class _Cut:
+    """Whom somebody does not reach, and who does not reach him, for one span of time."""
+
+    since: float
+    until: float
+    reaches_not: list[str] = field(default_factory=list)
+    reached_not_by: list[str] = field(default_factory=list)
+
+    def labels(self) -> tuple[str, ...]:
+        peers = list(dict.fromkeys(self.reaches_not + self.reached_not_by))
+        names = ", ".join(clean(peer) for peer in peers)
+        if set(self.reaches_not) == set(self.reached_not_by):
+            said, arrow = "cut off from", "↮"
+        elif not self.reached_not_by:
+            said, arrow = "does not reach", "↛"
+        elif not self.reaches_not:
+            said, arrow = "is not reached by", "↚"
+        else:
+            said, arrow = "partly cut off from", "↮"
+        return f"{said} {names}", f"{arrow} {names}", f"{arrow} {len(peers)}", arrow
+
+
+def cuts(history: History) -> Iterator[tuple[str, Span]]:
+    """Who was cut off from whom, and when."""
+    tolerance = _AT_ONCE * (history.events[-1].at - history.events[0].at) if len(history) else 0.0
+    found: dict[str, list[_Cut]] = {}
+    for since, until, who, peer in _links(history):
+        _same(found.setdefault(who, []), since, until, tolerance).reaches_not.append(peer)
+        _same(found.setdefault(peer, []), since, until, tolerance).reached_not_by.append(who)
+    for who, cut in ((who, cut) for who, some in found.items() for cut in some):
+        yield who, Span(Look.CUT, cut.since, cut.until, labels=cut.labels())
+
+
+def _same(some: list[_Cut], since: float, until: float, tolerance: float) -> _Cut:
+    """The cut of that time: one that there is, or a new one."""
+    for cut in some:
+        together = cut.until == until or abs(cut.until - until) <= tolerance
+        if together and abs(cut.since - since) <= tolerance:
+            return cut
+    some.append(_Cut(since, until))
+    return some[-1]
+
+
+def _links(history: History) -> list[tuple[float, float, str, str]]:
+    """Every link that was cut: since when, until when, from whom, to whom."""
+    open_cuts: dict[tuple[str, str], float] = {}
+    found: list[tuple[float, float, str, str]] = []
+    for event in history.of(Kind.CUT, Kind.HEALED):
+        if event.kind is Kind.CUT and not (event.who and event.peer):
+            continue  # between whom, nobody knows
+        if event.kind is Kind.CUT:
+            open_cuts.setdefault((event.who, event.peer), event.at)
+            continue
+        found += [(open_cuts.pop(link), event.at, *link) for link in _healed(event, open_cuts)]
+    return sorted(found + [(since, inf, *link) for link, since in open_cuts.items()])
+
+
+def _healed(event: Event, open_cuts: dict[tuple[str, str], float]) -> list[tuple[str, str]]:
+    """The links that this event heals: one, or, without a peer, all."""
+    return [link for link in open_cuts if not event.peer or link == (event.who, event.peer)]
+
+
+_WRITES = (Kind.WROTE, Kind.REJECTED)
+_BY_CLIENTS = (
+    Kind.ASKED, Kind.GRANTED, Kind.REFUSED, Kind.EXTENDED, Kind.RELEASING, Kind.RELEASED,
+    Kind.LOST, *_WRITES,
+)  # fmt: skip
+_SYMBOLS = {
+    Kind.REFUSED: Symbol.REFUSED,
+    Kind.LOST: Symbol.LOST,
+    Kind.WROTE: Symbol.WROTE,
+    Kind.REJECTED: Symbol.REJECTED,
+    Kind.PAUSED: Symbol.PAUSED,
+    Kind.CRASHED: Symbol.CRASHED,
+    Kind.STARTED: Symbol.STARTED,
+    Kind.JUMPED: Symbol.JUMPED,
+    Kind.NOTED: Symbol.NOTED,
+}
+
+
+def fence_labels(history: History) -> dict[int, str]:
+    """A label for each fence, by their order: #1 < #2 < #3. The numbers themselves are long."""
+    fences = sorted({event.fence for event in history if event.fence is not None})
+    return {fence: f"#{place}" for place, fence in enumerate(fences, 1)}
+
+
+def lanes_of(history: History) -> list[Lane]:
+    """Every lane of a history: what belongs to nobody, clients, registers, nodes."""
+    clients = {event.who for event in history.of(*_BY_CLIENTS)}
+    lanes = _Lanes(history, clients)
+    crashes: dict[str, list[float]] = {}
+    for crash in history.of(Kind.CRASHED):
+        crashes.setdefault(crash.who, []).append(crash.at)
+    for hold in history.holds():
+        died = next((at for at in crashes.get(hold.who, ()) if at >= hold.asked), inf)
+        lanes.of(hold.who).spans += _hold_spans(hold, lanes, died)
+    for who, span in [*_votes(history, lanes), *standstills(history), *cuts(history)]:
+        lanes.of(who).spans.append(span)
+    down: set[str] = set()
+    for event in history:
+        if _is_worth_a_mark(event, down):
+            lanes.for_mark(event).marks.append(_mark(event, lanes))
+        if event.kind is Kind.CRASHED:
+            down.add(event.who)
+        elif event.kind is Kind.STARTED:
+            down.discard(event.who)
+    return lanes.all
+
+
+def names_in(history: History) -> set[str]:
+    """What may be written beside a lane."""
+    names = {name for event in history for name in (event.who, event.peer)}
+    return {clean(name) for name in names | {event.name for event in history.of(*_WRITES)}}
+
+
+class _Lanes:
+    """All lanes, by whose they are; and what is written the same way in all of them."""
+
+    def __init__(self, history: History, clients: set[str]) -> None:
+        registers = {event.name for event in history.of(*_WRITES)}
+        named = {event.who for event in history} | {event.peer for event in history}
+        self.tints = {name: number for number, name in enumerate(_sorted(clients))}
+        self.fences = fence_labels(history)
+        self.several_locks = len({event.name for event in history.of(Kind.ASKED)}) > 1
+        self._run = [Lane("", Role.RUN)] if any(map(_is_of_the_run, history)) else []
+        self._people = {
+            name: Lane(clean(name), Role.CLIENT, self.tints[name]) for name in self.tints
+        }
+        self._registers = {name: Lane(clean(name), Role.REGISTER) for name in _sorted(registers)}
+        nodes = _sorted(named - clients - {""})
+        self._people |= {name: Lane(clean(name), Role.NODE) for name in nodes}
+
+    def of(self, who: str) -> Lane:
+        """The lane of a client, or of a node; of the run, if it is nobody's."""
+        return self._people[who] if who in self._people else self._run[0]
+
+    def for_mark(self, event: Event) -> Lane:
+        """Where an event is marked: a write at its register, the rest where it happened."""
+        if event.kind in _WRITES:
+            return self._registers[event.name]
+        return self._run[0] if _is_of_the_run(event) else self.of(event.who)
+
+    @property
+    def all(self) -> list[Lane]:
+        """From top to bottom."""
+        people = list(self._people.values())
+        clients = [lane for lane in people if lane.role is Role.CLIENT]
+        nodes = [lane for lane in people if lane.role is Role.NODE]
+        return [*self._run, *clients, *self._registers.values(), *nodes]
+
+
+def _sorted(names: Iterable[str]) -> list[str]:
+    """As people count: n2 before n10."""
+    return sorted(names, key=lambda name: re.sub(r"\d+", lambda digits: digits[0].zfill(9), name))
+
+
+def _is_of_the_run(event: Event) -> bool:
+    """Whether it happened to nobody in particular."""
+    return not event.who or (event.kind is Kind.HEALED and not event.peer)
+
+
+def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:
+    """The wait for a lock, the time in which it was had, and the time that giving it back took."""
+    tint = lanes.tints[hold.who]
+    ends = [end for end in (hold.granted, hold.refused, hold.lost, died) if end is not None]
+    yield Span(Look.WAITING, hold.asked, min(ends), tint, group=hold.hold)
+    if hold.granted is None:
+        return
+    fence = "" if hold.fence is None else lanes.fences[hold.fence]
+    labels = (fence,) if fence else ()
+    if lanes.several_locks:
+        labels = (f"{clean(hold.name)} {fence}".rstrip(), *labels)
+    notches = tuple(since for since, _ in hold.deadlines[1:])
+    # What was granted too late was never valid, but was granted.
+    for since, until in hold.spans or [(hold.granted, hold.granted)]:
+        yield Span(Look.HOLDING, since, until, tint, labels, hold.hold, notches)
+    if hold.releasing is not None and hold.released is not None:
+        yield Span(Look.WAITING, hold.releasing, hold.released, tint, group=hold.hold)
+
+
+def _votes(history: History, lanes: _Lanes) -> Iterator[tuple[str, Span]]:
+    """What each node had promised to whom."""
+    standing: dict[tuple[str, str], Span] = {}
+    for event in history.of(Kind.NOTED, Kind.CRASHED):
+        for vote in [vote for vote in standing if _ends_vote(event, *vote)]:
+            span = standing.pop(vote)
+            yield vote[0], replace(span, until=min(span.until, event.at))
+        if is_vote(event) and event.until > event.at:
+            labels = (clean(event.peer),)
+            span = Span(Look.VOTE, event.at, event.until, lanes.tints.get(event.peer), labels)
+            standing[event.who, event.name] = span
+    yield from ((node, span) for (node, _), span in standing.items())
+
+
+def _ends_vote(event: Event, node: str, name: str) -> bool:
+    if event.who != node:
+        return False
+    return event.kind is Kind.CRASHED or (is_vote(event) and event.name == name)
+
+
+def _is_worth_a_mark(event: Event, down: set[str]) -> bool:
+    """Most of a lock's life shows as spans; a first start shows as nothing."""
+    if event.kind is Kind.HEALED:
+        return not event.peer
+    if event.kind is Kind.STARTED:
+        return event.who in down or bool(event.note)
+    return event.kind in _SYMBOLS and not is_vote(event)
+
+
+def _mark(event: Event, lanes: _Lanes) -> Mark:
+    note, who = clean(event.note), clean(event.who)
+    symbol = _SYMBOLS.get(event.kind, Symbol.HEALED)
+    tint = lanes.tints.get(event.who)
+    if event.kind in _WRITES:
+        fence = "" if event.fence is None else f" {lanes.fences[event.fence]}"
+        value = "rejected" if event.kind is Kind.REJECTED else note
+        short = f"{who}{fence}"
+        return Mark(
+            symbol, event.at, (f"{short}: {value}", short) if value else (short,), tint, who
+        )
+    if event.kind is Kind.NOTED:
+        return Mark(symbol, event.at, (note,), tint)
+    said = symbol.value
+    return Mark(symbol, event.at, (f"{said}: {note}", said) if note else (said,), tint)

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from math import isfinite
+from math import inf, isfinite
 from typing import Protocol, TypeAlias, TypeVar
 
 from holdfast.lab.history import Finding, History
-from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span, Symbol
+from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span, Symbol, fence_labels, lanes_of
 from holdfast.lab.pictures.sheet import Axis, Band, Bar, Board, Flag, Sheet, Stripe, Tag
-from holdfast.lab.pictures.story import lanes_of
-from holdfast.lab.pictures.words import clean
+from holdfast.lab.pictures.words import clean, tell_fences
 
 MOST_ROWS = 3
 """Rows of tags in a lane, and of flags over all lanes. More would hide the picture."""
@@ -141,17 +140,17 @@ def _one(crowd: list[list[Span]]) -> Iterator[list[Span]]:
 def bands_of(
     findings: Sequence[Finding], lanes: Sequence[Lane], axis: Axis, sheet: Sheet
 ) -> list[Band]:
-    """A band for every finding; those of one rule and the same lanes that touch are one."""
+    """A band for every finding; those with one label and the same lanes that touch are one."""
     last: dict[object, int] = {}
     bands: list[Band] = []
     for finding in sorted(findings, key=lambda finding: finding.at):
         left, right = seen(axis.place(finding.at), axis.place(finding.until), sheet)
-        band = Band(clean(finding.rule), left, right, _concerned(finding, lanes))
-        same = last.get((band.rule, band.lanes))
+        band = Band(clean(finding.label), left, right, _concerned(finding, lanes))
+        same = last.get((band.label, band.lanes))
         if same is not None and left - bands[same].right <= sheet.grain:
             bands[same] = replace(bands[same], right=max(right, bands[same].right))
             continue
-        last[band.rule, band.lanes] = len(bands)
+        last[band.label, band.lanes] = len(bands)
         bands.append(band)
     return bands
 
@@ -174,7 +173,7 @@ def flag_rows(bands: Sequence[Band], sheet: Sheet) -> list[list[Flag]]:
 def _flag_ways(band: Band, sheet: Sheet) -> list[Flag]:
     """How to write what a band means, the best way first: over it, beside it, not at all."""
     ways = []
-    for text in (f"✗ {band.rule}", sheet.shorten(f"✗ {band.rule}")):
+    for text in (f"✗ {band.label}", sheet.shorten(f"✗ {band.label}")):
         size = sheet.measure(text)
         if size + 2 * sheet.gap <= band.right - band.left:
             middle = (band.left + band.right - size) / 2
@@ -293,8 +292,12 @@ def lay_out(
     findings: Sequence[Finding] = (),
     since: float | None = None,
     until: float | None = None,
+    now: float = inf,
 ) -> Board:
-    """The picture of a history, or of what happened `since` and `until` these instants."""
+    """The picture of a history, or of what happened `since` and `until` these instants.
+
+    Nothing is drawn beyond `now`, in a run that is not over.
+    """
     first, last = extent(history, findings)
     axis = Axis(
         first if since is None else since, last if until is None else until, sheet.width, sheet.tick
@@ -303,6 +306,8 @@ def lay_out(
         raise ValueError(f"the window is empty: since={axis.since}, until={axis.until}")
     shown = [finding for finding in findings if axis.shows(finding.at, finding.until)]
     lanes = _seen(lanes_of(history), axis)
+    for lane in lanes:
+        lane.spans = [replace(span, until=min(span.until, now)) for span in lane.spans]
     bands = bands_of(shown, lanes, axis, sheet)
     stripes, left_out = [], 0
     for number, lane in enumerate(lanes):
@@ -310,7 +315,8 @@ def lay_out(
         stripe, without = stripe_of(lane, axis, sheet, broken)
         stripes.append(stripe)
         left_out += without
-    return Board(axis, stripes, bands, flag_rows(bands, sheet), shown, left_out)
+    fences = tell_fences(fence_labels(history))
+    return Board(axis, stripes, bands, flag_rows(bands, sheet), shown, fences, left_out)
 
 
 def extent(history: History, findings: Sequence[Finding] = ()) -> tuple[float, float]:

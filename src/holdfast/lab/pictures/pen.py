@@ -76,7 +76,7 @@ _SYMBOLS = {
     Symbol.REFUSED: ("line", "M-3.5 -3.5H3.5V3.5H-3.5Z"),
     Symbol.LOST: ("fill", "M0 -5.5L5.5 0L0 5.5L-5.5 0Z"),
     Symbol.WROTE: ("fill", _CIRCLE),
-    Symbol.TURNED_AWAY: ("line", f"{_CIRCLE}M-3.2 3.2L3.2 -3.2"),
+    Symbol.REJECTED: ("line", f"{_CIRCLE}M-3.2 3.2L3.2 -3.2"),
     Symbol.PAUSED: ("line", "M-2.5 -4V4M2.5 -4V4"),
     Symbol.CRASHED: ("line", "M-4 -4L4 4M4 -4L-4 4"),
     Symbol.STARTED: ("fill", "M-3.5 -5L5 0L-3.5 5Z"),

@@ -148,7 +148,7 @@ class Tag:
 class Band:
     """Where a promise was broken: across these lanes, by number."""
 
-    rule: str
+    label: str
     left: float
     right: float
     lanes: tuple[int, ...]
@@ -193,6 +193,8 @@ class Board:
     flags: list[list[Flag]]
     findings: list[Finding]
     """Those within the window."""
+    fences: str
+    """What their labels stand for."""
     left_out: int
     """How many marks found no room."""
 

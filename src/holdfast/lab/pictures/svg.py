@@ -6,7 +6,7 @@ from html import escape
 
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures import pen
-from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span, Symbol
+from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span, Symbol, names_in
 from holdfast.lab.pictures.layout import lay_out
 from holdfast.lab.pictures.sheet import (
     Bar,
@@ -19,7 +19,6 @@ from holdfast.lab.pictures.sheet import (
     looks_in,
     symbols_in,
 )
-from holdfast.lab.pictures.story import names_in
 from holdfast.lab.pictures.words import clean, tell_findings
 
 PAD = 24.0
@@ -105,6 +104,8 @@ def foot(board: Board, caption: str, top: float, width: float) -> tuple[list[str
             drawn.append(pen.text(said, PAD + x + _SAMPLE + _GAP, y, "soft"))
         y += _LINE
     blocks = [("wrong", f"✗ {told}") for told in tell_findings(board.findings, board.axis.say)]
+    if board.fences:
+        blocks.append(("soft", board.fences))
     if board.left_out:
         blocks.append(("soft", f"{board.left_out} more marks found no room."))
     if caption:

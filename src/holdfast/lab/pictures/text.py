@@ -4,11 +4,11 @@ import textwrap
 import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from math import floor
+from math import floor, inf
 from typing import TypeAlias
 
 from holdfast.lab.history import Finding, History
-from holdfast.lab.pictures.lanes import Look, Role, Symbol
+from holdfast.lab.pictures.lanes import Look, Role, Symbol, names_in
 from holdfast.lab.pictures.layout import lay_out
 from holdfast.lab.pictures.sheet import (
     Bar,
@@ -19,7 +19,6 @@ from holdfast.lab.pictures.sheet import (
     looks_in,
     symbols_in,
 )
-from holdfast.lab.pictures.story import names_in
 from holdfast.lab.pictures.words import tell, tell_findings
 
 Line: TypeAlias = list[tuple[str, str]]
@@ -65,6 +64,10 @@ def _column(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+ASCII = str.maketrans("─█▄░▒╌┄»╬□◆●⊘‖†▶✓◷•┴▼✗…", "-#=:%.~>X?!o/|x*v@.+Vx.")
+"""The characters of a picture, for a terminal that has no others."""
 
 
 class Row:
@@ -116,7 +119,7 @@ _SYMBOLS = {
     Symbol.REFUSED: "□",
     Symbol.LOST: "◆",
     Symbol.WROTE: "●",
-    Symbol.TURNED_AWAY: "⊘",
+    Symbol.REJECTED: "⊘",
     Symbol.PAUSED: "‖",
     Symbol.CRASHED: "†",
     Symbol.STARTED: "▶",
@@ -134,11 +137,13 @@ def as_text(
     colour: bool = False,
     since: float | None = None,
     until: float | None = None,
+    now: float = inf,
     in_words: bool = True,
 ) -> str:
     """The picture of a history, or of what happened `since` and `until` these instants.
 
-    A short history is also told `in_words`, unless that was done already.
+    Nothing is drawn beyond `now`, in a run that is not over. A short history is also told
+    `in_words`, unless that was done already.
     """
     if width < _LEAST_WIDTH:
         raise ValueError(f"width must be at least {_LEAST_WIDTH}, not {width}")
@@ -147,7 +152,7 @@ def as_text(
     sheet = Sheet(
         width=width - gutter, grain=1, glyph=1, half=0, space=1, gap=1, tick=10, measure=columns
     )
-    board = lay_out(history, sheet, findings, since, until)
+    board = lay_out(history, sheet, findings, since, until, now)
     lines = _Chart(board, sheet, gutter).lines() + _legend(board, width) + _told(board, width)
     if in_words:
         lines += _listing(board, history)
@@ -264,12 +269,13 @@ def _legend(board: Board, width: int) -> list[Line]:
         items.insert(looks.index(Look.HOLDING) + 1, f"{_EXTENDED} extended")
     items += [f"{_SYMBOLS[symbol]} {symbol.value}" for symbol in symbols_in(board)]
     if board.bands:
-        items.append(f"▼{_BROKEN} a promise was broken")
+        items.append(f"▼{_BROKEN} went wrong")
     rows = [""]
     for item in items:
         if rows[-1] and columns(rows[-1]) + 3 + columns(item) > width:
             rows.append("")
         rows[-1] += f"{'   ' if rows[-1] else ''}{item}"
+    rows += [board.fences]
     return [[], *([(row, "dim")] for row in rows if row)]
 
 

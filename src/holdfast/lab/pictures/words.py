@@ -1,16 +1,13 @@
 """What happened, in words: an event a sentence."""
 
 import unicodedata
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite
 
 from holdfast.lab.history import Event, Finding, Kind
 
 Say = Callable[[float], str]
 """How an instant is told."""
-
-_LONG = 6
-"""Fences with more digits are told without those that they have in common."""
 
 
 def clean(text: str) -> str:
@@ -23,40 +20,23 @@ def _is_harmful(character: str) -> bool:
     return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp", "Cn")
 
 
-def short_fences(fences: Collection[int]) -> dict[int, str]:
-    """What to write for each fence. Those that are readings of a clock begin alike, and are long.
-
-    >>> short_fences([1760000000123456, 1760000000123999])
-    {1760000000123456: '…456', 1760000000123999: '…999'}
-    """
-    texts = {fence: str(fence) for fence in fences}
-    lengths = {len(text) for text in texts.values()}
-    if len(lengths) != 1 or min(lengths) <= _LONG:
-        return texts
-    digits = enumerate(zip(*texts.values(), strict=True))
-    differ = next((place for place, some in digits if len(set(some)) > 1), min(lengths))
-    if differ < 3:
-        return texts
-    return {fence: f"…{text[min(differ, len(text) - 3) :]}" for fence, text in texts.items()}
-
-
 def is_vote(event: Event) -> bool:
     """Whether a node notes that it has voted for a client, `peer`, until an instant."""
     return event.kind is Kind.NOTED and bool(event.peer) and isfinite(event.until)
 
 
 _SENTENCES = {
-    Kind.ASKED: "{who} asks for {name}{because}",
-    Kind.GRANTED: "{who} has {name}{fence}{until}",
-    Kind.REFUSED: "{who} does not get {name}{because}",
+    Kind.ASKED: "{who} requests {name}{because}",
+    Kind.GRANTED: "{who} acquires {name}{fence}{until}",
+    Kind.REFUSED: "{who} does not acquire {name}{because}",
     Kind.EXTENDED: "{who} extends {name}{until}",
-    Kind.RELEASING: "{who} begins to give {name} back",
-    Kind.RELEASED: "{who} has given {name} back",
+    Kind.RELEASING: "{who} begins to release {name}",
+    Kind.RELEASED: "{who} has released {name}",
     Kind.LOST: "{who} has lost {name}{because}",
     Kind.WROTE: "{who} writes to {name}{fence}{because}",
-    Kind.TURNED_AWAY: "{name} turns {who} away{fence}{because}",
-    Kind.PAUSED: "{who} stands still{because}",
-    Kind.RESUMED: "{who} goes on{because}",
+    Kind.REJECTED: "{name} rejects a write by {who}{fence}{because}",
+    Kind.PAUSED: "{who} is paused{because}",
+    Kind.RESUMED: "{who} resumes{because}",
     Kind.CRASHED: "{who} crashes{because}",
     Kind.STARTED: "{who} starts{because}",
     Kind.CUT: "{who} no longer reaches {peer}{because}",
@@ -65,7 +45,7 @@ _SENTENCES = {
     Kind.NOTED: "{who}{because}",
 }
 _VOTE = "{who} votes for {peer}{fence}{until}{because}"
-_NO_VOTE = "{who} takes its vote for {peer} back{because}"
+_NO_VOTE = "{who} withdraws its vote for {peer}{because}"
 _ALL_HEALED = "the last fault is over{because}"
 
 
@@ -86,6 +66,21 @@ def tell(event: Event, say: Say) -> str:
     )
 
 
+MOST_FENCES = 8
+
+
+def tell_fences(labels: Mapping[int, str]) -> str:
+    """What the labels of fences stand for, unless that is plain, or too much to tell.
+
+    >>> tell_fences({33: "#1", 34: "#2"})
+    'fences: #1 = 33 < #2 = 34'
+    """
+    plain = all(label == f"#{fence}" for fence, label in labels.items())
+    if plain or len(labels) > MOST_FENCES:
+        return ""
+    return "fences: " + " < ".join(f"{label} = {fence}" for fence, label in labels.items())
+
+
 MOST_FINDINGS = 5
 """How many findings are told in words."""
 
@@ -93,7 +88,7 @@ MOST_FINDINGS = 5
 def tell_findings(findings: Sequence[Finding], say: Say) -> list[str]:
     """A sentence for each finding, or for the first few and how many more there are."""
     told = [
-        f"{clean(finding.rule)}, {_span(finding, say)}: {clean(finding.text)}"
+        f"{clean(finding.label)}, {_span(finding, say)}: {clean(finding.text)}"
         for finding in findings[:MOST_FINDINGS]
     ]
     more = len(findings) - MOST_FINDINGS

@@ -113,13 +113,13 @@ class Actor:
     def writes(self, value: str) -> Event:
         """Write to both registers, if the lock is still its own; the plain one is the second."""
         self._order("write", value=value, unasked=False)
-        outcome = self.hears(Kind.WROTE, Kind.TURNED_AWAY, Kind.NOTED)
+        outcome = self.hears(Kind.WROTE, Kind.REJECTED, Kind.NOTED)
         return outcome if outcome.kind is Kind.NOTED else self.hears(Kind.WROTE)
 
     def goes_on_to_write(self, value: str) -> Event:
         """Write to both registers, having looked long ago."""
         self._order("write", value=value, unasked=True)
-        self.hears(Kind.WROTE, Kind.TURNED_AWAY)
+        self.hears(Kind.WROTE, Kind.REJECTED)
         return self.hears(Kind.WROTE)
 
     def hears(self, *kinds: Kind) -> Event:

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from holdfast.lab.scenarios.scenario import EXCLUSION, PLAIN_REGISTER, Scenario, Variant
+from holdfast.lab.scenarios.scenario import TWO_HOLDERS, UNCHECKED_WRITE, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 from holdfast.lab.servers.redis import AppendOnly
 
@@ -46,7 +46,7 @@ SCENARIO = Scenario(
             partial(play, options=UNGUARDED),
             "The node votes twice, once for each: two majorities of five share one node, and it "
             "has forgotten. The fence is greater all the same, since it begins at the clock.",
-            breaks=frozenset({EXCLUSION, PLAIN_REGISTER}),
+            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
         ),
         Variant(
             "disk",

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from holdfast.lab.scenarios.scenario import EXCLUSION, PLAIN_REGISTER, Scenario, Variant
+from holdfast.lab.scenarios.scenario import TWO_HOLDERS, UNCHECKED_WRITE, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 2.0
@@ -53,7 +53,7 @@ SCENARIO = Scenario(
             partial(play, jump=TTL + 1),
             "The node takes A's vote for expired, and votes for B: a node whose clock is set loses "
             "its memory in effect. The fence is greater all the same, and turns A away.",
-            breaks=frozenset({EXCLUSION, PLAIN_REGISTER}),
+            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
         ),
     ],
 )

@@ -4,7 +4,7 @@ from functools import partial
 
 from holdfast.lab.history import Kind
 from holdfast.lab.scenarios.locks import Recipe
-from holdfast.lab.scenarios.scenario import AVAILABLE, Scenario, Variant
+from holdfast.lab.scenarios.scenario import NOT_GRANTED, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 1.0
@@ -31,7 +31,7 @@ SCENARIO = Scenario(
             "the oldest recipe: SETNX, and then EXPIRE; A dies between the two",
             partial(play, recipe=Recipe.SETNX_EXPIRE),
             "A lock whose time was never set never ends. Somebody must notice, and delete it.",
-            breaks=frozenset({AVAILABLE}),
+            breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
             "holdfast",

@@ -3,7 +3,7 @@
 from functools import partial
 
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.scenario import EXCLUSION, PLAIN_REGISTER, Scenario, Variant
+from holdfast.lab.scenarios.scenario import TWO_HOLDERS, UNCHECKED_WRITE, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 4.0
@@ -46,7 +46,7 @@ SCENARIO = Scenario(
             "away again. That is the reason for Redlock. But a counter that is missing begins at "
             "the server's clock, so B's fence is greater than A's, and the fenced register turns "
             "A away.",
-            breaks=frozenset({EXCLUSION, PLAIN_REGISTER}),
+            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
         ),
         Variant(
             "known-counter",
@@ -55,7 +55,7 @@ SCENARIO = Scenario(
             "Both hold it, as before. The replica has an older counter than the one that A got, "
             "but a fence is never less than the server's clock, so B's is greater all the same, "
             "and the fenced register turns A away.",
-            breaks=frozenset({EXCLUSION, PLAIN_REGISTER}),
+            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
         ),
         Variant(
             "replicas=1",

@@ -4,7 +4,7 @@ from functools import partial
 
 from holdfast.lab.history import Kind
 from holdfast.lab.scenarios.locks import Recipe
-from holdfast.lab.scenarios.scenario import AVAILABLE, Scenario, Variant
+from holdfast.lab.scenarios.scenario import NOT_GRANTED, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 6.0
@@ -44,7 +44,7 @@ SCENARIO = Scenario(
             partial(play, count=1, recipe=Recipe.SET_DEL),
             "Closing takes nothing back. The lock of nobody stands until its ttl is over, and "
             "nobody can have it until then.",
-            breaks=frozenset({AVAILABLE}),
+            breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
             "one-server",

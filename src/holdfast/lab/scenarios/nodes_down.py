@@ -4,7 +4,7 @@ from functools import partial
 
 from holdfast.lab.history import Kind
 from holdfast.lab.scenarios.actors import Actor
-from holdfast.lab.scenarios.scenario import AVAILABLE, Scenario, Variant
+from holdfast.lab.scenarios.scenario import NOT_GRANTED, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 4.0
@@ -55,7 +55,7 @@ MINORITY_DOWN = Scenario(
             "there is but one server, and it is down",
             with_one_server,
             "Nobody is there to be asked. That is what a quorum is for.",
-            breaks=frozenset({AVAILABLE}),
+            breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
             "quorum",
@@ -77,7 +77,7 @@ MAJORITY_DOWN = Scenario(
             partial(with_a_quorum, down=3),
             "Two votes of five could be had by two clients at once. So nobody gets the lock, and "
             "whoever asks is told, node by node, what is wrong.",
-            breaks=frozenset({AVAILABLE}),
+            breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
             "one-comes-back",

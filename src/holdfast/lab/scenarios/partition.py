@@ -1,7 +1,7 @@
 """The network is cut in two, with the holder on the smaller side."""
 
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.scenario import EXCLUSION, PLAIN_REGISTER, Scenario, Variant
+from holdfast.lab.scenarios.scenario import TWO_HOLDERS, UNCHECKED_WRITE, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 1.5
@@ -70,7 +70,7 @@ SCENARIO = Scenario(
             "Two masters are two locks. A's renewals go on to succeed on the old one, and this "
             "time B even has to wait for A's old lease to run out on the new one: that helps "
             "nobody, since A has renewed meanwhile.",
-            breaks=frozenset({EXCLUSION, PLAIN_REGISTER}),
+            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
         ),
     ],
 )

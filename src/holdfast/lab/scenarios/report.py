@@ -10,7 +10,7 @@ from typing import Any
 from holdfast.lab.history import Event, Finding
 from holdfast.lab.pictures import as_text
 from holdfast.lab.pictures.words import tell
-from holdfast.lab.scenarios.scenario import IN_WORDS, Outcome, Scenario, Variant
+from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
 
 KEPT = "every promise is kept"
 
@@ -101,12 +101,9 @@ def summary(outcomes: Sequence[Outcome], paper: Paper, left_out: int = 0) -> Ite
         yield f"  not {outcome.scenario.name}, {outcome.variant.name}: {_seen(outcome)}"
 
 
-def in_words(rules: Iterable[str]) -> str:
-    """What it means that these rules are broken."""
-    broken = set(rules)
-    known = [words for rule, words in IN_WORDS.items() if rule in broken]
-    others = [f"broken: {rule}" for rule in sorted(broken - set(IN_WORDS))]
-    return "; ".join([*known, *others]) or KEPT
+def in_words(labels: Iterable[str]) -> str:
+    """What goes wrong, or that nothing does."""
+    return "; ".join(sorted(labels)) or KEPT
 
 
 def as_json(outcomes: Iterable[Outcome]) -> str:

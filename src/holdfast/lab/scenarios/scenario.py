@@ -4,16 +4,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.lab import checkers
-from holdfast.lab.checkers import exclusion, fences, progress, registers
+from holdfast.lab.checkers.exclusion import TWO_HOLDERS
+from holdfast.lab.checkers.fences import UNCHECKED_WRITE
+from holdfast.lab.checkers.liveness import NOT_GRANTED
 from holdfast.lab.history import Event, Finding, History
 from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.register import PLAIN
 from holdfast.lab.scenarios.stage import Stage
 
-EXCLUSION = exclusion.RULE
-FENCE_ORDER = fences.RULE
-PLAIN_REGISTER = registers.CORRUPT
-AVAILABLE = progress.RULE
+__all__ = ["NOT_GRANTED", "TWO_HOLDERS", "UNCHECKED_WRITE", "Outcome", "Scenario", "Variant", "run"]
 
 TOLERANCE = 1.0
 """How late a busy machine may tell of a loss, in seconds."""
@@ -23,17 +22,9 @@ BOUND = 1.0
 
 
 def judge(history: History, bound: float) -> list[Finding]:
-    """Every promise that was not kept, and every write that spoilt the plain register."""
+    """What went wrong, including stale writes that the plain register accepted."""
     kept = checkers.judge(history, tolerance=TOLERANCE, bound=bound, unfenced=[PLAIN])
     return sorted([*kept, *checkers.corruption(history, [PLAIN])], key=lambda found: found.at)
-
-
-IN_WORDS = {
-    EXCLUSION: "two hold the lock at once",
-    PLAIN_REGISTER: "the plain register takes a write that comes too late",
-    AVAILABLE: "nobody gets a lock that is free",
-}
-"""What it means that one of these rules is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +38,7 @@ class Variant:
     why: str
     """Why it ends as expected."""
     breaks: frozenset[str] = frozenset()
-    """The rules that are expected to be broken: none, unless it is there to be seen to fail."""
+    """The labels of the expected findings: none, unless the variant is there to fail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +67,12 @@ class Outcome:
 
     @property
     def broken(self) -> frozenset[str]:
-        """The rules that were broken."""
-        return frozenset(finding.rule for finding in self.findings)
+        """The labels of what was found."""
+        return frozenset(finding.label for finding in self.findings)
 
     @property
     def as_expected(self) -> bool:
-        """Whether exactly those rules were broken that should be."""
+        """Whether exactly what should go wrong went wrong."""
         return not self.broken_off and self.broken == self.variant.breaks
 
 

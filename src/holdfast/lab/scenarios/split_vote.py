@@ -3,7 +3,7 @@
 from holdfast.lab.history import Kind
 from holdfast.lab.scenarios.actors import Crowd
 from holdfast.lab.scenarios.nodes import Node, quorum_of
-from holdfast.lab.scenarios.scenario import AVAILABLE, Scenario, Variant
+from holdfast.lab.scenarios.scenario import NOT_GRANTED, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 10.0
@@ -73,7 +73,7 @@ SCENARIO = Scenario(
             "all try again after the same delay",
             in_step,
             "They split the vote again, and would for ever.",
-            breaks=frozenset({AVAILABLE}),
+            breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
             "at-random",

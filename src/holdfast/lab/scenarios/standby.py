@@ -4,7 +4,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.scenario import EXCLUSION, PLAIN_REGISTER, Scenario, Variant
+from holdfast.lab.scenarios.scenario import TWO_HOLDERS, UNCHECKED_WRITE, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.programs import need_library
@@ -73,7 +73,7 @@ SCENARIO = Scenario(
             "less than the server's clock, so B's is greater than A's all the same, and the fenced "
             "register turns A away. With lease.guard it is A's whole transaction that is lost, "
             "since it was committed on the old primary.",
-            breaks=frozenset({EXCLUSION, PLAIN_REGISTER}),
+            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
         ),
         Variant(
             "synchronous",

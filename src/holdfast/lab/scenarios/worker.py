@@ -135,7 +135,7 @@ class Worker:
             return
         for register in (FENCED, PLAIN):
             taken, at = self._registers.write(register, value, lease.fence)
-            kind = Kind.WROTE if taken else Kind.TURNED_AWAY
+            kind = Kind.WROTE if taken else Kind.REJECTED
             self._tell(kind, at=at - self._role.began, name=register, note=value)
 
     def _mine(self) -> Lease:

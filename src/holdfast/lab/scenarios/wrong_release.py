@@ -3,7 +3,7 @@
 from functools import partial
 
 from holdfast.lab.scenarios.locks import Recipe
-from holdfast.lab.scenarios.scenario import EXCLUSION, Scenario, Variant
+from holdfast.lab.scenarios.scenario import TWO_HOLDERS, Scenario, Variant
 from holdfast.lab.scenarios.stage import Stage
 
 TTL = 2.0
@@ -35,7 +35,7 @@ SCENARIO = Scenario(
             "the recipe of many a blog: SET NX PX, and DEL when done",
             partial(play, recipe=Recipe.SET_DEL),
             "DEL does not ask whose key it is: A deletes B's lock, and C walks in beside B.",
-            breaks=frozenset({EXCLUSION}),
+            breaks=frozenset({TWO_HOLDERS}),
         ),
         Variant(
             "holdfast",

@@ -14,9 +14,9 @@ from holdfast.lab.simulator.run import Run, play
 T = TypeVar("T")
 
 
-def breaks(rule: str) -> Callable[[Plan], bool]:
-    """How to see whether a plan still breaks this promise."""
-    return lambda plan: any(finding.rule == rule for finding in play(plan).findings)
+def breaks(label: str) -> Callable[[Plan], bool]:
+    """A test whether a plan still goes wrong in this way."""
+    return lambda plan: any(finding.label == label for finding in play(plan).findings)
 
 
 def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Plan:
@@ -96,16 +96,16 @@ class Tally:
     grants: int = 0
     faults: Counter[str] = field(default_factory=Counter)
     broken: Counter[str] = field(default_factory=Counter)
-    """How many seeds broke which promise."""
+    """In how many seeds each thing went wrong."""
     failed: list[int] = field(default_factory=list)
-    """The seeds that broke one."""
+    """The seeds in which anything went wrong."""
 
     def add(self, run: Run) -> None:
         """Count a run in."""
         self.seeds += 1
         self.grants += run.grants
         self.faults.update(run.faults)
-        self.broken.update({finding.rule for finding in run.findings})
+        self.broken.update({finding.label for finding in run.findings})
         if run.findings:
             self.failed.append(run.plan.seed)
 

@@ -122,10 +122,10 @@ class Observer:
         if timeout is not None and client.resumed_at < turn.asked_at and not client.paused:
             late = now - turn.asked_at - timeout * 1.02
             if late > IN_TIME:
-                self.find("in time", f"gave up {late:.3f} s late", client.name)
+                self.find("acquire returned late", f"gave up {late:.3f} s late", client.name)
         hasty = bool(timeout)  # the last try may have had no time to be answered
         if why == "unavailable" and not hasty and self._is_calm(turn.asked_at):
-            self.find("no refusal for nothing", "all nodes were well", client.name)
+            self.find("refused for no reason", "all nodes were well", client.name)
         self._tidy_later(turn)
 
     def granted(self, turn: Turn, lease: LeaseState) -> None:
@@ -148,10 +148,10 @@ class Observer:
         )
         if known < self._scene.plan.quorum:
             text = f"only {known} nodes know the fence {lease.fence}"
-            self.find("a fence is a quorum's", text, turn.client.name)
+            self.find("fence without a quorum", text, turn.client.name)
         since = max(turn.asked_at, self._free_since.get(name, 0.0))
         if now - since > SOON and self._is_calm(since):
-            self.find("no free lock waits", f"free for {now - since:.3f} s", turn.client.name)
+            self.find("free lock not granted", f"free for {now - since:.3f} s", turn.client.name)
         self._tell_by(turn.client, turn.hold, until)
 
     def look_at(self, client: Client) -> None:
@@ -178,16 +178,16 @@ class Observer:
         now = self._timeline.now
         if now > before + PRECISION:
             late = now - before
-            self.find("no way back", f"extended {late:.4f} s after its end", client.name)
+            self.find("extended after its end", f"extended {late:.4f} s after its end", client.name)
         if until < before - PRECISION:
-            self.find("no lease is shortened", f"by {before - until:.4f} s", client.name)
+            self.find("lease shortened", f"by {before - until:.4f} s", client.name)
         self._backed(client, lease, until, self._sent_at[client.name, Extend])
         self._tell_by(client, hold, until)
 
     def _check_repair(self, client: Client, repair: Repair) -> None:
         """Only what a quorum has just said to be the holder's is put back on the other nodes."""
         if all(lease.holder != repair.holder for lease in client.leases.values()):
-            self.find("what was given back stays so", f"{repair.holder} repairs it", client.name)
+            self.find("released lock repaired", f"{repair.holder} repairs it", client.name)
             return
         lock, now = keys_of(repair.key).lock, self._timeline.now
         having = sum(
@@ -196,7 +196,7 @@ class Observer:
         )
         if having < self._scene.plan.quorum:
             text = f"{repair.holder} repairs what only {having} nodes have"
-            self.find("a repair is a quorum's", text, client.name)
+            self.find("repair without a quorum", text, client.name)
 
     def _lost(self, turn: Turn) -> None:
         """A holder learns of a loss, which must have a reason."""
@@ -204,7 +204,7 @@ class Observer:
         self._free_since[turn.section.name] = self._timeline.now
         section = turn.section
         if section.renew and section.max_hold is None and self._is_calm(self._timeline.now):
-            self.find("no loss for nothing", "all nodes were well", turn.client.name)
+            self.find("lost for no reason", "all nodes were well", turn.client.name)
         self._add(turn, Kind.LOST)
 
     def leaving(self, turn: Turn, lease: LeaseState) -> None:
@@ -232,10 +232,10 @@ class Observer:
             return
         if found is None or found.holder != lease.holder:
             text = f"held by {lease.holder}, and said to be held by {found and found.holder}"
-            self.find("the holder is known", text, turn.client.name)
+            self.find("wrong holder reported", text, turn.client.name)
         elif found.fence != lease.fence:
             text = f"the fence is {lease.fence}, and said to be {found.fence}"
-            self.find("the holder is known", text, turn.client.name)
+            self.find("wrong holder reported", text, turn.client.name)
 
     def note(self, turn: Turn, text: str) -> None:
         """Something worth a line."""
@@ -262,13 +262,13 @@ class Observer:
     def nobody_works_on(self) -> None:
         """All has healed, and there was time enough."""
         for client in self.working():
-            self.find("everybody comes to an end", "still waiting or working", client.name)
+            self.find("client stuck", "still waiting or working", client.name)
 
     def probed(self, client: Client, name: str) -> None:
         """A newcomer has got the lock."""
         granted = [hold for hold in self._record.history.holds() if hold.who == client.name]
         if not any(hold.name == name and hold.granted is not None for hold in granted):
-            self.find("a healed lock can be had", f"{name} was not granted", client.name)
+            self.find("lock unavailable after healing", f"{name} was not granted", client.name)
 
     def nothing_is_left(self) -> None:
         """No lock on any node, nobody who waits, no renewer that died."""
@@ -276,16 +276,16 @@ class Observer:
             for key in server.data.present():
                 if not key.startswith(b"{"):
                     holder = (server.data.get(key) or b"").decode()
-                    self.find("nothing is left behind", f"{server.name}: {holder}", server.name)
+                    self.find("lock left behind", f"{server.name}: {holder}", server.name)
         for client in self._scene.clients:
             if client.crashed:
                 continue
             for loop, process in client.loops.items():
                 if process.error is not None:
-                    self.find("no defects", f"the {loop} is dead", client.name)
+                    self.find("internal error", f"the {loop} is dead", client.name)
             for waiter_id in client.notifications:
                 if waiter_id not in client.loops:
-                    self.find("nothing is left behind", f"a waiter: {waiter_id}", client.name)
+                    self.find("lock left behind", f"a waiter: {waiter_id}", client.name)
 
     def _backed(self, client: Client, lease: LeaseState, until: float, began: float) -> None:
         """A quorum of nodes keep the lease for as long as its holder believes in it: nodes that had
@@ -296,10 +296,10 @@ class Observer:
             for server in self._scene.servers
         )
         if lease.valid_until > lease.hold_until + PRECISION:
-            self.find("max_hold ends a lease", f"until {until:.4f}", client.name)
+            self.find("held past max_hold", f"until {until:.4f}", client.name)
         if backing < self._scene.plan.quorum:
             text = f"until {until:.4f}, which only {backing} nodes back"
-            self.find("a lease is a quorum's", text, client.name)
+            self.find("lease without a quorum", text, client.name)
 
     def _backs(self, server: Server, lease: LeaseState, until: float) -> bool:
         lock = keys_of(lease.spec.key).lock
@@ -325,7 +325,7 @@ class Observer:
             recovered = self._timeline.now - client.resumed_at > 2 * TELL_WITHIN
             if over and hold not in self._told and not client.crashed and not client.paused:
                 if recovered:
-                    self.find("told in time", f"{hold} is over, and not told", client.name)
+                    self.find("loss noticed too late", f"{hold} is over, and not told", client.name)
                 else:
                     self._timeline.at(self._timeline.now + 3 * TELL_WITHIN, look)
 
@@ -355,9 +355,9 @@ class Observer:
         keys = keys_of(turn.spec.key)
         mine = turn.holder.encode()
         if holder_of((server.data.get(keys.lock) or b"").decode()) == turn.holder:
-            self.find("nothing is left behind", f"{server.name}: {turn.holder}", server.name)
+            self.find("lock left behind", f"{server.name}: {turn.holder}", server.name)
         if any(member.endswith(b" " + mine) for member in server.data.zrange(keys.queue)):
-            self.find("nothing is left behind", f"{server.name}: a place in the queue", server.name)
+            self.find("lock left behind", f"{server.name}: a place in the queue", server.name)
 
     def _is_calm(self, since: float) -> bool:
         """Whether nothing had gone wrong for as long as anything is felt."""

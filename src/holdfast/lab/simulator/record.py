@@ -82,10 +82,10 @@ class Record:
         if mark is not None:
             self._mark(mark, number, self.timeline.now)
 
-    def find(self, rule: str, text: str, *who: str, at: float | None = None) -> None:
+    def find(self, label: str, text: str, *who: str, at: float | None = None) -> None:
         """A promise was not kept."""
         now = self.timeline.now
-        self.findings.append(Finding(rule, text, now if at is None else at, now, who))
+        self.findings.append(Finding(label, text, now if at is None else at, now, who))
 
     def _mark(self, mark: Mark, number: int | None, at: float) -> None:
         for who in (None, number) if number is not None else (None,):
@@ -112,6 +112,6 @@ class Registers:
         fresh = fence >= self._seen.get(name, 0)
         if fresh:
             self._seen[name] = fence
-        kind = Kind.WROTE if fresh else Kind.TURNED_AWAY
+        kind = Kind.WROTE if fresh else Kind.REJECTED
         self._record.add(who, kind, name=f"{name}/{FENCED}", hold=hold, fence=fence)
         self._record.add(who, Kind.WROTE, name=f"{name}/{PLAIN}", hold=hold, fence=fence)

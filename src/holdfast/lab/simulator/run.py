@@ -140,4 +140,4 @@ class Simulation:
             self.observer.probed(client, name)
 
     def _defect(self, text: str) -> None:
-        self.record.find("no defects", text)
+        self.record.find("internal error", text)

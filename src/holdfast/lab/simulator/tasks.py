@@ -70,7 +70,7 @@ def _extend(observer: Observer, turn: Turn, lease: LeaseState, ttl: float) -> St
         return  # it is lost, or still what it was
     now = turn.client.clock()
     if not lease.is_held(now):
-        observer.find("honest loss", "extended, and not held", turn.client.name)
+        observer.find("loss not reported", "extended, and not held", turn.client.name)
 
 
 def _look(observer: Observer, turn: Turn, lease: LeaseState) -> Steps[None]:
@@ -105,5 +105,5 @@ def _leave(
         observer.left(turn, lost=was_lost)
         raise
     if was_lost and not told and error is None:
-        observer.find("honest loss", "left a lost lease without a word", client.name)
+        observer.find("loss not reported", "left a lost lease without a word", client.name)
     observer.left(turn, lost=told or was_lost)

@@ -1,0 +1,192 @@
+"""Liveness: a holder learns of its loss, a free lock is granted, and nothing is left behind."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from math import inf
+from typing import TypeAlias
+
+from holdfast.lab.history import Finding, History, Hold, Kind, Span, seconds
+
+
+class Absences:
+    """The pauses and crashes of everybody."""
+
+    def __init__(self, history: History) -> None:
+        self._pauses: dict[str, list[Span]] = {}
+        self._crashes: dict[str, list[float]] = {}
+        asleep: dict[str, float] = {}
+        for event in history.of(Kind.PAUSED, Kind.RESUMED, Kind.CRASHED, Kind.STARTED):
+            if event.kind is Kind.PAUSED:
+                asleep.setdefault(event.who, event.at)
+            elif event.who in asleep:
+                self._pauses.setdefault(event.who, []).append((asleep.pop(event.who), event.at))
+            if event.kind is Kind.CRASHED:
+                self._crashes.setdefault(event.who, []).append(event.at)
+        for who, since in asleep.items():
+            self._pauses.setdefault(who, []).append((since, inf))
+
+    def crash(self, who: str, since: float) -> float:
+        """When it crashed next: the end of all that it had or wanted then; `inf`: it did not."""
+        return next((at for at in self._crashes.get(who, ()) if at >= since), inf)
+
+    def due(self, who: str, expired: float, tolerance: float) -> float:
+        """By when it must have been told what is true since `expired`.
+
+        A pause within the time for it gives it that time anew, from when it goes on.
+        """
+        due = expired + tolerance
+        for since, until in self._pauses.get(who, ()):
+            if since <= due:
+                due = max(due, until + tolerance)
+        return due
+
+    def present(self, who: str, span: Span) -> Iterator[Span]:
+        """What is left of a span without its pauses. An instant is a span, too."""
+        begin, end = span
+        for since, until in self._pauses.get(who, ()):
+            if since < end and until > begin:
+                if begin < since:
+                    yield begin, since
+                begin = until
+        if begin <= end:
+            yield begin, end
+
+
+LATE_LOSS = "loss noticed too late"
+NOT_GRANTED = "free lock granted to no one"
+LEFT_BEHIND = "lock left behind"
+
+
+def unnotified(history: History, tolerance: float, until: float | None = None) -> list[Finding]:
+    """Every lease that ran out without its holder knowing it, `tolerance` seconds later.
+
+    Who was paused gets that time anew when it goes on; who crashed needs to know nothing any more.
+    What would have been due after the run was over (at `until`, default: with its last event) is
+    not judged. Who lets go of a lock, or extends it, a little late has been told a little late.
+    """
+    over = history.end if until is None else until
+    absences = Absences(history)
+    return [
+        finding
+        for leases in history.leases().values()
+        for lease in leases
+        for finding in _silence(lease, absences, tolerance, over)
+    ]
+
+
+def _silence(lease: Hold, absences: Absences, tolerance: float, over: float) -> Iterator[Finding]:
+    """The first deadline that passed in silence, if there is one."""
+    for since, deadline, renewed in lease.terms:
+        expired = max(since, deadline)  # it may have run out before it was granted
+        due = absences.due(lease.who, expired, tolerance)
+        crash = absences.crash(lease.who, since)
+        if due < min(renewed, lease.given_up, crash, over):
+            yield _late_loss(lease, expired, renewed)
+            return
+
+
+def _late_loss(lease: Hold, expired: float, renewed: float) -> Finding:
+    told = min(renewed, lease.given_up)
+    if told == inf:
+        what = "was never told"
+    elif told == lease.lost:
+        what = f"was told at {seconds(told)}"
+    elif told == renewed:
+        what = f"extended it at {seconds(told)}"
+    else:
+        what = f"went on until {seconds(told)}"
+    text = f"{lease} had {lease.name} until {seconds(expired)}, and {what}"
+    return Finding(LATE_LOSS, text, expired, told, (lease.who,))
+
+
+def starvation(history: History, bound: float, until: float | None = None) -> list[Finding]:
+    """Every name that was free and wanted for longer than `bound` seconds, and nobody got it.
+
+    Counted from when the last fault was over; a history that does not say so is not judged. A name
+    is free when nobody's lease on it is valid, so a crashed holder has what is left of its time. It
+    is wanted from the first request in a gap to the last, however many of them are refused. The run
+    was over at `until`; default: with its last event.
+    """
+    healed = [event.at for event in history.of(Kind.HEALED) if not event.peer]
+    if not healed:
+        return []
+    over = history.end if until is None else until
+    absences = Absences(history)
+    leases = history.leases()
+    wanted: dict[str, list[Hold]] = {}
+    for hold in history.holds():
+        wanted.setdefault(hold.name, []).append(hold)
+    findings: list[Finding] = []
+    for name, requests in wanted.items():
+        gaps = _gaps(leases.get(name, []), (healed[-1], over))
+        wants = sorted(want for hold in requests for want in _wants(hold, absences))
+        findings += (
+            _not_granted(name, span, requests)
+            for span in _unmet(wants, gaps)
+            if span[1] - span[0] > bound
+        )
+    return findings
+
+
+def _gaps(leases: list[Hold], judged: Span) -> Iterator[Span]:
+    """When nobody had it."""
+    free_since, over = judged
+    for since, until in sorted(span for lease in leases for span in lease.spans):
+        if since > free_since:
+            yield free_since, since
+        free_since = max(free_since, until)
+    if free_since < over:
+        yield free_since, over
+
+
+def _wants(hold: Hold, absences: Absences) -> Iterator[Span]:
+    """When somebody was there and waited for an answer."""
+    crash = absences.crash(hold.who, hold.asked)
+    yield from absences.present(hold.who, (hold.asked, min(hold.answered, crash)))
+
+
+def _unmet(wants: list[Span], gaps: Iterable[Span]) -> Iterator[Span]:
+    """Of each gap, the part from the first want to the last. Both come in the order of time."""
+    ahead = deque(wants)
+    last = -inf
+    for free_since, free_until in gaps:
+        first = free_since if last > free_since else inf
+        while ahead and ahead[0][0] < free_until:
+            since, until = ahead.popleft()
+            if until > free_since:
+                first = min(first, max(since, free_since))
+            last = max(last, until)
+        if first < inf:
+            yield first, min(last, free_until)
+
+
+def _not_granted(name: str, span: Span, requests: list[Hold]) -> Finding:
+    since, until = span
+    who = {hold.who for hold in requests if hold.asked < until and hold.answered > since}
+    text = (
+        f"{name} was free and wanted from {seconds(since)} to {seconds(until)}, "
+        f"and none of {', '.join(sorted(who))} was granted it"
+    )
+    return Finding(NOT_GRANTED, text, since, until, tuple(sorted(who)))
+
+
+Stored: TypeAlias = Mapping[str, Mapping[str, str]]
+"""By node, the names that are held there, and by which hold."""
+
+
+def left_behind(history: History, stored: Stored, until: float | None = None) -> list[Finding]:
+    """Every lock that a node still stores.
+
+    To be asked when every client has released or crashed, and every ttl has passed: at `until`,
+    default: the last event.
+    """
+    over = history.end if until is None else until
+    clients = {hold.hold: hold.who for hold in history.holds()}
+    findings: list[Finding] = []
+    for node, held in stored.items():
+        for name, hold in held.items():
+            who = clients.get(hold, "somebody unknown")
+            text = f"{node} still stores {name} for {who} ({hold}) at {seconds(over)}"
+            concerned = (node, who) if hold in clients else (node,)
+            findings.append(Finding(LEFT_BEHIND, text, over, over, concerned))
+    return findings

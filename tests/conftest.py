@@ -26,7 +26,15 @@ def _log_anew() -> None:
     log.reset()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="also what takes too long for `make test`")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("full"):
+        long = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=long)
+        items[:] = [item for item in items if item not in long]
     for item in items:
         suite = item.path.relative_to(HERE).parts[0]
         if suite == "cli" or (suite == "contract" and "memory-" not in item.name):

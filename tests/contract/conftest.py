@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .engines import ENGINES, IN_FULL, NEEDS, Engine
+from .engines import ENGINES, NEEDS, Engine
 from .stage import Colour, Stage
 
 HANGS_AFTER = 60.0
@@ -17,9 +17,7 @@ SLOW_HANGS_AFTER = 110.0
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes longer than about a second")
     config.addinivalue_line("markers", "core: depends on the core alone, not on the engine")
-    config.addinivalue_line("markers", "full: for `make contract` alone, being long")
     config.addinivalue_line("markers", "colour(name): a scenario that exists in one colour only")
     config.addinivalue_line(
         "markers", f"needs(*things): what an engine must be able to do, of {', '.join(NEEDS)}"
@@ -39,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     part = metafunc.module.__name__.rpartition(".test_")[2]
     core = metafunc.definition.get_closest_marker("core") is not None
     for engine in ENGINES:
-        if not engine.plays(part, core):
+        if not (metafunc.config.getoption("full") or engine.plays(part, core)):
             continue
         refusal = engine.refusal(scenario, needs)
         for colour in colours:
@@ -49,13 +47,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             marks += [pytest.mark.skip(reason=refusal)] if refusal else []
             runs.append(pytest.param((engine, colour), id=f"{engine.name}-{colour}", marks=marks))
     metafunc.parametrize("stage", runs, indirect=True)
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    long = [item for item in items if item.get_closest_marker("full") and not IN_FULL]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in long]
 
 
 @pytest.fixture

@@ -13,7 +13,6 @@ of a scenario (its function without `test_`) or of a need, each with the reason:
 from __future__ import annotations
 
 import itertools
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -40,9 +39,6 @@ NEEDS = ("processes", "outage", "restart", "cells")
 VARIANT = frozenset({"basic", "fences", "order", "store", "waiting"})
 """What `make test` plays on an engine whose code another one plays in full."""
 
-IN_FULL = os.environ.get("HOLDFAST_CONTRACT") == "full"
-"""Whether everything is played on every engine: `make contract`."""
-
 
 @dataclass(frozen=True)
 class Engine:
@@ -60,9 +56,8 @@ class Engine:
     """What is slow to start: scenarios with the same one go to the same test process."""
 
     def plays(self, part: str, core: bool) -> bool:
-        """Whether it plays a scenario of this part of the contract: a module without `test_`."""
-        if IN_FULL:
-            return True
+        """Whether `make test` plays on it a scenario of this part of the contract: a module without
+        `test_`. `make contract` plays everything."""
         return (self.plays_core or not core) and (not self.only or part in self.only)
 
     def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:

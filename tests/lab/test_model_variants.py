@@ -27,6 +27,13 @@ STATES = {
 """How many there are at the least: a search that goes nowhere finds nothing wrong, either."""
 
 QUICK = {"tokens-late", "leases", "leases-three", "renewals"}
+LONG = {"restarts", "drift-renewals", "tokens", "renewals-retried"}
+
+
+def marks(name: str) -> list[pytest.MarkDecorator]:
+    if name in LONG:
+        return [pytest.mark.full]
+    return [] if name in QUICK else [pytest.mark.slow]
 
 
 def names(*groups: Group) -> list[str]:
@@ -35,10 +42,7 @@ def names(*groups: Group) -> list[str]:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[] if name in QUICK else [pytest.mark.slow])
-        for name in names(Group.ALGORITHM, Group.HARMLESS)
-    ],
+    [pytest.param(name, marks=marks(name)) for name in names(Group.ALGORITHM, Group.HARMLESS)],
 )
 def test_it_holds_in_every_run(name: str) -> None:
     result = run(name)

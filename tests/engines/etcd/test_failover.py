@@ -34,7 +34,7 @@ def clock() -> Time:
 def connections() -> Iterator[Connections]:
     connections = Connections(Cluster(("a", "b", "c")), grpc, lambda event: None, tuple_of)
     yield connections
-    for connection in connections.take_all():
+    for connection in connections.close():
         connection.channel.close()
 
 
@@ -102,7 +102,7 @@ def test_one_endpoint_has_all_the_time(clock: Time) -> None:
     asked = ask(Failover(connections, clock, 1.0, once=False), clock, lambda name: ELECTING)
     assert len(asked) > 5
     assert clock.now >= 1.0
-    [connection] = connections.take_all()
+    [connection] = connections.close()
     connection.channel.close()
 
 

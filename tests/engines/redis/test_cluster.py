@@ -177,7 +177,7 @@ def test_a_lease_is_extended_while_its_slot_moves(cluster: RedisCluster, invite:
 def test_a_silent_master_costs_the_locks_of_the_others_nothing(
     cluster: RedisCluster, invite: Invite
 ) -> None:
-    ann = invite(cluster.url, ttl=3)
+    ann = invite(cluster.url, ttl=6)
     victim = cluster.nodes[2]
     lost = [ann.takes(name) for name in names_on(cluster, victim, 2)]
     kept = [ann.takes(name) for node in cluster.nodes[:2] for name in names_on(cluster, node, 2)]

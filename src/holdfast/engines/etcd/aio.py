@@ -18,6 +18,7 @@ from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
 from holdfast.engines.etcd.connection import (
+    CLOSED,
     SHORTEST,
     Cluster,
     Connection,
@@ -37,6 +38,8 @@ from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
 
 T = TypeVar("T")
 
+UNANSWERED = "what was asked before is not answered yet"
+
 CLOSE_WITHIN = 1.0
 """Seconds for the servers to answer when the client is closed."""
 
@@ -54,6 +57,7 @@ class AsyncEtcdStore:
         self._begin()
 
     def _begin(self) -> None:
+        self._closing = False
         self._watchers: list[AsyncWatcher] = []
         """The last one works; those before it are ending."""
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -80,6 +84,8 @@ class AsyncEtcdStore:
     ) -> Sequence[Answer]:
         if before is not None:
             await asyncio.wait([before], timeout=max(0.0, until - self._clock()))
+            if not before.done():
+                return [Failed.at("etcd", UNANSWERED)] * len(requests)
         once = isinstance(requests[0], Write)  # what may have been done must not be done again
         answers = await self._exchange(self._exchanges.begin(requests), until, once=once)
         if isinstance(answers, Failed):
@@ -90,6 +96,7 @@ class AsyncEtcdStore:
 
     async def close(self) -> None:
         """Revoke all etcd leases, and close every connection."""
+        self._closing = True
         for watcher in self._watchers:
             await watcher.stop()
         await self._until_idle()
@@ -97,7 +104,7 @@ class AsyncEtcdStore:
         if leases:
             revoke = partial(self._exchanges.locks.revoke, leases)
             await self._exchange(revoke, self._clock() + CLOSE_WITHIN)
-        for connection in self._connections.take_all():
+        for connection in self._connections.close():
             await connection.channel.close()
         await self._until_idle()  # closing ends the calls that were in flight
 
@@ -110,7 +117,7 @@ class AsyncEtcdStore:
         etcd leases."""
         for watcher in self._watchers:
             watcher.abandon()
-        self._connections.take_all()
+        self._connections.close()
 
     def forget(self) -> None:
         """In a forked child: the connections are the parent's."""
@@ -121,7 +128,7 @@ class AsyncEtcdStore:
 
     def _watch(self) -> None:
         """See to it that waiters are woken, and their sessions kept alive."""
-        if not self._watchers or self._watchers[-1].over:
+        if not self._closing and (not self._watchers or self._watchers[-1].over):
             watcher = AsyncWatcher(self._connections, self._exchanges, self._keep_waiters)
             self._watchers = [*(each for each in self._watchers if each.alive), watcher]
 
@@ -170,10 +177,13 @@ class AsyncEtcdStore:
             return [await self._call(step[0], connection, until)]
         calls = (self._call(each, connection, until) for each in step)
         replies = await asyncio.gather(*calls, return_exceptions=True)
-        for reply in replies:
-            if isinstance(reply, BaseException):
-                raise reply
-        return replies
+        failure = next((each for each in replies if isinstance(each, BaseException)), None)
+        if failure is None:
+            return replies
+        try:
+            raise failure
+        finally:
+            del failure, replies  # or they would keep this frame, and their calls, alive
 
     async def _call(self, call: Call, connection: Connection, until: float) -> Any:
         reply = await self._try(call, connection, until)
@@ -192,7 +202,7 @@ class AsyncEtcdStore:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            raise NoAnswer("the client was closed") from None
+            raise NoAnswer(CLOSED) from None
 
     async def _keep_alive(
         self, batch: KeepAlives, connection: Connection, until: float
@@ -208,7 +218,7 @@ class AsyncEtcdStore:
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
-            raise NoAnswer("the client was closed") from None
+            raise NoAnswer(CLOSED) from None
         if len(ttls) < len(requests):
             raise NoAnswer("did not answer for every lease")
         return ttls

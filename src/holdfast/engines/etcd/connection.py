@@ -38,6 +38,8 @@ SHORTEST = 0.001
 PAUSE = 0.1
 """Seconds before the same endpoint is asked again; gRPC takes as long to reconnect."""
 
+CLOSED = "the client was closed"
+
 Code = grpc.StatusCode
 NO_SUCH_LEASE = Code.NOT_FOUND
 LEASE_EXISTS = Code.FAILED_PRECONDITION
@@ -161,13 +163,14 @@ class Connections:
         self._begin()
 
     def _begin(self) -> None:
+        self.closed = False
         self._open: dict[str, Connection] = {}
         self.order = list(self.cluster.endpoints)
         self.logged_in("")
 
     def forget(self) -> None:
         """In a forked child: the channels are the parent's."""
-        keep_forever(*self.take_all())
+        keep_forever(*self._take_all())
         self._begin()
 
     @property
@@ -222,8 +225,12 @@ class Connections:
             raise NoAnswer("the login has expired", electing=True)
         return reply
 
-    def take_all(self) -> list[Connection]:
-        """All connections, to be closed."""
+    def close(self) -> list[Connection]:
+        """Open no more; gives all connections, to be closed."""
+        self.closed = True
+        return self._take_all()
+
+    def _take_all(self) -> list[Connection]:
         connections, self._open = self._open, {}
         return list(connections.values())
 
@@ -258,6 +265,9 @@ class Failover:
         for name in self._names():
             now = self._clock()
             if self._errors and now >= self._until:
+                return
+            if self._connections.closed:
+                self._errors[name] = CLOSED
                 return
             yield self._connections[name], self._until if alone else now + (self._until - now) / 2
 

@@ -50,6 +50,7 @@ class EtcdStore:
         self._begin()
 
     def _begin(self) -> None:
+        self._closing = False
         self._watchers: list[Watcher] = []
         """The last one works; those before it are ending."""
         self._mutex = threading.Lock()
@@ -66,13 +67,14 @@ class EtcdStore:
 
     def close(self) -> None:
         """Revoke all etcd leases, and close every connection."""
+        self._closing = True
         for watcher in self._watchers:
             watcher.stop()
         leases = self._exchanges.registry.take_all()
         if leases:
             revoke = partial(self._exchanges.locks.revoke, leases)
             self._exchange(revoke, self._clock() + CLOSE_WITHIN)
-        for connection in self._connections.take_all():
+        for connection in self._connections.close():
             connection.channel.close()
 
     def forget(self) -> None:
@@ -85,7 +87,7 @@ class EtcdStore:
     def _watch(self) -> None:
         """See to it that waiters are woken, and their sessions kept alive."""
         with self._mutex:
-            if not self._watchers or self._watchers[-1].over:
+            if not self._closing and (not self._watchers or self._watchers[-1].over):
                 watcher = Watcher(self._connections, self._exchanges, self._keep_waiters)
                 self._watchers = [*(each for each in self._watchers if each.alive), watcher]
                 watcher.start()

@@ -15,6 +15,7 @@ from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
 from tests.engines.sql.users import WAYS
 from tests.equipment.servers.pgbouncer import PgBouncer
+from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -45,6 +46,7 @@ MARIADB = {
     "sql_auto_is_null": 1,
     "sql_safe_updates": 1,
     "div_precision_increment": 0,
+    "max_join_size": 1,
 }
 
 NAMES = ["job", "JOB", "job ", r"\x6a", "a\\'b", "é", "ж"]
@@ -64,10 +66,15 @@ def check_locks_and_cells(ann: Party, ben: Party) -> None:
         ann(lease.extend, 2 * LONG)
         assert LONG < ben(ben.client.inspect, name).remaining <= 2 * LONG
     waiting = ben.begin(ben.client.lock("job", ttl=LONG).acquire, timeout=20)
+    wait_for(lambda: ann(ann.client.inspect, "job").waiters == 1)
     ann(lease_of(ann, "job").release)
     later = waiting.result(20)
     assert later.fence > fences["job"]
     ben(later.release)
+    for party, other in ((ann, ben), (ben, ann)):  # on a connection that had a transaction, too
+        lease = party.takes("after", ttl=LONG, renew=False)
+        assert other(other.client.inspect, "after").holder == lease.holder
+        party(lease.release)
     for name in NAMES:
         cell = ann.client.cell(name)
         for version, value in enumerate(VALUES):

@@ -156,8 +156,10 @@ SETTLE = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
     "SET autocommit = 1, sql_mode = 'STRICT_ALL_TABLES', sql_select_limit = 18446744073709551615",
     "SET innodb_lock_wait_timeout = 1, lock_wait_timeout = 5",
+    "SET completion_type = 0, sql_big_selects = 1",
 )
-"""What a session begins with. Strict: a name that is too long is an error, and not cut off."""
+"""What a session begins with. Strict: a name that is too long is an error, and not cut off. With
+another `completion_type`, COMMIT would begin a transaction that no one ends."""
 
 SETTLE_MARIADB = "SET max_statement_time = 0"
 

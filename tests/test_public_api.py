@@ -23,6 +23,7 @@ SIGNATURES = {
     "| collections.abc.Sequence[holdfast.engines.RedisClient] | holdfast.engines.SqlAlchemyEngine "
     "| holdfast.engines.PsycopgPool | None = None, *, prefix: str | None = None, "
     "ttl: float | None = None, retry: float | None = None, "
+    "connect: collections.abc.Callable[[], typing.Any] | None = None, "
     "**engine_options: str | float | bool | os.PathLike[str]) -> None",
     "Client.from_sqlalchemy": "(engine: holdfast.engines.SqlAlchemyEngine, **options: Any) -> Self",
     "Client.lock": "(self, name: str, *, ttl: float | None = None, timeout: float | None = None, "

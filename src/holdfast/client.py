@@ -3,7 +3,7 @@ asyncio."""
 
 import os
 import warnings
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from holdfast.cell import AsyncCell, Cell
@@ -48,18 +48,21 @@ class BaseClient(Generic[D]):
         prefix: str | None = None,
         ttl: float | None = None,
         retry: float | None = None,
+        connect: Callable[[], Any] | None = None,
         **engine_options: str | float | bool | os.PathLike[str],
     ) -> None:
         if url is None:
             url = os.environ.get("HOLDFAST_URL") or default_url()
         opening = None
         if not isinstance(url, str):
+            if connect is not None:
+                raise ValueError("connect: needs a URL, and not a client or a pool")
             url, opening = of_clients(url, awaits=self._awaits)
         self._options = read_options(
             url, prefix=prefix, ttl=ttl, retry=retry, engine=engine_options
         )
         if opening is None:
-            self._engine = open_engine(self._options.url, self._options.engine)
+            self._engine = open_engine(self._options.url, self._options.engine, connect)
         else:
             self._engine = opening(self._options.engine)
         self._ttl = self._default_ttl()
@@ -166,6 +169,8 @@ class Client(BaseClient[ThreadDriver]):
 
     Instead of a URL, `url` can be a client of redis-py, or several for a quorum, and connections
     like theirs are made; or an `Engine` of SQLAlchemy or a pool of psycopg, and theirs are used.
+    `connect` is a plain function for PostgreSQL, MariaDB and MySQL, called for each connection: it
+    gives one, or arguments for one that go before those of the URL, such as a fresh password.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://client-example", ttl=10) as client:

@@ -40,6 +40,7 @@ def of_libraries(
 ) -> None:
     Client()
     Client("redis://h", prefix="", ttl=10, retry=0.5, max_ttl=60)
+    Client("postgresql://h/db", connect=lambda: {"password": "x"})
     Client(node)
     Client([node, node, node])
     Client(cluster)

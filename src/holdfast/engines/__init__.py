@@ -28,6 +28,9 @@ _MODULES = {
     "etcds": "holdfast.engines.etcd",
 }
 
+_CONNECTED = ("holdfast.engines.sql.postgres", "holdfast.engines.sql.mysql")
+"""Engines to which a user's own function can connect."""
+
 _LIBRARIES = {
     "redis": "holdfast.engines.redis",
     "sqlalchemy": "holdfast.engines.sql.pools",
@@ -79,15 +82,24 @@ Opening: TypeAlias = Callable[[dict[str, str]], Engine]
 """Gives the engine, with its options."""
 
 
-def open_engine(url: SplitResult, options: dict[str, str]) -> Engine:
+def open_engine(
+    url: SplitResult, options: dict[str, str], connect: Callable[[], Any] | None = None
+) -> Engine:
     """The engine that a URL describes. `options` are those of its parameters that are not common
-    to all engines; one that the engine does not know is a `ValueError`."""
+    to all engines; one that the engine does not know is a `ValueError`. `connect`: the user's own
+    way of connecting to an SQL server."""
     module = _MODULES.get(url.scheme)
     if module is None:
         known = ", ".join(f"{scheme}://" for scheme in _MODULES)
         raise ValueError(f"url: there is no engine for {url.scheme!r}; this version has {known}")
-    engine: Engine = _import(module).engine(url, options)
-    return engine
+    if connect is None:
+        engine: Engine = _import(module).engine(url, options)
+        return engine
+    if module not in _CONNECTED:
+        raise ValueError(f"connect: is for SQL servers, and not for {url.scheme}://")
+    _import(module)
+    own: Engine = _import("holdfast.engines.sql.pools").of_function(url, options, connect)
+    return own
 
 
 def of_clients(given: object, *, awaits: bool) -> tuple[str, Opening]:

@@ -1,4 +1,5 @@
-"""A user's own pool instead of a URL: an `Engine` of SQLAlchemy, or a pool of psycopg.
+"""A user's own way of connecting: an `Engine` of SQLAlchemy or a pool of psycopg instead of a URL,
+or a function beside it.
 
 A lock keeps its connection, so a pool gives it nothing but its way of connecting, and that is what
 is used: holdfast opens connections of its own, and takes none out of the pool.
@@ -8,13 +9,17 @@ is used: holdfast opens connections of its own, and takes none out of the pool.
   a `creator` and the engine's listeners have their say, for example to put in a token.
 - Any other `Engine`, and every `AsyncEngine`: the arguments that it connects with, given to psycopg
   or PyMySQL.
+- A function, called for each connection: it gives one of psycopg or PyMySQL, or arguments for one,
+  which go before those of the URL.
 """
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from inspect import iscoroutine, iscoroutinefunction
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
-from urllib.parse import quote
+from urllib.parse import SplitResult, quote
 
 from holdfast.core.ports import Engine, StoreHost
 from holdfast.engines import refuse_options
@@ -32,6 +37,45 @@ def of_clients(clients: list[Any], *, awaits: bool) -> tuple[str, Opening]:
     if type(pool).__module__.startswith("psycopg_pool"):
         return _of_psycopg_pool(pool, awaits=awaits)
     return _of_sqlalchemy(pool, awaits=awaits)
+
+
+def of_function(url: SplitResult, options: dict[str, str], connect: Callable[[], Any]) -> Engine:
+    """The engine of a URL whose connections are made by `connect`, or with what it gives."""
+    if not callable(connect) or iscoroutinefunction(connect):
+        raise TypeError(f"connect: must be a plain function without arguments, got {connect!r}")
+    own: dict[str, str] = {
+        name: options.pop(name) for name in ("table", "connections") if name in options
+    }
+    shown = {"user": url.username, "host": url.hostname, "port": url.port}
+    shown["dbname"] = url.path.strip("/")
+    if url.scheme in ("mariadb", "mysql"):
+        from holdfast.engines.sql import mysql
+
+        address = mysql.address(url, options)
+        return _mysql(url.scheme, lambda: _called(connect, address, "pymysql"), shown)[1](own)
+    from psycopg.conninfo import conninfo_to_dict
+
+    from holdfast.engines.sql import postgres
+
+    arguments = conninfo_to_dict(postgres.conninfo(url, options))
+    return _postgres(lambda: _called(connect, arguments, "psycopg"), shown)[1](own)
+
+
+def _called(connect: Callable[[], Any], arguments: Mapping[str, Any], library: str) -> Any:
+    """What a user's function gives now: a connection, or arguments for one."""
+    found = connect()
+    if isinstance(found, Mapping):
+        return {**arguments, **found}
+    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(found).__mro__}
+    if (library, "Connection") not in kinds:
+        if iscoroutine(found):
+            found.close()  # else it complains that it was never awaited
+        raise RefusedError(
+            f"connect: must give a connection of {library}, or a dict of arguments for one, "
+            f"got a {type(found).__module__}.{type(found).__qualname__}",
+            is_final=True,
+        )
+    return found
 
 
 def check_engine(engine: Any, *, awaits: bool, argument: str = "engine") -> Any:
@@ -174,21 +218,26 @@ def _within(seconds: float, given: Callable[[], Any]) -> Any:
 
     def run() -> None:
         try:
-            found = given()
+            outcome.put(given())
         except Exception as error:  # noqa: BLE001 - raised below
             outcome.put(error)
-            return
-        outcome.put(found)
-        if is_late.is_set() and not isinstance(found, dict):
-            found.close()
+        if is_late.is_set():
+            discard()
+
+    def discard() -> None:
+        with suppress(Empty):
+            late = outcome.get_nowait()
+            if hasattr(late, "close"):
+                late.close()
 
     threading.Thread(target=run, name="holdfast-connecting", daemon=True).start()
     try:
         found = outcome.get(timeout=max(0.0, seconds))
     except Empty:
         is_late.set()
+        discard()
         raise BrokenError(
-            f"the pool's way of connecting took longer than {seconds:.3g} s"
+            f"the user's own way of connecting took longer than {seconds:.3g} s"
         ) from None
     if isinstance(found, SqlError):
         raise found

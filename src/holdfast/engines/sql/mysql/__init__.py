@@ -61,10 +61,10 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind `mariadb://` or `mysql://`."""
     table = options.pop("table", LEASES)
     connections = read_count(options)
-    address = _address(url, options)
+    given = address(url, options)
 
     def opened(host: StoreHost, until: float) -> pymysql.Connection:
-        return connect(address, host.clock, until)
+        return connect(given, host.clock, until)
 
     return make_engine(url.scheme, opened, _node(url), table, connections)
 
@@ -98,7 +98,7 @@ def _node(url: SplitResult) -> str:
     return f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
 
 
-def _address(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
+def address(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
     """What PyMySQL is to be called with."""
     database = unquote(url.path.strip("/"))
     if not database or "/" in database:
@@ -107,7 +107,7 @@ def _address(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
             f"{url.path!r}"
         )
     tls = read_tls(options)
-    address: dict[str, Any] = {
+    found: dict[str, Any] = {
         "host": url.hostname or "localhost",
         "port": url.port or PORT,
         "user": unquote(url.username or ""),
@@ -117,9 +117,9 @@ def _address(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
         **({"ssl": tls} if tls else {"ssl_disabled": True}),
     }
     if "socket" in options:
-        address["unix_socket"] = options.pop("socket")
+        found["unix_socket"] = options.pop("socket")
     refuse_options(options)
-    return address
+    return found
 
 
 def address_of(arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -61,10 +61,10 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind a URL of PostgreSQL. What libpq knows may be a parameter of it, too."""
     table = options.pop("table", LEASES)
     connections = read_count(options)
-    conninfo = _conninfo(url, options)
+    given = conninfo(url, options)
 
     def opened(host: StoreHost, until: float) -> PostgresConnection:
-        return connect(conninfo, host.clock, until)
+        return connect(given, host.clock, until)
 
     return make_engine(opened, _node(url), table, connections)
 
@@ -96,7 +96,8 @@ def _node(url: SplitResult) -> str:
     return f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
 
 
-def _conninfo(url: SplitResult, options: dict[str, str]) -> str:
+def conninfo(url: SplitResult, options: dict[str, str]) -> str:
+    """What libpq is to connect with."""
     for name in options:  # its value is not shown: it may be a password
         if name not in _known():
             raise ValueError(f"{name}: this engine has no such option")

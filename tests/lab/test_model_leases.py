@@ -16,7 +16,6 @@ from holdfast.lab.model.decisions import (
 from holdfast.lab.model.leases import Model, broken_for_good, one_at_a_time
 from holdfast.lab.model.nodes import FREE, Node, acquire, extend, release, repair, tick
 from holdfast.lab.model.search import explore
-from holdfast.lab.model.setting import Rules, Runtime
 from holdfast.lab.model.state import (
     BACK,
     BROKEN,
@@ -25,6 +24,8 @@ from holdfast.lab.model.state import (
     SENTENCED,
     TRUSTED,
     Client,
+    Rules,
+    Scope,
     State,
 )
 from holdfast.lab.model.variants import run
@@ -110,24 +111,24 @@ def sentenced(state: State) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "reached"),
+    ("scope", "reached"),
     [
-        (Runtime(), held_against_a_rival),
-        (Runtime(extension=2), repairs),
-        (Runtime(restarts=1), held_with_a_node_in_quarantine),
-        (Runtime(restarts=1), forgiven),
-        (Runtime(ttl=3, drift=1), clocks_apart),
-        (Runtime(extension=2, breaks=1), sentenced),
+        (Scope(), held_against_a_rival),
+        (Scope(extension=2), repairs),
+        (Scope(restarts=1), held_with_a_node_in_quarantine),
+        (Scope(restarts=1), forgiven),
+        (Scope(ttl=3, drift=1), clocks_apart),
+        (Scope(extension=2, breaks=1), sentenced),
     ],
 )
-def test_it_gets_there(runtime: Runtime, reached: Callable[[State], bool]) -> None:
+def test_it_gets_there(scope: Scope, reached: Callable[[State], bool]) -> None:
     """What holds in every run would hold as well if nothing ever happened."""
-    model = Model(runtime, Rules())
+    model = Model(scope, Rules())
     assert explore(model, lambda state: "there" if reached(state) else None).violation
 
 
 def test_who_hears_that_it_is_lost_has_lost_it() -> None:
-    model = Model(Runtime(clients=1, extension=2, breaks=1), Rules())
+    model = Model(Scope(clients=1, extension=2, breaks=1), Rules())
     seen = list[State]()
     assert explore(model, seen.append).violation is None
     assert "A concludes that it has lost the lock." in {
@@ -136,7 +137,7 @@ def test_who_hears_that_it_is_lost_has_lost_it() -> None:
 
 
 def test_states_that_swap_names_are_one() -> None:
-    model = Model(Runtime(), Rules())
+    model = Model(Scope(), Rules())
     [(_, by_a), (_, by_b), *_] = model.moves(model.start())
     assert by_a != by_b
     assert model.canonical(by_a) == model.canonical(by_b)
@@ -146,7 +147,7 @@ def test_states_that_swap_names_are_one() -> None:
 
 
 def test_two_who_believe_are_found_unless_an_operator_broke_it() -> None:
-    model = Model(Runtime(), Rules())
+    model = Model(Scope(), Rules())
     start = model.start()
     holder = Client(True, HOLDING, left=1)
     both = start._replace(clients=(holder, holder))

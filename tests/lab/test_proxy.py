@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.process import HOST
+from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Connection, Reply
 from tests.patience import wait_for
@@ -101,7 +101,7 @@ def test_jitter_keeps_the_order(proxy: Proxy, client: Speaker, server: RedisServ
     for number in range(10):  # one by one, lest they become one piece
         client.say("RPUSH", "key", str(number))
         wait_for(partial(arrived, proxy, len("RPUSH key 0\r\n") * (number + 1)))
-    proxy.mark_released()
+    proxy.release()
     assert [client.hear() for _ in range(10)][-1] == ":10"
     assert server.command("LRANGE", "key", "0", "-1") == [*map(str, range(10))]
 
@@ -121,7 +121,7 @@ def test_a_late_reply(proxy: Proxy, client: Speaker, server: RedisServer) -> Non
     wait_for(lambda: proxy.waiting("replies") > 0)
     assert server.command("GET", "key") == "1"
     assert client.hears_nothing()
-    proxy.mark_released()
+    proxy.release()
     assert client.hear() == ":1"
     assert client.command("INCR", "key") == 2
 
@@ -143,7 +143,7 @@ def test_a_late_request_arrives_though_its_sender_is_dead(
     with Speaker(proxy) as client:
         client.say("INCR", "key")
     wait_for(lambda: proxy.waiting("requests") > 0)
-    proxy.mark_released()
+    proxy.release()
     wait_for(lambda: server.command("GET", "key") == "1")
     wait_for(lambda: proxy.connections == 0)
 
@@ -160,7 +160,7 @@ def test_a_stranded_request_arrives_behind_what_was_said_after_it(
     with Speaker(proxy) as another:
         assert another.command("SET", "key", "late") == "OK"
         assert server.command("GET", "key") == "late"
-        proxy.mark_released()
+        proxy.release()
         wait_for(lambda: server.command("GET", "key") == "early")
         assert another.command("PING") == "PONG"
 
@@ -300,5 +300,5 @@ def test_a_lock_whose_grant_was_not_heard_is_given_back(proxy: Proxy, server: Re
         proxy.hold("replies")
         with pytest.raises(holdfast.EngineUnavailable):
             client.lock("job", ttl=10).acquire(timeout=0.2)
-        proxy.mark_released()
+        proxy.release()
         wait_for(lambda: server.command("EXISTS", "holdfast:job") == 0)

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.engines.etcd import locks
-from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.servers.proxy import Proxy
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
 
 from .conftest import LINES

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
@@ -69,7 +69,7 @@ def test_a_late_release_of_an_earlier_try_does_not_undo_a_vote(
 
     for proxy in proxies:
         assert proxy.waiting("requests") > 0
-        proxy.mark_released()
+        proxy.release()
     wait_for(lambda: not any(proxy.waiting("requests") for proxy in proxies))
     assert set(holders(voters)) == {lease.holder}
     assert set(fences(voters)) == {lease.fence}, "nor was it undone and granted again"

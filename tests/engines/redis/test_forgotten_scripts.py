@@ -4,7 +4,7 @@ acquire whose release has gone out meanwhile. It would come behind it, and nobod
 from collections.abc import Callable, Sequence
 
 from holdfast.engines.redis.scripts import scripts
-from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
@@ -48,6 +48,6 @@ def test_what_was_given_back_is_not_asked_for_again(three: RedisMasters, invite:
         refusal = proxy.waiting("replies")
         party.drops(lease)
         wait_for(lambda: proxy.waiting("replies") > refusal)
-        proxy.mark_released()
+        proxy.release()
         wait_for(reaches_all(party, three))
         assert holders(three.servers, "ghost") == [None] * 3

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.engines.redis.addresses import Address, Place, sentinel
 from holdfast.engines.redis.addresses import server as address_of
-from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.steps import Cut, cut_everywhere, cut_short
 from tests.engines.redis.conftest import Invite

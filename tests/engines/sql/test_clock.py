@@ -11,7 +11,7 @@ from holdfast.core.messages import Acquire, Done, Extend, Granted, Held
 from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock as host_clock
 from holdfast.engines import open_engine
-from holdfast.lab.faults.clock import Clock
+from holdfast.lab.servers.clock import Clock
 from holdfast.lab.servers.postgres import PostgresServer
 from holdfast.lab.servers.process import ServerProcess, give_to_user
 from holdfast.options import read_options

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable
-from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.postgres import PostgresServer
+from holdfast.lab.servers.proxy import Proxy
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import TABLES, Invite
 from tests.patience import wait_for

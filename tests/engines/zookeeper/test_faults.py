@@ -10,7 +10,7 @@ import holdfast
 from holdfast.core.messages import Acquire, Failed, Held
 from holdfast.core.ports import StoreHost
 from holdfast.engines import open_engine
-from holdfast.lab.faults.proxy import Proxy
+from holdfast.lab.servers.proxy import Proxy
 from tests.engines.zookeeper.conftest import make_whole
 from tests.engines.zookeeper.contest import NAME, Contest
 from tests.engines.zookeeper.glimpse import outsider, places

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.process import HOST
+from holdfast.lab.servers.proxy import Proxy
 from tests.equipment.servers.certificates import (
     SETTINGS,
     Certificates,

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.process import HOST, ServerProcess, free_port, wait_until
 from holdfast.lab.servers.programs import required
+from holdfast.lab.servers.proxy import Proxy
 from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.group import ServerGroup, within
 

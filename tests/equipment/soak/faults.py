@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.history import Kind
+from holdfast.lab.servers.proxy import Proxy
 from tests.equipment.disk import fill_disk
 from tests.equipment.soak.ground import TTL, Client, Ground, Node
 from tests.equipment.soak.journal import Journal

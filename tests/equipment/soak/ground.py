@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.history import Event, History, Kind
 from holdfast.lab.servers.process import ServerProcess
+from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 from tests.equipment.soak.client import Role
 from tests.equipment.soak.journal import Journal

@@ -6,7 +6,6 @@ from typing import TypeAlias
 from holdfast.lab.model import nodes
 from holdfast.lab.model.decisions import Extended, acquired, extended, voters
 from holdfast.lab.model.nodes import Node, Outcome
-from holdfast.lab.model.setting import Setting
 from holdfast.lab.model.state import (
     ACQUIRE,
     ASKING,
@@ -25,6 +24,7 @@ from holdfast.lab.model.state import (
     WHOLE,
     Client,
     Link,
+    Setting,
     State,
 )
 
@@ -49,7 +49,7 @@ def renews(setting: Setting, state: State, who: int) -> Iterator[Move]:
         result = extended(setting.habits, setting.record(state, who), client.left)
         yield _concluded(setting, state, who, result)
         return
-    for at in range(setting.runtime.nodes):
+    for at in range(setting.scope.nodes):
         state = setting.sent(state, who, at, EXTEND)
     standing = SENTENCED if client.standing == BROKEN else client.standing
     client = client._replace(age=0, standing=standing)
@@ -97,11 +97,11 @@ def executes(setting: Setting, state: State, who: int, at: int) -> Iterator[Move
 
 def _outcome(setting: Setting, node: Node, who: int, request: str) -> Outcome:
     if request == ACQUIRE:
-        return nodes.acquire(node, who, setting.runtime.ttl)
+        return nodes.acquire(node, who, setting.scope.ttl)
     if request == EXTEND:
-        return setting.rules.extend(node, who, setting.runtime.extension)
+        return setting.rules.extend(node, who, setting.scope.extension)
     if request == REPAIR:
-        return nodes.repair(node, who, setting.runtime.extension)
+        return nodes.repair(node, who, setting.scope.extension)
     return nodes.release(node, who)
 
 
@@ -120,7 +120,7 @@ def end(setting: Setting, state: State, who: int) -> State:
     """A client has the lock no more, and says so to all nodes."""
     state = state.with_client(who, Client(state.clients[who].steady))
     state = state.linked(who, lambda link: _unasked(link)._replace(pending=RELEASE))
-    if setting.runtime.late_releases:
+    if setting.scope.late_releases:
         return state
     for at, site in enumerate(state.sites):
         freed = site.with_node(nodes.release(site.node, who)[0])
@@ -135,7 +135,7 @@ def tick(setting: Setting, state: State, who: int) -> State:
     age = client.age + 1 if client.age != QUIET else QUIET
     client = client._replace(age=age, left=max(client.left - 1, 0))
     state = state.with_client(who, client).linked(who, lambda link: _link_tick(link, age))
-    over = age >= setting.runtime.ttl if client.phase == ASKING else not client.left
+    over = age >= setting.scope.ttl if client.phase == ASKING else not client.left
     return end(setting, state, who) if client.phase != IDLE and over else state
 
 

@@ -114,14 +114,14 @@ def acquired(habits: Habits, record: Record) -> int:
     if isinstance(answers, FanOut):
         return 0  # it lets go of what it has
     clock.now = 0
-    steps = acquire(_surroundings(habits, clock), _spec(habits), HOLDER, timeout=0)
+    steps = acquire(_runtime(habits, clock), _spec(habits), HOLDER, timeout=0)
     next(steps)
     clock.now = now
     try:
         steps.send(answers)
     except StopIteration as end:
-        tenure: LeaseState = end.value
-        return int(tenure.remaining(now))
+        lease: LeaseState = end.value
+        return int(lease.remaining(now))
     return 0
 
 
@@ -139,17 +139,17 @@ def extended(habits: Habits, record: Record, left: int) -> Extended:
     while isinstance(answers := _go_on(rounds), FanOut):
         repairs += answers.nodes
     clock.now = 0
-    runtime = _surroundings(habits, clock)
-    tenure = LeaseState(runtime, _spec(habits), HOLDER, FENCE, now + left, inf)
-    steps = extend(runtime, tenure, habits.extension)
+    runtime = _runtime(habits, clock)
+    lease = LeaseState(runtime, _spec(habits), HOLDER, FENCE, now + left, inf)
+    steps = extend(runtime, lease, habits.extension)
     next(steps)
     clock.now = now
     try:
         steps.send(answers)
     except StopIteration:
-        return Extended(int(tenure.remaining(now)), True, tuple(repairs))
+        return Extended(int(lease.remaining(now)), True, tuple(repairs))
     except (LockLost, EngineUnavailable):
-        return Extended(int(tenure.remaining(now)), False, tuple(repairs))
+        return Extended(int(lease.remaining(now)), False, tuple(repairs))
     raise TypeError("an extend asks once")
 
 
@@ -204,7 +204,7 @@ def _spec(habits: Habits) -> LockSpec:
     return LockSpec(KEY, "", habits.ttl, False, None, 1, 1)
 
 
-def _surroundings(habits: Habits, clock: _Clock) -> Runtime:
+def _runtime(habits: Habits, clock: _Clock) -> Runtime:
     return Runtime(
         clock=clock,
         uniform=_least,

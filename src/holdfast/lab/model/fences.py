@@ -102,7 +102,7 @@ class Rules:
 
 
 @dataclass(frozen=True, slots=True)
-class Runtime:
+class Scope:
     """What can happen. The defaults: three attempts that hear every grant they are given."""
 
     attempts: int = 3
@@ -174,14 +174,14 @@ Move: TypeAlias = tuple[str, State]
 class Model:
     """All that can happen in a world, by these rules."""
 
-    runtime: Runtime
+    scope: Scope
     rules: Rules
 
     def start(self) -> State:
         """Nobody has begun, and no node has ever granted."""
-        everyone = self.runtime.attempts
+        everyone = self.scope.attempts
         site = Site(Node(), "", (True,) * everyone, (0,) * everyone)
-        return State((site,) * self.runtime.nodes, (Attempt(),) * everyone, self.runtime.repeats)
+        return State((site,) * self.scope.nodes, (Attempt(),) * everyone, self.scope.repeats)
 
     def canonical(self, state: State) -> State:
         """The nodes in the one order that stands for all."""
@@ -189,11 +189,11 @@ class Model:
 
     def moves(self, state: State) -> Iterator[Move]:
         """Whatever can happen next, in words, and what is then."""
-        if len(state.committed()) == self.runtime.attempts:
+        if len(state.committed()) == self.scope.attempts:
             return  # nothing is left to be broken
         for who, attempt in enumerate(state.attempts):
-            for at in range(self.runtime.nodes):
-                if attempt.phase <= LISTENING or self.runtime.late:
+            for at in range(self.scope.nodes):
+                if attempt.phase <= LISTENING or self.scope.late:
                     yield from self._acquires(state, who, at)
                 if attempt.phase >= RAISING:
                     yield from self._raises(state, who, at)
@@ -214,20 +214,18 @@ class Model:
             words += f"{name} begins. "
         attempts = put(state.attempts, who, attempt)
         free = site.node.expire()
-        for node in sorted(
-            {free.acquire(name, proposed)[0] for proposed in self.runtime.proposals}
-        ):
+        for node in sorted({free.acquire(name, proposed)[0] for proposed in self.scope.proposals}):
             granted = Site(node, site.order, pending, site.heard)
             then = State(put(state.sites, at, granted), attempts, repeats)
             grants = f"{words}n{at + 1} grants {name} {node.counter}"
-            if self.runtime.late:
+            if self.scope.late:
                 yield f"{grants}, unheard.", then
             if attempt.phase == LISTENING and not site.heard[who]:
                 then = then.hear(who, at, node.counter)
                 counters = then.heard_by(who)
-                if len(counters) < self.runtime.nodes:
+                if len(counters) < self.scope.nodes:
                     yield f"{grants}.", then
-                if len(counters) >= self.runtime.quorum:
+                if len(counters) >= self.scope.quorum:
                     token = self.rules.token_of(counters)
                     yield self._counts(then, who, token, f"{grants}. {name} stops: token {token}")
 
@@ -248,7 +246,7 @@ class Model:
     def _counts(self, state: State, who: int, token: int, words: str) -> Move:
         """An attempt that has its token looks whether it is committed."""
         name = NAMES[who]
-        committed = self.rules.is_committed(state.heard_by(who), token, self.runtime.quorum)
+        committed = self.rules.is_committed(state.heard_by(who), token, self.scope.quorum)
         attempt = Attempt(COMMITTED if committed else RAISING, token, state.attempts[who].floor)
         then = state._replace(attempts=put(state.attempts, who, attempt))
         return f"{words}. {name} has COMMITTED {token}." if committed else f"{words}.", then

@@ -25,19 +25,25 @@ Runs that can show nothing new are left out:
 from collections.abc import Iterator
 from itertools import permutations
 
-from holdfast.lab.model import clients, environment, nodes
+from holdfast.lab.model import clients, nodes
 from holdfast.lab.model.clients import Move
 from holdfast.lab.model.nodes import FREE
-from holdfast.lab.model.setting import Rules, Runtime, Setting
 from holdfast.lab.model.state import (
     ASKING,
     BACK,
+    BROKEN,
+    BROKEN_SINCE,
+    DOUBTFUL,
     HOLDING,
     IDLE,
     NAMES,
+    QUIET,
     WHOLE,
     Client,
     Link,
+    Rules,
+    Scope,
+    Setting,
     Site,
     State,
 )
@@ -46,16 +52,16 @@ from holdfast.lab.model.state import (
 class Model:
     """All that can happen in a world, by these rules."""
 
-    def __init__(self, runtime: Runtime, rules: Rules) -> None:
-        self._setting = Setting(runtime, rules)
+    def __init__(self, scope: Scope, rules: Rules) -> None:
+        self._setting = Setting(scope, rules)
 
     def start(self) -> State:
         """Nobody asks for the lock, and every node is known to everybody."""
-        runtime = self._setting.runtime
-        steady = not runtime.drift
-        site = Site(FREE, (Link(),) * runtime.clients, steady)
-        all_nodes = (Client(steady),) * runtime.clients
-        return State((site,) * runtime.nodes, all_nodes, runtime.restarts, runtime.breaks)
+        scope = self._setting.scope
+        steady = not scope.drift
+        site = Site(FREE, (Link(),) * scope.clients, steady)
+        idle = (Client(steady),) * scope.clients
+        return State((site,) * scope.nodes, idle, scope.restarts, scope.breaks)
 
     def canonical(self, state: State) -> State:
         """The least of all states that differ by the names of nodes and clients."""
@@ -72,11 +78,11 @@ class Model:
             else:
                 words = "gives up" if client.phase == ASKING else "lets go"
                 yield f"{NAMES[who]} {words}.", clients.end(setting, state, who)
-            if client.phase == HOLDING and setting.runtime.extension:
+            if client.phase == HOLDING and setting.scope.extension:
                 yield from clients.renews(setting, state, who)
-        yield from environment.restarts(setting, state)
-        yield from environment.breaks(setting, state)
-        yield from environment.gains(setting, state)
+        yield from _restarts(setting, state)
+        yield from _breaks(setting, state)
+        yield from _gains(setting, state)
         yield "A tick.", self._tick(state)
 
     def _tick(self, state: State) -> State:
@@ -104,3 +110,58 @@ def broken_for_good(state: State) -> str | None:
         if client.standing == BACK:
             return f"{NAMES[who]} has renewed a lease that was broken before it asked"
     return None
+
+
+def _gains(setting: Setting, state: State) -> Iterator[Move]:
+    """A clock goes on by a tick that the others do not count, once in a run."""
+    for at, site in enumerate(state.sites):
+        if not site.steady:
+            fast = Site(nodes.tick(site.node), site.links, steady=True)
+            yield f"The clock of n{at + 1} gains a tick.", state.with_site(at, fast)
+    for who, client in enumerate(state.clients):
+        if not client.steady:
+            then = state.with_client(who, client._replace(steady=True))
+            yield f"The clock of {NAMES[who]} gains a tick.", clients.tick(setting, then, who)
+
+
+def _restarts(setting: Setting, state: State) -> Iterator[Move]:
+    """A node restarts, and has forgotten the lock. Or a client notices that one did."""
+    for at, site in enumerate(state.sites):
+        if state.restarts and site.node != FREE:
+            links = zip(site.links, state.clients, strict=True)
+            cut = tuple([_cut(setting, link, client) for link, client in links])
+            then = state.with_site(at, Site(FREE, cut, site.steady))
+            yield f"n{at + 1} restarts, empty.", then._replace(restarts=state.restarts - 1)
+        for who, link in enumerate(site.links):
+            if link.unaware:
+                knows = site.linked(who, setting.reconnected(link))
+                words = f"{NAMES[who]} notices that n{at + 1} has restarted."
+                yield words, state.with_site(at, knows)
+
+
+def _cut(setting: Setting, link: Link, client: Client) -> Link:
+    """The link to a node that has just restarted."""
+    link = link._replace(unaware=True)
+    return setting.reconnected(link) if client.age == QUIET else link
+
+
+def _breaks(setting: Setting, state: State) -> Iterator[Move]:
+    """An operator breaks the lock on all nodes."""
+    if not state.breaks or not (setting.scope.rude_breaks or _is_quiet(state)):
+        return
+    for who, client in enumerate(state.clients):
+        if client.phase == HOLDING:
+            standing = BROKEN if client.age == QUIET else BROKEN_SINCE
+            state = state.with_client(who, client._replace(standing=standing))
+        elif any(link.said for link in state.links(who)):
+            state = state.with_client(who, client._replace(standing=DOUBTFUL))
+    then = state.with_sites([site.with_node(FREE) for site in state.sites])
+    words = "An operator breaks the lock on all nodes."
+    yield words, then._replace(breaks=state.breaks - 1)
+
+
+def _is_quiet(state: State) -> bool:
+    """Whether nothing is on its way."""
+    return all(client.age == QUIET for client in state.clients) and not any(
+        link.pending for site in state.sites for link in site.links
+    )

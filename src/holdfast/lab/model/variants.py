@@ -1,12 +1,63 @@
 """What is checked: the algorithms as they are, and others that must be caught, or must not."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from holdfast.lab.model import fences, leases, mistakes
+from holdfast.lab.model import fences, leases, nodes
+from holdfast.lab.model.fences import Node as Counting
+from holdfast.lab.model.nodes import FREE, Node, Outcome
 from holdfast.lab.model.search import Explored, Judge, Model, explore
-from holdfast.lab.model.setting import Rules, Runtime
+from holdfast.lab.model.state import Rules, Scope
+
+
+def median(counters: Collection[int]) -> int:
+    """A token from the middle, not the greatest."""
+    return sorted(counters)[(len(counters) - 1) // 2]
+
+
+def any_grants(counters: Collection[int], _token: int, quorum: int) -> bool:
+    """A quorum of grants commits a token, whatever their counters: there is no raise round."""
+    return len(counters) >= quorum
+
+
+def at_least(counters: Collection[int], token: int, quorum: int) -> bool:
+    """A counter that is greater than the token is a vote for it."""
+    return sum(counter >= token for counter in counters) >= quorum
+
+
+def raise_for_anybody(node: Counting, _holder: str, token: int) -> tuple[Counting, int | None]:
+    """A node raises its counter without looking whose its lock is."""
+    raised = node._replace(counter=max(node.counter, token))
+    return raised, raised.counter
+
+
+def answer_anybody(node: Counting, holder: str, token: int) -> tuple[Counting, int | None]:
+    """A node raises its counter for its holder alone, and tells it to anybody."""
+    raised, _ = node.raise_counter(holder, token)
+    return raised, raised.counter
+
+
+def tell_greater(node: Counting, holder: str, token: int) -> tuple[Counting, int | None]:
+    """A node tells its holder a counter that is greater than the token, too. By itself harmless."""
+    raised, _ = node.raise_counter(holder, token)
+    return raised, raised.counter if node.owner == holder else None
+
+
+def extend_that_shortens(node: Node, who: int, ttl: int) -> Outcome:
+    """The new end, even if it is before the old one."""
+    return (Node(who, ttl), "Done") if node.owner == who else nodes.extend(node, who, ttl)
+
+
+def extend_that_resurrects(node: Node, who: int, ttl: int) -> Outcome:
+    """What is not there is put there, and counts as if it had been there all the time."""
+    return (Node(who, ttl), "Done") if node == FREE else nodes.extend(node, who, ttl)
+
+
+def extend_that_repairs(node: Node, who: int, ttl: int) -> Outcome:
+    """What is not there is put there before a quorum has said that the lease still lasts."""
+    return (Node(who, ttl), "Missing") if node == FREE else nodes.extend(node, who, ttl)
 
 
 class Group(StrEnum):
@@ -55,32 +106,32 @@ def run(name: str) -> Result:
 
 
 def _tokens(
-    name: str, group: Group, runtime: fences.Runtime, rules: fences.Rules, what: str
+    name: str, group: Group, scope: fences.Scope, rules: fences.Rules, what: str
 ) -> Variant:
-    model = fences.Model(runtime, rules)
+    model = fences.Model(scope, rules)
     return Variant(name, group, what, model, (fences.tokens_grow, fences.tenures_agree))
 
 
-def _beliefs(name: str, group: Group, runtime: Runtime, rules: Rules, what: str) -> Variant:
-    model = leases.Model(runtime, rules)
+def _beliefs(name: str, group: Group, scope: Scope, rules: Rules, what: str) -> Variant:
+    model = leases.Model(scope, rules)
     return Variant(name, group, what, model, (leases.one_at_a_time, leases.broken_for_good))
 
 
 COUNTING = fences.Rules()
-AT_LEAST = replace(COUNTING, is_committed=mistakes.at_least, raise_counter=mistakes.tell_greater)
-THREE = fences.Runtime(attempts=3)
-LATE = fences.Runtime(attempts=2, late=True)
+AT_LEAST = replace(COUNTING, is_committed=at_least, raise_counter=tell_greater)
+THREE = fences.Scope(attempts=3)
+LATE = fences.Scope(attempts=2, late=True)
 FAR_APART = replace(LATE, proposals=(0, 2, 4))
 AGAIN = replace(LATE, repeats=1)
 
 RULES = Rules()
-PLAIN = Runtime()
-RENEWED = Runtime(extension=2)
-SHORTENED = Runtime(ttl=3, extension=1)
-OVERTAKEN = Runtime(late_releases=True)
-RESTARTED = Runtime(restarts=1)
-DRIFTING = Runtime(ttl=3, drift=1)
-BROKEN = Runtime(clients=1, extension=2, breaks=1)
+PLAIN = Scope()
+RENEWED = Scope(extension=2)
+SHORTENED = Scope(ttl=3, extension=1)
+OVERTAKEN = Scope(late_releases=True)
+RESTARTED = Scope(restarts=1)
+DRIFTING = Scope(ttl=3, drift=1)
+BROKEN = Scope(clients=1, extension=2, breaks=1)
 
 _TOKENS = [
     ("tokens", THREE, "fences, three attempts that hear every grant they are given"),
@@ -94,19 +145,19 @@ _TOKENS = [
 ]
 _BELIEFS = [
     ("leases", PLAIN, "two clients acquire and let go"),
-    ("leases-three", Runtime(clients=3), "three clients acquire and let go"),
+    ("leases-three", Scope(clients=3), "three clients acquire and let go"),
     ("leases-retried", OVERTAKEN, "releases are late or lost, and their senders ask again"),
     ("renewals", RENEWED, "holders renew, and repair nodes that have forgotten"),
     (
         "renewals-retried",
-        Runtime(extension=2, late_releases=True),
+        Scope(extension=2, late_releases=True),
         "holders renew, and releases are late or lost",
     ),
     ("renewals-short", SHORTENED, "holders extend by less than they have"),
-    ("restarts", Runtime(extension=2, restarts=1), "a node restarts and has forgotten the lock"),
-    ("restarts-two", Runtime(restarts=2), "nodes restart twice, without renewals"),
+    ("restarts", Scope(extension=2, restarts=1), "a node restarts and has forgotten the lock"),
+    ("restarts-two", Scope(restarts=2), "nodes restart twice, without renewals"),
     ("drift", DRIFTING, "each clock may gain a tick"),
-    ("drift-renewals", Runtime(extension=2, drift=1), "each clock may gain a tick; holders renew"),
+    ("drift-renewals", Scope(extension=2, drift=1), "each clock may gain a tick; holders renew"),
     (
         "breaks",
         replace(BROKEN, clients=2),
@@ -117,25 +168,25 @@ _WRONG_TOKENS = [
     (
         "median",
         THREE,
-        replace(AT_LEAST, token_of=mistakes.median),
+        replace(AT_LEAST, token_of=median),
         "the token is the median, and a greater counter is a vote for it",
     ),
     (
         "no-raise",
         THREE,
-        replace(COUNTING, is_committed=mistakes.any_grants),
+        replace(COUNTING, is_committed=any_grants),
         "any quorum of grants commits, without a raise round",
     ),
     (
         "raise-for-anybody",
         THREE,
-        replace(COUNTING, raise_counter=mistakes.raise_for_anybody),
+        replace(COUNTING, raise_counter=raise_for_anybody),
         "a raise does not look whose the lock is",
     ),
     (
         "answer-anybody",
         THREE,
-        replace(COUNTING, raise_counter=mistakes.answer_anybody),
+        replace(COUNTING, raise_counter=answer_anybody),
         "a raise changes nothing for others, but tells them the counter",
     ),
     (
@@ -157,19 +208,19 @@ _WRONG_BELIEFS = [
     (
         "extend-shortens",
         SHORTENED,
-        replace(RULES, extend=mistakes.extend_that_shortens),
+        replace(RULES, extend=extend_that_shortens),
         "an extend sets the end, even to an earlier one",
     ),
     (
         "extend-resurrects",
         BROKEN,
-        replace(RULES, extend=mistakes.extend_that_resurrects),
+        replace(RULES, extend=extend_that_resurrects),
         "an extend brings back what has ended",
     ),
     (
         "repair-first",
         BROKEN,
-        replace(RULES, extend=mistakes.extend_that_repairs),
+        replace(RULES, extend=extend_that_repairs),
         "a node is repaired before a quorum has said that the lease lasts",
     ),
     (
@@ -180,7 +231,7 @@ _WRONG_BELIEFS = [
     ),
     (
         "no-drift",
-        Runtime(drift=1),
+        Scope(drift=1),
         replace(RULES, allow_for_drift=False),
         "clocks drift, and nothing is allowed for it",
     ),
@@ -194,7 +245,7 @@ _WRONG_BELIEFS = [
 _HARMLESS = [
     (
         "median-exact",
-        replace(COUNTING, token_of=mistakes.median),
+        replace(COUNTING, token_of=median),
         "the median, but only an equal counter is a vote: safe, and may never acquire",
     ),
     (
@@ -212,22 +263,10 @@ _HARMLESS = [
 VARIANTS: dict[str, Variant] = {
     variant.name: variant
     for variant in (
-        *(
-            _tokens(name, Group.ALGORITHM, runtime, COUNTING, what)
-            for name, runtime, what in _TOKENS
-        ),
-        *(
-            _beliefs(name, Group.ALGORITHM, runtime, RULES, what)
-            for name, runtime, what in _BELIEFS
-        ),
-        *(
-            _tokens(n, Group.WRONG, runtime, rules, what)
-            for n, runtime, rules, what in _WRONG_TOKENS
-        ),
-        *(
-            _beliefs(n, Group.WRONG, runtime, rules, what)
-            for n, runtime, rules, what in _WRONG_BELIEFS
-        ),
+        *(_tokens(name, Group.ALGORITHM, scope, COUNTING, what) for name, scope, what in _TOKENS),
+        *(_beliefs(name, Group.ALGORITHM, scope, RULES, what) for name, scope, what in _BELIEFS),
+        *(_tokens(n, Group.WRONG, scope, rules, what) for n, scope, rules, what in _WRONG_TOKENS),
+        *(_beliefs(n, Group.WRONG, scope, rules, what) for n, scope, rules, what in _WRONG_BELIEFS),
         *(_tokens(name, Group.HARMLESS, LATE, rules, what) for name, rules, what in _HARMLESS),
         _beliefs(
             "break-amid-renewal",

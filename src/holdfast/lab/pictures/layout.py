@@ -158,8 +158,8 @@ def bands_of(
 def _concerned(finding: Finding, lanes: Sequence[Lane]) -> tuple[int, ...]:
     """The numbers of the lanes that a finding is about: all, if it names none of them."""
     names = {clean(name) for name in finding.who}
-    all_nodes = range(len(lanes))
-    return tuple(n for n in all_nodes if lanes[n].name in names) or tuple(all_nodes)
+    every = range(len(lanes))
+    return tuple(n for n in every if lanes[n].name in names) or tuple(every)
 
 
 def flag_rows(bands: Sequence[Band], sheet: Sheet) -> list[list[Flag]]:

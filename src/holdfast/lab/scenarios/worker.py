@@ -8,9 +8,11 @@ import json
 import logging
 import os
 import selectors
+import sqlite3
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from math import inf
 from pathlib import Path
@@ -19,13 +21,51 @@ from typing import Any
 from holdfast.errors import LockError, NotHeld
 from holdfast.lab.history import Event, Kind
 from holdfast.lab.scenarios.locks import LOCK, Lease, Recipe, make_lock
-from holdfast.lab.scenarios.register import FENCED, PLAIN, Registers
 
 TICK = 0.01
 """How often to look whether the lease was renewed, in seconds."""
 
 MOVED = 0.005
 """By how much a deadline must have moved to be another one."""
+
+
+PLAIN, FENCED = "plain", "fenced"
+
+_TABLE = "CREATE TABLE IF NOT EXISTS register (name TEXT PRIMARY KEY, value TEXT, fence INTEGER)"
+_WRITE = (
+    "INSERT INTO register VALUES (:name, :value, :fence) ON CONFLICT (name) "
+    "DO UPDATE SET value = excluded.value, fence = excluded.fence "
+)
+_UNLESS_STALE = "WHERE excluded.fence >= fence"
+
+BUSY_TIMEOUT = 10.0
+
+
+class Registers:
+    """What the lock protects: two registers in one SQLite file, seen from one process.
+
+    `plain` accepts every write. `fenced` keeps the greatest fence, and rejects a smaller one.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        with closing(self._connect()) as connection:
+            connection.execute(_TABLE)
+
+    def write(self, name: str, value: str, fence: int | None) -> tuple[bool, float]:
+        """Write; whether it was taken, and at which instant of `time.monotonic`."""
+        statement = _WRITE + (_UNLESS_STALE if name == FENCED else "")
+        with closing(self._connect()) as connection:
+            # Until the commit nobody else can write, so instants are in the order of the writes.
+            connection.execute("BEGIN IMMEDIATE")
+            row = {"name": name, "value": value, "fence": fence}
+            taken = connection.execute(statement, row).rowcount > 0
+            at = time.monotonic()
+            connection.execute("COMMIT")
+        return taken, at
+
+    def _connect(self) -> sqlite3.Connection:
+        return sqlite3.connect(self._file, timeout=BUSY_TIMEOUT, isolation_level=None)
 
 
 @dataclass(frozen=True, slots=True)

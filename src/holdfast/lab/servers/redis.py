@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, Self
 
-from holdfast.lab.faults.clock import Clock
+from holdfast.lab.servers.clock import Clock
 from holdfast.lab.servers.process import HOST, Refused, ServerFailed, ServerProcess, wait_until
 from holdfast.lab.servers.programs import find_redis
 from holdfast.lab.servers.resp import Connection, Reply

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable
-from holdfast.lab.faults.proxy import Proxy
 from holdfast.lab.servers.process import give_to_user
+from holdfast.lab.servers.proxy import Proxy
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import MariaDb

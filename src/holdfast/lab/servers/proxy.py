@@ -5,8 +5,8 @@ import threading
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from holdfast.lab.faults.wire import Connection, Lane, Side, Way, Weather
 from holdfast.lab.servers.process import HOST
+from holdfast.lab.servers.wire import Connection, Lane, Side, Way, Weather
 
 T = TypeVar("T")
 
@@ -69,15 +69,15 @@ class Proxy:
         self._within_loop(lambda: self._set_delay(latency, jitter))
 
     def hold(self, *ways: Way) -> None:
-        """Hold back what is said from now on, both ways unless told which, until `let_go`.
+        """Hold back what is said from now on, both ways unless told which, until `release`.
 
         What the network does to a message that is late: `hold("replies")` makes a late reply.
         """
         self._within_loop(lambda: self._weather.held.update(ways or BOTH))
 
-    def mark_released(self) -> None:
+    def release(self) -> None:
         """Deliver what was held back, in order, and hold nothing back any more."""
-        self._within_loop(self._release_attempt)
+        self._within_loop(self._release)
 
     def waiting(self, way: Way) -> int:
         """How many bytes are on their way: a reply that waits is the proof of its request."""
@@ -108,7 +108,7 @@ class Proxy:
 
     def strand(self) -> None:
         """Reset the connections there are on the clients' side alone. New ones work. What was said
-        on the old ones, and has not arrived yet, does so with `let_go`.
+        on the old ones, and has not arrived yet, does so with `release`.
 
         What the network does to a message that is sent again and again, when its sender has long
         since given up.
@@ -122,7 +122,7 @@ class Proxy:
     def _set_delay(self, latency: float, jitter: float) -> None:
         self._weather.latency, self._weather.jitter = latency, jitter
 
-    def _release_attempt(self) -> None:
+    def _release(self) -> None:
         self._weather.held.clear()
         self._each(Connection.float_off)
         for lane in self._lanes(*BOTH):

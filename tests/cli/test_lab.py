@@ -40,7 +40,7 @@ def test_run_tells_the_story_the_picture_and_the_verdict(holdfast: Holdfast) -> 
         "── waits",
         "expected  every promise is kept",
         "seen      the same",
-        "why       The lock and its time",
+        "why       The lock and its expiry",
         "as expected",
     ]
     places = [done.stdout.find(part) for part in parts]

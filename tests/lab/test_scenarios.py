@@ -76,7 +76,7 @@ class TestDetails:
 
     def test_the_rounds_of_a_split_vote_are_counted(self) -> None:
         *_, first, last = outcome_of("split-vote", "at-random").history.of(Kind.NOTED)
-        assert first.note == "round 1: nobody has a majority"
+        assert first.note == "round 1: no client has a majority"
         assert re.fullmatch(r"[A-H] won in round ([2-9]|\d\d+)", last.note)
         *_, last = outcome_of("split-vote", "in-step").history.of(Kind.NOTED)
         assert last.note == "7 rounds, and no winner"

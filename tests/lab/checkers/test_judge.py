@@ -11,7 +11,7 @@ class TestLeftBehind:
         found = left_behind(told, {"n1": {}, "n2": {"orders": "A1"}, "n3": {"orders": "?"}}, 9)
         assert texts(found) == [
             "n2 still stores orders for A (A1) at 9.000 s",
-            "n3 still stores orders for somebody unknown (?) at 9.000 s",
+            "n3 still stores orders for an unknown client (?) at 9.000 s",
         ]
         assert [finding.who for finding in found] == [("n2", "A"), ("n3",)]
 

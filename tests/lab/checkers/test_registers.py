@@ -8,7 +8,7 @@ class TestStaleWrites:
         writes = [wrote("A1", 7, 1), wrote("B1", 8, 2), wrote("A1", 7, 3), wrote("B1", 8, 4)]
         (finding,) = stale_writes(history(*writes))
         assert finding.text == (
-            "fenced took a write by A with fence 7 at 3.000 s, "
+            "fenced accepted a write by A with fence 7 at 3.000 s, "
             "after one by B with fence 8 at 2.000 s"
         )
 
@@ -21,7 +21,7 @@ class TestStaleWrites:
 
     def test_a_write_without_a_fence(self) -> None:
         (text,) = texts(stale_writes(history(wrote("A1", None, 1))))
-        assert text == "fenced took a write by A at 1.000 s with no fence"
+        assert text == "fenced accepted a write by A at 1.000 s with no fence"
 
     def test_a_register_that_judges_nothing_is_let_be(self) -> None:
         writes = [wrote("B1", 8, 1, "plain"), wrote("A1", 7, 2, "plain")]

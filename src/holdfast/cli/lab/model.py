@@ -1,4 +1,4 @@
-"""`holdfast lab model`: every run of a small world, or how a wrong variant fails."""
+"""`holdfast lab model`: every run of a small model, or how a wrong variant fails."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from holdfast.lab.model.variants import VARIANTS, Group, Result, run
 _UNEXPECTED = 1
 
 
-@click.command("model", short_help="Check the algorithms exhaustively, in small worlds.")
+@click.command("model", short_help="Check the algorithms exhaustively, in small models.")
 @click.argument("variant", required=False)
 @click.option("--list", "show_list", is_flag=True, help="List the variants.")
 @click.pass_context
 def model(ctx: click.Context, variant: str | None, show_list: bool) -> None:
-    """Explore every run of a small world: three nodes, two or three clients, all that can be late.
+    """Explore every run of a small model: three nodes, two or three clients, late messages.
 
-    Without VARIANT, the algorithms as they are, which must hold. A wrong VARIANT is to be caught:
-    what is printed then is a shortest way to break the promise. Exit code 1: not as expected.
+    Without VARIANT, the algorithms as they are, which must hold. A wrong VARIANT must fail, with a
+    shortest counterexample. Exit code 1: not as expected.
     """
     if show_list:
         _print_list()

@@ -25,7 +25,7 @@ from holdfast.lab.scenarios.scenario import run as run_variant
 from holdfast.lab.servers.programs import ProgramMissing, need_library
 
 DIFFERS = 1
-"""The exit code if something did not come out as expected."""
+"""The exit code if a variant did not end as expected."""
 
 ALL = "all"
 Chosen: TypeAlias = Sequence[tuple[Scenario, Variant]]
@@ -50,14 +50,13 @@ def list_() -> None:
 )
 @json_option
 def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> None:
-    """Run a failure, by its name or `all`, and show what happened and why.
+    """Run a scenario, by its name or `all`, and show what happened and why.
 
     Starts Redis servers and clients on this machine, stops, kills and disconnects them, and removes
-    everything afterwards. The expected outcome is shown with the result: some variants are meant to
-    fail.
+    everything afterwards. The expected outcome is shown with the result: some variants must fail.
 
-    Exit code 0: everything came out as expected; 1: something did not; 69: a program or library is
-    missing. `all` skips such a failure, and says so.
+    Exit code 0: all variants ended as expected; 1: one did not; 69: a program or library is
+    missing. `all` skips such a scenario, and says so.
     """
     chosen = _choose(scenario, variant)
     signal.signal(signal.SIGTERM, _leave)
@@ -121,7 +120,7 @@ def _attempt(
     except ProgramMissing as missing:
         if all(other is scenario for other, _ in chosen):
             raise
-        Say().error(f"{scenario.name} ({variant.name}) is left out: {missing}")
+        Say().error(f"{scenario.name} ({variant.name}) is skipped: {missing}")
         return None
 
 

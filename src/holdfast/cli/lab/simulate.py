@@ -52,9 +52,9 @@ def simulate(
 ) -> None:
     """Play runs with faults on virtual time, and see whether every promise is kept.
 
-    The same seed is the same run. Exit code 0: all were kept; 1: one was broken, and the least of
-    its run that still breaks it is shown. With --guard off, or --drift above 1, more goes wrong
-    than the algorithm allows for, and promises are broken: that is how to see that it is noticed.
+    The same seed is the same run. Exit code 0: every promise was kept; 1: one was broken, and the
+    smallest run that still breaks it is shown. With --guard off, or --drift above 1, there are more
+    faults than the algorithm tolerates, and promises are broken: this shows that they are noticed.
     """
     with bad_arguments_are_usage_errors(), missing_programs_are_told():
         from holdfast.lab.simulator import Setup, campaign, draw, play
@@ -99,7 +99,7 @@ def _summarise(tally: Tally) -> None:
 
 
 def _blame(run: Run, setup: Setup) -> None:
-    """Show the least of a run that still breaks a promise, and how to play it again."""
+    """Show the smallest run that still fails, and how to play it again."""
     from holdfast.lab.simulator import breaks, kept_tasks, left_out, play, shrink
 
     shrunk = shrink(run.plan, breaks(run.findings[0].label))

@@ -2,15 +2,15 @@
 
 | checker | the promise |
 |---|---|
-| `unreadable` | none: the history itself makes sense, so that the others can be believed |
+| `unreadable` | none: the history does not contradict itself |
 | `overlaps` | at any instant at most one lease on a name is valid |
 | `disorder` | each grant of a name has a greater fence than every earlier one |
-| `stale_writes` | a register that judges fences takes no write that is older than one it took |
-| `unnotified` | who loses a lock is told by its deadline |
+| `stale_writes` | a register that checks fences accepts no smaller fence than one before |
+| `unnotified` | a holder learns of a loss by its deadline |
 | `starvation` | once the faults are over, what is wanted and free is granted |
-| `left_behind` | nothing is stored for a lock that nobody has |
+| `left_behind` | nothing is stored for a lock that is not held |
 
-`corruption` is for the opposite: it shows what happens to a register that judges nothing.
+`corruption` is for the opposite: it shows what happens to a register that checks no fences.
 """
 
 from collections.abc import Collection, Iterator
@@ -45,8 +45,8 @@ def judge(
 ) -> list[Finding]:
     """Everything that is wrong with a run, in the order of time.
 
-    `tolerance` is how late a loss may be told, `bound` how long a lock may stay free while it is
-    wanted, in seconds. The registers that are `unfenced` may take what they like. `stored` is what
+    `tolerance` is how late a loss may be noticed, `bound` how long a lock may stay free while it is
+    wanted, in seconds. The registers that are `unfenced` may accept any write. `stored` is what
     the nodes still store at the end. The run was over at `until`; default: with its last event.
     """
     over = history.end if until is None else until

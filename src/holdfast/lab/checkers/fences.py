@@ -104,7 +104,7 @@ def _inversion(name: str, before: Grant, later: Grant) -> Finding:
 def stale_writes(history: History, unfenced: Collection[str] = ()) -> list[Finding]:
     """Every write that a register took with a lower fence than one before, or with none.
 
-    The registers that are `unfenced` may take what they like.
+    The registers that are `unfenced` may accept any write.
     """
     findings: list[Finding] = []
     newest: dict[str, Event] = {}
@@ -112,7 +112,9 @@ def stale_writes(history: History, unfenced: Collection[str] = ()) -> list[Findi
         if write.name in unfenced:
             continue
         if write.fence is None:
-            text = f"{write.name} took a write by {write.who} at {seconds(write.at)} with no fence"
+            text = (
+                f"{write.name} accepted a write by {write.who} at {seconds(write.at)} with no fence"
+            )
             findings.append(Finding(STALE_WRITE, text, write.at, write.at, (write.who,)))
         elif (finding := _behind(STALE_WRITE, write, newest)) is not None:
             findings.append(finding)
@@ -179,7 +181,7 @@ def _behind(label: str, write: Event, newest: dict[str, Event]) -> Finding | Non
         newest[write.name] = write
         return None
     text = (
-        f"{write.name} took a write by {write.who} with fence {write.fence} "
+        f"{write.name} accepted a write by {write.who} with fence {write.fence} "
         f"at {seconds(write.at)}, after one by {before.who} with fence {before.fence} "
         f"at {seconds(before.at)}"
     )

@@ -9,7 +9,7 @@ from holdfast.lab.history import Finding, History, Hold, Kind, Span, seconds
 
 
 class Absences:
-    """The pauses and crashes of everybody."""
+    """The pauses and crashes of all clients."""
 
     def __init__(self, history: History) -> None:
         self._pauses: dict[str, list[Span]] = {}
@@ -62,7 +62,7 @@ def unnotified(history: History, tolerance: float, until: float | None = None) -
 
     Who was paused gets that time anew when it goes on; who crashed needs to know nothing any more.
     What would have been due after the run was over (at `until`, default: with its last event) is
-    not judged. Who lets go of a lock, or extends it, a little late has been told a little late.
+    not judged. A release or an extension that comes a little late counts as a late notice.
     """
     over = history.end if until is None else until
     absences = Absences(history)
@@ -100,10 +100,10 @@ def _late_loss(lease: Hold, expired: float, renewed: float) -> Finding:
 
 
 def starvation(history: History, bound: float, until: float | None = None) -> list[Finding]:
-    """Every name that was free and wanted for longer than `bound` seconds, and nobody got it.
+    """Every name that was free and wanted for longer than `bound` seconds, and was not granted.
 
     Counted from when the last fault was over; a history that does not say so is not judged. A name
-    is free when nobody's lease on it is valid, so a crashed holder has what is left of its time. It
+    is free when no lease on it is valid, so a crashed holder keeps what is left of its time. It
     is wanted from the first request in a gap to the last, however many of them are refused. The run
     was over at `until`; default: with its last event.
     """
@@ -129,7 +129,7 @@ def starvation(history: History, bound: float, until: float | None = None) -> li
 
 
 def _gaps(leases: list[Hold], judged: Span) -> Iterator[Span]:
-    """When nobody had it."""
+    """When it was free."""
     free_since, over = judged
     for since, until in sorted(span for lease in leases for span in lease.spans):
         if since > free_since:
@@ -140,7 +140,7 @@ def _gaps(leases: list[Hold], judged: Span) -> Iterator[Span]:
 
 
 def _wants(hold: Hold, absences: Absences) -> Iterator[Span]:
-    """When somebody was there and waited for an answer."""
+    """When a client that was not paused waited for an answer."""
     crash = absences.crash(hold.who, hold.asked)
     yield from absences.present(hold.who, (hold.asked, min(hold.answered, crash)))
 
@@ -185,7 +185,7 @@ def left_behind(history: History, stored: Stored, until: float | None = None) ->
     findings: list[Finding] = []
     for node, held in stored.items():
         for name, hold in held.items():
-            who = clients.get(hold, "somebody unknown")
+            who = clients.get(hold, "an unknown client")
             text = f"{node} still stores {name} for {who} ({hold}) at {seconds(over)}"
             concerned = (node, who) if hold in clients else (node,)
             findings.append(Finding(LEFT_BEHIND, text, over, over, concerned))

@@ -1,4 +1,4 @@
-"""What clients do in the model of leases: ask, hear, conclude, let go."""
+"""What clients do in the model of leases: ask, receive, conclude, release."""
 
 from collections.abc import Iterator
 from typing import TypeAlias
@@ -145,7 +145,7 @@ _SAID = {
     "Granted": "granted",
     "Done": "done",
     "Missing": "no such lock",
-    "NotYours": "somebody else's",
+    "NotYours": "held by another client",
 }
 
 _ANSWERED = {BROKEN_SINCE: BROKEN}

@@ -112,7 +112,7 @@ def acquired(habits: Habits, record: Record) -> int:
     clock.now = now
     answers = _go_on(rounds)
     if isinstance(answers, FanOut):
-        return 0  # it lets go of what it has
+        return 0  # it releases what it has
     clock.now = 0
     steps = acquire(_runtime(habits, clock), _spec(habits), HOLDER, timeout=0)
     next(steps)
@@ -168,14 +168,14 @@ def _go_on(rounds: Rounds[Sequence[Answer]]) -> FanOut | Sequence[Answer]:
         answers: Sequence[Answer] = end.value
         return answers
     if isinstance(poll, Pause):
-        raise TypeError("only who was woken pauses, and nobody was")
+        raise TypeError("only a woken client pauses, and none was woken")
     return poll
 
 
 def _play(quorum: Quorum, poll: FanOut | Sequence[Answer], record: Record) -> FanOut:
     """Let a poll hear what is on record. A restart may have been noticed since it was asked."""
     if not isinstance(poll, FanOut):
-        raise TypeError(f"nobody was asked: {poll}")
+        raise TypeError(f"no node was asked: {poll}")
     _bar(quorum, record.barred_until)
     for node in poll.nodes:
         if record.said[node]:

@@ -51,7 +51,7 @@ class Node(NamedTuple):
     """One lock on one node, and what a node does in one atomic step."""
 
     owner: str = ""
-    """Who holds the lock; empty: nobody."""
+    """The holder of the lock; empty: it is free."""
     counter: int = 0
 
     def acquire(self, holder: str, proposed: int) -> tuple["Node", int | None]:
@@ -178,7 +178,7 @@ class Model:
     rules: Rules
 
     def start(self) -> State:
-        """Nobody has begun, and no node has ever granted."""
+        """No attempt has begun, and no node has ever granted."""
         everyone = self.scope.attempts
         site = Site(Node(), "", (True,) * everyone, (0,) * everyone)
         return State((site,) * self.scope.nodes, (Attempt(),) * everyone, self.scope.repeats)
@@ -201,7 +201,7 @@ class Model:
                 break
 
     def _acquires(self, state: State, who: int, at: int) -> Iterator[Move]:
-        """A node executes an acquire. Whoever had the lock there has it no more."""
+        """A node executes an acquire. An earlier holder has lost the lock there."""
         name, attempt, site = NAMES[who], state.attempts[who], state.sites[at]
         if not (site.pending[who] or state.repeats):
             return

@@ -7,15 +7,15 @@ What must hold, whatever is late, lost or restarted:
 2. A lease that an operator has broken, while nothing was on its way, is not renewed again.
 
 Clients ask and count as `core` does (`decisions`), nodes answer as the scripts do (`nodes`). What
-is said to a node is executed in that order, each at any later instant or never. Whoever holds or
-asks stops that at any instant, and begins again. There is no end to a run: all that a state keeps
-of time is relative, so there are not too many.
+is sent to a node is executed in that order, each at any later instant or never. A client that holds
+or asks stops that at any instant, and begins again. There is no end to a run: all that a state
+keeps of time is relative, so there are not too many.
 
 Runs that can show nothing new are left out:
 
 - A yes is heard when it is said: who hears it later, or never, believes in no more time for that. A
-  no that nobody hears, and an acquire that is refused, are as good as never executed.
-- Whoever lets go frees the lock everywhere at once, and has nothing on its way any more. Late, a
+  no that is not received, and an acquire that is refused, are as good as never executed.
+- A release frees the lock on all nodes at once, and leaves nothing on its way. Late, a
   release or what was said before it only keeps others from acquiring; `late_releases` tries it.
 - A node that restarts had a lock to forget. A client that asks nothing notices at once: the sooner
   a quarantine begins, the sooner it ends.
@@ -56,7 +56,7 @@ class Model:
         self._setting = Setting(scope, rules)
 
     def start(self) -> State:
-        """Nobody asks for the lock, and every node is known to everybody."""
+        """No client asks for the lock, and every client knows every node."""
         scope = self._setting.scope
         steady = not scope.drift
         site = Site(FREE, (Link(),) * scope.clients, steady)
@@ -76,7 +76,7 @@ class Model:
             if client.phase == IDLE:
                 yield from clients.asks(setting, state, who)
             else:
-                words = "gives up" if client.phase == ASKING else "lets go"
+                words = "gives up" if client.phase == ASKING else "releases"
                 yield f"{NAMES[who]} {words}.", clients.end(setting, state, who)
             if client.phase == HOLDING and setting.scope.extension:
                 yield from clients.renews(setting, state, who)

@@ -50,7 +50,7 @@ def extend(node: Node, who: int, ttl: int) -> Outcome:
 
 @cache
 def repair(node: Node, who: int, ttl: int) -> Outcome:
-    """Put the lock back, unless it is somebody's."""
+    """Put the lock back, unless it is held."""
     return _answer(node, Repair(KEY, str(who), ttl, FENCE))
 
 

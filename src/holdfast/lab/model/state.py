@@ -25,7 +25,7 @@ since its holder asked what it is asking; broke it. A broken one whose holder as
 not be renewed; if it is, it is back."""
 
 QUIET = -1
-"""The age of a question that nobody has asked."""
+"""The age of a question that was not asked."""
 
 TRUSTED = -100
 """Instead of how long a quarantine lasts: there is none."""
@@ -126,7 +126,7 @@ class Rules:
     votes_short: int = 0
     """Wrong: make do with so many votes fewer than a majority."""
     extend: Callable[[Node, int, int], Outcome] = nodes.extend
-    """What a node does when it is told to extend somebody's lease."""
+    """What a node does when it is asked to extend a lease."""
     from_reply: bool = False
     """Wrong: count validity from the last reply, not from before the question."""
     allow_for_drift: bool = True
@@ -139,13 +139,13 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What can happen. The defaults: two clients that acquire and let go."""
+    """What can happen. The defaults: two clients that acquire and release."""
 
     clients: int = 2
     nodes: int = 3
     ttl: int = 2
     extension: int = 0
-    """The ttl of a renewal; 0: nobody renews."""
+    """The ttl of a renewal; 0: no client renews."""
     late_releases: bool = False
     """Whether a release may be late or lost, and its sender ask again in the same name."""
     drift: int = 0
@@ -179,7 +179,7 @@ class Setting:
         object.__setattr__(self, "habits", habits)
 
     def reconnected(self, link: Link) -> Link:
-        """Whoever is connected to a node knows of its restart."""
+        """A client that connects to a node learns of its restart."""
         if not link.unaware:
             return link
         lasts = quarantine(self.scope.ttl + self.habits.allowance, on=self.rules.guard)

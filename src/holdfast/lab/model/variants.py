@@ -34,7 +34,7 @@ def raise_for_anybody(node: Counting, _holder: str, token: int) -> tuple[Countin
 
 
 def answer_anybody(node: Counting, holder: str, token: int) -> tuple[Counting, int | None]:
-    """A node raises its counter for its holder alone, and tells it to anybody."""
+    """A node raises its counter for its holder alone, and reports it to any client."""
     raised, _ = node.raise_counter(holder, token)
     return raised, raised.counter
 
@@ -144,8 +144,8 @@ _TOKENS = [
     ("tokens-again", AGAIN, "fences, acquires late and unheard, and one is executed twice"),
 ]
 _BELIEFS = [
-    ("leases", PLAIN, "two clients acquire and let go"),
-    ("leases-three", Scope(clients=3), "three clients acquire and let go"),
+    ("leases", PLAIN, "two clients acquire and release"),
+    ("leases-three", Scope(clients=3), "three clients acquire and release"),
     ("leases-retried", OVERTAKEN, "releases are late or lost, and their senders ask again"),
     ("renewals", RENEWED, "holders renew, and repair nodes that have forgotten"),
     (

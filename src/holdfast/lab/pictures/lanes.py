@@ -114,7 +114,7 @@ def standstills(history: History) -> Iterator[tuple[str, Span]]:
 
 @dataclass(slots=True)
 class _Cut:
-    """Whom somebody does not reach, and who does not reach him, for one span of time."""
+    """The peers that one client or node does not reach, or that do not reach it, for a time."""
 
     since: float
     until: float
@@ -162,7 +162,7 @@ def _links(history: History) -> list[tuple[float, float, str, str]]:
     found: list[tuple[float, float, str, str]] = []
     for event in history.of(Kind.CUT, Kind.HEALED):
         if event.kind is Kind.CUT and not (event.who and event.peer):
-            continue  # between whom, nobody knows
+            continue  # the link is not known
         if event.kind is Kind.CUT:
             open_cuts.setdefault((event.who, event.peer), event.at)
             continue
@@ -200,7 +200,7 @@ def fence_labels(history: History) -> dict[int, str]:
 
 
 def lanes_of(history: History) -> list[Lane]:
-    """Every lane of a history: what belongs to nobody, clients, registers, nodes."""
+    """Every lane of a history: the run itself, clients, registers, nodes."""
     clients = {event.who for event in history.of(*_BY_CLIENTS)}
     lanes = _Lanes(history, clients)
     crashes: dict[str, list[float]] = {}
@@ -246,7 +246,7 @@ class _Lanes:
         self._people |= {name: Lane(clean(name), Role.NODE) for name in nodes}
 
     def of(self, who: str) -> Lane:
-        """The lane of a client, or of a node; of the run, if it is nobody's."""
+        """The lane of a client or a node, or else that of the run."""
         return self._people[who] if who in self._people else self._run[0]
 
     def for_mark(self, event: Event) -> Lane:
@@ -270,7 +270,7 @@ def _sorted(names: Iterable[str]) -> list[str]:
 
 
 def _is_of_the_run(event: Event) -> bool:
-    """Whether it happened to nobody in particular."""
+    """Whether it belongs to no client and no node."""
     return not event.who or (event.kind is Kind.HEALED and not event.peer)
 
 

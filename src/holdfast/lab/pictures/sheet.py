@@ -116,7 +116,7 @@ class Sheet:
         return f"{cut.rstrip()}…" if len(cut) >= 3 else ""
 
     def shorten(self, text: str) -> str:
-        """The text, or as much of it as anybody may have."""
+        """The text, or as much of it as the widest text may have."""
         return self.fit(text, _WIDEST * self.width)
 
 

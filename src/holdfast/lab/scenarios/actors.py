@@ -11,9 +11,10 @@ from typing import Any, Protocol
 
 from holdfast.lab.history import Event, Kind
 from holdfast.lab.scenarios.crowd import CrowdRole
+from holdfast.lab.scenarios.worker import Role
 from holdfast.lab.servers.process import bound_to_us
 
-PATIENCE = 20.0
+TIME_LIMIT = 20.0
 """How long anything may take on a busy machine, in seconds."""
 
 
@@ -25,33 +26,15 @@ class Recorder(Protocol):
     """The stage, as far as an actor knows it."""
 
     def record(self, event: Event) -> None:
-        """Keep an event that somebody else has told."""
+        """Keep an event that a process has reported."""
         ...
 
     def note(self, who: str, kind: Kind, note: str = "", peer: str = "") -> None:
-        """Keep what happens to somebody now."""
+        """Keep what happens to a client or a node now."""
         ...
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
         """Wait for something that must come."""
-        ...
-
-
-class Part(Protocol):
-    """Who a process is, told to it in a line."""
-
-    @property
-    def who(self) -> str:
-        """What it is called."""
-        ...
-
-    @property
-    def ttl(self) -> float:
-        """For how long it locks."""
-        ...
-
-    def as_json(self) -> str:
-        """The line."""
         ...
 
 
@@ -60,7 +43,7 @@ class Actor:
 
     program = "holdfast.lab.scenarios.worker"
 
-    def __init__(self, role: Part, stage: Recorder) -> None:
+    def __init__(self, role: Role | CrowdRole, stage: Recorder) -> None:
         self.who = role.who
         self.ttl = role.ttl
         self._stage = stage
@@ -79,7 +62,7 @@ class Actor:
         """The id of its process."""
         return self._process.pid
 
-    def acquires(self, timeout: float = PATIENCE) -> Event:
+    def acquires(self, timeout: float = TIME_LIMIT) -> Event:
         """Ask for the lock, and get it."""
         outcome = self.tries(timeout)
         if outcome.kind is not Kind.GRANTED:
@@ -91,7 +74,7 @@ class Actor:
         self.begins_to_acquire(timeout)
         return self.hears(Kind.GRANTED, Kind.REFUSED)
 
-    def begins_to_acquire(self, timeout: float = PATIENCE) -> None:
+    def begins_to_acquire(self, timeout: float = TIME_LIMIT) -> None:
         """Ask for the lock; what comes of it will be heard."""
         self._order("acquire", timeout=timeout)
 
@@ -101,7 +84,7 @@ class Actor:
         return self.hears(Kind.EXTENDED)
 
     def releases(self) -> Event:
-        """Give the lock back; or learn that there is nothing to give back."""
+        """Release the lock, or learn that there is nothing to release."""
         self._order("release")
         return self.hears(Kind.RELEASED, Kind.NOTED)
 

@@ -50,7 +50,7 @@ class Member:
         self._lock = AsyncClient(url, ttl=ttl).lock(LOCK, renew=False)
 
     async def connect(self) -> None:
-        """Take the lock and give it back, alone: every connection is made then."""
+        """Acquire the lock and release it, alone: this opens every connection."""
         async with self._lock:
             pass
 
@@ -121,7 +121,7 @@ class Crowd:
         for member, lease in zip(self._members, leases, strict=True):
             self._granted(member, lease)
         if winner is None:
-            self._tell("", Kind.NOTED, note=f"round {number}: nobody has a majority")
+            self._tell("", Kind.NOTED, note=f"round {number}: no client has a majority")
         return winner is not None
 
     def _asked_at_once(self) -> bool:

@@ -7,14 +7,15 @@ import secrets
 import time
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Protocol
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
+import holdfast
 from holdfast.client import Client
 from holdfast.lab.servers.resp import Connection
 
 LOCK = "job"
-"""The name that everybody wants."""
+"""The name of the lock."""
 
 KEY = f"holdfast:{LOCK}"
 """Where holdfast keeps it on a Redis server."""
@@ -30,44 +31,6 @@ class Recipe(StrEnum):
     HOLDFAST = "holdfast"
     SET_DEL = "SET NX PX, and DEL"
     SETNX_EXPIRE = "SETNX, then EXPIRE"
-
-
-class Lease(Protocol):
-    """What a client has while it holds a lock. A `holdfast.Lease` is one."""
-
-    @property
-    def fence(self) -> int | None:
-        """The fencing token, if there is any."""
-        ...
-
-    @property
-    def held(self) -> bool:
-        """Whether it still is the client's, as far as the client can know."""
-        ...
-
-    def remaining(self) -> float:
-        """Seconds until it ends."""
-        ...
-
-    def extend(self) -> None:
-        """Let it last its whole time from now."""
-        ...
-
-    def release(self) -> None:
-        """Give it back."""
-        ...
-
-    def on_lost(self, callback: Callable[[object], object]) -> None:
-        """Call this when it is lost."""
-        ...
-
-
-class Lock(Protocol):
-    """What a client asks for. A `holdfast.Lock` is one."""
-
-    def acquire(self, *, timeout: float) -> Lease | None:
-        """Wait for it so long; None if somebody else has it."""
-        ...
 
 
 class CarelessLock:
@@ -101,7 +64,7 @@ class CarelessLock:
         try:
             return self._connection.command(*words)
         except OSError:
-            self._connection.__exit__()
+            self._connection.close()
             self._connection = None
             raise
 
@@ -115,7 +78,7 @@ class CarelessLock:
 
 
 class CarelessLease:
-    """It has no fence, and nobody tells it anything."""
+    """It has no fence, and learns of no loss."""
 
     fence = None
 
@@ -137,11 +100,15 @@ class CarelessLease:
         self._lock.expire()
 
     def release(self) -> None:
-        """Delete the key, whoever's it is."""
+        """Delete the key, whoever holds it."""
         self._lock.command("DEL", KEY)
 
     def on_lost(self, callback: Callable[[object], object]) -> None:
-        """Nobody will ever call it."""
+        """It is never called."""
+
+
+Lock: TypeAlias = holdfast.Lock | CarelessLock
+Lease: TypeAlias = holdfast.Lease | CarelessLease
 
 
 def make_lock(recipe: Recipe, url: str, ttl: float, *, renew: bool) -> Lock:

@@ -29,22 +29,22 @@ def play_deadlock(stage: Stage, *, recipe: Recipe) -> None:
 
 DEADLOCK = Scenario(
     name="deadlock",
-    title="A holder dies and cannot give back what it has",
+    title="A holder dies and cannot release its lock",
     story="A is killed while it holds the lock. B waits for it, three times as long as the ttl.",
     variants=[
         Variant(
             "setnx-expire",
             "the oldest recipe: SETNX, and then EXPIRE; A dies between the two",
             partial(play_deadlock, recipe=Recipe.SETNX_EXPIRE),
-            "A lock whose time was never set never ends. Somebody must notice, and delete it.",
+            "A lock without an expiry never ends. An operator has to notice, and delete it.",
             breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
             "holdfast",
             "the same with holdfast",
             partial(play_deadlock, recipe=Recipe.HOLDFAST),
-            "The lock and its time are set in one step, and nobody renews it any more: it is free "
-            "when its ttl is over.",
+            "The lock and its expiry are set in one step, and its renewer died with A: it is free "
+            "when its ttl has passed.",
         ),
     ],
 )
@@ -69,25 +69,25 @@ def play_wrong_release(stage: Stage, *, recipe: Recipe) -> None:
 
 WRONG_RELEASE = Scenario(
     name="wrong-release",
-    title="A late holder gives back a lock that is not its own any more",
+    title="A late holder releases a lock that it has lost",
     story=(
-        "A takes longer than its ttl, so its lock ends and B gets it. Then A is done and releases, "
-        "as it always does. C asks while B is still at work."
+        "A takes longer than its ttl, so its lock expires and B gets it. Then A is done and "
+        "releases, as it always does. C asks while B is still at work."
     ),
     variants=[
         Variant(
             "del",
             "the recipe of many a blog: SET NX PX, and DEL when done",
             partial(play_wrong_release, recipe=Recipe.SET_DEL),
-            "DEL does not ask whose key it is: A deletes B's lock, and C walks in beside B.",
+            "DEL does not compare the holder: A deletes B's lock, and C gets it while B works.",
             breaks=frozenset({TWO_HOLDERS}),
         ),
         Variant(
             "holdfast",
             "the same with holdfast",
             partial(play_wrong_release, recipe=Recipe.HOLDFAST),
-            "A release compares the holder and deletes in one step, on the server. A is told that "
-            "there is nothing of its own to release, and B keeps what it has.",
+            "A release compares the holder and deletes in one step, on the server. A gets the "
+            "error that it does not hold the lock, and B keeps it.",
         ),
     ],
 )
@@ -119,26 +119,26 @@ PAUSE = Scenario(
     name="pause",
     title="A holder is stopped past its ttl, and goes on as if nothing had happened",
     story=(
-        "A holds the lock, looks that it does, and is stopped (SIGSTOP) before it can write: a "
-        "long garbage collection, a laptop that is closed. Its time runs out, B gets the lock and "
-        "writes. Then A wakes up."
+        "A holds the lock, checks that it does, and is stopped (SIGSTOP) before it can write: a "
+        "long garbage collection, a laptop that is closed. Its lease expires, B gets the lock and "
+        "writes. Then A resumes."
     ),
     variants=[
         Variant(
             "writes-on",
-            "A has looked already, so it writes",
+            "A has checked its lease before the pause, and writes",
             partial(play_pause, looks_again=False),
-            "No lock can stop a process that does not run. The plain register takes A's late write "
-            "and loses B's; the fenced one has seen a greater fence, and turns A away. A is told "
-            "that it has lost the lock as soon as it runs again.",
+            "No lock can stop a process that is not running. The plain register accepts A's stale "
+            "write and loses B's; the fenced one has seen a greater fence, and rejects it. A "
+            "learns that it has lost the lock as soon as it resumes.",
             breaks=frozenset({UNCHECKED_WRITE}),
         ),
         Variant(
             "looks-again",
-            "A looks at its lease once more before it writes",
+            "A checks its lease again before it writes",
             partial(play_pause, looks_again=True),
-            "A finds by its own clock that its time is over, and does not write. That closes all "
-            "of the gap but the time between the look and the write; only a fence closes that.",
+            "A's own clock shows that its lease has expired, and A does not write. That closes all "
+            "of the gap but the time between the check and the write; only a fence closes that.",
         ),
     ],
 )
@@ -170,27 +170,27 @@ def play_late_reply(stage: Stage, *, count: int, recipe: Recipe = Recipe.HOLDFAS
 
 LATE_REPLY = Scenario(
     name="late-reply",
-    title="A frozen node carries out what its client gave up long ago",
+    title="A frozen node executes a request that its client has given up",
     story=(
-        "A asks a node that is frozen, hears nothing, and gives up. What it sent lies in the "
-        "node's buffers. The node thaws and carries it out: now it holds a lock that nobody wants. "
-        "B asks, within a quarter of the ttl."
+        "A asks a node that is frozen, gets no reply, and gives up. Its request stays in the "
+        "node's buffers. The node resumes and executes it: the lock is held by a client that gave "
+        "up. B asks, within a quarter of the ttl."
     ),
     variants=[
         Variant(
             "closed",
             "a client that closes the connection when there is no answer (SET NX PX)",
             partial(play_late_reply, count=1, recipe=Recipe.SET_DEL),
-            "Closing takes nothing back. The lock of nobody stands until its ttl is over, and "
-            "nobody can have it until then.",
+            "Closing the connection does not cancel the request. The lock stays until its ttl has "
+            "passed, and no client can acquire it until then.",
             breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
             "one-server",
             "holdfast on one server",
             partial(play_late_reply, count=1),
-            "holdfast sends the release behind the acquire, on the same connection. Whenever the "
-            "node wakes up, it carries out both, in that order.",
+            "holdfast sends the release behind the acquire, on the same connection. When the "
+            "node resumes, it executes both, in that order.",
         ),
         Variant(
             "quorum",

@@ -52,7 +52,7 @@ MINORITY_DOWN = Scenario(
     name="minority-down",
     title="A minority of the nodes is down",
     story=(
-        "Two of five nodes crash. A asks for the lock, extends it, writes, and gives it back; "
+        "Two of five nodes crash. A acquires the lock, extends it, writes, and releases it; "
         "then B does. Beside it: one server, which crashes."
     ),
     variants=[
@@ -60,7 +60,7 @@ MINORITY_DOWN = Scenario(
             "one-server",
             "there is but one server, and it is down",
             with_one_server,
-            "Nobody is there to be asked. That is what a quorum is for.",
+            "There is no server to ask. That is what a quorum is for.",
             breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
@@ -81,15 +81,15 @@ MAJORITY_DOWN = Scenario(
             "down",
             "three of five are down",
             partial(with_a_quorum, down=3),
-            "Two votes of five could be had by two clients at once. So nobody gets the lock, and "
-            "whoever asks is told, node by node, what is wrong.",
+            "Two clients could each have two votes of five. So no client gets the lock, and "
+            "the error names what is wrong with each node.",
             breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
             "one-comes-back",
             "three of five are down, and one of them comes back",
             partial(with_a_quorum, down=3, back=1),
-            "Three of five answer again, so all goes on, and nobody had to do anything about it.",
+            "Three of five answer again, and the lock is available without any intervention.",
         ),
     ],
 )
@@ -150,17 +150,17 @@ PARTITION = Scenario(
             "quorum",
             "five nodes: two are left on A's side, three are on B's",
             of_a_quorum,
-            "A cannot renew with two of five, so its time runs out by its own clock, and only then "
-            "do the three on the other side give the lock to B. When the network is whole again, "
-            "everybody is served.",
+            "A cannot renew with two of five, so its lease expires by its own clock, and only then "
+            "do the three on the other side grant the lock to B. When the network is healed, "
+            "both clients get the lock again.",
         ),
         Variant(
             "pair",
             "a master on A's side, its replica on B's, where it is promoted",
             of_a_pair,
-            "Two masters are two locks. A's renewals go on to succeed on the old one, and this "
-            "time B even has to wait for A's old lease to run out on the new one: that helps "
-            "nobody, since A has renewed meanwhile.",
+            "Two masters are two locks. A's renewals still succeed on the old one. Here B even "
+            "has to wait until A's old lease has expired on the new one. That does not help, "
+            "since A has renewed meanwhile.",
             breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
         ),
     ],

@@ -17,7 +17,7 @@ from holdfast.lab.servers.redis import AppendOnly
 AMNESIA_TTL = 2.0
 UNGUARDED, GUARDED = "restart_guard=off", f"restart_guard=on&max_ttl={AMNESIA_TTL:g}"
 OLD = int(AMNESIA_TTL) + 2
-"""Seconds after which a node is old enough to have a vote: it forgot nothing that still counts."""
+"""Seconds after which a restarted node has a vote again: what it lost has expired."""
 
 
 def play_amnesia(stage: Stage, *, options: str, append_only: AppendOnly = "no") -> None:
@@ -42,7 +42,7 @@ def play_amnesia(stage: Stage, *, options: str, append_only: AppendOnly = "no") 
 
 AMNESIA = Scenario(
     name="amnesia",
-    title="A node restarts and has forgotten its vote",
+    title="A node restarts and has lost its vote",
     story=(
         "A reaches three of five nodes, and holds the lock by their votes. One of the three "
         "crashes and is started again at once. B reaches it, and the two that A could not reach."
@@ -52,22 +52,23 @@ AMNESIA = Scenario(
             "no-guard",
             "the nodes keep nothing on disk, and the restart guard is off",
             partial(play_amnesia, options=UNGUARDED),
-            "The node votes twice, once for each: two majorities of five share one node, and it "
-            "has forgotten. The fence is greater all the same, since it begins at the clock.",
+            "The node votes twice, once for each client: two majorities of five share one node, "
+            "and it has lost its data. B's fence is greater all the same, since it begins at the "
+            "clock.",
             breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
         ),
         Variant(
             "disk",
             "every vote is on the node's disk before it is given (appendfsync always)",
             partial(play_amnesia, options=UNGUARDED, append_only="always"),
-            "The node remembers its vote, so B waits until A's time is over.",
+            "The node still has its vote, so B waits until A's lease has expired.",
         ),
         Variant(
             "guard",
             "the nodes keep nothing on disk, and the restart guard is on",
             partial(play_amnesia, options=GUARDED),
-            "B sees that the node has restarted, and counts no vote of it until no lease can still "
-            "be valid that it may have forgotten.",
+            "B sees that the node has restarted, and counts no vote of it until every lease that "
+            "the node may have lost has expired.",
         ),
     ],
 )
@@ -112,15 +113,15 @@ CLOCK_JUMP = Scenario(
             "little",
             f"it jumps by {LITTLE * 1000:g} ms",
             partial(play_clock_jump, jump=LITTLE),
-            "A counts on 1 % of its ttl and 2 ms less than the nodes give it, and the jump is "
-            "smaller than that: A's time is over before the first node gives the lock away.",
+            "A's lease ends 1 % of its ttl and 2 ms before the nodes' own expiry, and the jump is "
+            "smaller than that: A's lease has ended before the first node grants the lock again.",
         ),
         Variant(
             "past-ttl",
             "it jumps by more than the ttl",
             partial(play_clock_jump, jump=CLOCK_JUMP_TTL + 1),
-            "The node takes A's vote for expired, and votes for B: a node whose clock is set loses "
-            "its memory in effect. The fence is greater all the same, and turns A away.",
+            "For the node, A's vote has expired, so it votes for B: a clock that is set forward is "
+            "as bad as lost data. B's fence is greater all the same, and A's write is rejected.",
             breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
         ),
     ],
@@ -174,9 +175,9 @@ def at_random(stage: Stage) -> None:
     nodes, crowd = set_up(stage)
     before = [node.calls("del") for node in nodes]
     winner = crowd.waits_at_random().who
-    # Only a vote that is given back is deleted, and no node votes twice in a round.
-    given_back = max(node.calls("del") - had for node, had in zip(nodes, before, strict=True))
-    stage.note("", Kind.NOTED, f"{winner} won in round {1 + given_back}")
+    # Only a vote that is withdrawn is deleted, and no node votes twice in a round.
+    withdrawn = max(node.calls("del") - had for node, had in zip(nodes, before, strict=True))
+    stage.note("", Kind.NOTED, f"{winner} won in round {1 + withdrawn}")
 
 
 SPLIT_VOTE = Scenario(
@@ -184,8 +185,8 @@ SPLIT_VOTE = Scenario(
     title="Eight clients ask at the same instant, and the votes are split",
     story=(
         "A, C, E and G are near to two of four nodes; B, D, F and H to the other two. When "
-        "all ask at the same instant, each node votes for the first that it hears, and nobody gets "
-        "the three votes that are needed. All give their votes back and try again."
+        "all ask at the same instant, each node votes for the first request, and no client gets "
+        "the three votes that are needed. All withdraw their votes and try again."
     ),
     bound=BOUND,
     variants=[
@@ -193,14 +194,14 @@ SPLIT_VOTE = Scenario(
             "in-step",
             "all try again after the same delay",
             in_step,
-            "They split the vote again, and would for ever.",
+            "They split the vote again in every round.",
             breaks=frozenset({NOT_GRANTED}),
         ),
         Variant(
             "at-random",
             "each tries again after a random delay, as holdfast does when it waits",
             at_random,
-            "Sooner or later, and rather sooner, one of them is alone for long enough to get a "
+            "After a few rounds, one of them is alone for long enough to get a "
             "majority. The delays grow with the number of rivals.",
         ),
     ],

@@ -130,7 +130,7 @@ def _finding_as_data(finding: Finding) -> dict[str, Any]:
 
 def _seen(outcome: Outcome) -> str:
     if outcome.broken_off:
-        return f"the story was broken off: {outcome.broken_off}"
+        return f"the story was aborted: {outcome.broken_off}"
     return "the same" if outcome.as_expected else in_words(outcome.broken)
 
 

@@ -11,11 +11,11 @@ from typing import TypeVar
 
 from holdfast.core.records import Label
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.scenarios.actors import PATIENCE, Actor, Crowd, Recorder, StageFailed
+from holdfast.lab.scenarios.actors import TIME_LIMIT, Actor, Crowd, Recorder, StageFailed
 from holdfast.lab.scenarios.crowd import CrowdRole
 from holdfast.lab.scenarios.locks import KEY, Recipe
 from holdfast.lab.scenarios.worker import Role
-from holdfast.lab.servers.process import HOST, ServerProcess
+from holdfast.lab.servers.process import ServerProcess
 from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 
@@ -53,7 +53,7 @@ class Node:
         self.server.start()
         kept = self.server.command("DBSIZE")
         self._stage.note(
-            self.name, Kind.STARTED, "with its data" if kept else "it has forgotten everything"
+            self.name, Kind.STARTED, "with its data" if kept else "it has lost its data"
         )
 
     def jump(self, seconds: float) -> None:
@@ -63,14 +63,11 @@ class Node:
 
     def follow(self, master: "Node", link: Proxy) -> None:
         """Become a replica, through a link that can be held up."""
-        self.server.command("REPLICAOF", HOST, link.port)
-        self._stage.wait_until(lambda: self.is_in_step_with(master), f"{self.name} to be in step")
+        self.server.follow(master.server, link.port)
 
     def is_in_step_with(self, master: "Node") -> bool:
-        """Whether it has heard of all that the master did."""
-        mine, theirs = self.server.info("replication"), master.server.info("replication")
-        heard, said = mine.get("slave_repl_offset", -1), theirs["master_repl_offset"]
-        return mine.get("master_link_status") == "up" and int(heard) >= int(said)
+        """Whether it has received all that the master did."""
+        return self.server.is_in_step_with(master.server)
 
     def promote(self) -> None:
         """Become a master with what was heard so far, as a sentinel would have it."""
@@ -78,11 +75,11 @@ class Node:
         self._stage.note(self.name, Kind.NOTED, "is the master now")
 
     def is_locked(self) -> bool:
-        """Whether somebody has the lock here."""
+        """Whether the lock is held here."""
         return self.server.command("GET", KEY) is not None
 
     def vote(self) -> tuple[int, float] | None:
-        """The process that has the lock here, and for how many seconds; None if nobody has it."""
+        """The process that holds the lock here, and for how many seconds; None if it is free."""
         label = Label.of(str(self.server.command("GET", KEY)))
         left = self.server.command("PTTL", KEY)
         return (label.pid, left / 1000) if label and isinstance(left, int) and left > 0 else None
@@ -261,7 +258,7 @@ class Stage:
             self._changed.notify_all()
 
     def note(self, who: str, kind: Kind, note: str = "", peer: str = "") -> None:
-        """Keep what happens to somebody now."""
+        """Keep what happens to a client or a node now."""
         self.record(Event(self.now(), who, kind, note=note, peer=peer))
 
     def show_votes(self, nodes: Iterable[Node]) -> None:
@@ -274,15 +271,15 @@ class Stage:
                 self.record(Event(now, node.name, Kind.NOTED, peer=who, until=now + left))
 
     def calm(self) -> None:
-        """From here on nothing bad happens any more, so whoever asks should be served."""
+        """The last fault is over: from here on, a free lock must be granted."""
         self.note("", Kind.HEALED)
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Look again and again until it holds; a story that stands still is broken off."""
-        give_up_at = time.monotonic() + PATIENCE
+        """Poll until it holds; a story that makes no progress is aborted."""
+        give_up_at = time.monotonic() + TIME_LIMIT
         while not condition():
             if time.monotonic() > give_up_at:
-                raise StageFailed(f"no {what} within {PATIENCE:g} s")
+                raise StageFailed(f"no {what} within {TIME_LIMIT:g} s")
             with self._changed:
                 self._changed.wait(0.01)
 

@@ -56,7 +56,7 @@ class Registers:
         """Write; whether it was taken, and at which instant of `time.monotonic`."""
         statement = _WRITE + (_UNLESS_STALE if name == FENCED else "")
         with closing(self._connect()) as connection:
-            # Until the commit nobody else can write, so instants are in the order of the writes.
+            # Until the commit no other process can write: instants are in the order of the writes.
             connection.execute("BEGIN IMMEDIATE")
             row = {"name": name, "value": value, "fence": fence}
             taken = connection.execute(statement, row).rowcount > 0
@@ -141,7 +141,7 @@ class Worker:
             self._tell(Kind.REFUSED, note=str(error))
             return
         if lease is None:
-            self._tell(Kind.REFUSED, note="somebody else has it")
+            self._tell(Kind.REFUSED, note="held by another client")
             return
         now = self._now()
         self._lease, self._until = lease, now + lease.remaining()
@@ -164,14 +164,14 @@ class Worker:
             self._tell(Kind.RELEASED)
 
     def _check(self) -> None:
-        mine = "is still its own" if self._mine().held else "is not its own any more"
+        mine = "is still held" if self._mine().held else "is lost"
         self._tell(Kind.NOTED, note=f"the lock {mine}")
 
     def _write(self, value: str, unasked: bool) -> None:
         """Write to both registers. Who writes `unasked` does not look at its lease before."""
         lease = self._lease
         if lease is None or not (unasked or lease.held):
-            self._tell(Kind.NOTED, note="does not write, for the lock is not its own")
+            self._tell(Kind.NOTED, note="does not write: the lock is lost")
             return
         for register in (FENCED, PLAIN):
             taken, at = self._registers.write(register, value, lease.fence)

@@ -2,7 +2,7 @@
 
 A small library (`clock.c`) is preloaded into the server and adds an offset to its wall clock. The
 offset lies in a file that both map, so that a jump takes effect at once. The server's monotonic
-clock, and everybody else's clocks, stay as they are.
+clock, and all other clocks, stay as they are.
 """
 
 import hashlib

@@ -98,7 +98,7 @@ class PostgresServer(ServerProcess):
         return [*as_user(), *words]
 
     def answers(self) -> bool:
-        """Whether this very process takes connections."""
+        """Whether this process, not another, takes connections."""
         lines = (self.data / "postmaster.pid").read_text().split()
         if not lines or lines[0] != str(self.pid):
             return False
@@ -179,7 +179,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Whether a process has not ended yet; one that nobody has asked about its end has."""
+    """Whether a process has not ended yet; a zombie has."""
     state = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
     return bool(state) and state[0] != "Z"
 

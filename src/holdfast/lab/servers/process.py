@@ -54,11 +54,11 @@ class ServerProcess:
         raise NotImplementedError
 
     def choose_ports(self) -> None:
-        """Choose where to listen, before the first start, and again if somebody was faster."""
+        """Choose where to listen, before the first start, and again if the port is taken."""
         self.port = free_port()
 
     def answers(self) -> bool:
-        """Whether this very process serves requests; an OSError means no."""
+        """Whether this process, not another, serves requests; an OSError means no."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -153,7 +153,7 @@ class ServerProcess:
         return self._process
 
     def _comes_up(self, give_up_at: float) -> bool:
-        """Whether it came to answer; False if somebody else has its port."""
+        """Whether it came to answer; False if another process has its port."""
         while time.monotonic() < give_up_at:
             if not self.alive:
                 if PORT_TAKEN in self._said():
@@ -191,7 +191,7 @@ LOWEST = 10_000
 
 
 def free_port() -> int:
-    """A port that nobody listens on. It may be taken before it is used: be ready to try again.
+    """A free port. It may be taken before it is used: be ready to try again.
 
     It lies below those that the system gives to outgoing connections: up there, a client that
     knocks at the port of a dead server may take that port itself, and even connect to itself.

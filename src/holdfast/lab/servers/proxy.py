@@ -18,7 +18,7 @@ class Proxy:
 
     Every control can be used at any time, from any thread, and is in force when it returns. It
     keeps to what TCP can do: bytes keep their order, and a connection of which bytes were lost is
-    never used again. Whoever closes, dies or refuses on one side is seen from the other.
+    never used again. A close, reset or refusal on one side is seen on the other.
 
     >>> with Proxy(6379) as proxy:  # clients connect to proxy.port
     ...     proxy.delay(0.010)

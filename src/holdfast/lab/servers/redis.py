@@ -91,11 +91,14 @@ class RedisServer(ServerProcess):
         (self.folder / "appendonly.aof").unlink(missing_ok=True)  # before Redis 7
         shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
 
-    def follow(self, master: "RedisServer") -> None:
-        """Become a replica of `master`, and wait until all that it has is here, too."""
-        self.command("REPLICAOF", HOST, master.port)
+    def follow(self, master: "RedisServer", port: int | None = None) -> None:
+        """Become a replica of `master`, and wait until all its data is here, too.
+
+        `port`: where it connects to, if not to the master itself.
+        """
+        self.command("REPLICAOF", HOST, port or master.port)
         wait_until(
-            lambda: self._is_in_step_with(master), f"copy of {master.address}", self.request_timeout
+            lambda: self.is_in_step_with(master), f"copy of {master.address}", self.request_timeout
         )
 
     def promote(self) -> None:
@@ -140,7 +143,7 @@ class RedisServer(ServerProcess):
         return [f"port {self.port}"]
 
     def answers(self) -> bool:
-        """Whether this very process answers, with its data loaded."""
+        """Whether this process, not another, answers, with its data loaded."""
         try:
             info = self.info()
         except Refused:  # a stranger sits on the port
@@ -152,12 +155,12 @@ class RedisServer(ServerProcess):
         self.kill()
         super().close()
 
-    def _is_in_step_with(self, master: "RedisServer") -> bool:
+    def is_in_step_with(self, master: "RedisServer") -> bool:
+        """Whether it is a replica that has received all that the master did."""
         offset = int(master.info("replication")["master_repl_offset"])
         mine = self.info("replication")
         return (
             mine["role"] == "slave"
-            and mine["master_port"] == str(master.port)
             and mine["master_link_status"] == "up"
             and int(mine["slave_repl_offset"]) >= offset
         )

@@ -31,7 +31,7 @@ class End(Enum):
 
 @dataclass(slots=True)
 class Weather:
-    """What happens to bytes. It belongs to the event loop: nobody else may touch it."""
+    """What happens to bytes. Only the event loop may touch it."""
 
     latency: float = 0.0
     jitter: float = 0.0

@@ -4,8 +4,8 @@
 `shrink` finds what of a plan is to blame. The same plan is the same run, event by event,
 on any machine.
 
-What runs is the very code of `core/`, and what is said to the servers is the very speech of
-`engines.redis`. The servers do in Python what the Lua scripts do; a test holds the two together.
+What runs is the code of `core/` itself, and what is sent to the servers are the commands of
+`engines.redis`, with its own Lua scripts.
 """
 
 from holdfast.lab.simulator.campaign import Tally, breaks, campaign, kept_tasks, left_out, shrink

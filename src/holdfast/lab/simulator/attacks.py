@@ -105,7 +105,7 @@ Attack: TypeAlias = Callable[[Target], list[Fault]]
 
 
 def late_votes(target: Target) -> list[Fault]:
-    """Nodes stand still while a vote is under way, until its client has given up, or died."""
+    """Nodes are paused while a vote is in flight, until its client has given up or died."""
     when = target.moment(Mark.SENT_ACQUIRE)
     freeze = Freeze(when, target.some(), target.spell())
     end = target.random.choice((None, Kill, Cancel))
@@ -163,7 +163,7 @@ def restarts(target: Target) -> list[Fault]:
 
 
 def stopped_holder(target: Target) -> list[Fault]:
-    """A holder stands still until about its deadline."""
+    """A holder is paused until about its deadline."""
     client = target.client()
     marks = (Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND, Mark.SENT_ACQUIRE, Mark.RELEASING)
     when = target.moment(*marks, who=client)
@@ -171,7 +171,7 @@ def stopped_holder(target: Target) -> list[Fault]:
 
 
 def late_hearing(target: Target) -> list[Fault]:
-    """A client stands still while its answer comes in, and hears it after its time."""
+    """A client is paused while its reply arrives, and reads it after the deadline."""
     random, client = target.random, target.client()
     mark = random.choice((Mark.SENT_EXTEND, Mark.SENT_ACQUIRE, Mark.SENT_RAISE))
     when = When(mark, random.randint(1, LATEST), random.uniform(0, 0.0015), client)

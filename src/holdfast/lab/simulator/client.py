@@ -1,4 +1,4 @@
-"""A client of virtual servers: the core's world, on a clock of its own, that can stand still."""
+"""A client of virtual servers, on a clock of its own; it can be paused."""
 
 from collections.abc import Callable
 from math import inf
@@ -54,7 +54,7 @@ class Client(Owner):
 
     @property
     def paused(self) -> bool:
-        """Whether it stands still."""
+        """Whether it is paused."""
         return self._paused > 0
 
     def clock(self) -> float:

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Timeline:
-    """A world that moves only when everybody waits."""
+    """A clock that moves when every process waits, and what is to happen at which instant."""
 
     def __init__(self, seed: int) -> None:
         self.now = 0.0
@@ -140,7 +140,7 @@ class Process(Generic[T]):
             return step()
         except StopIteration as stop:
             self.result = stop.value
-        except BaseException as error:  # noqa: BLE001 - kept for whoever looks at the process
+        except BaseException as error:  # noqa: BLE001 - kept in `error`
             self.error = error
         self._end()
         return None
@@ -258,7 +258,7 @@ class BaseClient:
             self.at(wait.until, time_out)
 
     def notify(self, waiter_id: str, word: object = None) -> None:
-        """Wake whoever waits with this id."""
+        """Wake the waiter with this id."""
         waiter = self.notifications.get(waiter_id)
         if callable(waiter):
             self.notifications[waiter_id] = False
@@ -280,7 +280,7 @@ class BaseClient:
         if self.crashed:
             return
         if loop not in self.loops or self.loops[loop].done:
-            # Like a thread or a task: it begins when whoever woke it has gone on to wait.
+            # Like a thread or a task: it begins when the process that woke it waits.
             self.at(self.clock(), lambda: self._start_loop(loop))
         else:
             self.at(self.clock(), lambda: self.notify(loop))

@@ -101,7 +101,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True)
 class Freeze:
-    """Nodes stand still, and go on where they were."""
+    """Nodes are paused, and go on where they were."""
 
     when: When
     nodes: tuple[int, ...]
@@ -148,7 +148,7 @@ class Skew:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A client stands still, as in a long collection of garbage; its clock does not."""
+    """A client is paused, as by a long garbage collection; its clock runs on."""
 
     when: When
     client: int

@@ -187,7 +187,7 @@ class FaultInjector:
         def undo() -> None:
             for node in down:
                 self._servers[node].restart(forgets=forgets)
-                note = "forgot everything" if forgets else ""
+                note = "without its data" if forgets else ""
                 self._record.add(f"n{node}", Kind.STARTED, note=note)
 
         return undo

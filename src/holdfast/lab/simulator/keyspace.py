@@ -17,19 +17,19 @@ OK = Status(b"OK")
 
 
 class Channels(Protocol):
-    """Who listens to what is said on a server."""
+    """The subscribers of a server."""
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Say a message on a channel; gives how many hear it."""
+        """Publish a message on a channel; returns the number of receivers."""
         ...
 
     def listeners(self, channel: bytes) -> int:
-        """How many would hear it."""
+        """The number of subscribers."""
         ...
 
 
 class WrongTypeError(Exception):
-    """A text is not a set, and a set is not a text."""
+    """A command for another type of value."""
 
     def __init__(self) -> None:
         super().__init__("WRONGTYPE Operation against a key holding the wrong kind of value")
@@ -68,7 +68,7 @@ class Keyspace:
         return self._find(key) is not None
 
     def set(self, key: bytes, value: bytes, px: int | None = None) -> None:
-        """Put a text there, for that long, or for ever."""
+        """Store a text, for that long, or forever."""
         if px is not None and px <= 0:
             raise ValueError("invalid expire time in 'set' command")
         self._values[key] = value
@@ -95,7 +95,7 @@ class Keyspace:
         return there
 
     def pttl(self, key: bytes) -> int:
-        """How long a key will be there; -1: for ever; -2: it is not there."""
+        """How long a key will be there; -1: forever; -2: it is not there."""
         if self._find(key) is None:
             return -2
         ends = self._ends.get(key)

@@ -35,7 +35,7 @@ class Scripts:
         self._compile, self._run = sandbox[b"compile"], sandbox[b"run"]
         self._error = lua51.LuaError
         self._compiled: dict[bytes, Any] = {}
-        self._perform: Perform = _nobody
+        self._perform: Perform = _no_server
 
     def run(self, source: bytes, keys: int, words: Sequence[bytes], perform: Perform) -> Any:
         """The reply of a script, the first of whose words are so many keys."""
@@ -48,7 +48,7 @@ class Scripts:
         except self._error as error:
             raise ScriptError(str(error)) from error
         finally:
-            self._perform = _nobody
+            self._perform = _no_server
 
     def _call(self, *words: Any) -> Any:
         """What `redis.call` is to a script."""
@@ -105,5 +105,5 @@ def _read(file: str) -> bytes:
     return files("holdfast.lab.simulator").joinpath(file).read_bytes()
 
 
-def _nobody(words: Sequence[bytes]) -> Any:
+def _no_server(words: Sequence[bytes]) -> Any:
     raise ScriptError(f"no script is running: {words!r}")

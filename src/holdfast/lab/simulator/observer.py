@@ -27,8 +27,8 @@ TELL_WITHIN = 0.02
 """How late a holder may be told that its time is over."""
 
 SOON = OFFER + 0.2
-"""How long a free lock may stay free while somebody waits for it, and all is well: one offer may be
-made to somebody who waits no more, and could not say so."""
+"""How long a free lock may stay free while a client waits for it, without faults: one offer may be
+made to a waiter that has given up, and could not report it."""
 
 IN_TIME = 2.5
 """How much later than its timeout an acquire may return, whatever happens: connections, last words
@@ -259,7 +259,7 @@ class Observer:
             and any(process not in client.loops.values() for process in client.processes)
         ]
 
-    def nobody_works_on(self) -> None:
+    def check_all_ended(self) -> None:
         """All has healed, and there was time enough."""
         for client in self.working():
             self.find("client stuck", "still waiting or working", client.name)
@@ -271,7 +271,7 @@ class Observer:
             self.find("lock unavailable after healing", f"{name} was not granted", client.name)
 
     def nothing_is_left(self) -> None:
-        """No lock on any node, nobody who waits, no renewer that died."""
+        """No lock on any node, no waiter, no dead renewer."""
         for server in self._scene.servers:
             for key in server.data.present():
                 if not key.startswith(b"{"):

@@ -27,7 +27,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One turn: rest, take a lock, work, give it back."""
+    """One turn: rest, acquire a lock, work, release it."""
 
     rest: float
     name: str
@@ -134,7 +134,7 @@ def _clocks(target: Target, setup: Setup) -> list[Fault]:
     faults: list[Fault] = []
     if random.random() < 0.3 and setup.drift == 1.0:
         return faults
-    # The allowance is for a ttl; for a short one, relatively more, which nobody may rely on.
+    # The allowance is for a ttl; for a short one, relatively more, which is not relied on.
     most = (drift(MAX_TTL) / MAX_TTL) * SHARE_OF_DRIFT * setup.drift
     calendar = MAX_TTL * 0.4 if target.may_forget else 30.0
     for node in range(target.nodes):

@@ -18,22 +18,7 @@ LATE = 0.1
 """How many writes are late."""
 
 
-MARKS = {
-    Kind.ASKED: Mark.ASKED,
-    Kind.GRANTED: Mark.GRANTED,
-    Kind.EXTENDED: Mark.EXTENDED,
-    Kind.RELEASING: Mark.RELEASING,
-    Kind.RELEASED: Mark.RELEASED,
-    Kind.REFUSED: Mark.REFUSED,
-    Kind.LOST: Mark.LOST,
-}
-SENT = {
-    "Acquire": Mark.SENT_ACQUIRE,
-    "Release": Mark.SENT_RELEASE,
-    "Extend": Mark.SENT_EXTEND,
-    "Raise": Mark.SENT_RAISE,
-    "Repair": Mark.SENT_REPAIR,
-}
+MARKS = {mark.value: mark for mark in Mark}
 
 
 class Record:
@@ -70,7 +55,7 @@ class Record:
         """Something happens. `number`: which client it is."""
         now = self.timeline.now
         self.history.add(Event(now, who, kind, name, hold, fence, until, peer, note))
-        mark = MARKS.get(kind)
+        mark = MARKS.get(kind.value)
         if mark is not None:
             self._mark(mark, number, now)
         if kind is Kind.GRANTED:
@@ -78,7 +63,7 @@ class Record:
 
     def sent(self, kind: str, number: int | None) -> None:
         """A client has sent a request."""
-        mark = SENT.get(kind)
+        mark = MARKS.get(f"sent {kind}")
         if mark is not None:
             self._mark(mark, number, self.timeline.now)
 

@@ -86,10 +86,10 @@ class Simulation:
         timeline.run(plan.seconds)
         self.observer.closing = True
         self.injector.heal()
-        request_timeout = plan.max_ttl + self.quarantine + self.injector.set_back + SLACK
-        self._wait_for_all(timeline.now + request_timeout * (1 + len(plan.tasks)))
-        self.observer.nobody_works_on()
-        self._probe(request_timeout)
+        within = plan.max_ttl + self.quarantine + self.injector.set_back + SLACK
+        self._wait_for_all(timeline.now + within * (1 + len(plan.tasks)))
+        self.observer.check_all_ended()
+        self._probe(within)
         timeline.run(timeline.now + plan.max_ttl * 1.02 + self.injector.set_back)
         self.observer.nothing_is_left()
         history = self.record.history
@@ -121,20 +121,20 @@ class Simulation:
         return client
 
     def _wait_for_all(self, until: float) -> None:
-        """Let everybody come to an end, but not for ever."""
+        """Let every task end, within a limit."""
         timeline = self.timeline
         while timeline.now < until and self.observer.working():
             timeline.run(timeline.now + 0.5)
 
-    def _probe(self, request_timeout: float) -> None:
+    def _probe(self, within: float) -> None:
         """A newcomer must get every lock."""
         names = sorted({section.name for task in self.plan.tasks for section in task.sections})
         client = self._join()
         for name in names:
-            section = Section(0.0, name, request_timeout, PROBE, True, None, 0.0)
+            section = Section(0.0, name, within, PROBE, True, None, 0.0)
             self.observer.closing = False
             probing = client.start(work_through(self.observer, client, Task(0, (section,))))
-            until = self.timeline.now + request_timeout + SLACK
+            until = self.timeline.now + within + SLACK
             while not probing.done and self.timeline.now < until:
                 self.timeline.run(self.timeline.now + 0.1)
             self.observer.probed(client, name)

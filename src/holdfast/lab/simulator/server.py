@@ -1,4 +1,4 @@
-"""A virtual Redis server: takes the very commands that the engine sends, and gives raw replies."""
+"""A virtual Redis server: executes the commands that the engine sends, and gives raw replies."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
@@ -43,7 +43,7 @@ class Server:
         self._subscribers: dict[bytes, dict[Connection, Hear]] = {}
 
     def accept(self, connection: Connection) -> bool:
-        """Somebody connects; False: nobody is there."""
+        """A client connects; False: the server is down."""
         if self.up:
             connection.run = self.run
             self.connections[connection] = None
@@ -124,7 +124,7 @@ class Server:
         try:
             reply = self._perform(words)
         except (CommandError, ScriptError, WrongTypeError) as error:
-            self._defect(f"{self.name} was told nonsense: {words!r}: {error}")
+            self._defect(f"{self.name} got an invalid command: {words!r}: {error}")
             return Exception(f"ERR {error}")
         return reply.text if isinstance(reply, Status) else reply
 
@@ -151,7 +151,7 @@ class Server:
                 return perform(self.data, words)
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Say something to all who listen to a channel; how many they are."""
+        """Send a message to all subscribers of a channel; returns their number."""
         living = self._living(channel)
         push = encode([b"message", channel, message], kind=b">")
         for connection, reply in living:
@@ -159,7 +159,7 @@ class Server:
         return len(living)
 
     def listeners(self, channel: bytes) -> int:
-        """How many listen to a channel."""
+        """The number of subscribers of a channel."""
         return len(self._living(channel))
 
     def _living(self, channel: bytes) -> list[tuple[Connection, Hear]]:

@@ -127,7 +127,7 @@ class NodeConnection:
             self._connection.break_off(ghost=ghost, late=late)
 
     def crash(self) -> None:
-        """The client is no more: the node learns at once that nobody listens."""
+        """The client is dead: the node learns at once that the connection is closed."""
         self.break_off(ghost=True)
 
     def _establish(self, connection: Connection) -> None:

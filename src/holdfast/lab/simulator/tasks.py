@@ -74,7 +74,7 @@ def _extend(observer: Observer, turn: Turn, lease: LeaseState, ttl: float) -> St
 
 
 def _look(observer: Observer, turn: Turn, lease: LeaseState) -> Steps[None]:
-    """Ask who holds the lock. Whoever holds it all the time is told its own name."""
+    """Ask who holds the lock. A client that holds it throughout gets its own name."""
     runtime, began = turn.client.runtime, lease.is_held(turn.client.clock())
     try:
         found = yield from inspect(runtime, "", turn.section.name)

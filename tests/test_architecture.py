@@ -80,6 +80,27 @@ def test_imports_follow_the_arrows(module: str) -> None:
     assert violations(module, path.read_text()) == []
 
 
+def test_no_module_imports_itself_in_a_circle() -> None:
+    pending = {module: {*imported_modules(module)} - {module} for module in MODULES}
+    while free := [module for module, needed in pending.items() if not needed & {*pending}]:
+        for module in free:
+            del pending[module]
+    assert pending == {}
+
+
+def imported_modules(module: str) -> Iterator[str]:
+    """Which of our modules a module imports, in whatever way."""
+    source = SOURCE.joinpath(*module.split(".")).with_suffix(".py").read_text()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.removeprefix("holdfast.") for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            origin = node.module.removeprefix("holdfast").removeprefix(".")
+            for alias in node.names:
+                names = (f"{origin}.{alias.name}", origin, f"{origin}.__init__")
+                yield from [name for name in names if name in MODULES][:1]
+
+
 @pytest.mark.parametrize(
     ("module", "source"),
     [

@@ -11,7 +11,8 @@ from itertools import product
 
 import pytest
 
-from holdfast.lab.model.fences import (
+from holdfast.lab.model.search import Judge, explore
+from holdfast.lab.model.tokens import (
     COMMITTED,
     Attempt,
     Node,
@@ -21,7 +22,6 @@ from holdfast.lab.model.fences import (
     tenures_agree,
     tokens_grow,
 )
-from holdfast.lab.model.search import Judge, explore
 from holdfast.lab.model.variants import VARIANTS, median, run
 
 RULES = Rules()

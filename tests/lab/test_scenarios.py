@@ -16,6 +16,7 @@ from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.scenarios import report
 from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.catalogue import SCENARIOS
+from holdfast.lab.scenarios.client_process import FENCED, PLAIN, Registers, Role, Worker
 from holdfast.lab.scenarios.locks import Recipe
 from holdfast.lab.scenarios.scenario import (
     NOT_GRANTED,
@@ -27,7 +28,6 @@ from holdfast.lab.scenarios.scenario import (
     run,
 )
 from holdfast.lab.scenarios.stage import Stage
-from holdfast.lab.scenarios.worker import FENCED, PLAIN, Registers, Role, Worker
 
 ALL = [(s, v) for s in SCENARIOS.values() for v in s.variants]
 PAPER = report.Paper(width=80, colour=False)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from holdfast.lab.model import fences, leases, nodes
-from holdfast.lab.model.fences import Node as Counting
+from holdfast.lab.model import leases, nodes, tokens
 from holdfast.lab.model.nodes import FREE, Node, Outcome
 from holdfast.lab.model.search import Explored, Judge, Model, explore
 from holdfast.lab.model.state import Rules, Scope
+from holdfast.lab.model.tokens import Node as Counting
 
 
 def median(counters: Collection[int]) -> int:
@@ -106,10 +106,10 @@ def run(name: str) -> Result:
 
 
 def _tokens(
-    name: str, group: Group, scope: fences.Scope, rules: fences.Rules, what: str
+    name: str, group: Group, scope: tokens.Scope, rules: tokens.Rules, what: str
 ) -> Variant:
-    model = fences.Model(scope, rules)
-    return Variant(name, group, what, model, (fences.tokens_grow, fences.tenures_agree))
+    model = tokens.Model(scope, rules)
+    return Variant(name, group, what, model, (tokens.tokens_grow, tokens.tenures_agree))
 
 
 def _beliefs(name: str, group: Group, scope: Scope, rules: Rules, what: str) -> Variant:
@@ -117,10 +117,10 @@ def _beliefs(name: str, group: Group, scope: Scope, rules: Rules, what: str) -> 
     return Variant(name, group, what, model, (leases.one_at_a_time, leases.broken_for_good))
 
 
-COUNTING = fences.Rules()
+COUNTING = tokens.Rules()
 AT_LEAST = replace(COUNTING, is_committed=at_least, raise_counter=tell_greater)
-THREE = fences.Scope(attempts=3)
-LATE = fences.Scope(attempts=2, late=True)
+THREE = tokens.Scope(attempts=3)
+LATE = tokens.Scope(attempts=2, late=True)
 FAR_APART = replace(LATE, proposals=(0, 2, 4))
 AGAIN = replace(LATE, repeats=1)
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from holdfast.lab.history import Event, Kind
+from holdfast.lab.scenarios.client_process import Role
 from holdfast.lab.scenarios.crowd import CrowdRole
-from holdfast.lab.scenarios.worker import Role
 from holdfast.lab.servers.process import bound_to_us
 
 TIME_LIMIT = 20.0
@@ -41,7 +41,7 @@ class Recorder(Protocol):
 class Actor:
     """One client. Each method but `begins_to_acquire` waits for what comes of it, and gives it."""
 
-    program = "holdfast.lab.scenarios.worker"
+    program = "holdfast.lab.scenarios.client_process"
 
     def __init__(self, role: Role | CrowdRole, stage: Recorder) -> None:
         self.who = role.who

@@ -9,8 +9,8 @@ from holdfast.lab.checkers.fences import UNCHECKED_WRITE
 from holdfast.lab.checkers.liveness import NOT_GRANTED
 from holdfast.lab.history import Event, Finding, History
 from holdfast.lab.scenarios.actors import StageFailed
+from holdfast.lab.scenarios.client_process import PLAIN
 from holdfast.lab.scenarios.stage import Stage
-from holdfast.lab.scenarios.worker import PLAIN
 
 __all__ = ["NOT_GRANTED", "TWO_HOLDERS", "UNCHECKED_WRITE", "Outcome", "Scenario", "Variant", "run"]
 

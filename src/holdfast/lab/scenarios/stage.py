@@ -12,9 +12,9 @@ from typing import TypeVar
 from holdfast.core.records import Label
 from holdfast.lab.history import Event, History, Kind
 from holdfast.lab.scenarios.actors import TIME_LIMIT, Actor, Crowd, Recorder, StageFailed
+from holdfast.lab.scenarios.client_process import Role
 from holdfast.lab.scenarios.crowd import CrowdRole
 from holdfast.lab.scenarios.locks import KEY, Recipe
-from holdfast.lab.scenarios.worker import Role
 from holdfast.lab.servers.process import ServerProcess
 from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
@@ -282,9 +282,3 @@ class Stage:
                 raise StageFailed(f"no {what} within {TIME_LIMIT:g} s")
             with self._changed:
                 self._changed.wait(0.01)
-
-    def wait_until_past(self, instant: float) -> None:
-        """Wait for an instant of the stage's clock."""
-        with self._changed:
-            while (left := instant - self.now()) > 0:
-                self._changed.wait(left)

@@ -1,4 +1,4 @@
-"""A cell: a small value that is only ever set by whoever knows its latest version. `Cell` for
+"""A cell: a small value that is set only with its latest version, by compare-and-set. `Cell` for
 threads, `AsyncCell` for asyncio."""
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ else:
 D = TypeVar("D", bound=Driver)
 V = TypeVar("V", bound=bytes | str)
 
-PATIENCE = 10.0
+UPDATE_TIMEOUT = 10.0
 
 
 class BaseCell(Generic[D]):
-    """What is the same in both colours: which cell it is."""
+    """What is the same for threads and asyncio: which cell it is."""
 
     def __init__(self, client: object, driver: D, prefix: str, name: str) -> None:
         self._client = client  # which thereby lives as long as its cells
@@ -61,11 +61,11 @@ class Cell(BaseCell[ThreadDriver]):
         return self._driver.run(get(*self._place))
 
     def set(self, value: bytes | str, *, expect: int) -> bool:
-        """Set it if its version is still `expect`, as `get()` told it; 0 creates it. False:
-        somebody else has set it since, and nothing was done.
+        """Set it if its version is still `expect`, as `get()` returned it; 0 creates it. False:
+        another client has set it since, and nothing was done.
 
-        There is no way to set it whatever it is: that is how updates get lost. If the engine's
-        reply is lost, `EngineUnavailable` says so: then nobody knows whether it was set.
+        There is no way to set it without a version: that is how updates get lost. If the engine's
+        reply is lost, it raises `EngineUnavailable`: the outcome is unknown.
         """
         value, expect = check_value("value", value), check_version("expect", expect)
         return self._driver.run(put(*self._place, value, expect))
@@ -73,13 +73,13 @@ class Cell(BaseCell[ThreadDriver]):
     def update(
         self,
         fn: Callable[[Any], V],
-        timeout: float | None = PATIENCE,
+        timeout: float | None = UPDATE_TIMEOUT,
     ) -> V:
-        """Set it to `fn(value)`, and give that. What `fn` raises is raised, and nothing is set.
+        """Set it to `fn(value)`, and return that. What `fn` raises is raised, and nothing is set.
 
-        `fn` is called again for each try, whenever somebody else was faster: it must do nothing but
-        work out a value. `timeout`: how long to go on trying (default: 10 s; None for ever, 0 tries
-        once), then `UpdateTimeout`.
+        `fn` is called once a try. Another client may be faster, so it may be called several times:
+        it should only compute a value. `timeout`: how long to go on trying (default: 10 s; None:
+        forever; 0: one try), then `UpdateTimeout`.
         """
         timeout = check_timeout(timeout)
         return self._driver.run(update(*self._place, check_function(fn), timeout))
@@ -111,9 +111,9 @@ class AsyncCell(BaseCell[AsyncDriver]):
     async def update(
         self,
         fn: Callable[[Any], V],
-        timeout: float | None = PATIENCE,
+        timeout: float | None = UPDATE_TIMEOUT,
     ) -> V:
-        """Set it to `fn(value)`, and give that: as `Cell.update`. `fn` is a plain function, which
+        """Set it to `fn(value)`, and return that: as `Cell.update`. `fn` is a plain function, which
         the event loop waits for."""
         timeout = check_timeout(timeout)
         return await self._driver.run(update(*self._place, check_function(fn), timeout))
@@ -124,5 +124,5 @@ def check_function(fn: Callable[[Any], V]) -> Callable[[Any], V]:
     if not callable(fn):
         raise TypeError(f"fn: must be callable, got {fn!r}")
     if iscoroutinefunction(fn):
-        raise TypeError(f"fn: {fn!r} is async, but it should only work out a value")
+        raise TypeError(f"fn: {fn!r} is async, but it should only compute a value")
     return fn

@@ -70,8 +70,8 @@ class BaseClient(Generic[D]):
 
     @classmethod
     def from_sqlalchemy(cls, engine: SqlAlchemyEngine, **options: Any) -> Self:
-        """A client over connections of an `Engine` of SQLAlchemy (for asyncio: an `AsyncEngine`).
-        It borrows one, and another while somebody waits; docs/sql.md says for which libraries.
+        """A client that connects as an `Engine` of SQLAlchemy does (for asyncio: an `AsyncEngine`).
+        It takes no connection out of the engine's pool. docs/sql.md lists the libraries.
 
         >>> import holdfast, sqlalchemy
         >>> engine = sqlalchemy.create_engine("postgresql+psycopg://app:secret@db.example/shop")
@@ -87,7 +87,7 @@ class BaseClient(Generic[D]):
 
     @property
     def url(self) -> str:
-        """Where it locks, without any password."""
+        """The URL of its engine, without any password."""
         return self._options.shown
 
     @property
@@ -159,18 +159,18 @@ class BaseClient(Generic[D]):
 
 
 class Client(BaseClient[ThreadDriver]):
-    """A way to locks, for threads. Makes no connection before it is needed.
+    """Locks and cells of one engine, for threads. It connects on first use.
 
     `url` defaults to `$HOLDFAST_URL`, else to an SQLite file in the user's state folder. `prefix`
     (default `holdfast:`) goes before every name; `ttl` (default 30 s) and `retry` (default 0.1 s,
-    for engines that must poll) are what locks use unless they say otherwise. All can be given as
-    URL parameters too. So can the options of the engine, which are arguments as well:
+    for engines that must poll) are the defaults of its locks. All can be given as URL parameters
+    too. So can the options of the engine, which are arguments as well:
     `Client("redlock://h1,h2,h3", max_ttl=120)`. An argument goes before a parameter.
 
-    Instead of a URL, `url` can be a client of redis-py, or several for a quorum, and connections
-    like theirs are made; or an `Engine` of SQLAlchemy or a pool of psycopg, and theirs are used.
-    `connect` is a plain function for PostgreSQL, MariaDB and MySQL, called for each connection: it
-    gives one, or arguments for one that go before those of the URL, such as a fresh password.
+    Instead of a URL, `url` can be a client of redis-py, or several for a quorum, an `Engine` of
+    SQLAlchemy, or a pool of psycopg: connections are then opened with their settings. `connect` is
+    a plain function for PostgreSQL, MariaDB and MySQL, called for each connection: it returns one,
+    or arguments for one that go before those of the URL, such as a fresh password.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://client-example", ttl=10) as client:
@@ -196,10 +196,10 @@ class Client(BaseClient[ThreadDriver]):
         """Describe a lock. Nothing is asked of the engine yet.
 
         `ttl`: how long a lease lasts unless renewed (default: the client's). `timeout`: how long to
-        wait for it (default: for ever). `renew`: in the background, every third of the ttl
+        wait for it (default: forever). `renew`: in the background, every third of the ttl
         (default: yes). `reentrant`: the same thread may take it again (default: no). `max_hold`:
-        the longest that one lease is kept alive (default: no limit). `retry`: how often to ask
-        where the engine wakes nobody (default: the client's).
+        the longest that one lease is kept alive (default: no limit). `retry`: how often waiters
+        poll where the engine does not wake them (default: the client's).
         """
         spec = self._spec(name, ttl, renew, max_hold, retry)
         return Lock(
@@ -211,12 +211,12 @@ class Client(BaseClient[ThreadDriver]):
         )
 
     def cell(self, name: str) -> Cell:
-        """A value that is set only by whoever knows its latest version. No I/O yet. A cell and a
-        lock of the same name have nothing to do with each other."""
+        """A value that is set only with its latest version. No I/O yet. A cell and a lock of the
+        same name have nothing to do with each other."""
         return Cell(self, self._driver, self._options.prefix, self._cell_name(name))
 
     def inspect(self, name: str) -> LeaseInfo | None:
-        """Who holds this name; None if nobody does."""
+        """The lease on this name; None if it is free."""
         return self._driver.run(
             inspect(self._driver.runtime, self._options.prefix, check_name(name))
         )
@@ -234,18 +234,18 @@ class Client(BaseClient[ThreadDriver]):
             after = found[-1].name
 
     def break_lock(self, name: str) -> bool:
-        """Take the lock away from whoever holds it; False if nobody does. For operators.
+        """Take the lock away from its holder; False if it is free. For operators.
 
-        The old holder is not stopped: until its next renewal it believes that it holds the lock.
-        Fences still order what is written.
+        The old holder is not stopped: until its next renewal it does not know of the loss. Fences
+        still order what is written.
         """
         return self._driver.run(
             break_lock(self._driver.runtime, self._options.prefix, check_name(name))
         )
 
     def close(self) -> None:
-        """Give everything back: waits end, leases that are still held are lost (`LockLost`) and
-        released, the renewer stops. Every further use raises `ClientClosed`."""
+        """End all waits, release all leases, and close all connections. A lease that is still held
+        is lost (`LockLost`). Every further use raises `ClientClosed`."""
         self._driver.close()
 
     def __enter__(self) -> Self:
@@ -256,7 +256,8 @@ class Client(BaseClient[ThreadDriver]):
 
 
 class AsyncClient(BaseClient[AsyncDriver]):
-    """A way to locks, for asyncio: as `Client`, with methods to await. Belongs to one event loop.
+    """Locks and cells of one engine, for asyncio: as `Client`, with methods to await. It belongs to
+    one event loop.
 
     >>> import asyncio, holdfast
     >>> async def main():
@@ -300,11 +301,11 @@ class AsyncClient(BaseClient[AsyncDriver]):
         )
 
     def cell(self, name: str) -> AsyncCell:
-        """A value that is set only by whoever knows its latest version: as `Client.cell`."""
+        """A value that is set only with its latest version: as `Client.cell`."""
         return AsyncCell(self, self._driver, self._options.prefix, self._cell_name(name))
 
     async def inspect(self, name: str) -> LeaseInfo | None:
-        """Who holds this name; None if nobody does."""
+        """The lease on this name; None if it is free."""
         return await self._driver.run(
             inspect(self._driver.runtime, self._options.prefix, check_name(name))
         )
@@ -323,14 +324,14 @@ class AsyncClient(BaseClient[AsyncDriver]):
             after = found[-1].name
 
     async def break_lock(self, name: str) -> bool:
-        """Take the lock away from whoever holds it: as `Client.break_lock`. For operators."""
+        """Take the lock away from its holder: as `Client.break_lock`. For operators."""
         return await self._driver.run(
             break_lock(self._driver.runtime, self._options.prefix, check_name(name))
         )
 
     async def aclose(self) -> None:
-        """Give everything back: waits end, leases that are still held are lost (`LockLost`) and
-        released, the renewer stops. Every further use raises `ClientClosed`."""
+        """End all waits, release all leases, and close all connections. A lease that is still held
+        is lost (`LockLost`). Every further use raises `ClientClosed`."""
         await self._driver.close()
 
     async def __aenter__(self) -> Self:

@@ -1,7 +1,7 @@
 """What can go wrong, as a tree.
 
 LockError
-├── AcquireTimeout     (TimeoutError)     somebody else held it until the deadline
+├── AcquireTimeout     (TimeoutError)     another client held it until the deadline
 ├── NotHeld            (RuntimeError)     there is nothing of yours to release or extend
 │   └── LockLost                          it was yours and is not any more
 ├── UpdateTimeout      (TimeoutError)     others changed the cell before each of your writes
@@ -41,7 +41,7 @@ class ClientClosed(LockError):
 
 
 class AcquireTimeout(LockError, TimeoutError):
-    """Somebody else held the lock until the deadline; nothing was acquired, nothing is left.
+    """Another client held the lock until the deadline; nothing was acquired, nothing is left.
 
     >>> import holdfast
     >>> client = holdfast.Client("memory://acquire-timeout-example")
@@ -78,7 +78,7 @@ class NotHeld(LockError, RuntimeError):
 class LockLost(NotHeld):
     """The lease was yours and is not any more: another holder may be at work already.
 
-    `name` and `fence` say which; the message says why.
+    `name` and `fence` are those of the lease; `why` is the reason.
 
     >>> error = LockLost("job", 7, "its time ran out unrenewed")
     >>> print(error)
@@ -120,7 +120,7 @@ class UpdateTimeout(LockError, TimeoutError):
 
 
 class EngineUnavailable(LockError, ConnectionError):
-    """The engine could not be asked, so nobody can say who holds the lock.
+    """The engine is unreachable, or the outcome of a request is unknown.
 
     `nodes` maps each node that was asked to what it answered.
 
@@ -146,7 +146,7 @@ class EngineUnavailable(LockError, ConnectionError):
 class StaleFence(LockError):
     """A write came with an older fencing token than one already seen; it was refused.
 
-    `name`, `fence` and `newest` say which, and which was seen.
+    `fence` is the one that was refused, `newest` the greatest one that was seen for `name`.
 
     >>> error = StaleFence("job", 7, 9)
     >>> print(error)

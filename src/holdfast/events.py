@@ -1,4 +1,4 @@
-"""What happened to a lock without being asked for: frozen records, handed to one hook."""
+"""Events of a lock: frozen records, passed to one hook."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class Lost:
 
 @dataclass(frozen=True, slots=True)
 class RenewalFailed:
-    """A renewal could not be done; it is tried again until the lease's deadline."""
+    """A renewal failed; it is tried again until the lease's deadline."""
 
     name: str
     fence: int

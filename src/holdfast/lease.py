@@ -105,7 +105,7 @@ class BaseLease(Generic[D]):
         """Call `callback` with this lease, once, when it is lost; at once if it is lost already.
 
         It is called from a thread of its own, or from the event loop, which it must not block. It
-        is not called for a lease that is released. Whatever it raises is logged, and nothing else.
+        is not called for a lease that is released. What it raises is only logged.
         """
         if not callable(callback):
             raise TypeError(f"callback: must be callable, got {callback!r}")
@@ -113,7 +113,7 @@ class BaseLease(Generic[D]):
             raise TypeError(f"callback: {callback!r} is async, and would not be awaited")
         myself = ref(self)  # the renewer must not keep a dropped lease alive
 
-        def tell() -> None:
+        def call() -> None:
             lease = myself()
             if lease is not None:
                 callback(lease)
@@ -123,11 +123,11 @@ class BaseLease(Generic[D]):
             lost = state.is_lost(runtime.clock())
             if not lost:
                 state.facade = myself
-                state.callbacks += (tell,)
+                state.callbacks += (call,)
             elif state.state is HELD:
                 mark_lost(runtime, state, state.why_expired())
         if lost:
-            isolated(runtime, tell)
+            isolated(runtime, call)
 
     def guard_sql(
         self, paramstyle: Paramstyle
@@ -151,8 +151,8 @@ class BaseLease(Generic[D]):
         guard = self._driver.engine.guard
         if guard is None:
             raise ValueError(
-                f"connection: a lock in {self._client.guarantees.engine} has no guard for one; say "
-                "holdfast.fence.check(connection, lease.name, lease.fence) in your transaction"
+                f"connection: a lock in {self._client.guarantees.engine} has no guard for it; "
+                "call holdfast.fence.check(connection, lease.name, lease.fence) in your transaction"
             )
         self.ensure_held()
         return guard
@@ -249,8 +249,8 @@ class Lease(BaseLease[ThreadDriver]):
 
         SQL: of a lock that is kept in the same database, give the connection (of psycopg, psycopg2,
         PyMySQL, mysqlclient, SQLAlchemy or Django; for any other there is `guard_sql`) on which the
-        transaction is open. As long as it is open, nobody else gets the lock, even if the lease
-        ends meanwhile. Make it the first statement of a transaction which begins after the lease.
+        transaction is open. While it is open, no other client gets the lock, even if the lease ends
+        meanwhile. Make it the first statement of a transaction which begins after the lease.
         Autocommit, or a savepoint (a nested transaction) of SQLAlchemy, Django or psycopg, is a
         `ValueError`; with other libraries, do not call it inside a savepoint.
 
@@ -264,7 +264,7 @@ class Lease(BaseLease[ThreadDriver]):
         return None
 
     def release(self) -> None:
-        """Release it. From any thread. If the engine could not be told (`EngineUnavailable`), the
+        """Release it. From any thread. If the engine is unreachable (`EngineUnavailable`), the
         client keeps trying in the background, and so does a second call."""
         if begin_release(self._runtime, self._state):
             self._driver.finish(finish_release(self._runtime, self._state), self._deliver())

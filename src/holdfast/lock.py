@@ -41,7 +41,8 @@ OWN: Any = _Own()
 
 
 class BaseLock(Generic[D, L]):
-    """What is the same for threads and asyncio: what is asked for, and who took it."""
+    """What is the same for threads and asyncio: the lock's settings, and the owners of its
+    leases."""
 
     _lease: type[L]
 
@@ -138,8 +139,8 @@ class BaseLock(Generic[D, L]):
             lease = self._ownership.to_leave(self._driver.current(), frame)
         if lease is None:
             raise NotHeld(
-                f"{self.name!r}: which of several blocks is left here, on a thread or task that "
-                "entered none of them, cannot be told; nothing was released. "
+                f"{self.name!r}: several blocks are open, and this thread or task has entered none "
+                "of them, so it is unknown which one is left; nothing was released. "
                 "Use `with lock.acquire() as lease:` for blocks that end on another thread"
             )
         return lease

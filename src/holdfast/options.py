@@ -19,11 +19,11 @@ DEFAULT_RETRY = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a client was told, from its arguments and from its URL."""
+    """The settings of a client, from its arguments and from its URL."""
 
     url: SplitResult
     shown: str
-    """The URL as it may be shown to anybody: without its password."""
+    """The URL as it may be shown: without its password."""
     prefix: str
     ttl: float | None
     """None: not given; then the nearest to 30 s that the engine allows."""

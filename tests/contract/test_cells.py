@@ -269,13 +269,13 @@ async def test_an_engine_that_does_not_answer(stage: Stage) -> None:
             ann.begins(cell.set, "2", expect=before.version),
             ben.begins(ben.client.cell("stock").update, two),
         ]
-        for call, says in zip(calls, ("nobody knows whether", "was not read|nobody"), strict=True):
+        for call, says in zip(calls, ("outcome unknown", "was not read|outcome"), strict=True):
             with pytest.raises(EngineUnavailable, match=says) as error:
                 await asyncio.wait_for(call, AT_ONCE)
             assert error.value.nodes
     after = await ann(cell.get)
     assert (after == before) == (after.value == "1")
-    assert len(tries) <= 1, "nobody knows whether it was done, so it must not be done again"
+    assert len(tries) <= 1, "the outcome is unknown, so it must not be done again"
     assert await ann(cell.update, lambda value: "3") == "3"
 
 

@@ -29,13 +29,13 @@ def hear(poll: FanOut, answers: list[Answer]) -> list[bool]:
 def test_a_plain_poll_wants_to_hear_everybody() -> None:
     poll = FanOut([ASKED], range(3), 1.0)
     assert hear(poll, [DONE, BROKEN, MISSING]) == [False, False, True]
-    assert [poll.said(node) for node in range(4)] == [DONE, BROKEN, MISSING, None]
+    assert [poll.answer_of(node) for node in range(4)] == [DONE, BROKEN, MISSING, None]
 
 
 def test_each_request_has_its_answer() -> None:
     poll = FanOut([ASKED, RELEASE], [0], 1.0)
     poll.take(0, [HELD, DONE])
-    assert (poll.said(0, 0), poll.said(0, 1)) == (HELD, DONE)
+    assert (poll.answer_of(0, 0), poll.answer_of(0, 1)) == (HELD, DONE)
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_a_farewell_is_over_when_enough_have_let_go_or_all_have_answered(
 def test_what_was_given_up_stays_over_whoever_answers_then(poll: FanOut) -> None:
     poll.over = True
     assert hear(poll, [DONE]) == [True]
-    assert poll.said(0) == DONE
+    assert poll.answer_of(0) == DONE

@@ -3,12 +3,12 @@
 What can happen at any yield below, and what then:
 
 - The reply is lost or late (`Failed`): the outcome is unknown, so the next try asks with the same
-  holder id, which finds its own grant again. (Over a quorum each try releases its own; so they are
-  told from each other: see `attempt`.)
-- The grant took so long to arrive that it is worth nothing: the same.
+  holder id, which finds its own grant again. (Over a quorum each try releases its own; so each has
+  its own id: see `attempt`.)
+- The grant arrives after its ttl: the same.
 - The caller is interrupted, cancelled or closed, or the engine fails until the end: the holder id
-  is abandoned, and the renewer releases whatever the engine has of it.
-- A wake-up is lost: the wait ends when the present holder's time does, so it costs time, not life.
+  is abandoned, and the renewer releases all that the engine has of it.
+- A wake-up is lost: the wait ends when the holder's lease does. That costs time, not liveness.
 - A wake-up comes just as the caller gives up: the release passes the offer on to the next waiter.
 - The client is closed while the grant is on its way: it is not taken (`ClientClosed`).
 """
@@ -32,7 +32,7 @@ FAILING_TIMEOUT = 0.1
 """How long to wait for the confirmation of a release by an engine that has not been answering."""
 
 HASTE = 0.25
-"""A last try that had no longer than this, and no answer, does not tell of an engine that fails."""
+"""A last try with less time than this, and no answer, does not prove that the engine fails."""
 
 
 def acquire(

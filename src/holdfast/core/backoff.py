@@ -17,5 +17,5 @@ def backoff(
 
 
 def spread(pause: float, uniform: Callable[[float, float], float]) -> float:
-    """About that long: those who poll at one interval drift apart."""
+    """About that long, so that clients which poll at one interval drift apart."""
     return uniform(0.5 * pause, pause)

@@ -1,13 +1,14 @@
-"""Optimistic updates: read, work out a new value, write it if nobody has written since; or again.
+"""Optimistic updates: read, compute a new value, write it if the version is the same; else again.
 
 What can happen at any yield below, and what then:
 
 - The reply to a read is lost: nothing was done, and the error says so.
-- The reply to a write is lost: nobody knows whether it was done, and the error says so. It is not
-  tried again, since an update that had been done would be done twice.
-- We are cancelled or interrupted: the same, without an error of ours. There is nothing to tidy up.
-- Somebody else writes in between: we pause for a while at random, longer each time, and read again.
-- A value comes back that was there before: it has another version, so it is not mistaken for it.
+- The reply to a write is lost: the outcome is unknown, and the error says so. The write is not
+  repeated, since an update that had been done would be done twice.
+- The caller is cancelled or interrupted: the same, without an error of ours. Nothing is to be
+  cleaned up.
+- Another client writes in between: pause for a random time, longer each time, and read again.
+- An earlier value returns: it has another version, so it is not mistaken for the first.
 """
 
 from collections.abc import Callable
@@ -43,8 +44,8 @@ def put(runtime: Runtime, key: str, name: str, value: bytes | str, expect: int) 
     [answer] = yield ask(Write(key, value, expect), runtime.clock() + NODE_TIMEOUT)
     if type(answer) is Failed:
         raise unavailable(
-            f"nobody knows whether the cell {name!r} was set; its version is {expect} if it was "
-            "not, so read it before you go on",
+            f"outcome unknown: the cell {name!r} was set, or was not, and then its version is "
+            f"still {expect}; read it before you go on",
             answer,
         )
     return type(answer) is Done
@@ -57,7 +58,7 @@ def update(
     fn: Callable[[bytes | str | None], V],
     timeout: float | None,
 ) -> Steps[V]:
-    """Set the cell to what `fn` makes of its value, and give that; `fn` is called for each try."""
+    """Set the cell to `fn(value)`, and return that; `fn` is called for each try."""
     give_up_at = inf if timeout is None else runtime.clock() + timeout
     pauses = backoff(runtime.uniform, FIRST_PAUSE, LONGEST_PAUSE)
     tries = 0

@@ -2,7 +2,7 @@
 
 The driver of a quorum sends the requests of a `FanOut` to all its nodes before it reads any reply,
 and calls `take` with the answers of each node until the fan-out is `over` or its time has passed.
-Answers that arrive later go to `take` as well: after a lost vote they still show who got it.
+Answers that arrive later go to `take` as well: after a lost vote they still show the winner.
 """
 
 from collections.abc import Generator, Sequence
@@ -45,7 +45,7 @@ class FanOut:
         self.answers[node] = answers
         self.over = self.over or len(self.answers) == len(self.nodes)
 
-    def said(self, node: int, index: int = 0) -> Answer | None:
+    def answer_of(self, node: int, index: int = 0) -> Answer | None:
         """What a node answered to one of the requests; None if it did not."""
         answers = self.answers.get(node)
         return None if answers is None else answers[index]

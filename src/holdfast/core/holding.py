@@ -67,7 +67,7 @@ def cut_to(runtime: Runtime, lease: LeaseState, ttl: float, now: float) -> float
 def settle_extension(
     runtime: Runtime, lease: LeaseState, answer: Answer, began: float, ttl: float
 ) -> None:
-    """Draw the conclusion from the engine's answer to an `Extend` that was asked at `began`."""
+    """Act on the engine's answer to an `Extend` that was sent at `began`."""
     with runtime.mutex:
         if lease.state is not HELD:
             return
@@ -92,8 +92,8 @@ def lose(runtime: Runtime, holders: Collection[str]) -> None:
 
 
 def mark_lost(runtime: Runtime, lease: LeaseState, why: str) -> None:
-    """The lease is lost: have its holder told, once, and the engine, which may believe in it for
-    longer than we do. Needs the mutex."""
+    """The lease is lost: notify its holder, once, and release it on the engine, where it may last
+    longer. Needs the mutex."""
     if lease.state is not HELD and lease.state is not RELEASED:
         return
     lease.mark_lost(why)
@@ -103,7 +103,7 @@ def mark_lost(runtime: Runtime, lease: LeaseState, why: str) -> None:
 
 
 def release_later(runtime: Runtime, spec: LockSpec, holder: str, *, was_held: bool = False) -> None:
-    """Have the renewer release whatever this holder has. Needs the mutex."""
+    """Have the renewer release all that this holder has. Needs the mutex."""
     now = runtime.clock()
     release = Release(spec.key, holder)
     runtime.pending.add(release, now + spec.ttl, not_before=now, was_held=was_held)

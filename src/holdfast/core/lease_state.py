@@ -5,14 +5,14 @@
          └── mark_lost() ──────> LOST
 
 1. A lease is valid until `valid_until`, an instant counted from *before* the request left.
-2. That instant only ever moves on, and only while it lies ahead: what has passed is lost, whatever
-   a late answer says.
+2. That instant only ever moves on, and only while it lies ahead: what has passed is lost, also if
+   a late answer confirms it.
 3. There is no way back to HELD, and none out of LOST. (A release that the engine answers with "not
    yours" turns RELEASED into LOST: the lease had ended before.)
 4. All of it happens under the runtime's mutex.
 5. A lease belongs to the process that took it. In a forked child it is inherited: neither held nor
-   lost, and nothing can be done with it. The fork epoch of the lease tells, compared with that of
-   the runtime, which every fork moves on.
+   lost, and nothing can be done with it. Every fork moves the fork epoch of the runtime on; a lease
+   with an older epoch is inherited.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from typing import Protocol
 from holdfast.errors import LockLost, NotHeld
 
 EXPIRED = "its time ran out unrenewed"
-TAKEN = "the engine says that it is not yours any more (it expired there, or an operator broke it)"
+TAKEN = "the engine reports another holder or none (it expired there, or an operator broke it)"
 CLOSED = "the client was closed"
 
 
@@ -125,10 +125,10 @@ class LeaseState:
         """Whether the user cannot reach it any more: it is not renewed, and ends."""
         self.callbacks: tuple[Callable[[], None], ...] = ()
         self.facade: Callable[[], object] | None = None
-        """Gives what the callbacks are called with, which lives as long as its user wants it: who
-        is about to call them must keep it alive."""
+        """Returns what the callbacks are called with. It is weak: the driver keeps the object alive
+        until it has called them."""
         self.release_failed = False
-        """Whether `release()` raised because the engine could not be told; it may be repeated."""
+        """Whether `release()` raised because the engine was unreachable; it may be repeated."""
 
     @property
     def state(self) -> State:
@@ -136,11 +136,11 @@ class LeaseState:
         return self.status if self._epoch == self._runtime.epoch else INHERITED
 
     def is_held(self, now: float) -> bool:
-        """Whether it is surely mine at this instant."""
+        """Whether it is surely held at this instant."""
         return now < self.valid_until and self.status is HELD and self._epoch == self._runtime.epoch
 
     def is_lost(self, now: float) -> bool:
-        """Whether it ended without my releasing it."""
+        """Whether it ended without being released."""
         state = self.state
         return state is LOST or (state is HELD and now >= self.valid_until)
 
@@ -153,11 +153,11 @@ class LeaseState:
         self.valid_until = max(self.valid_until, valid_until)
 
     def mark_released(self) -> None:
-        """Held no more, because its holder wanted so."""
+        """Its holder has released it."""
         self.status = RELEASED
 
     def mark_lost(self, why: str) -> None:
-        """Held no more, against its holder's will."""
+        """It ended without being released."""
         self.status = LOST
         self.why = why
 
@@ -176,7 +176,7 @@ class LeaseState:
         raise self.loss()
 
     def loss(self) -> LockLost:
-        """The error that says so."""
+        """The error for a lost lease."""
         return LockLost(self.spec.name, self.fence, self.why or self.why_expired())
 
     def why_expired(self) -> str:

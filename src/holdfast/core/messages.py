@@ -1,21 +1,20 @@
-"""What is said to an engine, and what it says back.
+"""Requests to an engine, and its answers.
 
-Times are in seconds. `key` is the name with the client's prefix. Nobody changes a message. They are
-not frozen all the same, because that would make each cost three times as much (0.6 against 0.2 µs),
-and several are made for every acquire.
+Times are in seconds. `key` is the name with the client's prefix. Messages are never changed. They
+are not frozen all the same, because that would make each cost three times as much (0.6 against
+0.2 µs), and several are made for every acquire.
 
-What every engine must keep, whatever it is made of:
+The rules that every engine keeps:
 
 1. `Acquire` grants to one holder at a time, with a fence greater than every earlier one of that
-   key. Asked again by the one who holds it (its first reply was lost), it grants the same fence.
+   key. If the holder asks again, because the first reply was lost, it gets the same fence.
 2. `Extend` moves the end of the holder's own lease to the later of the old and the new one. It
    never brings back one that has ended.
-3. `Release` gives back whatever `holder` has here: the lease, a place in the queue, or an offer
-   that it has not confirmed. It touches nothing of anybody else's.
-4. A place in the queue (`Acquire` with `queue`) is given up by `Release`, by the grant, or by
-   death. When the lock becomes free, the first in the queue is *offered* it: it holds the lock
-   once it has asked again, and has `OFFER` seconds to do so. If the engine has heard from it only
-   just before, it may say `HandedOver` instead: then it holds the lock already.
+3. `Release` removes all that `holder` has here: the lease, a place in the queue, or an offer that
+   it has not confirmed. It changes nothing of other holders.
+4. A place in the queue (`Acquire` with `queue`) ends with `Release`, with the grant, or when the
+   waiter dies. When the lock becomes free, it is *offered* to the first waiter, which holds it once
+   it has asked again. It has `OFFER` seconds for that.
 """
 
 from dataclasses import dataclass, field
@@ -53,12 +52,12 @@ class Extend:
     holder: str
     ttl: float
     fence: int = 0
-    """The lease's own, for nodes of a quorum that have forgotten it."""
+    """The lease's own, for nodes of a quorum that have lost it."""
 
 
 @dataclass(slots=True)
 class Release:
-    """Give back whatever I have here."""
+    """Remove all that this holder has here."""
 
     key: str
     holder: str
@@ -78,7 +77,7 @@ class Raise:
 
 @dataclass(slots=True)
 class Repair:
-    """To one node of a quorum that has forgotten: put my lease back, unless it is somebody's."""
+    """To one node of a quorum that has lost data: restore this lease, unless the lock is held."""
 
     key: str
     holder: str
@@ -88,7 +87,7 @@ class Repair:
 
 @dataclass(slots=True)
 class Break:
-    """Take the lock away from whoever has it."""
+    """Take the lock away from its holder."""
 
     key: str
 
@@ -101,19 +100,19 @@ class List:
     after: str
     limit: int
     cursor: str = ""
-    """Where to go on, as the last `Listing` said."""
+    """Where to go on: that of the last `Listing`."""
 
 
 @dataclass(slots=True)
 class Inspect:
-    """Who holds this one?"""
+    """Ask for the holder of this lock. Gives a `Listing`."""
 
     key: str
 
 
 @dataclass(slots=True)
 class Read:
-    """What is in this cell? Gives a `Versioned`."""
+    """Ask for the value of this cell. Gives a `Versioned`."""
 
     key: str
 
@@ -130,48 +129,40 @@ class Write:
 
 @dataclass(slots=True)
 class Granted:
-    """It is yours."""
+    """The holder has the lock."""
 
     fence: int
     holder: str = ""
-    """In whose name, if it is another than asked: an attempt of a quorum."""
+    """The holder id, if it is another than in the request: that of an attempt of a quorum."""
     ttl: float = 0.0
     """The ttl that the engine gave, if it is another than asked; 0: as asked."""
 
 
 @dataclass(slots=True)
-class HandedOver:
-    """To one who waits, unasked: it is yours, since some instant after the request that I mean."""
-
-    fence: int
-    tries: int
-    """How often you had asked before that request."""
-
-
-@dataclass(slots=True)
 class Held:
-    """Somebody else's, for that long unless renewed; `wakes`: you will be told when it is free."""
+    """Held by another client. `remaining`: seconds until it expires unless renewed. `wakes`: the
+    engine notifies this waiter on release."""
 
     remaining: float
     wakes: bool
     holder: str = ""
-    """Whose, where a quorum must know."""
+    """Its holder id, where a quorum needs it."""
 
 
 @dataclass(slots=True)
 class Done:
-    """What you asked for was done."""
+    """The request was carried out."""
 
 
 @dataclass(slots=True)
 class NotYours:
-    """Nothing was done, because it is not, or no longer, yours."""
+    """Nothing was done: the holder does not have the lock, or not any more."""
 
 
 @dataclass(slots=True)
 class Missing:
     """From one node of a quorum: nothing was done, because there is no such lock here. It expired,
-    or the node was restarted and has forgotten."""
+    or the node was restarted and has lost it."""
 
 
 @dataclass(slots=True)
@@ -222,7 +213,7 @@ class Failed:
 
 Request: TypeAlias = Acquire | Extend | Release | Break | List | Inspect | Read | Write
 ToNode: TypeAlias = Request | Raise | Repair
-"""What is said to one node of a quorum."""
+"""What is sent to one node of a quorum."""
 Answer: TypeAlias = (
     Granted | Held | Done | NotYours | Missing | Listing | Versioned | Changed | Failed
 )

@@ -2,9 +2,9 @@
 
 1. A lease belongs to its *owner*: the thread or task that took it.
 2. `release()` means the latest lease of its caller that is not released yet. If that one is lost,
-   the caller is told so, once. Nothing else tells it, and its next acquire forgets it.
+   `release()` raises that, once; the next acquire of the caller drops it.
 3. A caller that never took anything through this lock may release the only lease that is held
-   through it, whoever owns that. (A lost lease is not held; one that was taken twice is one.)
+   through it, also that of another owner. (A lost lease is not held; one taken twice is one.)
 4. A caller that did take something, and has nothing left, may only release what an owner that has
    ended left behind, as `asyncio.wait_for` does; else a `release()` too many would end the valid
    lease of another thread.
@@ -62,7 +62,7 @@ class Ownership(Generic[L]):
     def __init__(self) -> None:
         self._taken: list[Taken[L]] = []
         self._known: dict[int, ref[Any]] = {}
-        """Those who ever took a lease, by their ids."""
+        """The owners that ever took a lease, by their ids."""
 
     def add(self, owner: object, state: LeaseState, lease: L, frame: int = 0) -> None:
         """A lease was taken, or once more, by the `with` in this frame if there is one."""
@@ -83,8 +83,8 @@ class Ownership(Generic[L]):
 
     @staticmethod
     def _is_needed(taken: Taken[L], owner: object) -> bool:
-        """Whether its block is open, or it is held, or its owner is still to be told that it is
-        lost."""
+        """Whether its block is open, or it is held, or its loss is still to be reported to its
+        owner."""
         if taken.frame or taken.state.status is HELD:
             return True
         return taken.is_open() and not (taken.belongs_to(owner) or taken.is_orphaned())
@@ -105,7 +105,7 @@ class Ownership(Generic[L]):
         for taken in reversed(self._taken):
             if taken.belongs_to(owner) and taken.is_open():
                 if taken.state.is_lost(now) and not taken.frame:
-                    self._taken.remove(taken)  # it is told once, by this release
+                    self._taken.remove(taken)  # its loss is reported once, by this release
                 return taken.lease
         reference = self._known.get(id(owner))
         is_known = reference is not None and reference() is owner

@@ -2,9 +2,9 @@
 
 1. Every release is in here from before it is sent until the engine has confirmed it. So whatever
    interrupts the caller, the release is not forgotten.
-2. Whoever sends it first has `not_before` for that; after it, or at once when the caller failed or
-   was interrupted, the renewer sends it, and again, less and less often, until it is confirmed or
-   the lease has ended on the engine by itself.
+2. The caller sends it first. At `not_before`, or at once when the caller failed or was interrupted,
+   the renewer sends it, and again, less and less often, until it is confirmed or the lease has
+   expired on the engine.
 3. A release of what is not there is harmless: it touches only what this holder has.
 
 All of it needs the runtime's mutex.
@@ -18,7 +18,7 @@ from holdfast.core.backoff import FIRST, LONGEST
 from holdfast.core.messages import Release
 
 MOST = 10_000
-"""So many are kept; of more, the latest."""
+"""How many are kept at the most; the oldest are dropped first."""
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class PendingReleases:
         self._entries[release.holder] = PendingRelease(release, expires_at, not_before, was_held)
 
     def hasten(self, holder: str, now: float) -> None:
-        """The caller that wanted to send it does not: the renewer is to do so now."""
+        """The caller failed to send it: the renewer sends it now."""
         entry = self._entries.get(holder)
         if entry is not None:
             entry.not_before = min(entry.not_before, now)

@@ -1,10 +1,7 @@
 """What the rest of holdfast needs of an engine: one record and two small ports.
 
-A *store* says requests to an engine, one class for threads and one for asyncio. It knows nothing of
-leases, retries or waiting. It is given its `Surroundings`: the driver's clock, a bell to ring (from
-any thread) with the holder id of a waiter that should ask again, whom to tell of events, and (from
-any thread, too) whose leases have ended before their time, and to which waiter a lock was handed
-over, which rings the bell as well.
+A *store* sends requests to an engine: one class for threads, and one for asyncio. It knows nothing
+of leases, retries or waiting. The driver gives it a `StoreHost`.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Sequence
@@ -12,32 +9,29 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from holdfast.core.lease_state import node_timeout
-from holdfast.core.messages import Answer, HandedOver, Request
+from holdfast.core.messages import Answer, Request
 from holdfast.core.records import Guarantees
 from holdfast.events import Event
 
 Clock: TypeAlias = Callable[[], float]
 Notify: TypeAlias = Callable[[str], None]
 Lose: TypeAlias = Callable[[Collection[str]], None]
-HandOver: TypeAlias = Callable[[str, HandedOver], None]
 
 
 def _lose_nothing(holders: Collection[str]) -> None:
-    """For a store that nobody holds leases of."""
-
-
-def _hand_over_nothing(holder: str, word: HandedOver) -> None:
-    """For a store that nobody waits for."""
+    """For a store without leases."""
 
 
 class StoreHost(NamedTuple):
-    """What a driver gives to a store."""
+    """What a driver gives to a store. All of it may be called from any thread."""
 
     clock: Clock
     notify: Notify
+    """Notify the waiter with this holder id, which should ask again."""
     emit: Callable[[Event], None]
+    """Report an event."""
     lose: Lose = _lose_nothing
-    hand_over: HandOver = _hand_over_nothing
+    """The leases of these holders have ended before their time."""
 
 
 class Store(Protocol):
@@ -48,7 +42,7 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Give every resource back."""
+        """Release every resource."""
         ...
 
     def forget(self) -> None:
@@ -58,15 +52,15 @@ class Store(Protocol):
 
 @runtime_checkable
 class PumpedStore(Store, Protocol):
-    """One that can do with the thread of one who waits instead of waking it from another."""
+    """A store that reads wake-ups in the thread of a waiter, so that no other thread has to."""
 
     def pump(self, waiter_id: str, silent: Callable[[], bool], until: float) -> None:
-        """Hear, and ring for whom it is, as long as it is `silent`, and not beyond `until`. May
-        return at once, if somebody else hears."""
+        """Receive, and notify the waiters that messages are for, while `silent()` is true and until
+        `until` at the latest. Returns at once if another thread receives."""
         ...
 
     def stop_pumping(self) -> None:
-        """Let everybody return who attends: nobody waits any more."""
+        """Make every `pump` return."""
         ...
 
 
@@ -80,11 +74,11 @@ class AsyncStore(Protocol):
         ...
 
     async def close(self) -> None:
-        """Give every resource back."""
+        """Release every resource."""
         ...
 
     def abandon(self) -> None:
-        """The same where nobody can await it: the client was garbage-collected."""
+        """The same without waiting: the client was garbage-collected."""
         ...
 
     def forget(self) -> None:
@@ -93,8 +87,8 @@ class AsyncStore(Protocol):
 
 
 class Guard(Protocol):
-    """Ties a transaction of a user's own to a lease that is kept in the same database: a takeover
-    waits for its end. A connection that it cannot do that on is a `TypeError` or `ValueError`."""
+    """Ties a user's own transaction to a lease that is kept in the same database: a takeover waits
+    for its end. A connection that does not allow that is a `TypeError` or `ValueError`."""
 
     def lock(self, connection: object, key: str, holder: str, fence: int) -> bool:
         """Tie the transaction that is open on a connection that blocks; False if the lease is not
@@ -154,7 +148,7 @@ class Engine:
     """What a transaction compares, from the key, the holder and the fence of a lease; None if the
     store has no such transactions."""
     ddl: str = ""
-    """What makes its tables; empty if it has none."""
+    """The DDL of its tables; empty if it has none."""
 
 
 def same_clock(ttl: float) -> float:

@@ -24,13 +24,13 @@ PAGE = 500
 
 
 def inspect(runtime: Runtime, prefix: str, name: str) -> Steps[LeaseInfo | None]:
-    """Who holds this name; None if nobody does."""
+    """The holder of this name; None if it is free."""
     found = yield from _look(runtime, prefix, Inspect(prefix + name))
     return found[0] if found else None
 
 
 def is_held(runtime: Runtime, key: str) -> Steps[bool]:
-    """Whether anybody holds it."""
+    """Whether any client holds it."""
     return bool((yield from _look(runtime, "", Inspect(key))))
 
 
@@ -40,8 +40,9 @@ def page(runtime: Runtime, prefix: str, start: str, after: str) -> Steps[list[Le
 
 
 def break_lock(runtime: Runtime, prefix: str, name: str) -> Steps[bool]:
-    """Take the lock away from whoever has it; False if nobody has."""
-    answer = yield from _ask(runtime, Break(prefix + name))
+    """Take the lock away from its holder; False if it is free."""
+    unknown = f"it is unknown whether {name!r} was broken, so look again"
+    answer = yield from _ask(runtime, Break(prefix + name), unknown)
     return type(answer) is Done
 
 
@@ -53,11 +54,13 @@ def _look(runtime: Runtime, prefix: str, request: Inspect | List) -> Steps[list[
     return [_info(prefix, seen) for seen in answer.leases]
 
 
-def _ask(runtime: Runtime, request: Request) -> Steps[Answer]:
+def _ask(
+    runtime: Runtime, request: Request, if_it_fails: str = "nothing was read"
+) -> Steps[Answer]:
     answer: Answer
     [answer] = yield ask(request, runtime.clock() + NODE_TIMEOUT)
     if type(answer) is Failed:
-        raise unavailable("the engine could not be asked", answer)
+        raise unavailable(f"the engine is unreachable; {if_it_fails}", answer)
     return answer
 
 

@@ -12,7 +12,7 @@
    it, which is no vote. A quorum of refusals is a loss.
 5. A node in quarantine (see `guard`) has no vote.
 6. A vote may end without a winner: the contenders split it, or a majority granted it too late. A
-   holder that tries only once votes again, after a random pause, until somebody has the lock.
+   holder that tries only once votes again, after a random pause, until one of them has the lock.
 
 The algorithms here yield fan-outs and pauses. The driver fills a fan-out with the answers.
 """
@@ -54,10 +54,10 @@ RELEASE_TIMEOUT = 0.5
 """How long to wait for a majority to confirm a release."""
 
 UNSURE = 0.5
-"""How long to wait if silent nodes leave it open whether anybody holds the lock."""
+"""How long to wait if silent nodes leave it open whether the lock is held."""
 
 SETTLE_TIMEOUT = 3.0
-"""For how long a holder that tries once votes again before it reports that nobody won."""
+"""For how long a holder that tries once votes again before it reports a split vote."""
 
 SILENT = Failed.at("node", "did not answer in time")
 
@@ -80,7 +80,7 @@ class Vote(NamedTuple):
 
     answer: Answer
     draw: float = 0.0
-    """If nobody is known to have won: within how many seconds to vote again; 0: somebody has."""
+    """If there may be no winner: within how many seconds to vote again; 0: there is a winner."""
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class Quorum:
     def _settle(
         self, request: Acquire, vote: Vote, began: float, request_timeout: float
     ) -> Rounds[Vote]:
-        """Vote again until somebody has the lock, so that `Held` means that it is held. The lease
+        """Vote again until there is a winner, so that `Held` means that the lock is held. The lease
         counts from the first vote, so this ends well before the ttl does."""
         tries, seen = request.tries, ""
         until = began + min(SETTLE_TIMEOUT, request.ttl / 3)
@@ -207,9 +207,9 @@ class Quorum:
     ) -> Rounds[None]:
         """Release an attempt on all nodes that granted it, or may have. Nodes that refused it keep
         the place of the waiter."""
-        doubtful = [node for node in fan_out.nodes if type(fan_out.said(node)) is not Held]
+        doubtful = [node for node in fan_out.nodes if type(fan_out.answer_of(node)) is not Held]
         if doubtful:
-            # If it may have been on a quorum of nodes, others may have been told to wait for it.
+            # If it may have been on a quorum of nodes, other clients may be waiting for its end.
             release = Release(key, name, wake=len(doubtful) >= self.size)
             yield ReleaseRound(release, doubtful, until, len(doubtful))
 
@@ -272,7 +272,7 @@ class Quorum:
                     Repair(request.key, request.holder, request.ttl, request.fence)
                     for index, request in enumerate(requests)
                     if answers[index] is DONE
-                    and type(fan_out.said(node, index)) is Missing
+                    and type(fan_out.answer_of(node, index)) is Missing
                     and self._is_worth_repairing(request, began)
                 ]
                 if repairs:
@@ -282,7 +282,7 @@ class Quorum:
         return answers
 
     def _is_worth_repairing(self, request: Extend, began: float) -> bool:
-        """Whether the lease is still held: nobody would release it again after a repair."""
+        """Whether the lease is still held: after its release, a repair would outlive it."""
         ends_at = began + request.ttl - self.drift(request.ttl)
         return request.holder in self._extending and self.clock() < ends_at
 
@@ -330,7 +330,7 @@ class Quorum:
     def _search_on(self, request: List, fan_out: FanOut, request_timeout: float) -> Rounds[None]:
         """Ask the nodes whose search is not over until it is."""
         for node in self.all_nodes:
-            while type(answer := fan_out.said(node)) is Listing and answer.cursor:
+            while type(answer := fan_out.answer_of(node)) is Listing and answer.cursor:
                 asking = List(request.prefix, request.after, request.limit, answer.cursor)
                 following = FanOut((asking,), (node,), self.clock() + request_timeout)
                 yield following
@@ -346,7 +346,7 @@ class Quorum:
         nodes: list[tuple[str, str]] = []
         heals_in: list[float] = []
         for node, guard in enumerate(self.guards):
-            answer = fan_out.said(node, index)
+            answer = fan_out.answer_of(node, index)
             quarantine = guard.quarantined_until - now
             if quarantine > 0:
                 heals_in.append(quarantine)

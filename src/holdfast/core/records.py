@@ -17,7 +17,7 @@ class Guarantees:
     engine: str
     """The engine in a few words."""
     exclusion: str
-    """Among whom at most one holds the lock."""
+    """The clients of which at most one holds the lock."""
     broken_by: tuple[str, ...]
     """What can break mutual exclusion all the same."""
     fence: str
@@ -54,7 +54,7 @@ class Versioned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Who a holder says it is.
+    """Host, pid and program of a holder, as its holder id names them.
 
     >>> Label("web-3", 4711, "nightly.py")
     Label(host='web-3', pid=4711, program='nightly.py')
@@ -96,7 +96,7 @@ class LeaseInfo:
     remaining: float
     """Seconds until it ends unless it is renewed."""
     waiters: int | None
-    """How many wait for it; None where the engine cannot tell."""
+    """How many clients wait for it; None where the engine does not count them."""
 
     @property
     def label(self) -> Label | None:

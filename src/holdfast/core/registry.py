@@ -21,7 +21,7 @@ SWEEP_ABOVE = 64
 
 
 class Registry:
-    """Who holds what, when it must be renewed, and when it ends."""
+    """The leases of a client, when each must be renewed, and when it ends."""
 
     def __init__(self) -> None:
         self._leases: dict[str, ref[LeaseState]] = {}

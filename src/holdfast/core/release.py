@@ -2,7 +2,7 @@
 client.
 
 Each release has two parts. `begin_…` changes the state, enters the release into the pending
-releases, and raises what the holder must know; it needs no engine. `finish_…` tells the engine. An
+releases, and raises what the holder must know; it needs no engine. `finish_…` sends the release. An
 interruption between the two, or in the second, loses nothing: the renewer sends what is pending.
 """
 
@@ -23,7 +23,7 @@ all the same, and are sent once more in vain.)"""
 
 
 def begin_release(runtime: Runtime, lease: LeaseState) -> bool:
-    """Let go of the lease, or raise if it is not held; True if the engine must be told now."""
+    """End the lease, or raise if it is not held; True if the release is to be sent now."""
     with runtime.mutex:
         now = runtime.clock()
         if not lease.is_held(now):
@@ -48,8 +48,8 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> bool:
 
 
 def finish_release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
-    """Tell the engine of a release that has begun; raise if it could not be told, or if the lease
-    was lost before."""
+    """Send a release that has begun; raise if the engine did not confirm it, or if the lease was
+    lost before."""
     spec, holder, is_repetition = lease.spec, lease.holder, lease.release_failed
     until = runtime.clock() + spec.request_timeout
     try:
@@ -67,8 +67,8 @@ def finish_release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
         _leave_to_renewer(runtime, holder)
         left = max(0.0, lease.valid_until - runtime.clock())
         raise unavailable(
-            f"release of {spec.name!r} failed: you do not hold it any more, but the engine could "
-            f"not be told; retrying in the background until it expires in {left:.3f} s",
+            f"release of {spec.name!r} failed, since the engine is unreachable; you do not hold it "
+            f"any more; retrying in the background until it expires in {left:.3f} s",
             answer,
         )
     with runtime.mutex:
@@ -87,8 +87,8 @@ def _leave_to_renewer(runtime: Runtime, holder: str) -> None:
 
 
 def begin_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> bool:
-    """Leave a `with` block; True if the engine must be told now. What the block itself raised goes
-    first; a loss is noted on it."""
+    """Leave a `with` block; True if the release is to be sent now. What the block itself raised
+    goes first; a loss is noted on it."""
     if lease.state is not HELD and lease.state is not LOST:
         return False
     try:
@@ -101,7 +101,7 @@ def begin_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None
 
 
 def finish_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> Steps[None]:
-    """Tell the engine, as `finish_release` does; a failure is noted on what the block raised."""
+    """Send the release, as `finish_release` does; a failure is noted on what the block raised."""
     try:
         yield from finish_release(runtime, lease)
     except (LockLost, EngineUnavailable) as failure:
@@ -111,8 +111,8 @@ def finish_leave(runtime: Runtime, lease: LeaseState, error: BaseException | Non
 
 
 def abandon(runtime: Runtime, spec: LockSpec, holder: str) -> None:
-    """The caller of an acquire was interrupted, or gave up on an engine that fails: whatever this
-    holder has, or may yet be granted, is released by the renewer."""
+    """The caller of an acquire was interrupted, or gave up on an engine that fails: the renewer
+    releases all that this holder has, or may yet be granted."""
     with runtime.mutex:
         lease = runtime.registry.find(holder)
         if lease is not None:

@@ -23,7 +23,7 @@ from holdfast.core.runtime import RENEWER, WATCHER, Runtime
 from holdfast.events import RenewalFailed
 
 MANY = 200
-"""So many renewals together may take as long as one, and more in proportion."""
+"""Up to this many renewals together get the time of one; more get more, in proportion."""
 
 BATCH = 1000
 """Renewals in one request; more would hold up those behind it."""
@@ -122,7 +122,7 @@ def _retry(runtime: Runtime, lease: LeaseState, answer: Failed) -> None:
     with runtime.mutex:
         now = runtime.clock()
         if lease.dropped or not lease.is_held(now):
-            return  # the watcher tells of the loss
+            return  # the watcher reports the loss
         lease.renew_at = now + runtime.uniform(interval / 20, interval / 10)
         plan(runtime, lease)
     left = lease.remaining(now)

@@ -17,7 +17,7 @@ RENEWER, WATCHER = "renewer", "watcher"
 
 @dataclass(slots=True)
 class Runtime:
-    """The surroundings of one client."""
+    """What the algorithms of one client work with."""
 
     clock: Callable[[], float]
     """Seconds, on a clock that is never set and that counts while the machine sleeps."""

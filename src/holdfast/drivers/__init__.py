@@ -1,1 +1,1 @@
-"""The bodies: each performs what `core/` yields, in its own way."""
+"""The drivers: each performs the effects that `core/` yields, by blocking or by awaiting."""

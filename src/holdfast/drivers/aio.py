@@ -62,7 +62,7 @@ class AsyncDriver:
 
     def _begin(self) -> None:
         self.in_use = False
-        host = StoreHost(clock, self._notify, log, self._lose, self._notify)
+        host = StoreHost(clock, self._notify, log, self._lose)
         self._store = self.engine.connect_async(host)
         self._notifications: dict[str, asyncio.Event] = {}
         self._watches: WeakKeyDictionary[LeaseState, list[LossWatch]] = WeakKeyDictionary()
@@ -76,7 +76,7 @@ class AsyncDriver:
         self._finished = False
 
     def current(self) -> "asyncio.Task[Any] | None":
-        """Who is asking: the running task."""
+        """The caller: the running task."""
         return asyncio.current_task()
 
     def run(
@@ -228,7 +228,7 @@ class AsyncDriver:
     def _unsubscribe(self, waiter_id: str) -> None:
         self._notifications.pop(waiter_id, None)
 
-    def _notify(self, waiter_id: str, word: object = None) -> None:
+    def _notify(self, waiter_id: str) -> None:
         if threading.get_ident() == self._thread:
             self._notify_here(waiter_id)
         else:

@@ -56,7 +56,7 @@ _label = _Label()
 
 
 def new_holder() -> str:
-    """`host/pid/program/secret`: says whose it is, and cannot be guessed."""
+    """`host/pid/program/secret`: names its owner, and cannot be guessed."""
     return _label.text + os.urandom(16).hex()
 
 
@@ -113,7 +113,7 @@ class Driver(Protocol):
     in_use: bool
 
     def current(self) -> object:
-        """Who is asking: the running thread or task."""
+        """The caller: the running thread or task."""
         ...
 
     def abandon(self) -> None:

@@ -1,7 +1,7 @@
 """Events as lines of the `holdfast` logger. A failure that repeats is logged once in a while.
 
 A lost majority fails every renewal of every lease, many times a second. One line for each cause
-(and node), with the number of lines left out since, says as much.
+(and node), with the number of lines left out since, is enough.
 """
 
 import logging

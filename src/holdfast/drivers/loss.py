@@ -7,8 +7,8 @@ from typing import Any
 class LossWatch:
     """Cancels a task when a lease is lost, and takes the cancellation back at the end of the block.
 
-    The bookkeeping is that of `asyncio.timeout`: only a cancellation that nobody else asked for too
-    may be turned into another error.
+    The bookkeeping is that of `asyncio.timeout`: a cancellation may be turned into another error
+    only if no other caller has cancelled the task, too.
     """
 
     def __init__(self, task: "asyncio.Task[Any]") -> None:
@@ -23,7 +23,7 @@ class LossWatch:
             self._task.cancel("the lease was lost")
 
     async def call_off(self, error: BaseException | None) -> bool:
-        """The block is over; True if `error` is our own cancellation and nobody else's."""
+        """The block is over; True if `error` is our own cancellation, and the only one."""
         self._over = True
         if not self._fired or self._task.uncancel() > self._cancelling:
             return False
@@ -33,7 +33,7 @@ class LossWatch:
             await asyncio.sleep(0)  # the block ended before our cancellation reached it
         except asyncio.CancelledError:
             if self._task.cancelling() > self._cancelling:
-                # Somebody else's came meanwhile: it is to come once more, after this.
+                # Another cancellation came meanwhile: it is to be delivered again, after this.
                 self._task.cancel()
                 self._task.uncancel()
         return False

@@ -81,7 +81,7 @@ class ThreadDriver:
 
     def _begin(self) -> None:
         self.in_use = False
-        host = StoreHost(clock, self._notify, log, partial(lose, self.runtime), self._notify)
+        host = StoreHost(clock, self._notify, log, partial(lose, self.runtime))
         self._store = self.engine.connect(host)
         self._pumped = self._store if isinstance(self._store, PumpedStore) else None
         self._notifications: dict[str, SimpleQueue[None]] = {}
@@ -92,7 +92,7 @@ class ThreadDriver:
         self._callbacks = CallbackThreads()
 
     def current(self) -> object:
-        """Who is asking: the running thread (not its number, which is used again)."""
+        """The caller: the running thread (not its number, which is used again)."""
         return _current.thread
 
     def run(self, steps: Steps[T], after_interruption: Steps[None] | None = None) -> T:
@@ -163,7 +163,7 @@ class ThreadDriver:
     def _unsubscribe(self, waiter_id: str) -> None:
         self._notifications.pop(waiter_id, None)
 
-    def _notify(self, waiter_id: str, word: object = None) -> None:
+    def _notify(self, waiter_id: str) -> None:
         notifications = self._notifications.get(waiter_id)
         if notifications is not None:
             notifications.put(None)
@@ -268,7 +268,7 @@ class ThreadDriver:
 
 
 def _report_loss(runtime: Runtime, lease: LeaseState, facade: object) -> None:
-    """Tell of a loss; until then the facade lives, though its user may have let go of it since."""
+    """Report a loss. Until then this call keeps the facade alive, also if its user dropped it."""
     common.report_loss(runtime, lease)
 
 

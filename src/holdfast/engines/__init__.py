@@ -104,7 +104,8 @@ def open_engine(
 
 def of_clients(given: object, *, awaits: bool) -> tuple[str, Opening]:
     """A user's own clients of an engine's library, or one of them: the URL to show for them, and
-    the engine behind them. Clients for the other colour are a `TypeError`."""
+    the engine behind them. Clients of asyncio for a `Client`, or of threads for an `AsyncClient`,
+    are a `TypeError`."""
     clients = list(given) if isinstance(given, (list, tuple)) else [given]
     modules = {_module_of(client) for client in clients}
     module = modules.pop() if len(modules) == 1 else None
@@ -124,7 +125,7 @@ def _module_of(client: object) -> str | None:
 
 
 def _shown(given: object) -> str:
-    """As an error may show it, which is not to tell a password."""
+    """As an error may show it: without a password."""
     if isinstance(given, (list, tuple)):
         return f"{type(given).__name__} of {[type(each).__name__ for each in given]}"
     if isinstance(given, bytes):
@@ -155,5 +156,5 @@ def default_url() -> str:
 
 def refuse_options(options: dict[str, str]) -> None:
     """Raise for the first option, for an engine that has none."""
-    for name in options:  # its value is not shown: it may be somebody's password
+    for name in options:  # its value is not shown: it may be a password
         raise ValueError(f"{name}: this engine has no such option")

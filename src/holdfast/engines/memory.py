@@ -53,7 +53,7 @@ NEVER_SET = Versioned(None, 0)
 
 @dataclass(slots=True)
 class Row:
-    """One name: who has it, until when, and who waits for it."""
+    """One name: its holder, the end of the lease, and the waiters."""
 
     holder: str = ""
     ends_at: float = 0.0
@@ -61,12 +61,12 @@ class Row:
     queue: list[str] = field(default_factory=list)
 
     def is_held(self, now: float) -> bool:
-        """Whether anybody has it now."""
+        """Whether it is held at this instant."""
         return bool(self.holder) and now < self.ends_at
 
 
 class Table:
-    """All names of one space. Rows stay for ever: they hold the fence."""
+    """All names of one space. Rows are never deleted: they hold the fence."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -102,7 +102,7 @@ class Table:
         if row is None:
             row = self.rows[request.key] = Row()
         if not row.is_held(now) and row.queue and row.queue[0] != request.holder:
-            self._offer_to_next(row, now)  # its holder died; those who wait come first, in order
+            self._offer_to_next(row, now)  # its holder died; the waiters come first, in order
         mine = row.holder == request.holder
         if row.is_held(now) and not mine:
             if request.queue and request.holder not in row.queue:
@@ -140,7 +140,7 @@ class Table:
         row.holder = row.queue.pop(0)
         row.fence += 1
         row.ends_at = now + OFFER
-        # The one behind learns how short the offer is, so that it can move it on.
+        # The next waiter is woken, too: it asks when the offer lapses, and moves it on.
         self.to_wake += [row.holder, *row.queue[:1]]
 
     def _write(self, request: Write) -> Answer:
@@ -161,15 +161,15 @@ class Table:
 
 
 class Space:
-    """A table shared by every client of the process, and the bells of those who wait."""
+    """A table shared by every client of the process, and how to notify its waiters."""
 
     def __init__(self) -> None:
         self.mutex = threading.RLock()
         self.table = Table()
-        self.bells: dict[str, Notify] = {}
+        self.waiters: dict[str, Notify] = {}
 
     def ask(self, requests: Sequence[Request], clock: Clock, notify: Notify) -> list[Answer]:
-        """Answer, then wake whom it concerns."""
+        """Answer, then wake the waiters that should ask again."""
         with self.mutex:
             now = clock()
             answers: list[Answer] = []
@@ -178,24 +178,24 @@ class Space:
                 answers.append(answer)
                 if isinstance(request, Acquire) and request.queue:
                     if isinstance(answer, Held):
-                        self.bells[request.holder] = notify
+                        self.waiters[request.holder] = notify
                     else:
-                        self.bells.pop(request.holder, None)
+                        self.waiters.pop(request.holder, None)
                 elif isinstance(request, Release):
-                    self.bells.pop(request.holder, None)
+                    self.waiters.pop(request.holder, None)
             if not self.table.to_wake:
                 return answers
-            to_wake = [(who, self.bells.get(who)) for who in self.table.to_wake]
+            to_wake = [(holder, self.waiters.get(holder)) for holder in self.table.to_wake]
             self.table.to_wake.clear()
-        for who, bell in to_wake:
-            if bell is not None:
-                bell(who)
+        for holder, notify_waiter in to_wake:
+            if notify_waiter is not None:
+                notify_waiter(holder)
         return answers
 
     def forked(self) -> None:
-        """In a forked child: nobody holds or awaits anything; the fences stay."""
+        """In a forked child: there are no holders and no waiters; the fences stay."""
         self.mutex = threading.RLock()
-        self.bells.clear()
+        self.waiters.clear()
         for row in self.table.rows.values():
             row.holder = ""
             row.queue.clear()
@@ -216,15 +216,15 @@ if hasattr(os, "register_at_fork"):
 class MemoryStore:
     """The way to a space for threads."""
 
-    def __init__(self, space: Space, around: StoreHost) -> None:
-        self._space, self._clock, self._notify = space, around.clock, around.notify
+    def __init__(self, space: Space, host: StoreHost) -> None:
+        self._space, self._clock, self._notify = space, host.clock, host.notify
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request at once."""
         return self._space.ask(requests, self._clock, self._notify)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
     def forget(self) -> None:
         """Nothing to drop."""
@@ -233,18 +233,18 @@ class MemoryStore:
 class AsyncMemoryStore:
     """The way to a space for asyncio."""
 
-    def __init__(self, space: Space, around: StoreHost) -> None:
-        self._space, self._clock, self._notify = space, around.clock, around.notify
+    def __init__(self, space: Space, host: StoreHost) -> None:
+        self._space, self._clock, self._notify = space, host.clock, host.notify
 
     async def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request at once."""
         return self._space.ask(requests, self._clock, self._notify)
 
     async def close(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
     def abandon(self) -> None:
-        """Nothing to give back."""
+        """Nothing to release."""
 
     def forget(self) -> None:
         """Nothing to drop."""
@@ -259,6 +259,6 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     return Engine(
         guarantees=GUARANTEES,
         drift=same_clock,
-        connect=lambda around: MemoryStore(space, around),
-        connect_async=lambda around: AsyncMemoryStore(space, around),
+        connect=lambda host: MemoryStore(space, host),
+        connect_async=lambda host: AsyncMemoryStore(space, host),
     )

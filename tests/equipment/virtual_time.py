@@ -1,6 +1,6 @@
 """Virtual time for the real drivers: a late timer can be told from a busy machine.
 
-`VirtualTime` is for threads: they wait on it instead of on the system, and it stands still until
+`VirtualTime` is for threads: they wait on it instead of on the system, and it does not move until
 the test moves it. `VirtualLoop` is an event loop whose time jumps to the next timer whenever
 nothing else is to be done.
 """

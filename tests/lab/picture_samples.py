@@ -72,7 +72,7 @@ def amnesia() -> tuple[History, list[Finding]]:
 
 
 def partition() -> tuple[History, list[Finding]]:
-    """A holder is cut off from the majority, and somebody else takes over."""
+    """A holder is cut off from the majority, and another client takes over."""
     events = [*life("ann", 7, 0.0, 0.02, 2.7), *vote(0.01, "12345", "ann", 2.8)]
     for node in ("n3", "n4", "n5"):
         events += [

@@ -42,7 +42,7 @@ class Call:
     listening: frozenset[str]
     """The holders whose wake-ups are heard."""
     said: tuple[str, ...] = ()
-    """All that was published. It may be heard elsewhere, though nobody listens here."""
+    """All that was published. It may be received elsewhere, though it has no subscriber here."""
 
 
 def _holder(waiter: str) -> str:
@@ -56,7 +56,7 @@ def _ballot(name: str) -> tuple[str, int]:
 
 
 def _gives_way(owner: str | None, name: str) -> bool:
-    """Whether a lock is free for a ballot: it is nobody's, or that of one not after it."""
+    """Whether a lock is free for a ballot: it is not held, or by one not after it."""
     if owner is None:
         return True
     (whose, last), (holder, number) = _ballot(owner), _ballot(name)
@@ -96,7 +96,7 @@ def _granting(call: Call, ttl: int, keep: int, channel: str, holder: str) -> Rul
         yield "and the queue lasts for it", not channel or after.queue_left >= before.left + keep
     elif isinstance(call.reply, int):
         again = before.owner == holder
-        yield "whoever is told so has it", after.owner == holder
+        yield "a granted lock is held", after.owner == holder
         yield "the reply is the counter", call.reply == after.counter
         yield "it is granted for the ttl", after.left == max(ttl, before.left if again else 0)
         yield "the counter is kept", after.counter_left == keep
@@ -114,7 +114,7 @@ def _acquire(call: Call) -> Rules:
         yield from _passed_on(call, int(offer), int(keep))
     elif call.before.owner is None and channel:
         first = call.before.first_of(call.listening)
-        yield "nobody is passed over", first in (None, holder)
+        yield "no waiter is passed over", first in (None, holder)
 
 
 def _vote(call: Call) -> Rules:
@@ -142,7 +142,7 @@ def _letting_go(call: Call, channel: str, holder: str) -> Rules:
     before, after = call.before, call.after
     me = _ballot(holder)[0]
     if before.owner != holder:
-        yield "who lets go waits no more", f"{channel} {me}" not in after.waiting
+        yield "a release leaves the queue", f"{channel} {me}" not in after.waiting
     mine = holder == "" or _gives_way(before.owner, holder)
     if holder == me and before.owner is not None:
         mine = mine or _ballot(before.owner)[0] == me  # in its own name: all of them
@@ -167,7 +167,7 @@ def _unvote(call: Call) -> Rules:
     waking, holder = map(str, call.argv)
     later, _, channel = waking.partition(" ")
     yield from _letting_go(call, channel, holder)
-    yield "nobody is woken unless that is wanted", later != "" or not call.said
+    yield "no waiter is woken unless that is wanted", later != "" or not call.said
     yield "what is released is free", call.reply != 1 or call.after.owner is None
 
 
@@ -198,7 +198,7 @@ def _repair(call: Call) -> Rules:
     ttl, keep, fence, holder = call.argv
     before, after = call.before, call.after
     if before.owner is not None:
-        yield "nobody is ousted", (after.owner, after.left) == (before.owner, before.left)
+        yield "no holder is replaced", (after.owner, after.left) == (before.owner, before.left)
         yield "it tells whose it is", call.reply == int(before.owner == holder)
         return
     yield "it is put back", (after.owner, after.left, call.reply) == (holder, int(ttl), 1)

@@ -50,7 +50,7 @@ def test_what_was_committed_survives_a_restart_and_a_crash(server: MariaDbServer
     assert server.port == port
 
 
-def test_a_frozen_one_answers_nobody_until_it_is_thawed(server: MariaDbServer) -> None:
+def test_a_frozen_one_does_not_answer_until_it_is_thawed(server: MariaDbServer) -> None:
     server.freeze()
     with pytest.raises(pymysql.OperationalError, match="timed out"):
         say(server, "SELECT 1", request_timeout=0.2)

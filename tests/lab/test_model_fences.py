@@ -1,6 +1,6 @@
 """Fencing tokens over independent nodes: every run of the model, and of the tempting variants.
 
-A token is safe because a quorum of nodes *equal* it, and say so to nobody but their own holder.
+A token is safe because a quorum of nodes *equal* it, and report it only to their own holder.
 "Heard only" guards the same thing again: it makes up for a missing equality as long as no acquire
 is executed twice. The max is there for progress, and for safety only where equality is missing.
 """
@@ -73,7 +73,7 @@ def test_a_counterexample_can_be_read() -> None:
         "at-least-once",
     ],
 )
-def test_there_are_runs_in_which_everybody_acquires(name: str) -> None:
+def test_there_are_runs_in_which_all_attempts_acquire(name: str) -> None:
     def all_committed(state: State) -> str | None:
         return "all acquire" if len(state.committed()) == len(state.attempts) else None
 
@@ -94,7 +94,7 @@ def acquires_undisturbed(rules: Rules, counters: Collection[int], quorum: int) -
     return rules.is_committed([answer for answer in answers if answer is not None], token, quorum)
 
 
-def test_whoever_is_undisturbed_acquires() -> None:
+def test_an_undisturbed_attempt_acquires() -> None:
     grants = [*product(range(1, 4), repeat=2), *product(range(1, 4), repeat=3)]
     assert all(acquires_undisturbed(RULES, counters, 2) for counters in grants)
     # The median is safe where equality is asked for, but then it may never acquire.

@@ -58,7 +58,7 @@ def test_a_restart_without_the_guard_in_words() -> None:
 
 
 def test_a_broken_lock_comes_back_if_a_renewal_and_a_late_acquire_are_on_their_way() -> None:
-    """What an operator must know: a break is no barrier. Whoever breaks a lock looks again."""
+    """What an operator must know: a break is no barrier. After a break, look again."""
     assert steps("break-amid-renewal") == [
         "A has renewed a lease that was broken before it asked:",
         "  1. A asks for the lock.",

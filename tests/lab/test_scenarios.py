@@ -34,7 +34,7 @@ PAPER = report.Paper(width=80, colour=False)
 
 
 def silence(event: Event) -> None:
-    """Nobody wants to hear it."""
+    """Show nothing."""
 
 
 @cache

@@ -13,7 +13,7 @@ from tests.lab.script_calls import CHANNELS, HOUR, KEEP, LOCKS, quorum, single
 from tests.lab.script_rules import Call, Lock, broken
 
 LISTENING = frozenset("abcd")
-"""Nobody hears what is said to the fifth."""
+"""The fifth has no subscriber."""
 
 
 class VirtualGround:

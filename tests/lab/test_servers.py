@@ -257,7 +257,7 @@ def test_its_temporary_folder_goes_even_if_it_did_not_start() -> None:
     assert not server.folder.exists()
 
 
-def test_its_temporary_folder_goes_even_if_nobody_closes_it() -> None:
+def test_its_temporary_folder_goes_even_if_it_is_not_closed() -> None:
     code = (
         "from holdfast.lab.servers.redis import RedisServer\n"
         "server = RedisServer().start()\n"
@@ -308,7 +308,7 @@ def test_it_does_not_outlive_a_killed_parent(state: str, tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_a_server_that_is_just_saved_for_somebody_else_is_saved_after_that() -> None:
+def test_a_save_waits_for_the_save_of_another_client() -> None:
     with RedisServer(options=("--rdb-key-save-delay", "10000")) as server:
         for number in range(20):
             server.command("SET", f"key {number}", "value")

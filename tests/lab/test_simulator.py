@@ -123,7 +123,7 @@ def test_a_doubled_connection_is_there_twice_and_goes_away(nodes: int) -> None:
 @pytest.mark.parametrize("late", [0.0, 0.2, 0.3, 0.7])
 def test_a_vote_that_failed_is_given_back_late_and_the_next_one_stands(late: float) -> None:
     """A majority hears nothing of the second vote, nor of its release, until its connections have
-    broken and the third was granted on others. Then somebody else asks."""
+    broken and the third was granted on others. Then another client asks."""
     asked, majority = When(Mark.ASKED, 2, 0.0, who=0), (1, 2)
     cut = Cut(asked, 0, majority, to=True, back=False, lasting=0.016)
     reset = Reset(replace(asked, delay=0.012), 0, majority, ghost=True, late=late)

@@ -147,7 +147,7 @@ def twins(server: RedisServer) -> Iterator[Twins]:
 
 
 def upheaval(random: Random, twins: Twins) -> None:
-    """A key has expired, or will soon, or later than anybody asked for; or a counter is ahead."""
+    """A key has expired, or will soon, or later than requested; or a counter is ahead."""
     lock, fence, _ = random.choice(LOCKS)
     match random.randrange(6):
         case 0 | 1:

@@ -65,7 +65,7 @@ def test_a_register_takes_what_is_not_older(journal: Journal, registers: Registe
     pen.close()
 
 
-def test_a_writer_that_dies_in_mid_sentence_harms_nobody(
+def test_a_writer_that_dies_in_mid_line_harms_no_other(
     journal: Journal, registers: Registers
 ) -> None:
     with socket.create_connection((HOST, registers.port)) as dying:

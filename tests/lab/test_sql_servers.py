@@ -148,7 +148,7 @@ def test_a_pooler_gives_a_session_to_whoever_speaks(server: PostgresServer) -> N
     assert not pooler.alive
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
 def test_without_root_it_runs_as_oneself(tmp_path: Path) -> None:
     code = (
         "from holdfast.lab.servers.postgres import PostgresServer\n"

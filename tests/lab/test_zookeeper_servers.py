@@ -75,7 +75,7 @@ def test_a_member_that_is_cut_off_still_answers_its_clients() -> None:
             doubtful = writer.create_async("/unseen", b"")
             with connected(other) as lucky:
                 lucky.create("/written", b"")
-            assert reader.exists("/seen"), "a read needs nobody else"
+            assert reader.exists("/seen"), "a read needs no other server"
             assert not reader.exists("/written")
             assert not doubtful.ready(), "a write needs a majority"
             ensemble.heal()

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 
 class Kind(StrEnum):
-    """What an event tells."""
+    """What kind of event it is."""
 
     ASKED = "asked"
     """A client asks for a lock."""
@@ -149,7 +149,7 @@ class Hold:
 
     @property
     def ended(self) -> float:
-        """When the client no longer believed that it had the lock: released, told, or too late."""
+        """When the client no longer believed that it had the lock: released, lost or expired."""
         deadline = self.deadlines[-1][1] if self.deadlines else inf
         return min(deadline, self.given_up)
 

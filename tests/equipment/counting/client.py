@@ -20,7 +20,7 @@ A_TURN = 0.01
 
 
 class _Over(Exception):
-    """There is nobody to count for any more."""
+    """The parent process has ended."""
 
 
 def main(url: str, ttl: float) -> None:

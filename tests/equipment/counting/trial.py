@@ -30,7 +30,7 @@ Counter: TypeAlias = "subprocess.Popen[str]"
 
 
 class Stuck(RuntimeError):
-    """Somebody does not count any more."""
+    """A client does not count any more."""
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.pauses} pauses, {self.plain.taken} counts; lost without a fence: "
-            f"{self.plain.lost}, with it: {self.fenced.lost} ({self.fenced.refused} turned away)"
+            f"{self.plain.lost}, with it: {self.fenced.lost} ({self.fenced.refused} rejected)"
         )
 
 
@@ -55,7 +55,7 @@ def trial(
     run = _Trial()
     with ThreadPoolExecutor(clients) as pool, _counters(url, ttl, clients) as counters:
         serving = [pool.submit(run.serve, counter) for counter in counters]
-        _require(run.tally.plain.wait_for(1, PATIENCE), "nobody has begun to count")
+        _require(run.tally.plain.wait_for(1, PATIENCE), "no client has begun to count")
         run.pause(seconds, every)
         run.over.set()
         for each in serving:
@@ -73,12 +73,12 @@ class _Trial:
         """Pauses that are due: each is set when it is over."""
 
     def pause(self, seconds: float, every: float) -> None:
-        """Have somebody stopped every so often."""
+        """Stop a client every so often."""
         began = time.monotonic()
         while (passed := time.monotonic() - began) < seconds:
             done = threading.Event()
             self._wanted.put(done)
-            _require(done.wait(2 * PATIENCE), "nobody can be stopped while it has the lock")
+            _require(done.wait(2 * PATIENCE), "no client can be stopped while it has the lock")
             self.tally.pauses += 1
             time.sleep(max(0.0, min(passed + every, seconds) - (time.monotonic() - began)))
 
@@ -112,7 +112,7 @@ class _Trial:
         with _stopped(counter):
             # The client has the lock and has read; now others get it, and count on.
             plain = self.tally.plain
-            _require(plain.wait_for(plain.value + AHEAD, PATIENCE), "nobody else gets the lock")
+            _require(plain.wait_for(plain.value + AHEAD, PATIENCE), "no other client gets the lock")
         done.set()
         return numbers
 

@@ -146,7 +146,7 @@ class MariaDbServer(ServerProcess):
         )
         if made.returncode:
             shutil.rmtree(self.data, ignore_errors=True)
-            raise ServerFailed(f"its data could not be made; it said:\n{made.stdout}")
+            raise ServerFailed(f"its data could not be made; its output:\n{made.stdout}")
 
 
 def find_mariadb() -> str:

@@ -9,10 +9,10 @@ from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.group import ServerGroup, within
 from tests.equipment.servers.secured import SecuredRedis, Users
 
-# How often, in milliseconds, a sentinel looks at the servers and talks to the others: by default it
-# takes its time. While a master is down, it asks a replica for news but once a second, and
-# promotes none whose news is older than five pings; and whoever has not been told of a promotion
-# within four publications undoes it. So both must be slower than they could be.
+# How often, in milliseconds, a sentinel looks at the servers and talks to the others; the defaults
+# are slow. While a master is down, it asks a replica for news but once a second, and promotes none
+# whose news is older than five pings; and a sentinel that does not learn of a promotion within four
+# publications undoes it. So both must be slower than they could be.
 PACE = ("PING-PERIOD", 400, "INFO-PERIOD", 300, "ASK-PERIOD", 100, "PUBLISH-PERIOD", 600)
 # As long as there is nothing to promote, they may introduce themselves faster.
 HASTE = ("PUBLISH-PERIOD", 100)

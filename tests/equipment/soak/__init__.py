@@ -1,6 +1,6 @@
 """A soak: clients contend for locks over five nodes for a long time, under one fault after another.
 
-client.py    one client, in a process of its own: takes locks, writes under them, gives them back
+client.py    one client, in a process of its own: acquires locks, writes under them, releases them
 register.py  what they write to; it judges fences
 journal.py   what happened so far
 ground.py    all of it together: nodes, networks, clients, registers, and what happened

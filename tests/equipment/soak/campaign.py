@@ -24,7 +24,7 @@ from tests.equipment.soak.ground import TTL, Client, Ground, Node
 T = TypeVar("T")
 
 AT_ONCE = 3
-"""How many nodes may be in trouble at the same time: a majority, so at times nobody gets a lock."""
+"""How many nodes may have a fault at a time: a majority, so at times no client gets a lock."""
 
 LONGEST = 1.5 * TTL
 """So that some faults outlast a lease."""
@@ -34,7 +34,7 @@ BREATH = 0.3
 
 
 class Hand:
-    """Whom the faults of one round may still befall: nobody twice."""
+    """The possible targets of the faults of one round: none twice."""
 
     def __init__(self, ground: Ground, chance: random.Random) -> None:
         self.ground = ground

@@ -1,6 +1,6 @@
-"""One client, in a process of its own: takes locks, writes under them, gives them back; and again.
+"""One client, in a process of its own: acquires locks, writes under them, releases them, in a loop.
 
-It writes what happens to it to a file, an event a line, on the clock of whoever started it. It is
+It writes what happens to it to a file, an event a line, on the clock of its parent. It is
 careless on purpose: it writes without a look at its lease, so that fences have something to do.
 """
 
@@ -36,7 +36,7 @@ LONG = 0.1
 PATIENT = 0.3
 """The share of those requests that wait for their turn."""
 
-HELD = "somebody else has it"
+HELD = "held by another client"
 
 BLINK = 0.001
 """Two readings that lie further apart than this many seconds are taken again: it was stopped."""
@@ -139,7 +139,7 @@ class Contender:
         except NotHeld as error:
             self._tell(Kind.NOTED, lease.name, hold, note=str(error))
         except LockError as error:
-            self._tell(Kind.NOTED, lease.name, hold, note=f"not given back: {error}")
+            self._tell(Kind.NOTED, lease.name, hold, note=f"not released: {error}")
         else:
             self._tell(Kind.RELEASED, lease.name, hold, fence=lease.fence)
 
@@ -167,7 +167,7 @@ class Contender:
 
 
 async def settled(result: T | Awaitable[T]) -> T:
-    """What a call gives, in either colour. One that blocks may: nobody else is here."""
+    """The result of a call, sync or async. A blocking one may block: the loop has no other task."""
     if inspect.isawaitable(result):
         return await result
     return result

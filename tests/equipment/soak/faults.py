@@ -13,7 +13,7 @@ from tests.equipment.soak.journal import Journal
 
 @contextmanager
 def frozen(journal: Journal, whom: Node | Client) -> Iterator[None]:
-    """It stands still: connections stay, nothing is answered, and clocks go on."""
+    """It is stopped: connections stay, nothing is answered, and clocks run on."""
     whom.process.freeze()
     journal.note(whom.name, Kind.PAUSED)
     try:
@@ -25,7 +25,7 @@ def frozen(journal: Journal, whom: Node | Client) -> Iterator[None]:
 
 @contextmanager
 def outlived(journal: Journal, whom: Client) -> Iterator[None]:
-    """It stands still until its lease has surely ended, and then goes on where it was."""
+    """It is stopped until its lease has surely expired, and then resumes where it was."""
     with frozen(journal, whom):
         ends_at = journal.now() + 1.2 * TTL
         yield

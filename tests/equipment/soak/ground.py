@@ -117,7 +117,7 @@ class Ground:
         return History([*self.journal.events(), *told])
 
     def likely_holder(self) -> Client:
-        """Whoever wrote last, and so most likely has a lock; in the beginning, anybody."""
+        """The client that wrote last, and so most likely has a lock; at first, any."""
         write = self.journal.latest(Kind.WROTE)
         writers = (client for client in self.clients if write and client.name == write.who)
         return next(writers, self.clients[0])

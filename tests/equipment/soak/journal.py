@@ -24,7 +24,7 @@ class Journal:
             self._events.append(event)
 
     def note(self, who: str, kind: Kind, note: str = "", peer: str = "") -> None:
-        """Keep what happens to somebody now."""
+        """Keep what happens to a client or a node now."""
         self.add(Event(self.now(), who, kind, peer=peer, note=note))
 
     def latest(self, kind: Kind) -> Event | None:

@@ -1,7 +1,7 @@
-"""Registers that judge fences: a write with a smaller fence than one that was taken is refused.
+"""Registers that check fences: a write with a smaller fence than one before is rejected.
 
-They live with whoever runs the soak, out of reach of all faults, and record what they took, so that
-the order of the record is the order of the writes.
+They live in the process that runs the soak, out of reach of all faults, and record what they
+accept, so that the order of the record is the order of the writes.
 """
 
 import json

@@ -37,7 +37,7 @@ class Verdict:
         lines = [
             f"{count(Kind.GRANTED)} leases, {count(Kind.GRANTED) / self.seconds:.1f} per second",
             f"{count(Kind.LOST)} of them lost, {count(Kind.REFUSED)} refused",
-            f"{count(Kind.WROTE)} writes taken, {count(Kind.REJECTED)} stale ones turned away",
+            f"{count(Kind.WROTE)} writes accepted, {count(Kind.REJECTED)} stale ones rejected",
             f"{sum(self.faults.values())} faults: {faults}",
             f"{len(self.findings)} findings",
         ]

@@ -14,12 +14,12 @@ class TestUntold:
 
     def test_told_late(self) -> None:
         (finding,) = unnotified(history(lease("A1", 7, 1, 5, lost=5.2)), 0.1, 60)
-        assert finding.text == "A (fence 7) had orders until 5.000 s, and was told at 5.200 s"
+        assert finding.text == "A (fence 7) had orders until 5.000 s, and learned of it at 5.200 s"
         assert (finding.at, finding.until, finding.who) == (5, 5.2, ("A",))
 
     def test_never_told(self) -> None:
         (finding,) = unnotified(history(lease("A1", 7, 1, 5)), 0.1, 60)
-        assert finding.text == "A (fence 7) had orders until 5.000 s, and was never told"
+        assert finding.text == "A (fence 7) had orders until 5.000 s, and never learned of it"
         assert finding.until == inf
 
     def test_what_the_run_did_not_last_for(self) -> None:

@@ -68,7 +68,7 @@ ONLY_IF_GRANTED = (Kind.EXTENDED, Kind.LOST)
 
 
 def unreadable(history: History) -> list[Finding]:
-    """Events that belong to no hold, or cannot be told of the one they belong to."""
+    """Events that belong to no hold, or contradict others of their hold."""
     heard: dict[str, list[Event]] = {}
     findings: list[Finding] = []
     for event in history:
@@ -80,7 +80,7 @@ def unreadable(history: History) -> list[Finding]:
 
 
 def _contradictions(event: Event, before: list[Event]) -> Iterator[str]:
-    """What an event says that those before, of the same hold, do not allow."""
+    """What in an event contradicts those before, of the same hold."""
     if not event.hold:
         yield "and it is not said of which hold"
         return

@@ -29,7 +29,7 @@ class Grant(NamedTuple):
     heard: float
     ended: float
     valid: bool
-    """Whether it was when its holder heard of it."""
+    """Whether it was when its holder learned of it."""
 
 
 def disorder(history: History) -> list[Finding]:

@@ -30,7 +30,7 @@ class Absences:
         return next((at for at in self._crashes.get(who, ()) if at >= since), inf)
 
     def due(self, who: str, expired: float, tolerance: float) -> float:
-        """By when it must have been told what is true since `expired`.
+        """By when it must have noticed what is true since `expired`.
 
         A pause within the time for it gives it that time anew, from when it goes on.
         """
@@ -58,9 +58,9 @@ LEFT_BEHIND = "lock left behind"
 
 
 def unnotified(history: History, tolerance: float, until: float | None = None) -> list[Finding]:
-    """Every lease that ran out without its holder knowing it, `tolerance` seconds later.
+    """Every lease that expired without its holder noticing within `tolerance` seconds.
 
-    Who was paused gets that time anew when it goes on; who crashed needs to know nothing any more.
+    A client that was paused gets that time anew when it resumes; a crashed one is not judged.
     What would have been due after the run was over (at `until`, default: with its last event) is
     not judged. A release or an extension that comes a little late counts as a late notice.
     """
@@ -88,9 +88,9 @@ def _silence(lease: Hold, absences: Absences, tolerance: float, over: float) -> 
 def _late_loss(lease: Hold, expired: float, renewed: float) -> Finding:
     told = min(renewed, lease.given_up)
     if told == inf:
-        what = "was never told"
+        what = "never learned of it"
     elif told == lease.lost:
-        what = f"was told at {seconds(told)}"
+        what = f"learned of it at {seconds(told)}"
     elif told == renewed:
         what = f"extended it at {seconds(told)}"
     else:

@@ -93,7 +93,7 @@ class Contest:
         return History(event for turn in self.turns for event in turn.events(self.began_at))
 
     def sections(self) -> list[Section]:
-        """What the workers' own notes say, in order."""
+        """The sections by the workers' own notes, in order."""
         return sorted(self._sections(), key=lambda section: section.began)
 
     def take_over(self) -> float:

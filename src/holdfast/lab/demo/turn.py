@@ -60,7 +60,7 @@ NAME = "nightly"
 """The lock that all want."""
 
 END_WITHIN = 5.0
-"""How long the processes of one turn may take to be gone once they are told to."""
+"""How long the processes of one turn may take to end when asked to."""
 
 
 class Turn:

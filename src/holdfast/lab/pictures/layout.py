@@ -1,6 +1,6 @@
 """Laying lanes out on a sheet: rows without overlaps, crowds as one, bands where promises broke."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from typing import Protocol, TypeAlias, TypeVar
@@ -99,42 +99,12 @@ def _merged(crowd: list[Mark]) -> list[Mark]:
     return [Mark(first.symbol, first.at, labels)]
 
 
-def merge_spans(spans: list[Span], place: Place, grain: float) -> Iterator[list[Span]]:
-    """Spans by group, in the order of time; neighbours too small to see become one span."""
-    crowd: list[list[Span]] = []
-    for group in _groups(spans):
-        left, right = place(group[0].since), place(max(span.until for span in group))
-        if right - left >= 2 * grain:
-            yield from _one(crowd)
-            crowd = []
-            yield group
-            continue
-        if crowd and left - place(crowd[-1][-1].until) > grain:
-            yield from _one(crowd)
-            crowd = []
-        crowd.append(group)
-    yield from _one(crowd)
-
-
 def _groups(spans: list[Span]) -> list[list[Span]]:
     """Spans that belong together."""
     groups: dict[object, list[Span]] = {}
     for number, span in enumerate(spans):
         groups.setdefault(span.group or number, []).append(span)
     return sorted(groups.values(), key=lambda group: group[0].since)
-
-
-def _one(crowd: list[list[Span]]) -> Iterator[list[Span]]:
-    """The crowd as one span, if it is one."""
-    if len(crowd) < 2:
-        yield from crowd
-        return
-    spans = [span for group in crowd for span in group]
-    # What was held counts; those who only waited are told if nobody held.
-    held = [span for span in spans if span.look is not Look.WAITING] or spans
-    since, until = spans[0].since, max(span.until for span in spans)
-    labels = (f"{len(held)} times",)
-    yield [replace(held[0], since=since, until=until, labels=labels, notches=())]
 
 
 def bands_of(
@@ -238,7 +208,7 @@ def _bar_rows(
     """What is waited for and held: at the same time in different rows, else in one."""
     rows: list[list[Bar]] = []
     ends: list[float] = []
-    for group in merge_spans(spans, axis.place, sheet.grain):
+    for group in _groups(spans):
         bars = [_bar(span, axis, sheet, covered) for span in group]
         since, until = group[0].since, max(span.until for span in group)
         row = next((row for row, end in enumerate(ends) if end <= since), len(rows))

@@ -16,7 +16,7 @@ _STEPS = (
 _IN_MINUTES_FROM = 100.0
 """A picture of so many seconds or more counts minutes."""
 _IN_MILLISECONDS_BELOW = 0.1
-"""A step between two ticks that is shorter is told in milliseconds."""
+"""A step between two ticks that is shorter is given in milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from math import inf, isfinite
 from holdfast.lab.history import Event, Finding, Kind
 
 Say = Callable[[float], str]
-"""How an instant is told."""
+"""How an instant is written."""
 
 
 def clean(text: str) -> str:
@@ -82,7 +82,7 @@ def tell_fences(labels: Mapping[int, str]) -> str:
 
 
 MOST_FINDINGS = 5
-"""How many findings are told in words."""
+"""How many findings are written out."""
 
 
 def tell_findings(findings: Sequence[Finding], say: Say) -> list[str]:

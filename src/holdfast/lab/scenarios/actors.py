@@ -1,4 +1,4 @@
-"""The stage's end of a worker: a client that is told what to do, stopped, and killed."""
+"""The stage's end of a client process: it sends orders, stops it, and kills it."""
 
 import json
 import os
@@ -19,7 +19,7 @@ TIME_LIMIT = 20.0
 
 
 class StageFailed(RuntimeError):
-    """The story did not come to pass, so nothing can be said of its end."""
+    """The story was aborted, so it has no outcome."""
 
 
 class Recorder(Protocol):
@@ -75,7 +75,7 @@ class Actor:
         return self.hears(Kind.GRANTED, Kind.REFUSED)
 
     def begins_to_acquire(self, timeout: float = TIME_LIMIT) -> None:
-        """Ask for the lock; what comes of it will be heard."""
+        """Ask for the lock; the outcome is reported later."""
         self._order("acquire", timeout=timeout)
 
     def extends(self) -> Event:
@@ -106,7 +106,7 @@ class Actor:
         return self.hears(Kind.WROTE)
 
     def hears(self, *kinds: Kind) -> Event:
-        """What the worker tells of these kinds, and was not heard of yet."""
+        """The next event of these kinds that the client reports."""
         found: list[Event] = []
 
         def told() -> bool:
@@ -116,7 +116,7 @@ class Actor:
                 raise StageFailed(f"{self.who}'s process has ended")
             return bool(found)
 
-        self._stage.wait_until(told, f"word from {self.who} ({' or '.join(kinds)})")
+        self._stage.wait_until(told, f"event of {self.who} ({' or '.join(kinds)})")
         self._heard.remove(found[0])
         return found[0]
 
@@ -138,7 +138,7 @@ class Actor:
         self._stage.note(self.who, Kind.CRASHED)
 
     def close(self) -> None:
-        """End its process, and hear what it has told until then."""
+        """End its process, and read what it has reported until then."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
@@ -148,7 +148,7 @@ class Actor:
 
     def _order(self, do: str, **details: Any) -> None:
         if self._process.stdin is None:
-            raise StageFailed(f"{self.who} cannot be told anything")
+            raise StageFailed(f"{self.who} takes no orders")
         self._process.stdin.write(json.dumps({"do": do, **details}).encode() + b"\n")
         self._process.stdin.flush()
 

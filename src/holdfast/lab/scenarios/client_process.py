@@ -107,7 +107,7 @@ class Worker:
         self._until = inf
 
     def carry_out(self, order: dict[str, Any]) -> None:
-        """Do as told."""
+        """Carry out an order."""
         match order:
             case {"do": "acquire", "timeout": timeout}:
                 self._acquire(timeout)
@@ -198,7 +198,7 @@ class Worker:
         instant = self._now() if at is None else at
         fence = None if self._lease is None else self._lease.fence
         event = Event(instant, self._role.who, kind, name, self._hold, fence, until, note=note)
-        # In one piece: the renewer's thread tells of losses.
+        # In one write: the renewer's thread reports losses.
         os.write(sys.stdout.fileno(), f"{event.as_json()}\n".encode())
 
 
@@ -220,7 +220,7 @@ def orders(tick: float) -> Iterator[dict[str, Any] | None]:
 
 def main(role: str) -> None:
     """Work until stdin ends."""
-    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the events say it all
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the events are enough
     worker = Worker(Role.from_json(role))
     for order in orders(TICK):
         worker.look() if order is None else worker.carry_out(order)

@@ -76,7 +76,7 @@ class Crowd:
         self._members = [Member(who, url, role.ttl) for who, url in role.urls.items()]
 
     async def carry_out(self, order: dict[str, Any]) -> None:
-        """Do as told."""
+        """Carry out an order."""
         match order:
             case {"do": "connect"}:
                 for member in self._members:
@@ -156,7 +156,7 @@ class Crowd:
 
 async def work(role: str) -> None:
     """Work until stdin ends."""
-    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the events say it all
+    logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the events are enough
     crowd = Crowd(CrowdRole(**json.loads(role)))
     while line := await asyncio.to_thread(sys.stdin.readline):
         await crowd.carry_out(json.loads(line))

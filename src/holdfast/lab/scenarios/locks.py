@@ -88,7 +88,7 @@ class CarelessLease:
 
     @property
     def held(self) -> bool:
-        """It has never heard the contrary."""
+        """It never learns of a loss."""
         return True
 
     def remaining(self) -> float:

@@ -1,4 +1,4 @@
-"""What a scenario is: a story, told for each variant, what should come of it, and its judge."""
+"""What a scenario is: a story, its variants, the expected outcome of each, and its check."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

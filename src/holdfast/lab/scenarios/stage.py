@@ -70,7 +70,7 @@ class Node:
         return self.server.is_in_step_with(master.server)
 
     def promote(self) -> None:
-        """Become a master with what was heard so far, as a sentinel would have it."""
+        """Become a master with the data received so far, as a sentinel would do it."""
         self.server.promote()
         self._stage.note(self.name, Kind.NOTED, "is the master now")
 

@@ -93,6 +93,6 @@ def _compile(built: Path) -> None:
         if done.returncode != 0:
             raise ProgramMissing(
                 f"{compiler} cannot compile {SOURCE.name}; install Debian's package libc6-dev; "
-                f"it said:\n{done.stderr}"
+                f"its output:\n{done.stderr}"
             )
         made.replace(built)  # whole or not at all: others may be looking for it

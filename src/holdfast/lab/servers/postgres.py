@@ -156,7 +156,7 @@ class PostgresServer(ServerProcess):
             made = self._run("pg_basebackup", "-d", self.standby.url, "-R", "-c", "fast")
         if made.returncode:
             shutil.rmtree(self.data, ignore_errors=True)
-            raise ServerFailed(f"its data could not be made; it said:\n{made.stdout}")
+            raise ServerFailed(f"its data could not be made; its output:\n{made.stdout}")
 
     def _run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         command = [*as_user(), str(self._programs / program), "-D", str(self.data), "--no-sync"]

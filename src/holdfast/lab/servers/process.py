@@ -167,7 +167,7 @@ class ServerProcess:
 
     def _complaint(self, what: str) -> str:
         name = type(self).__name__
-        return f"{name} on {self.address} {what}; it said:\n{self._said()[-2000:]}"
+        return f"{name} on {self.address} {what}; its output:\n{self._said()[-2000:]}"
 
     def _said(self) -> str:
         """What it wrote since it was started last."""

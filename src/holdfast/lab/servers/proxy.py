@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from holdfast.lab.servers.process import HOST
-from holdfast.lab.servers.wire import Connection, Lane, Side, Way, Weather
+from holdfast.lab.servers.wire import Conditions, Connection, Lane, Side, Way
 
 T = TypeVar("T")
 
@@ -14,7 +14,7 @@ BOTH: tuple[Way, Way] = ("requests", "replies")
 
 
 class Proxy:
-    """Carries bytes between a port of its own and that of a server, in a thread of its own.
+    """Forwards bytes between a port of its own and that of a server, in a thread of its own.
 
     Every control can be used at any time, from any thread, and is in force when it returns. It
     keeps to what TCP can do: bytes keep their order, and a connection of which bytes were lost is
@@ -28,7 +28,7 @@ class Proxy:
     def __init__(self, target_port: int) -> None:
         self.port = 0
         self._target_port = target_port
-        self._weather = Weather()
+        self._conditions = Conditions()
         self._connections: set[Connection] = set()
         self._started = threading.Event()
         self._failed: BaseException | None = None
@@ -69,11 +69,11 @@ class Proxy:
         self._within_loop(lambda: self._set_delay(latency, jitter))
 
     def hold(self, *ways: Way) -> None:
-        """Hold back what is said from now on, both ways unless told which, until `release`.
+        """Hold back what is sent from now on, both ways unless given, until `release`.
 
         What the network does to a message that is late: `hold("replies")` makes a late reply.
         """
-        self._within_loop(lambda: self._weather.held.update(ways or BOTH))
+        self._within_loop(lambda: self._conditions.held.update(ways or BOTH))
 
     def release(self) -> None:
         """Deliver what was held back, in order, and hold nothing back any more."""
@@ -84,19 +84,19 @@ class Proxy:
         return self._within_loop(lambda: sum(lane.waiting for lane in self._lanes(way)))
 
     def cut(self, *ways: Way) -> None:
-        """Lose what is said from now on, both ways unless told which, without a sign of it.
+        """Lose what is sent from now on, both ways unless given, without an error.
 
         New connections get no answer at all, since a handshake needs both ways. When it is healed,
         connections of which something was lost are reset.
         """
-        self._within_loop(lambda: self._weather.cut.update(ways or BOTH))
+        self._within_loop(lambda: self._conditions.cut.update(ways or BOTH))
 
     def lose_replies(self) -> None:
-        """The server gets and does what it is told, and a reset comes in place of its reply."""
-        self._within_loop(lambda: setattr(self._weather, "loses_replies", True))
+        """The server executes what it receives, and its reply is replaced by a reset."""
+        self._within_loop(lambda: setattr(self._conditions, "loses_replies", True))
 
     def half_open(self) -> None:
-        """The server forgets the connections there are, and the clients hear nothing of it.
+        """The server drops the connections there are, and the clients do not notice.
 
         New connections work. When it is healed, the old ones are reset.
         """
@@ -107,7 +107,7 @@ class Proxy:
         self._within_loop(lambda: self._each(Connection.reset))
 
     def strand(self) -> None:
-        """Reset the connections there are on the clients' side alone. New ones work. What was said
+        """Reset the connections there are on the clients' side alone. New ones work. What was sent
         on the old ones, and has not arrived yet, does so with `release`.
 
         What the network does to a message that is sent again and again, when its sender has long
@@ -120,27 +120,27 @@ class Proxy:
         self._within_loop(self._heal)
 
     def _set_delay(self, latency: float, jitter: float) -> None:
-        self._weather.latency, self._weather.jitter = latency, jitter
+        self._conditions.latency, self._conditions.jitter = latency, jitter
 
     def _release(self) -> None:
-        self._weather.held.clear()
-        self._each(Connection.float_off)
+        self._conditions.held.clear()
+        self._each(Connection.unstrand)
         for lane in self._lanes(*BOTH):
             lane.deliver()
 
     def _strand(self) -> None:
         self._each(Connection.strand)
-        self._weather.held.clear()
+        self._conditions.held.clear()
 
     def _heal(self) -> None:
         self._set_delay(0.0, 0.0)
-        self._weather.cut.clear()
-        self._weather.loses_replies = False
+        self._conditions.cut.clear()
+        self._conditions.loses_replies = False
         for connection in self._living():
             if connection.damaged:
                 connection.reset()
-        self._weather.held.clear()
-        self._each(Connection.float_off)
+        self._conditions.held.clear()
+        self._each(Connection.unstrand)
         for lane in self._lanes(*BOTH):
             lane.hurry()
 
@@ -183,6 +183,6 @@ class Proxy:
         await asyncio.sleep(0)  # a turn of the loop, in which the resets are done
 
     def _welcome(self) -> Side:
-        connection = Connection(self._weather, self._target_port)
+        connection = Connection(self._conditions, self._target_port)
         self._connections = {*self._living(), connection}
         return connection.accept()

@@ -102,7 +102,7 @@ class RedisServer(ServerProcess):
         )
 
     def promote(self) -> None:
-        """Be a master, with what has been heard so far."""
+        """Become a master, with the data received so far."""
         self.command("REPLICAOF", "NO", "ONE")
 
     def connect(self, timeout: float) -> Connection:
@@ -115,7 +115,7 @@ class RedisServer(ServerProcess):
             return connection.command(*words)
 
     def info(self, section: str = "default") -> dict[str, str]:
-        """What the server says of itself: {"role": "master", ...}."""
+        """The server's INFO: {"role": "master", ...}."""
         lines = str(self.command("INFO", section, timeout=1.0)).splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 

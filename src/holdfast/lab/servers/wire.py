@@ -19,7 +19,7 @@ Way = Literal["requests", "replies"]
 """From the client to the server, or back."""
 
 _AT_ONCE = struct.pack("ii", 1, 0)
-"""SO_LINGER: closing throws away what is unsent, and tells the other side so."""
+"""SO_LINGER: closing discards what is unsent, and resets the connection."""
 
 
 class End(Enum):
@@ -30,7 +30,7 @@ class End(Enum):
 
 
 @dataclass(slots=True)
-class Weather:
+class Conditions:
     """What happens to bytes. Only the event loop may touch it."""
 
     latency: float = 0.0
@@ -43,9 +43,9 @@ class Weather:
 class Lane:
     """One direction of one connection. Bytes leave it in order, when they are due and not held."""
 
-    def __init__(self, way: Way, weather: Weather, connection: Connection) -> None:
+    def __init__(self, way: Way, conditions: Conditions, connection: Connection) -> None:
         self._way: Way = way
-        self._weather = weather
+        self._conditions = conditions
         self._connection = connection
         self._loop = asyncio.get_running_loop()
         self._queue: deque[tuple[float, bytes | End]] = deque()
@@ -64,13 +64,13 @@ class Lane:
         self.deliver()
 
     def take(self, item: bytes | End) -> None:
-        """Let something enter, in today's weather."""
-        if self._way in self._weather.cut or self._connection.half_open:
+        """Let something enter, under the present conditions."""
+        if self._way in self._conditions.cut or self._connection.half_open:
             self._connection.damaged = True
-        elif self._way == "replies" and self._weather.loses_replies:
+        elif self._way == "replies" and self._conditions.loses_replies:
             self._connection.reset()
         else:
-            delay = self._weather.latency + random.uniform(0, self._weather.jitter)  # noqa: S311 - no secret
+            delay = self._conditions.latency + random.uniform(0, self._conditions.jitter)  # noqa: S311 - no secret
             self._queue.append((self._loop.time() + delay, item))
             self.deliver()
 
@@ -94,7 +94,7 @@ class Lane:
 
     @property
     def _is_held(self) -> bool:
-        return self._way in self._weather.held or self._connection.stranded
+        return self._way in self._conditions.held or self._connection.stranded
 
     def _pass_on(self, item: bytes | End, to: asyncio.Transport) -> None:
         if to.is_closing():
@@ -128,11 +128,11 @@ class Side(asyncio.Protocol):
         self._made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """It said something."""
+        """Bytes have arrived."""
         self._lane.take(data)
 
     def eof_received(self) -> bool:
-        """It says no more, but may still listen."""
+        """It sends no more, but may still receive."""
         self._lane.take(End.CLOSED)
         return True
 
@@ -149,13 +149,13 @@ class Connection:
     stranded   the client has given it up, and what it said is still under way
     """
 
-    def __init__(self, weather: Weather, target_port: int) -> None:
+    def __init__(self, conditions: Conditions, target_port: int) -> None:
         self.damaged = False
         self.half_open = False
         self.stranded = False
-        self._requests = Lane("requests", weather, self)
-        self._replies = Lane("replies", weather, self)
-        self._weather = weather
+        self._requests = Lane("requests", conditions, self)
+        self._replies = Lane("replies", conditions, self)
+        self._conditions = conditions
         self._target_port = target_port
         self._client: asyncio.Transport | None = None
         self._server: asyncio.Transport | None = None
@@ -197,8 +197,8 @@ class Connection:
         if self._client is not None:
             abort(self._client)
 
-    def float_off(self) -> None:
-        """Let go of what was stranded."""
+    def unstrand(self) -> None:
+        """Let what was stranded arrive."""
         self.stranded = False
 
     def lane_closed(self, end: asyncio.Transport) -> None:
@@ -214,7 +214,7 @@ class Connection:
     def _accepted(self, client: asyncio.Transport) -> None:
         self._client = client
         self._replies.lead_to(client)
-        if self._weather.cut:  # a handshake needs both ways
+        if self._conditions.cut:  # a handshake needs both ways
             self.damaged = True
         else:
             self._dialling = asyncio.get_running_loop().create_task(self._dial())

@@ -124,7 +124,7 @@ def unheard_answers(target: Target) -> list[Fault]:
 
 
 def unheard_requests(target: Target) -> list[Fault]:
-    """What a client says does not arrive, or late."""
+    """Requests of a client do not arrive, or late."""
     client = target.client()
     marks = (Mark.ASKED, Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING)
     when = target.moment(*marks, who=client)
@@ -224,7 +224,7 @@ def diverging_counters(target: Target) -> list[Fault]:
 
 
 def silent_minority(target: Target) -> list[Fault]:
-    """Some nodes hear nothing of a release, or hear it late."""
+    """Some nodes do not receive a release, or receive it late."""
     when = target.moment(Mark.RELEASING, Mark.SENT_RELEASE, Mark.REFUSED)
     return [Freeze(when, target.some(max(1, target.nodes - target.quorum)), target.spell())]
 

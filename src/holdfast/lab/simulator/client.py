@@ -58,16 +58,16 @@ class Client(Owner):
         return self._paused > 0
 
     def clock(self) -> float:
-        """What its clock says."""
+        """The time of its clock."""
         return self.own_clock()
 
     def at(self, instant: float, action: Callable[[], None]) -> None:
-        """Do something when its clock says so, or when it goes on after that."""
+        """Do something at an instant of its clock, or when it resumes after that."""
         true = self.own_clock.true(instant) + NEVER_EARLY
         self.timeline.at(true, lambda: self._do(action, self._timers))
 
     def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
-        """A message as it comes in: heard now, or when it goes on."""
+        """A message as it arrives: read now, or when it resumes."""
         return lambda: self._do(action, self._arrivals)
 
     def ask(self, ask: Ask, resume: Resumption) -> None:

@@ -55,7 +55,7 @@ class Timeline:
 
 
 EPOCH = 1_700_000_000.0
-"""What a calendar says at the beginning of a run."""
+"""The calendar time at the beginning of a run."""
 
 
 class Clock:
@@ -69,11 +69,11 @@ class Clock:
         self._offset = offset
 
     def __call__(self) -> float:
-        """What it says."""
+        """Its time now."""
         return self._timeline.now * self._rate + self._offset
 
     def true(self, instant: float) -> float:
-        """When this clock says so, in truth, unless it is set before."""
+        """The true instant at which this clock shows that one, unless it is set before."""
         return (instant - self._offset) / self._rate
 
     def run_at(self, rate: float) -> None:
@@ -201,11 +201,11 @@ class BaseClient:
         )
 
     def clock(self) -> float:
-        """What its clock says."""
+        """The time of its clock."""
         return self.timeline.now
 
     def at(self, instant: float, action: Callable[[], None]) -> None:
-        """Do something when its clock says so."""
+        """Do something at an instant of its clock."""
         self.timeline.at(instant, action)
 
     def ask(self, ask: Ask, resume: "Resumption") -> None:
@@ -221,7 +221,7 @@ class BaseClient:
         self.processes.remove(process)
 
     def crash(self) -> None:
-        """Stop everything at once; nothing is cleaned up, nothing more is heard."""
+        """Stop everything at once; nothing is cleaned up, nothing more is received."""
         self.timeline.note(f"{self.name} crashes")
         self.crashed = True
         self.notifications.clear()

@@ -80,7 +80,7 @@ class Reset:
 @dataclass(frozen=True, slots=True)
 class Double:
     """Connections break, and the client's next attempt to connect arrives twice: for a while the
-    nodes have two connections from it, and it hears what is said on the one and on the other."""
+    nodes have two connections from it, and it receives what is sent on either."""
 
     when: When
     client: int
@@ -154,7 +154,7 @@ class Pause:
     client: int
     lasting: float
     timers_first: bool
-    """What it does first when it goes on: see what the time is, or hear what has come in."""
+    """What it does first when it resumes: run its timers, or read what has arrived."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ Value: TypeAlias = bytes | Set
 
 
 class Status(NamedTuple):
-    """A reply that is no value, but says how it went."""
+    """A status reply, not a value."""
 
     text: bytes
 

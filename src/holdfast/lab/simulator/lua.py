@@ -18,7 +18,7 @@ Perform: TypeAlias = Callable[[Sequence[bytes]], Any]
 
 
 class ScriptError(Exception):
-    """A script went wrong, by what Lua says of it."""
+    """A script failed; the text is Lua's own."""
 
 
 class Scripts:
@@ -86,7 +86,7 @@ def _text(word: Any) -> bytes:
 
 
 def _reply(value: Any) -> Any:
-    """What a server says if a script gives this."""
+    """The reply of a server for a script's result."""
     if value is None or value is False:
         return None
     if isinstance(value, bytes):

@@ -129,7 +129,7 @@ class Connection:
         network.timeline.at(self._back_at, lambda: self._back.deliver(lambda: self._return(action)))
 
     def break_off(self, *, ghost: bool = False, late: float = 0.0) -> None:
-        """It is no more, and the client hears of it in a while."""
+        """Break it; the client notices in a while."""
         if self.broken:
             return
         self.broken = True

@@ -24,7 +24,7 @@ from holdfast.lab.simulator.server import Server
 RETRY = 0.1
 PRECISION = 1e-6
 TELL_WITHIN = 0.02
-"""How late a holder may be told that its time is over."""
+"""How late a holder may learn that its lease has expired."""
 
 SOON = OFFER + 0.2
 """How long a free lock may stay free while a client waits for it, without faults: one offer may be
@@ -79,7 +79,7 @@ class Scene:
 
 
 class Observer:
-    """Is told of every step of every client."""
+    """Every step of every client is reported to it."""
 
     def __init__(self, scene: Scene, registers: Registers) -> None:
         self._scene, self._record, self._timeline = scene, scene.record, scene.record.timeline
@@ -185,7 +185,7 @@ class Observer:
         self._tell_by(client, hold, until)
 
     def _check_repair(self, client: Client, repair: Repair) -> None:
-        """Only what a quorum has just said to be the holder's is put back on the other nodes."""
+        """Only a lease that a quorum has just confirmed is put back on the other nodes."""
         if all(lease.holder != repair.holder for lease in client.leases.values()):
             self.find("released lock repaired", f"{repair.holder} repairs it", client.name)
             return
@@ -208,7 +208,7 @@ class Observer:
         self._add(turn, Kind.LOST)
 
     def leaving(self, turn: Turn, lease: LeaseState) -> None:
-        """The lock is free from here on: the next waiter may be granted it before the holder hears
+        """The lock is free from here on: the next waiter may be granted it before the holder learns
         that its release was done."""
         client = turn.client
         self._free_since[turn.section.name] = self._timeline.now
@@ -231,10 +231,10 @@ class Observer:
         if not self._is_calm(self._timeline.now):
             return
         if found is None or found.holder != lease.holder:
-            text = f"held by {lease.holder}, and said to be held by {found and found.holder}"
+            text = f"held by {lease.holder}, reported as held by {found and found.holder}"
             self.find("wrong holder reported", text, turn.client.name)
         elif found.fence != lease.fence:
-            text = f"the fence is {lease.fence}, and said to be {found.fence}"
+            text = f"the fence is {lease.fence}, reported as {found.fence}"
             self.find("wrong holder reported", text, turn.client.name)
 
     def note(self, turn: Turn, text: str) -> None:
@@ -318,14 +318,16 @@ class Observer:
         return young and self._scene.plan.guard
 
     def _tell_by(self, client: Client, hold: str, until: float) -> None:
-        """See to it that the holder is told when its time is over, if it is not extended."""
+        """Check that the holder learns when its lease has expired, unless it is extended."""
 
         def look() -> None:
             over = client.beliefs.get(hold, until + 1) <= until + PRECISION
             recovered = self._timeline.now - client.resumed_at > 2 * TELL_WITHIN
             if over and hold not in self._told and not client.crashed and not client.paused:
                 if recovered:
-                    self.find("loss noticed too late", f"{hold} is over, and not told", client.name)
+                    self.find(
+                        "loss noticed too late", f"{hold} has expired, unnoticed", client.name
+                    )
                 else:
                     self._timeline.at(self._timeline.now + 3 * TELL_WITHIN, look)
 

@@ -155,7 +155,7 @@ class NodeConnection:
             self.flush()
         except BROKEN as error:
             self._lose(connection, explain(error))
-        except Exception as error:  # noqa: BLE001 - a defect, to be told
+        except Exception as error:  # noqa: BLE001 - a defect, to be reported
             self._client.fails(error)
         self._store.received()
 
@@ -252,7 +252,7 @@ class Asking:
             effect = next(self._steps)
         except StopIteration as stop:
             return self._end(stop.value)
-        except Exception as error:  # noqa: BLE001 - a defect, to be told
+        except Exception as error:  # noqa: BLE001 - a defect, to be reported
             return self._client.fails(error)
         if isinstance(effect, Pause):
             return self._client.at(effect.until, self.go_on)
@@ -268,7 +268,7 @@ class Asking:
         self._rounds = rounds
         try:
             self._store.nodes.start(rounds, self)
-        except Exception as error:  # noqa: BLE001 - a defect, to be told
+        except Exception as error:  # noqa: BLE001 - a defect, to be reported
             return self._client.fails(error)
         for each in rounds:
             self._store.sent(each.requests)

@@ -97,7 +97,7 @@ def _leave(
     except LockLost:
         told = True
     except EngineUnavailable as unavailable:
-        observer.note(turn, str(unavailable))  # it ends by itself, and its holder was told so
+        observer.note(turn, str(unavailable))  # it expires, and its holder knows
     except NotHeld as wrong:
         client.fails(wrong)
     except CancelledError:

@@ -3,6 +3,7 @@
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from inspect import iscoroutinefunction
 from math import inf
 from types import TracebackType
@@ -14,11 +15,19 @@ from holdfast.core.holding import explain_unguarded, extend, mark_lost
 from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.ports import Comparison, Guard
 from holdfast.core.records import Guarantees
-from holdfast.core.release import begin_leave, begin_release, deliver, finish_leave, finish_release
+from holdfast.core.release import (
+    begin_leave,
+    begin_release,
+    deliver,
+    finish_leave,
+    finish_release,
+    interrupt_release,
+)
 from holdfast.core.runtime import Runtime
 from holdfast.drivers.common import Driver, isolated
 from holdfast.drivers.log import logger
 from holdfast.drivers.threads import ThreadDriver
+from holdfast.errors import LockError
 from holdfast.options import check_ttl
 
 if TYPE_CHECKING:
@@ -266,8 +275,20 @@ class Lease(BaseLease[ThreadDriver]):
     def release(self) -> None:
         """Release it. From any thread. If the engine is unreachable (`EngineUnavailable`), the
         client keeps trying in the background, and so does a second call."""
-        if begin_release(self._runtime, self._state):
-            self._driver.finish(finish_release(self._runtime, self._state), self._deliver())
+        try:
+            if begin_release(self._runtime, self._state):
+                self._driver.finish(finish_release(self._runtime, self._state), self._deliver())
+        except LockError:
+            raise
+        except BaseException:
+            self._interrupted()
+            raise
+
+    def _interrupted(self) -> None:
+        """A Ctrl-C came in the middle of a release."""
+        interrupt_release(self._runtime, self._state)
+        with suppress(LockError):
+            self._driver.run(self._deliver())
 
     def __enter__(self) -> Self:
         self.ensure_held()
@@ -279,8 +300,15 @@ class Lease(BaseLease[ThreadDriver]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if begin_leave(self._runtime, self._state, error):
-            self._driver.finish(finish_leave(self._runtime, self._state, error), self._deliver())
+        try:
+            if begin_leave(self._runtime, self._state, error):
+                steps = finish_leave(self._runtime, self._state, error)
+                self._driver.finish(steps, self._deliver())
+        except LockError:
+            raise
+        except BaseException:
+            self._interrupted()
+            raise
 
 
 class AsyncLease(BaseLease[AsyncDriver]):

@@ -183,7 +183,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
             state = self._driver.run(
                 acquire(runtime, self._spec, holder, timeout), deliver(runtime, self._spec, holder)
             )
-            return self._took(owner, state, frame)
+            lease = self._took(owner, state, frame)
+            return self._entered(lease, frame) if frame else lease
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come between the grant and the caller
@@ -202,7 +203,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
 
     def __enter__(self) -> Lease:
         frame = id(sys._getframe(1))
-        return self._entered(self._again(frame) or self._acquire(self._timeout, frame), frame)
+        # A block that gets none raises.
+        return self._again(frame) or self._acquire(self._timeout, frame)  # type: ignore[return-value]
 
     def __exit__(
         self,
@@ -210,7 +212,18 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._to_leave(id(sys._getframe(1))).__exit__(kind, error, trace)
+        frame = id(sys._getframe(1))
+        block = None
+        try:
+            block = self._ownership.block(self._driver.current(), frame)
+            self._to_leave(frame).__exit__(kind, error, trace)
+        except LockError:
+            raise
+        except BaseException:  # a Ctrl-C may come on the way
+            block = block or self._ownership.block(self._driver.current(), frame)
+            if block is not None:
+                block.lease._interrupted()
+            raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while it holds the lock, or raises `AcquireTimeout`."""

@@ -1,6 +1,7 @@
 """What is particular to the thread driver: closing, interruptions, waiting, dropped things."""
 
 import gc
+import itertools
 import logging
 import re
 import signal
@@ -10,11 +11,13 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from inspect import CO_GENERATOR
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
-from holdfast import Client, ClientClosed, EngineUnavailable, Lease, LockError, NotHeld
+from holdfast import Client, ClientClosed, EngineUnavailable, Lease, Lock, LockError, NotHeld
 from holdfast.core.messages import Acquire, Extend, Release, Request
 from holdfast.drivers.threads import RENEWER_TIMEOUT
 from tests.drivers.line import Line, Raise, Stop, go_on
@@ -45,6 +48,27 @@ class Background:
         return self
 
 
+class Interrupt:
+    """A Ctrl-C at the nth call of a function of holdfast, in this thread."""
+
+    def __init__(self, calls: int) -> None:
+        self._calls = calls
+        self._before = sys.gettrace()
+
+    def arm(self) -> None:
+        sys.settrace(self._trace)
+
+    def disarm(self) -> None:
+        sys.settrace(self._before)
+
+    def _trace(self, frame: FrameType, event: str, argument: object) -> None:
+        ours = frame.f_globals.get("__name__", "").startswith("holdfast.")
+        if ours and not frame.f_code.co_flags & CO_GENERATOR:  # one may be called to be cleared
+            self._calls -= 1
+            if not self._calls:
+                raise KeyboardInterrupt
+
+
 @pytest.fixture
 def client(line: Line) -> Iterator[Client]:
     with Client(line.url) as made:
@@ -55,6 +79,12 @@ def client(line: Line) -> Iterator[Client]:
 def other(line: Line) -> Iterator[Client]:
     with Client(line.url) as made:
         yield made
+
+
+def take(lock: Lock) -> Lease:
+    lease = lock.acquire()
+    assert lease is not None
+    return lease
 
 
 def waiters(client: Client) -> int:
@@ -266,6 +296,43 @@ class TestInterruptions:
             lock.release()
         with client.lock("job", timeout=10):
             pass
+
+    @pytest.mark.parametrize("renew", [False, True])
+    @pytest.mark.parametrize("way", ["with the lock", "with a lease", "release"])
+    def test_anywhere_in_a_release(
+        self, client: Client, other: Client, way: str, renew: bool
+    ) -> None:
+        """But for the very first instant, which is before Python knows of the call."""
+        lock = client.lock("job", renew=renew)
+
+        def work(interrupt: Interrupt) -> None:
+            if way == "with the lock":
+                with lock as lease:
+                    interrupt.arm()
+            elif way == "with a lease":
+                lease = take(lock)
+                with lease:
+                    interrupt.arm()
+            else:
+                lease = take(lock)
+                interrupt.arm()
+                lease.release()
+            interrupt.disarm()
+            assert not lease.held
+
+        for calls in itertools.count(2):
+            interrupt = Interrupt(calls)
+            try:
+                work(interrupt)
+            except KeyboardInterrupt:
+                wait_for(lambda: other.inspect("job") is None)
+                assert lock.acquire(blocking=False)
+                lock.release()
+            else:
+                break
+            finally:
+                interrupt.disarm()
+        assert calls > 10
 
     def test_of_a_waiter(self, client: Client, other: Client) -> None:
         def handler(number: int, frame: object) -> None:

@@ -118,7 +118,7 @@ class Ownership(Generic[L]):
 
     def to_leave(self, owner: object, frame: int) -> L | None:
         """The lease that leaving the `with` in this frame means; None if that is not clear."""
-        block = self._block(owner, frame)
+        block = self.block(owner, frame)
         if block is None:
             return None
         block.frame = 0
@@ -132,7 +132,8 @@ class Ownership(Generic[L]):
                     return taken.lease
         return block.lease
 
-    def _block(self, owner: object, frame: int) -> Taken[L] | None:
+    def block(self, owner: object, frame: int) -> Taken[L] | None:
+        """What the `with` in this frame was entered with; None if that is not clear."""
         taken = self._taken
         if taken and taken[-1].frame == frame:
             return taken[-1]  # as a rule

@@ -36,14 +36,14 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> bool:
         if lease.depth > 1:
             lease.depth -= 1
             return False
-        lease.mark_released()
-        runtime.registry.remove(lease)
-        runtime.pending.add(
+        runtime.pending.add(  # first, so that what is released is pending, or was delivered
             Release(lease.spec.key, lease.holder),
             expires_at=lease.valid_until + lease.ttl,
             not_before=now + 2 * lease.spec.request_timeout,
             was_held=True,
         )
+        lease.mark_released()
+        runtime.registry.remove(lease)
         return True
 
 
@@ -84,6 +84,17 @@ def _leave_to_renewer(runtime: Runtime, holder: str) -> None:
     with runtime.mutex:
         runtime.pending.hasten(holder, runtime.clock())
         wake_for_pending(runtime)
+
+
+def interrupt_release(runtime: Runtime, lease: LeaseState) -> None:
+    """Its holder was interrupted anywhere in a release: the renewer sees to it. (A lease that was
+    taken more than once is left to the block, or the release, that is still to come.)"""
+    with runtime.mutex:
+        if lease.is_held(runtime.clock()) and lease.depth == 1:
+            lease.mark_released()
+            runtime.registry.remove(lease)
+            release_later(runtime, lease.spec, lease.holder, was_held=True)
+        _leave_to_renewer(runtime, lease.holder)
 
 
 def begin_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> bool:

@@ -42,9 +42,9 @@ class Line:
         """The requests of one kind that reached the engine."""
         return [request for request in list(self._asked) if isinstance(request, kind)]
 
-    def open_engine(self, url: SplitResult, options: dict[str, str]) -> Engine:
+    def open_engine(self, url: SplitResult, options: dict[str, str], connect: Any) -> Engine:
         """The engine that a URL describes, with this line before it."""
-        engine = open_engine(url, options)
+        engine = open_engine(url, options, connect)
         return replace(
             engine,
             connect=lambda host: LineStore(self, engine.connect(host)),

@@ -96,6 +96,28 @@ def lose(ann: holdfast.Client, ben: holdfast.Client) -> None:
     later.release()
 
 
+def close(ann: holdfast.Client, ben: holdfast.Client) -> None:
+    """Whoever waits is sent away, and everybody else goes on."""
+    held = ann.lock("kept", timeout=GIVE_UP).acquire()
+    assert held
+    sent_away: list[bool] = []
+
+    def wait() -> None:
+        try:
+            ben.lock("kept").acquire(timeout=GIVE_UP)
+        except holdfast.ClientClosed:
+            sent_away.append(True)
+
+    waiting = threading.Thread(target=wait)
+    before = ticks
+    waiting.start()
+    wait_for(lambda: ticks > before + TICKS)
+    ben.close()
+    waiting.join()
+    assert sent_away
+    held.release()
+
+
 def main() -> None:
     try:
         clients = holdfast.Client(URL), holdfast.Client(URL)
@@ -108,6 +130,7 @@ def main() -> None:
         contend(ann, ben)
         wait_while_others_run(ann, ben)
         lose(ann, ben)
+        close(ann, ben)
         over.set()
     ticker.join()
     print("done")

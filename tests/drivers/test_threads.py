@@ -131,6 +131,21 @@ class TestClosing:
         client.close()
         assert isinstance(waiting.join().error, ClientClosed)
 
+    def test_it_gives_up_on_a_request_that_does_not_end(
+        self, line: Line, client: Client, other: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("holdfast.drivers.threads.CLOSE_TIMEOUT", 0.3)
+        held = take(client.lock("held"))
+        line.before = stop = Stop(Acquire)
+        asking = Background(client.lock("job").acquire)
+        assert stop.reached.wait(60)
+        closing = Background(client.close)
+        wait_for(lambda: other.inspect("held") is None)
+        closing.join()
+        assert held.lost
+        stop.go_on.set()
+        assert isinstance(asking.join().error, ClientClosed)
+
     def test_a_second_close_waits_for_the_first(
         self, line: Line, client: Client, other: Client
     ) -> None:

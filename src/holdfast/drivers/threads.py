@@ -150,6 +150,8 @@ class ThreadDriver:
 
     def _wait(self, waiter_id: str, until: float) -> bool:
         notifications = self._notifications[waiter_id]
+        if self.runtime.closed:  # entered before the look, as `close` first closes and then rings
+            raise ClientClosed
         if self._pumped is not None and waiter_id not in _LOOPS:
             self._pumped.pump(waiter_id, notifications.empty, until)
         woken = _get(notifications, until)
@@ -229,8 +231,9 @@ class ThreadDriver:
         try:
             lose_all(runtime)
             give_up_at = clock() + CLOSE_TIMEOUT
-            while self._busy() and _get(self._notifications[RENEWER], give_up_at):
+            while self._busy() and clock() < give_up_at:
                 self._end_waits()
+                _get(self._notifications[RENEWER], clock() + RENEWER_TIMEOUT)
             self._drive(send_last(runtime, clock() + CLOSE_TIMEOUT))
         except BaseException as error:  # noqa: BLE001 - the store is to be closed all the same
             runtime.emit(InternalError("closing", error))
@@ -244,8 +247,10 @@ class ThreadDriver:
         return {thread for steps, thread in running if getgeneratorstate(steps) != GEN_CLOSED}
 
     def _end_waits(self) -> None:
+        """End all waits but the renewer's, which may be the one that ends them."""
         for waiter_id in list(self._notifications):
-            self._notify(waiter_id)
+            if waiter_id != RENEWER:
+                self._notify(waiter_id)
         if self._pumped is not None:
             self._pumped.stop_pumping()
 
@@ -253,6 +258,7 @@ class ThreadDriver:
         """Close without waiting for anything: the client was garbage-collected."""
         self.runtime.closed = True
         self._end_waits()
+        self._notify(RENEWER)
         if not self._is_running(RENEWER):
             self._store.close()
             self._closed.set()

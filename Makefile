@@ -33,7 +33,7 @@ MINUTES := 10
 SEEDS := 10000
 soak: $(STAMP) servers
 	$(BIN)/holdfast lab simulate --random --seeds $(SEEDS)
-	$(BIN)/python -m pytest --full -m full tests/lab
+	$(BIN)/python -m pytest --full -m full tests/lab tests/test_benchmarks.py
 	$(BIN)/python -m tests.equipment.soak --seconds $$(($(MINUTES) * 60))
 
 mutants: $(STAMP) servers

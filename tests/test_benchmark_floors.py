@@ -28,7 +28,7 @@ def test_the_floor_says_what_holdfast_says(name: str) -> None:
     words = lease()
     waiters = Waiters(lambda: 0.0, lambda holder: None)
     commands = Commands("node", dialect, ServerClock(lambda: 0.0), waiters)
-    [(acquire, taking)] = next(commands.answer(Acquire(KEY, HOLDER, TTL), 0.0))
+    [(acquire, taking)] = next(commands.answer(Acquire(KEY, HOLDER, TTL), 5.0))
     sql, values = words.acquire(HOLDER)
     assert sql.replace("%s", "?") == acquire.sql
     # But for the deadline, which is another one each time.

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -36,11 +37,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     runs = []
     part = metafunc.module.__name__.rpartition(".test_")[2]
     core = metafunc.definition.get_closest_marker("core") is not None
-    for engine in ENGINES:
-        if not (metafunc.config.getoption("full") or engine.plays(part, core)):
+    slow = metafunc.definition.get_closest_marker("slow") is not None
+    full = metafunc.config.getoption("full")
+    for number, engine in enumerate(ENGINES):
+        if not (full or engine.plays(part, core)):
             continue
         refusal = engine.refusal(scenario, needs)
-        for colour in colours:
+        # What is slow is played in one of them on each engine, by turns.
+        turn = (number + crc32(scenario.encode())) % len(colours)
+        for colour in colours if full or not slow else colours[turn : turn + 1]:
             # Such a server takes seconds to start: once for each colour, not for each process.
             group = pytest.mark.xdist_group(f"{engine.server}-{colour}")
             marks = [group] if engine.server else []

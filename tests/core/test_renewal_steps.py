@@ -98,6 +98,18 @@ class TestRenewing:
         hand.lease(renew_at=NOW + 3, holder="earlier")
         assert RENEWER in hand.woken
 
+    def test_renewals_come_before_releases(self) -> None:
+        """A part of the engine that hangs delays the answers for all leases of a batch. The others
+        are then renewed at once: a release may wait for the same part."""
+        hand = Hand()
+        hangs, works = due(hand, 2)
+        play = renewer(hand)
+        abandon(hand.runtime, hangs.spec, "me")
+        play.goes_on([BROKEN, DONE], at=NOW + THIRD)
+        assert isinstance(play.effect, Ask)
+        assert play.effect.requests == (Extend("p:job", works.holder, TTL, 7),)
+        assert play.goes_on([DONE]).effect == Ask((MY_RELEASE,), hand.now + PENDING_TIMEOUT)
+
     def test_no_answer_is_waited_for_longer_than_the_next_lease_can_wait(self) -> None:
         """Its renewal has two thirds of its ttl; the watcher looks after the deadlines."""
         hand = Hand()

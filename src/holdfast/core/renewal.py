@@ -1,6 +1,6 @@
 """The two loops of a client, for all its leases.
 
-The *renewer* sends: renewals, and pending releases.
+The *renewer* sends: renewals, and, when none is due, pending releases.
 
 1. A lease is renewed a third of its ttl after the last renewal, so two may fail before it is late.
 2. Renewals of one ttl fall on a common grid, so that they go out together, in one batch.
@@ -66,7 +66,8 @@ def renew_forever(runtime: Runtime) -> Steps[None]:
                 due = runtime.registry.due_renewals(runtime.clock(), BATCH)
             if due:
                 yield from _renew(runtime, due)
-            del due  # or this frame would keep a lease alive that the user has dropped
+                del due  # or this frame would keep a lease alive that the user has dropped
+                continue  # another renewal may be due by now
             until = min(_may_wait_until(runtime), runtime.clock() + PENDING_TIMEOUT)
             yield from send_pending(runtime, until)
             with runtime.mutex:

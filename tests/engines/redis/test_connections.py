@@ -14,6 +14,7 @@ from tests.engines.redis.conftest import Invite
 from tests.equipment.servers.certificates import Certificates, make_certificates
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.secured import SecuredRedis
+from tests.patience import wait_for
 
 SECRET = "p@ss:w/rd?#%25 x"
 SHOWN = (SECRET, quote(SECRET, safe=""), "w/rd", "p@ss")
@@ -78,8 +79,7 @@ def test_a_quorum_with_tls(certificates: Certificates, invite: Invite) -> None:
         assert holders.count(lease.holder) >= 2
         ann(lease.release)
         ben = invite(f"{masters.url}?tls=on", ssl_ca_certs=certificates.authority)
-        whys = ben.refused().values()
-        assert sum("restarted" in why for why in whys) > 1, whys
+        wait_for(lambda: sum("restarted" in why for why in ben.refused().values()) > 1)
 
 
 @pytest.mark.slow

@@ -14,6 +14,8 @@ from tests.equipment.servers.masters import RedisMasters
 from tests.patience import wait_for
 
 OFF = "?restart_guard=off"
+PATIENT = "&node_timeout=2"
+"""So that a busy machine is not taken for a node that fails."""
 LONG = 55.0
 """A ttl that a test does not outlast, so that what is gone was given back."""
 
@@ -207,7 +209,7 @@ class TestEvents:
         self, three: RedisMasters, invite: Invite, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.INFO, "holdfast"):
-            warm_up(invite(three.url + OFF, ttl=LONG), three)
+            warm_up(invite(three.url + OFF + PATIENT, ttl=LONG), three)
         assert self.events(caplog) == []
 
     def test_a_node_that_is_dead_from_the_beginning_is_told_of(
@@ -215,7 +217,7 @@ class TestEvents:
     ) -> None:
         three.servers[0].kill()
         with caplog.at_level(logging.INFO, "holdfast"):
-            party = invite(three.url + OFF, ttl=LONG)
+            party = invite(three.url + OFF + PATIENT, ttl=LONG)
             wait_for(lambda: party(party.takes().release) or self.events(caplog))
             [failed] = self.events(caplog)
         assert isinstance(failed, NodeFailed)
@@ -229,7 +231,7 @@ class TestEvents:
         caplog: pytest.LogCaptureFixture,
         fate: str,
     ) -> None:
-        party = invite(three.url + OFF, ttl=LONG)
+        party = invite(three.url + OFF + PATIENT, ttl=LONG)
         warm_up(party, three)
         victim = three.servers[1]
         with caplog.at_level(logging.INFO, "holdfast"):

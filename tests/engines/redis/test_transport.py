@@ -84,6 +84,7 @@ def test_waiters_poll_where_they_cannot_be_woken(
         for _ in range(3):
             lease = ann.takes()
             waiting = ben.begin(ben.client.lock("job", retry=0.05).acquire, timeout=LONG)
+            wait_for(lambda: ann(ann.client.inspect, "job").waiters == 1)
             ann(lease.release)
             ben(waiting.result(20).release)
     told = [

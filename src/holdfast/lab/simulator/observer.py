@@ -10,7 +10,7 @@ from math import inf
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout
-from holdfast.core.messages import OFFER, Acquire, Extend, Repair, ToNode
+from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
 from holdfast.core.records import LeaseInfo
 from holdfast.engines.redis import quorum_node_timeout
 from holdfast.engines.redis.keys import keys_of
@@ -92,6 +92,8 @@ class Observer:
         self._breaks: dict[str, list[tuple[int, int]]] = {}
         self._free_since: dict[str, float] = {}
         self._sent_at: dict[tuple[str, type], float] = {}
+        self._released: set[str] = set()
+        """Holders of whom a release was sent."""
 
     def turn(self, client: Client, section: Section) -> Turn:
         """A section begins."""
@@ -112,7 +114,9 @@ class Observer:
         self._record.sent(kind.__name__, client.number)
         self._sent_at[client.name, kind] = self._timeline.now
         for request in requests:
-            if isinstance(request, Repair):
+            if isinstance(request, Release):
+                self._released.add(request.holder)
+            elif isinstance(request, Repair):
                 self._check_repair(client, request)
 
     def refused(self, turn: Turn, why: str) -> None:
@@ -185,8 +189,9 @@ class Observer:
         self._tell_by(client, hold, until)
 
     def _check_repair(self, client: Client, repair: Repair) -> None:
-        """Only a lease that a quorum has just confirmed is put back on the other nodes."""
-        if all(lease.holder != repair.holder for lease in client.leases.values()):
+        """Only a lease that a quorum has just confirmed is put back on the other nodes, and not
+        behind a release, which would leave it there."""
+        if repair.holder in self._released:
             self.find("released lock repaired", f"{repair.holder} repairs it", client.name)
             return
         lock, now = keys_of(repair.key).lock, self._timeline.now

@@ -308,6 +308,13 @@ PLANTED = [
         "WHERE key = :key AND :expect = :expect RETURNING 1",
         contract("postgres", "cells"),
     ),
+    Mutant(
+        "PostgreSQL: a clock that is set back lengthens a lease",
+        "engines/sql/postgres/commands.py",
+        "WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)",
+        "WHERE name = :key AND holder = :holder AND offered",
+        "tests/engines/sql/test_clock.py -k 'back_by and postgres'",
+    ),
     # MariaDB
     Mutant(
         "MariaDB: an expired lease is extended",

@@ -374,6 +374,13 @@ PLANTED = [
         contract("sqlite", "basic"),
     ),
     Mutant(
+        "SQLite: a newcomer overtakes those who wait",
+        "engines/sql/sqlite/commands.py",
+        "WHERE holder = excluded.holder OR NOT queued AND (",
+        "WHERE holder = excluded.holder OR (",
+        "tests/engines/test_sqlite.py",
+    ),
+    Mutant(
         "SQL: a waiter that leaves keeps its place",
         "engines/sql/commands.py",
         "        leave = self._say(self._sql.leave, key=key, holder=holder)",
@@ -433,7 +440,7 @@ PLANTED = [
     Mutant(
         "Redis: a release passes nothing on",
         "engines/redis/scripts/release.lua",
-        "if not pass_on(first, ARGV[2], ARGV[1], ARGV[3]) then redis.call('DEL', KEYS[1]) end",
+        "if not pass_on(first, ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end",
         "redis.call('DEL', KEYS[1])",
         SCRIPTS + " " + contract("redis", "order"),
     ),

@@ -8,5 +8,6 @@ relay.py     a lock that goes from hand to hand between them
 servers.py   the servers that cases share
 redis/       floors and peers over Redis; `sql/` over PostgreSQL and MariaDB
 cases/       one file a question
-report.py    the answers as Markdown; `plot.py` as a picture
+report.py    the answers as Markdown; `plot.py` draws the headline
+series.py    what came out of every promise, report by report
 """

@@ -5,12 +5,13 @@ import tempfile
 from pathlib import Path
 from time import monotonic
 
+from benchmarks import series
 from benchmarks.cases import CASES
 from benchmarks.measure import QUICK, Case, Effort
 from benchmarks.plot import svg
-from benchmarks.report import figure, markdown
+from benchmarks.report import figure, machine, markdown, measured
 
-PICTURE = "report.svg"
+REPORT, PICTURE, SERIES = "REPORT.md", "report.svg", "series.jsonl"
 
 
 def main() -> None:
@@ -28,9 +29,11 @@ def main() -> None:
             return  # a part, or a rush, must not replace the report
         folder = Path(__file__).parent
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "REPORT.md").write_text(markdown(cases, PICTURE, seconds))
+    made = f"{machine()}; {seconds:.0f} s in all"
+    reports = series.append(folder / SERIES, series.entry(cases, made))
     (folder / PICTURE).write_text(svg(cases))
-    print(f"\nwrote {folder / 'REPORT.md'} and {folder / PICTURE}, after {seconds:.0f} s")
+    (folder / REPORT).write_text(markdown(cases, PICTURE, made, series.table(reports)))
+    print(f"\nwrote {REPORT}, {PICTURE} and a line of {SERIES} in {folder}, after {seconds:.0f} s")
 
 
 def _measure(name: str, effort: Effort) -> Case:
@@ -42,7 +45,7 @@ def _measure(name: str, effort: Effort) -> Case:
         print(f"  {row.label:<26} {figure(row):<44}{part}")
     for target in case.targets:
         mark = {True: "ok ", False: "NOT", None: "?  "}[target.met]
-        print(f"  {mark} {target.text}: {target.measured}")
+        print(f"  {mark} {target.text}: {measured(target)}")
     return case
 
 

@@ -2,7 +2,7 @@
 
 In every round each contender has one batch, in a new order, so that whatever slows the machine down
 slows all of them down. Ratios are taken within a round; then the median of the rounds is given, and
-the quartiles around it.
+the quartiles around it. A promise is kept when the worse quartile keeps it.
 """
 
 import random
@@ -97,12 +97,31 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was promised, and what came out."""
+    """A promise, and what was measured."""
 
     text: str
-    measured: str
-    met: bool | None
+    measured: Spread | None
     """None: it could not be measured here."""
+    bound: float
+    unit: str = "times"
+    more: bool = False
+    """Whether more is better: `bound` is then the least, otherwise the most."""
+    other: str = ""
+    """The label that holdfast is compared with, if the figure is a ratio to it."""
+
+    @property
+    def worse(self) -> float | None:
+        """The quartile that decides: the lower one if more is better, otherwise the upper one."""
+        if self.measured is None:
+            return None
+        return self.measured.low if self.more else self.measured.high
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the worse quartile keeps the promise; None: it could not be measured here."""
+        if self.worse is None:
+            return None
+        return self.worse >= self.bound if self.more else self.worse <= self.bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,29 +198,26 @@ def ratio(values: Values, label: str, reference: str) -> Spread | None:
 
 
 def at_most(values: Values, label: str, reference: str, most: float) -> Target:
-    """A promise: no more than so many times the reference."""
-    times = ratio(values, label, reference)
-    assert times
-    return Target(
-        f"{label}: at most {most:g} times {reference}",
-        f"{times.median:.2f} times",
-        times.median <= most,
-    )
+    """A promise: no more than so many times the reference, if that is there."""
+    times = ratio(values, label, reference) if reference in values else None
+    text = f"{label}: at most {most:g} times {reference}"
+    return Target(text, times, most, other=reference)
 
 
 def at_least(values: Values, label: str, reference: str, least: float) -> Target:
     """A promise: at least so many times the reference, if that is there."""
     times = ratio(values, label, reference) if reference in values else None
-    return _enough(f"{label}: at least {least:g} times {reference}", times, least)
+    text = f"{label}: at least {least:g} times {reference}"
+    return Target(text, times, least, more=True, other=reference)
 
 
 def faster(values: Values, label: str, peer: str, least: float = 1.0) -> Target:
     """A promise: it takes the peer at least so many times as long, if that is there."""
     times = ratio(values, peer, label) if peer in values else None
-    return _enough(f"{label}: at least {least:g} times as fast as {peer}", times, least)
+    text = f"{label}: at least {least:g} times as fast as {peer}"
+    return Target(text, times, least, more=True, other=peer)
 
 
-def _enough(text: str, times: Spread | None, least: float) -> Target:
-    if times is None:
-        return Target(text, "it is not installed", None)
-    return Target(text, f"{times.median:.2f} times", times.median >= least)
+def figure_at_most(text: str, measured: Sequence[float], most: float, unit: str) -> Target:
+    """A promise about a figure of holdfast alone."""
+    return Target(text, Spread.of(measured), most, unit)

@@ -4,31 +4,31 @@ import os
 import platform
 import sqlite3
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from benchmarks.measure import Case, Row, Spread
+from benchmarks.measure import Case, Row, Spread, Target
 from holdfast.lab.servers.programs import find_redis
 
 
-def markdown(cases: Sequence[Case], picture: str, seconds: float) -> str:
-    """The whole report."""
-    return "\n".join(_lines(cases, picture, seconds)) + "\n"
+def markdown(cases: Sequence[Case], picture: str, made: str, series: Iterable[str] = ()) -> str:
+    """The whole report: on what machine it was made, and a table of the last ones."""
+    return "\n".join(_lines(cases, picture, made, series)) + "\n"
 
 
-def _lines(cases: Sequence[Case], picture: str, seconds: float) -> Iterator[str]:
+def _lines(cases: Sequence[Case], picture: str, made: str, series: Iterable[str]) -> Iterator[str]:
     yield "# What holdfast costs"
     yield ""
     yield (
         "Made by `make bench`. Everything was measured in one run, in interleaved rounds, so trust "
         "the ratios more than the figures: they were taken within each round. A figure is the "
-        "median of the rounds; in brackets, the quartiles. [How to read and repeat "
-        "this](../docs/benchmarks.md)."
+        "median of the rounds; in brackets, the quartiles. A promise is kept when the worse "
+        "quartile keeps it. [How to read and repeat this](../docs/benchmarks.md)."
     )
     yield ""
-    yield f"{_surroundings()}; {seconds:.0f} s in all."
+    yield f"{made}."
     yield ""
-    yield f"![The figures as bars]({picture})"
+    yield f"![How fast holdfast is, beside other locks and bare commands]({picture})"
     yield ""
     yield "## Promised and measured"
     yield ""
@@ -37,7 +37,9 @@ def _lines(cases: Sequence[Case], picture: str, seconds: float) -> Iterator[str]
     for case in cases:
         for target in case.targets:
             kept = {True: "yes", False: "**no**", None: "not measured"}[target.met]
-            yield f"| {case.title} | {target.text} | {target.measured} | {kept} |"
+            yield f"| {case.title} | {target.text} | {measured(target)} | {kept} |"
+    yield ""
+    yield from series
     for case in cases:
         yield ""
         yield from _section(case)
@@ -59,6 +61,14 @@ def _section(case: Case) -> Iterator[str]:
 def figure(row: Row) -> str:
     """A row's value with its unit, and its quartiles if it has any."""
     return f"{number(row.spread.median)} {row.unit}{_quartiles(row.spread)}"
+
+
+def measured(target: Target) -> str:
+    """What came out of a promise: the median, and the quartiles if there are any."""
+    if target.measured is None:
+        return f"{target.other} is not installed"
+    unit = f" {target.unit}" if target.unit else ""
+    return f"{number(target.measured.median)}{unit}{_quartiles(target.measured)}"
 
 
 def _ratio(case: Case, row: Row) -> str:
@@ -103,7 +113,8 @@ PACKAGES = (
 )
 
 
-def _surroundings() -> str:
+def machine() -> str:
+    """What it was measured on, and with."""
     load = os.getloadavg()[0]
     return (
         f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, "

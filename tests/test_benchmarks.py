@@ -11,6 +11,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from benchmarks import series
 from benchmarks.cases import CASES, contention, redis_contention
 from benchmarks.measure import (
     QUICK,
@@ -26,7 +27,7 @@ from benchmarks.measure import (
     rows,
     worth_counting,
 )
-from benchmarks.plot import svg
+from benchmarks.plot import BAD, LINES, svg
 from benchmarks.redis.floors import Words
 from benchmarks.report import markdown, number
 from holdfast.core.messages import Acquire, Release
@@ -70,17 +71,24 @@ def test_numbers_have_about_three_digits(value: float, text: str) -> None:
     assert number(value) == text
 
 
+ROWS = (Row("holdfast <&>", "µs", Spread(1, 2, 3), Spread(1, 1.5, 2), ours=True),)
+
+
 def test_the_report_says_what_was_kept_and_what_was_not() -> None:
-    row = Row("holdfast <&>", "µs", Spread(1, 2, 3), Spread(1, 1.5, 2), ours=True)
-    targets = (Target("quick", "2 µs", True), Target("small", "9 bytes", False))
-    case = Case("name", "Title", "What.", "floor", (row,), targets)
-    text = markdown([case], "report.svg", 1.0)
-    assert "| Title | quick | 2 µs | yes |" in text
-    assert "| Title | small | 9 bytes | **no** |" in text
+    targets = (
+        Target("quick", Spread(1, 2, 3), 3, "µs"),
+        Target("small", Spread(9, 9, 9), 8, "bytes"),
+    )
+    text = markdown([Case("name", "Title", "What.", "floor", ROWS, targets)], "report.svg", "made")
+    assert "| Title | quick | 2.00 µs [1.00 – 3.00] | yes |" in text  # noqa: RUF001
+    assert "| Title | small | 9.00 bytes | **no** |" in text
     assert "| **holdfast <&>** | 2.00 µs [1.00 – 3.00] | 1.50 [1.00 – 2.00] |" in text  # noqa: RUF001
-    picture = "".join(ElementTree.fromstring(svg([case])).itertext())
-    assert "holdfast <&>" in picture
-    assert "small: 9 bytes, not kept" in picture
+
+
+def test_a_promise_is_kept_when_the_worse_quartile_keeps_it() -> None:
+    spread = Spread(1, 2, 3)
+    assert [Target("", spread, most).met for most in (3, 2.9)] == [True, False]
+    assert [Target("", spread, least, more=True).met for least in (1, 1.1)] == [True, False]
 
 
 def test_promises_are_kept_at_the_bound_and_broken_beyond_it() -> None:
@@ -97,18 +105,50 @@ def test_a_peer_that_is_not_installed_is_neither_beaten_nor_ahead() -> None:
 
 
 def test_what_could_not_be_measured_is_neither_kept_nor_broken() -> None:
-    row = Row("holdfast", "µs", Spread(1, 2, 3))
-    case = Case("name", "Title", "What.", "", (row,), (Target("quick", "no peer", None),))
-    assert "| Title | quick | no peer | not measured |" in markdown([case], "report.svg", 1.0)
-    assert "quick: no peer, not measured" in svg([case])
+    target = Target("quick", None, 1, other="a peer")
+    text = markdown([Case("name", "Title", "What.", "", ROWS, (target,))], "report.svg", "made")
+    assert "| Title | quick | a peer is not installed | not measured |" in text
 
 
-def test_the_picture_shows_the_first_unit_of_a_case_and_the_report_all() -> None:
-    units = (Row("holdfast", "ms", Spread(1, 2, 3)), Row("holdfast", "bytes", Spread(4, 5, 6)))
-    case = Case("name", "Title", "What.", "", units)
-    assert "ms" in svg([case])
-    assert "bytes" not in svg([case])
-    assert "bytes" in markdown([case], "report.svg", 1.0)
+def test_the_picture_has_the_headlines_that_were_measured() -> None:
+    kept = Target("", Spread(2, 2.5, 3), 1.8, more=True, other="redis-py Lock")
+    broken = Target("", Spread(1, 2, 4), 1.5, other="a raw socket")
+    missing = Target("", None, 12, more=True, other="aioredlock")
+    cases = [
+        Case("redis-sync", "Title", "What.", "", ROWS, (kept, broken)),
+        Case("redlock-async", "Title", "What.", "", ROWS, (missing,)),
+    ]
+    picture = svg(cases)
+    words = " ".join("".join(ElementTree.fromstring(picture).itertext()).split())
+    assert "redis-py Lock 2.50 (promised 1.80)" in words
+    assert "a raw socket 0.50 (promised 0.67)" in words  # twice as long is half as fast
+    assert "aioredlock" not in words
+    assert picture.count(f"fill='{BAD}'") == 1
+
+
+def test_the_picture_fits_a_screen() -> None:
+    cases = [
+        Case(name, "Title", "What.", "", ROWS, (Target("", Spread(1, 2, 3), 1, other=other),))
+        for lines in LINES.values()
+        for name, other, _ in lines
+    ]
+    assert int(ElementTree.fromstring(svg(cases)).attrib["height"]) <= 700
+
+
+def test_every_headline_is_a_case() -> None:
+    assert {name for lines in LINES.values() for name, _, _ in lines} <= {*CASES}
+
+
+def test_the_last_ten_reports_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "series.jsonl"
+    for quartile in range(3, 15):
+        target = Target("quick", Spread(1, 2, quartile), 13)
+        unmeasured = Target("peer", None, 1)
+        case = Case("name", "Title", "What.", "", ROWS, (target, unmeasured))
+        reports = series.append(path, series.entry([case], "here"))
+    assert len(path.read_text().splitlines()) == 12
+    *_, last = series.table(reports)
+    assert last == "| name | quick | 5 | 6 | 7 | 8 | 9 | 10 | 11 | 12 | 13 | **14** |"
 
 
 @pytest.mark.parametrize("quorum", [False, True])
@@ -173,5 +213,6 @@ def test_everything_runs_and_a_report_is_written(tmp_path: Path, names: Sequence
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stdout + done.stderr
     report = (tmp_path / "REPORT.md").read_text()
-    assert report.count("\n## ") == 1 + len(names)
+    assert report.count("\n## ") == 2 + len(names)
+    assert len((tmp_path / "series.jsonl").read_text().splitlines()) == 1
     ElementTree.parse(tmp_path / "report.svg")

@@ -4,7 +4,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.measure import Case, Effort, Row, Spread, Target
+from benchmarks.measure import Case, Effort, Row, Spread, figure_at_most
 from benchmarks.peers import sqlite_url
 from benchmarks.workers import Kind, Worker, wait_in_threads
 
@@ -69,11 +69,5 @@ def _case(percent: dict[str, float]) -> Case:
         "case its holder has died; at the default of 30 s they ask a sixth as often.",
         "filelock, 1 x 100",
         tuple(case_rows),
-        (
-            Target(
-                f"under {MOST_PERCENT:g} % of a core",
-                f"{most:.2f} %",
-                most < MOST_PERCENT,
-            ),
-        ),
+        (figure_at_most(f"at most {MOST_PERCENT:g} % of a core", [most], MOST_PERCENT, "%"),),
     )

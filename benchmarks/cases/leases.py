@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import holdfast
-from benchmarks.measure import Case, Effort, Row, Spread, Target
+from benchmarks.measure import Case, Effort, Row, Spread, figure_at_most
 from benchmarks.peers import BareSql, sqlite_url
 from benchmarks.workers import Worker
 
@@ -47,8 +47,8 @@ def measure(effort: Effort, folder: Path) -> Case:
         "bare SQL",
         tuple(rows),
         (
-            Target("one thread for all renewals", f"{extra} besides the main one", extra == 1),
-            Target("none is lost", f"{lost} lost", lost == 0),
+            figure_at_most("one thread for all renewals", [extra], 1, "besides the main one"),
+            figure_at_most("none is lost", [lost], 0, "lost"),
         ),
     )
 

@@ -14,7 +14,7 @@ import redis
 import redis_lock
 
 import holdfast
-from benchmarks.measure import Case, Effort, Row, Spread, Target
+from benchmarks.measure import Case, Effort, Row, Spread, figure_at_most
 from benchmarks.workers import Worker
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
@@ -81,14 +81,10 @@ def _case(costs: dict[str, Cost], effort: Effort) -> Case:
         "",
         tuple(case_rows),
         (
-            Target(
-                f"under {MOST_PERCENT:g} % of a core", f"{percent:.2f} %", percent < MOST_PERCENT
-            ),
-            Target(
-                f"at most {MOST_BYTES:g} bytes a lease", f"{size:.0f} bytes", size <= MOST_BYTES
-            ),
-            Target("one thread or task for all renewals", f"{extra}", extra == 1),
-            Target("none is lost", f"{lost} lost", lost == 0),
+            figure_at_most(f"at most {MOST_PERCENT:g} % of a core", [percent], MOST_PERCENT, "%"),
+            figure_at_most(f"at most {MOST_BYTES:g} bytes a lease", [size], MOST_BYTES, "bytes"),
+            figure_at_most("one thread or task for all renewals", [extra], 1, ""),
+            figure_at_most("none is lost", [lost], 0, "lost"),
         ),
     )
 

@@ -11,7 +11,17 @@ from statistics import median
 import holdfast
 from benchmarks.cases.redis_pairs import UNGUARDED
 from benchmarks.contenders import TTL, Openings, start
-from benchmarks.measure import Case, Effort, Row, Spread, Target, Values, ratio, rows
+from benchmarks.measure import (
+    Case,
+    Effort,
+    Row,
+    Spread,
+    Target,
+    Values,
+    figure_at_most,
+    ratio,
+    rows,
+)
 from benchmarks.pairs import pair_of
 from benchmarks.redis import peers
 from benchmarks.workers import Worker
@@ -82,22 +92,14 @@ def _first(fault: str) -> str:
 
 
 def _steady(after: Values, fault: str) -> Target:
-    times = ratio(after, _after(fault), HEALTHY)
-    assert times
-    return Target(
-        f"one {fault}: at most {MOST_TIMES_HEALTHY:g} times as long as with all five",
-        f"{times.median:.2f} times",
-        times.median <= MOST_TIMES_HEALTHY,
-    )
+    text = f"one {fault}: at most {MOST_TIMES_HEALTHY:g} times as long as with all five"
+    return Target(text, ratio(after, _after(fault), HEALTHY), MOST_TIMES_HEALTHY)
 
 
 def _prompt(first: Values, fault: str, bearable: float) -> Target:
-    longest = max(first[_first(fault)])
-    return Target(
-        f"just {fault}: the first within {bearable * 1000:g} ms",
-        f"{longest * 1000:.1f} ms at the most",
-        longest <= bearable,
-    )
+    most = bearable * 1000
+    text = f"just {fault}: the longest first pair at most {most:g} ms"
+    return figure_at_most(text, [max(first[_first(fault)]) * 1000], most, "ms")
 
 
 def _times(pair: Callable[[], object], count: int) -> list[float]:

@@ -123,7 +123,7 @@ def _wait_until_well(client: holdfast.Client, pair: Callable[[], object]) -> Non
     give_up_at = time.monotonic() + 5
     while time.monotonic() < give_up_at:
         pair()
-        if not any(node.trouble for node in client._driver._store._nodes.all):  # type: ignore[attr-defined]
+        if not any(node.last_error for node in client._driver._store._nodes.all):  # type: ignore[attr-defined]
             break
         time.sleep(0.05)
     _times(pair, 20)

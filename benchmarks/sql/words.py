@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from benchmarks.contenders import TTL
-from holdfast.engines.sql.commands import LONGEST_PATIENCE, Dialect, Text
+from holdfast.engines.sql.commands import LONGEST_LOCK_WAIT, Dialect, Text
 from holdfast.engines.sql.mysql import commands as mysql
 from holdfast.engines.sql.postgres import commands as postgres
 
@@ -47,7 +47,7 @@ def _lease(dialect: Dialect, sql: Callable[[Text], str]) -> Words:
         deadline = round((time.time() + TTL) * MICROSECONDS)
         ttl = round(TTL * MICROSECONDS)
         return acquire, dialect.acquire(
-            key=KEY, holder=holder, ttl=ttl, deadline=deadline, patience=LONGEST_PATIENCE
+            key=KEY, holder=holder, ttl=ttl, deadline=deadline, lock_wait=LONGEST_LOCK_WAIT
         )[1]
 
     return Words(taking, lambda holder: (release, dialect.release(key=KEY, holder=holder)[1]))

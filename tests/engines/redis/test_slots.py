@@ -21,7 +21,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import Place, server
-from holdfast.engines.redis.cluster import Cluster, Errand, Share, Shares, Slots, read_shares
+from holdfast.engines.redis.cluster import Cluster, NodeRound, Share, Shares, Slots, read_shares
 from holdfast.engines.redis.node import Nodes
 from holdfast.engines.redis.waiters import Waiters
 
@@ -66,22 +66,22 @@ class Net:
                     self.log.append("pause")
                     self.now = effect.until
                     continue
-                for errand in (effect,) if isinstance(effect, FanOut) else effect:
-                    assert isinstance(errand, Errand)
-                    errand.take(errand.nodes[0], self._run(errand))
+                for sent in (effect,) if isinstance(effect, FanOut) else effect:
+                    assert isinstance(sent, NodeRound)
+                    sent.take(sent.nodes[0], self._run(sent))
         except StopIteration as stop:
             answers: Sequence[Answer] = stop.value
             return answers
 
-    def _run(self, errand: Errand) -> Sequence[Answer]:
-        place, asking = errand.turn
-        if isinstance(errand.requests[0], Slots):
+    def _run(self, sent: NodeRound) -> Sequence[Answer]:
+        place, asking = sent.turn
+        if isinstance(sent.requests[0], Slots):
             self.log.append(f"{place.host}?")
             return [self.slots[place]]
-        self.log.append(place.host + "!" * asking + str(len(errand.requests)))
+        self.log.append(place.host + "!" * asking + str(len(sent.requests)))
         script = self.answers[place, asking]
         answer = script.pop(0) if len(script) > 1 else script[0]
-        return [answer] * len(errand.requests)
+        return [answer] * len(sent.requests)
 
 
 @pytest.fixture
@@ -200,10 +200,10 @@ def test_every_node_has_half_of_what_is_left_to_tell_of_the_slots() -> None:
     net = Net(A, B, C)
     spent = []
 
-    def silence(errand: Errand) -> Sequence[Answer]:
-        spent.append(errand.until - net.now)
-        net.now = errand.until
-        return [Failed.at(errand.turn.place.name, "did not answer in time")]
+    def silence(sent: NodeRound) -> Sequence[Answer]:
+        spent.append(sent.until - net.now)
+        net.now = sent.until
+        return [Failed.at(sent.turn.place.name, "did not answer in time")]
 
     net._run = silence  # type: ignore[method-assign]
     net.ask(acquire(LOW))

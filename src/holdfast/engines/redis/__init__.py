@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, unquote
 
-import hiredis  # noqa: F401 - so that its absence is told before anything else happens
+import hiredis  # noqa: F401 - so that its absence is an error before anything else happens
 
 from holdfast.core.guard import RestartGuard
 from holdfast.core.lease_state import node_timeout
@@ -57,7 +57,7 @@ def drift(ttl: float) -> float:
 
 
 def quorum_node_timeout(ttl: float) -> float:
-    """How long one node of several may take to answer, unless the option `node_timeout` says."""
+    """How long one node of several may take to answer, without the option `node_timeout`."""
     return min(max(ttl / 200, LEAST_NODE_TIMEOUT), MOST_NODE_TIMEOUT)
 
 

@@ -45,8 +45,8 @@ class Address(NamedTuple):
 
     name: str
     open: Callable[[float], Any]
-    """Gives a connected socket, in blocking mode, and what is to live as long as it: it would
-    otherwise be finalized at any moment, and a Ctrl-C that strikes in a finalizer is ignored."""
+    """Returns a connected socket, in blocking mode, and an object to keep as long as it. That
+    would otherwise be finalized at any moment, and a Ctrl-C in a finalizer is ignored."""
     open_async: Callable[[float], Awaitable[Any]]
     """Gives a stream writer, whose transport is to be taken over."""
     fails_over: bool = False
@@ -71,12 +71,12 @@ def server(settings: Settings, kind: Any = None) -> Address:
 def sentinel(
     places: Sequence[Place], service: str, settings: Settings, asking: Settings
 ) -> Address:
-    """Whichever server the sentinels say is the master; `asking` are the settings for them. They
-    are asked one after another, the one that told last first, and each has half of what is left of
-    the time."""
+    """The server that the sentinels report as the master; `asking` are the settings for them. They
+    are asked one after another, the one that answered last first, and each has half of the time
+    that is left."""
     known = list(places)
 
-    def told(place: Place, answer: Any, problems: list[str]) -> Settings | None:
+    def read(place: Place, answer: Any, problems: list[str]) -> Settings | None:
         others = [other for other in places if other != place]
         if isinstance(answer, (list, tuple)):
             known[:] = [place, *others]
@@ -93,7 +93,7 @@ def sentinel(
         for place in list(known):
             half = (give_up_at - time.monotonic()) / 2
             answer = _ask_sentinel(asking | place._asdict(), service, half)
-            found = told(place, answer, problems)
+            found = read(place, answer, problems)
             if found is not None:
                 return _open(_kind(blocking, found), found, give_up_at - time.monotonic())
         raise RedisError("; ".join(problems))
@@ -104,7 +104,7 @@ def sentinel(
         for place in list(known):
             half = (give_up_at - time.monotonic()) / 2
             answer = await _ask_sentinel_async(asking | place._asdict(), service, half)
-            found = told(place, answer, problems)
+            found = read(place, answer, problems)
             if found is not None:
                 left = give_up_at - time.monotonic()
                 return await _open_async(_kind(nonblocking, found), found, left)
@@ -142,7 +142,7 @@ def _host(name: str) -> str:
     if ":" in name:
         return name  # an IPv6 address, perhaps with the name of an interface
     try:
-        name.encode("idna")  # as whoever looks it up will
+        name.encode("idna")  # as the resolver will
     except UnicodeError:
         raise ValueError(f"url: {name!r} cannot be the name of a host") from None
     return name.lower()  # so that a host is known again
@@ -193,10 +193,10 @@ def _connection(kind: Any, settings: Mapping[str, Any], timeout: float, retry: A
     return kind(**_tuned(settings, max(timeout, SHORTEST_TIMEOUT)), retry=retry)
 
 
-def _is_nobody(settings: Mapping[str, Any]) -> bool:
-    """Whether no password is sent. Where one is wanted, a short command is told so; a long one is
-    a violation of the protocol, and its sender is none the wiser. Any other refusal of the short
-    one means nothing."""
+def _is_anonymous(settings: Mapping[str, Any]) -> bool:
+    """Whether no password is sent. A server that requires one refuses a short command with an
+    error, but closes the connection on a long one, without a reason. So a PING goes first. Any
+    other error to that means nothing."""
     return not settings.keys() & {"password", "credential_provider"}
 
 
@@ -204,7 +204,7 @@ def _open(kind: Any, settings: Mapping[str, Any], timeout: float) -> Any:
     connection = _connection(kind, settings, timeout, Retry(NoBackoff(), 0))
     try:
         connection.connect()
-        if _is_nobody(settings):
+        if _is_anonymous(settings):
             connection.send_command("PING")
             with suppress(ResponseError):
                 connection.read_response()
@@ -220,7 +220,7 @@ async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) ->
     connection = _connection(kind, settings, timeout, AsyncRetry(NoBackoff(), 0))
     try:
         await connection.connect()
-        if _is_nobody(settings):
+        if _is_anonymous(settings):
             await connection.send_command("PING")
             with suppress(ResponseError):
                 await connection.read_response()
@@ -235,7 +235,7 @@ async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) ->
 
 async def _cancellable(opening: Awaitable[Any]) -> Any:
     """Heeds a cancellation also where redis-py does not: it sends within `asyncio.wait_for`, which
-    before Python 3.12 may swallow one. Whoever listens for ever would then never end."""
+    before Python 3.12 may swallow one. The task would then never end."""
     before, writer = _cancellations(), None
     try:
         writer = await opening

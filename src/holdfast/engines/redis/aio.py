@@ -89,9 +89,9 @@ class AsyncRedisStore:
         self._connecting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due = inf
-        """When the timer rings."""
+        """When the timer fires."""
         self._looking = False
-        """Whether the loop was held up when the timer rang last."""
+        """Whether the loop was held up when the timer fired last."""
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
@@ -154,9 +154,9 @@ class AsyncRedisStore:
             node.lost(why, heals)
 
     def set_timer(self) -> None:
-        """Have the timer ring when the next waiter is due."""
+        """Have the timer fire when the next waiter is due."""
         if self._waiters.next_due() < self._due:
-            self._ring_at(self._waiters.next_due())
+            self._fire_at(self._waiters.next_due())
 
     def _drop_all(self) -> None:
         for node in list(self._protocols):
@@ -201,17 +201,17 @@ class AsyncRedisStore:
         else:
             self._nodes.start((each,), waiting)
             if each.until < self._due:
-                self._ring_at(each.until)
+                self._fire_at(each.until)
         return waiting
 
-    def _ring_at(self, instant: float) -> None:
+    def _fire_at(self, instant: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._due = instant
         delay = max(0.001, instant - self._clock())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._ring)
+        self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         """Declare timeouts, and wake waiters whose time has come."""
         now = self._clock()
         held_up = now - self._due > LATE and not self._looking
@@ -231,7 +231,7 @@ class AsyncRedisStore:
                 pending.waiter.wake()
         following = min(following, self._waiters.next_due())
         if following < inf:
-            self._ring_at(following)
+            self._fire_at(following)
 
     def _flush(self, node: Node) -> None:
         """Send at once if nothing is pending before it; else together with what else is sent in

@@ -1,15 +1,15 @@
-"""Cells on Redis, by WATCH, MULTI and EXEC. Pure: what is said on a connection of its own.
+"""Cells on Redis, by WATCH, MULTI and EXEC. Pure: the commands, for a connection of its own.
 
 A cell is a hash beside where a lock of its name would be, `{key}:cell`, with the fields `value`,
 `version` and `text` (1 or 0). The first version is the server's clock in microseconds and the
 following ones count on from there, so that a cell which was deleted and made anew does not repeat
 its versions.
 
-With `replicas`, a write is done when so many of them have acknowledged it. One that too few have is
-there all the same, unless a failover undoes it: so nobody knows, and the caller is told so.
+With `replicas`, a write is done when that many replicas have acknowledged it. If fewer have, it is
+there all the same unless a failover undoes it: the answer is `Failed`, with an unknown outcome.
 
-redis-py's own transactions are not used, because they report a connection that broke during EXEC as
-a `WatchError`: as if nothing had been done, when nobody knows.
+redis-py's own transactions are not used: they report a connection that broke during EXEC as a
+`WatchError`, as if nothing had been done, though the outcome is unknown.
 """
 
 from holdfast.core.messages import CHANGED, DONE, OFFER, Read, Write

@@ -54,8 +54,9 @@ class ClusterOf(NamedTuple):
 
 
 def read_client(client: Any, *, awaits: bool) -> Server | ClusterOf:
-    """What a client says of its server. One for the other colour is a `TypeError`."""
-    _check_colour(client, awaits=awaits)
+    """The server that a client is for. A client of asyncio where one of threads is needed, or the
+    reverse, is a `TypeError`."""
+    _check_kind(client, awaits=awaits)
     if isinstance(client, (RedisCluster, aio.RedisCluster)):
         return _cluster(client)
     pool = client.connection_pool
@@ -73,7 +74,7 @@ def read_client(client: Any, *, awaits: bool) -> Server | ClusterOf:
     return Server(address, "rediss" if encrypted else "redis", place.name, f"/{database}")
 
 
-def _check_colour(client: Any, *, awaits: bool) -> None:
+def _check_kind(client: Any, *, awaits: bool) -> None:
     wanted = (aio.Redis, aio.RedisCluster) if awaits else (Redis, RedisCluster)
     if not isinstance(client, wanted):
         kind = type(client)

@@ -1,11 +1,11 @@
 """A Redis Cluster: which master to ask. Pure: it yields rounds, whose answers it then reads.
 
 1. A lock and all that belongs to it lie in one slot. The master that owns the slot is asked.
-2. Which master owns which slots is asked of any node, before the first request, and again after
-   whatever shows that it may have changed: a failure, or `MOVED`.
-3. `MOVED` and `ASK` say where to ask instead; `TRYAGAIN`, to do so a moment later: while a slot
-   moves, some keys of a lock may be here and some there.
-4. A master that cannot be asked costs the locks of the others nothing: all are asked at once.
+2. Any node is asked which master owns which slots: before the first request, and again after a
+   failure or `MOVED`.
+3. `MOVED` and `ASK` name the node to ask instead. `TRYAGAIN` asks for another try a moment later:
+   while a slot moves, some keys of a lock may be here and some there.
+4. An unreachable master does not delay the locks of the others: all are asked at once.
 5. A release goes at once to where the slot was last, behind what else was sent there, for it may
    have to undo an acquire that is not answered yet.
 6. A waiter subscribes at the very master that owns the slot, because a master counts only its own
@@ -51,7 +51,7 @@ A_STEP = 5.0
 """How long a master may take for each step of a search for locks."""
 
 MOVING = ("MOVED ", "ASK ", "TRYAGAIN ")
-"""How the errors begin that say that a slot moves, or has moved."""
+"""How the errors begin that report a slot that moves, or has moved."""
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ class Share(NamedTuple):
 
 @dataclass(slots=True)
 class Slots(Inspect):
-    """To any node of a cluster: who owns which slots?"""
+    """To any node of a cluster: ask which master owns which slots."""
 
 
 @dataclass(slots=True)
@@ -81,10 +81,10 @@ class Turn(NamedTuple):
 
     place: Place
     asking: bool = False
-    """Whether another node sent us there, for this once."""
+    """Whether another node redirected this request there, by `ASK`."""
 
 
-class Errand(FanOut):
+class NodeRound(FanOut):
     """A round for one node."""
 
     __slots__ = ("turn",)
@@ -128,13 +128,13 @@ class Cluster:
         self._by_place: dict[tuple[Place, bool], Node] = {}
         nodes.adapt = _ask_first
         self._known = self._seeds
-        """Whom to ask about the slots, the most promising first."""
+        """The nodes to ask about the slots, the one that answered last first."""
         self._shares: tuple[Share, ...] = ()
         self._moved: dict[int, Place] = {}
-        """What we were told in passing, since the shares were learnt."""
+        """The slots that have moved since the shares were read."""
         self._doubtful = True
         self._why: dict[str, str] = {}
-        """What the nodes said when they were last asked about the slots in vain."""
+        """What the nodes answered when the last question about the slots failed."""
 
     def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
         """Answer each request."""
@@ -148,12 +148,12 @@ class Cluster:
         turns = {i: Turn(place) for i, slot in enumerate(slots) if (place := self._owner(slot))}
         hops = 0
         while turns and hops < MOST_HOPS:
-            failures: list[tuple[int, Errand, str]] = []
-            for errand, indices in (yield from self._run(requests, turns, until)):
-                for index, answer in zip(indices, self._nodes.answers(errand), strict=True):
+            failures: list[tuple[int, NodeRound, str]] = []
+            for sent, indices in (yield from self._run(requests, turns, until)):
+                for index, answer in zip(indices, self._nodes.answers(sent), strict=True):
                     answers[index] = answer
                     if type(answer) is Failed:
-                        failures.append((index, errand, answer.nodes[0][1]))
+                        failures.append((index, sent, answer.nodes[0][1]))
             if not failures:
                 break
             elsewhere = yield from self._elsewhere(failures, slots, until)
@@ -171,21 +171,21 @@ class Cluster:
 
     def _run(
         self, requests: Sequence[Request], turns: dict[int, Turn], until: float
-    ) -> Steps[list[tuple[Errand, list[int]]]]:
+    ) -> Steps[list[tuple[NodeRound, list[int]]]]:
         """Send requests: what goes to one place goes together, in order."""
         groups: dict[Turn, list[int]] = {}
         for index, turn in turns.items():
             groups.setdefault(turn, []).append(index)
-        errands = [
-            (self._errand(turn, [requests[index] for index in indices], until), indices)
+        rounds = [
+            (self._round(turn, [requests[index] for index in indices], until), indices)
             for turn, indices in groups.items()
         ]
-        yield [errand for errand, _ in errands]
-        return errands
+        yield [sent for sent, _ in rounds]
+        return rounds
 
-    def _errand(self, turn: Turn, requests: Sequence[Request], until: float) -> Errand:
+    def _round(self, turn: Turn, requests: Sequence[Request], until: float) -> NodeRound:
         node = self._node(turn.place, exclusive=type(requests[0]) is Write)
-        return Errand(turn, requests, node.index, until)
+        return NodeRound(turn, requests, node.index, until)
 
     def _node(self, place: Place, *, exclusive: bool = False) -> Node:
         node = self._by_place.get((place, exclusive))
@@ -211,21 +211,21 @@ class Cluster:
                 answers[index] = answer
 
     def _elsewhere(
-        self, failures: Sequence[tuple[int, Errand, str]], slots: Sequence[int], until: float
+        self, failures: Sequence[tuple[int, NodeRound, str]], slots: Sequence[int], until: float
     ) -> Steps[dict[int, Turn]]:
         """Where to ask again, for those of the failed requests for which there is such a place."""
         turns: dict[int, Turn] = {}
-        unheard: dict[int, Place] = {}
-        for index, errand, why in failures:
-            turn = self._redirected(why, errand, slots[index])
+        unanswered: dict[int, Place] = {}
+        for index, sent, why in failures:
+            turn = self._redirected(why, sent, slots[index])
             if turn is not None:
                 turns[index] = turn
-            elif type(errand.requests[0]) is not Write:  # which must not be done once more
-                unheard[index] = errand.turn.place
+            elif type(sent.requests[0]) is not Write:  # which must not be repeated
+                unanswered[index] = sent.turn.place
         self._doubtful = True
-        if unheard:
+        if unanswered:
             yield from self._learn(until)
-            for index, place in unheard.items():
+            for index, place in unanswered.items():
                 owner = self._owner(slots[index])
                 if owner is not None and owner != place:
                     turns[index] = Turn(owner)
@@ -234,16 +234,16 @@ class Cluster:
     def _list(self, request: List, until: float) -> Steps[Answer]:
         """Each master lists its own, in order; so the first of all are among the first of each."""
         while masters := list(dict.fromkeys(share.place for share in self._shares)):
-            errands = [self._errand(Turn(place), (request,), until) for place in masters]
-            yield errands
-            answers = [self._nodes.answers(errand)[0] for errand in errands]
+            rounds = [self._round(Turn(place), (request,), until) for place in masters]
+            yield rounds
+            answers = [self._nodes.answers(sent)[0] for sent in rounds]
             for at, place in enumerate(masters):
                 while type(answer := answers[at]) is Listing and answer.cursor:
                     until = max(until, self._clock() + A_STEP)
                     further = replace(request, cursor=answer.cursor)
-                    errand = self._errand(Turn(place), (further,), until)
-                    yield errand
-                    [answers[at]] = self._nodes.answers(errand)
+                    sent = self._round(Turn(place), (further,), until)
+                    yield sent
+                    [answers[at]] = self._nodes.answers(sent)
             failures = [answer for answer in answers if type(answer) is Failed]
             if not failures:
                 leases = [seen for answer in answers for seen in cast(Listing, answer).leases]
@@ -259,15 +259,15 @@ class Cluster:
         return self._unknown(0)
 
     def _learn(self, until: float) -> Steps[None]:
-        """Ask one node after another who owns which slots, until one answers. Each has half of the
-        time that is left."""
+        """Ask one node after another which master owns which slots, until one answers. Each has
+        half of the time that is left."""
         for place in self._known:
             now = self._clock()
             if now >= until:
                 return
-            errand = self._errand(Turn(place), (Slots(""),), now + (until - now) / 2)
-            yield errand
-            [answer] = self._nodes.answers(errand)
+            sent = self._round(Turn(place), (Slots(""),), now + (until - now) / 2)
+            yield sent
+            [answer] = self._nodes.answers(sent)
             if isinstance(answer, Shares) and answer.reply:
                 self._take(place, read_shares(place, answer.reply))
                 return
@@ -275,8 +275,8 @@ class Cluster:
             self._why |= dict((answer if type(answer) is Failed else none).nodes)
             self._known = (*(other for other in self._known if other != place), place)
 
-    def _take(self, told_by: Place, shares: tuple[Share, ...]) -> None:
-        places = dict.fromkeys((told_by, *(share.place for share in shares), *self._seeds))
+    def _take(self, source: Place, shares: tuple[Share, ...]) -> None:
+        places = dict.fromkeys((source, *(share.place for share in shares), *self._seeds))
         self._known = tuple(places)
         self._shares = shares
         self._moved = {}
@@ -293,29 +293,29 @@ class Cluster:
         at = bisect_right(shares, slot, key=lambda share: share.first) - 1
         return shares[at].place if at >= 0 and slot <= shares[at].last else None
 
-    def _redirected(self, why: str, errand: Errand, slot: int) -> Turn | None:
-        """Where an error sends us; None if it is no such error."""
+    def _redirected(self, why: str, sent: NodeRound, slot: int) -> Turn | None:
+        """Where an error redirects the request; None if it is no such error."""
         kind, _, rest = why.partition(" ")
         if kind == "TRYAGAIN":
-            return errand.turn
+            return sent.turn
         if kind not in ("MOVED", "ASK"):
             return None
         host, _, port = rest.partition(" ")[2].rpartition(":")
-        place = Place(host if host not in ("", "?") else errand.turn.place.host, int(port))
+        place = Place(host if host not in ("", "?") else sent.turn.place.host, int(port))
         if kind == "ASK":
             return Turn(place, asking=True)
         self._moved[slot] = place
         return Turn(place)
 
     def _unknown(self, slot: int) -> Failed:
-        """The answer when we know of nobody to ask."""
+        """The answer when no node is known that could be asked."""
         if self._shares:
             return Failed.at("the cluster", f"no node has slot {slot}")
         return Failed(tuple(self._why.items()) or (("the cluster", "was not asked in time"),))
 
 
 def read_shares(asked: Place, reply: Sequence[Sequence[object]]) -> tuple[Share, ...]:
-    """What `CLUSTER SLOTS` says. A node that does not know its name is the one we asked."""
+    """Read the reply to `CLUSTER SLOTS`. A node without a name is the one that was asked."""
     shares = []
     for first, last, (host, port, *_), *_ in cast(Sequence[tuple[int, int, list[object]]], reply):
         name = host.decode() if isinstance(host, bytes) else ""
@@ -336,7 +336,7 @@ def _read_slots(replies: list[Reply]) -> Answers:
 
 def _ask_first(each: FanOut, exchange: Exchange) -> Exchange:
     """With ASKING before each command, to a node that the slot is on its way to."""
-    if not isinstance(each, Errand) or not each.turn.asking:
+    if not isinstance(each, NodeRound) or not each.turn.asking:
         return exchange
 
     def read(replies: list[Reply]) -> Answers | Exchange:

@@ -51,14 +51,15 @@ LEASES_IN_A_CALL = 200
 
 @dataclass(slots=True)
 class Replicated:
-    """On a connection of its own: have enough replicas acknowledged what was written so far?"""
+    """On a connection of its own: ask whether enough replicas have acknowledged what was written
+    so far."""
 
     key: str
 
 
 @dataclass(slots=True)
 class Ping:
-    """Is there a connection?"""
+    """Ask for nothing: it waits for the connection."""
 
 
 ToServer: TypeAlias = ToNode | Replicated | Ping
@@ -213,7 +214,7 @@ def _unwatched(exchange: Exchange) -> Exchange:
 
 
 def _milliseconds(seconds: float) -> bytes:
-    """Rounded up, so that a lease lasts at least as long there as its holder believes."""
+    """Rounded up, so that a lease lasts at least as long there as for its holder."""
     return b"%d" % ceil(seconds * 1000)
 
 
@@ -232,6 +233,6 @@ def _read_held(reply: Reply, *, queued: bool) -> Held | Failed:
         return failed(reply)
     left, owner = reply
     holder = owner.decode(errors="replace")
-    # Another program releases its lock without waking anyone.
+    # Another program releases its lock without waking the waiters.
     wakes = queued and Label.of(holder) is not None
     return Held(left / 1000 if left >= 0 else inf, wakes, holder)

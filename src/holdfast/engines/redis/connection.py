@@ -45,7 +45,7 @@ something else than a lock."""
 
 
 def explain(error: BaseException) -> str:
-    """What to tell of an error of a connection."""
+    """The text for an error of a connection."""
     return str(error) or ("timed out" if isinstance(error, TimeoutError) else repr(error))
 
 
@@ -81,7 +81,7 @@ class Pending:
 
 
 class Receiver(Protocol):
-    """What is told of all that a connection receives."""
+    """Gets all that a connection receives."""
 
     def answered(self, pending: Pending, answers: Answers) -> None:
         """A request has its answers."""

@@ -40,8 +40,8 @@ def command(*words: bytes) -> bytes:
 def call(name: str, keys: Sequence[bytes], *words: bytes, more: int = 0) -> bytes:
     """A call of a script; `more` arguments are to be appended to it."""
     count = 3 + len(keys) + len(words) + more
-    spoken = (b"EVALSHA", script(name).sha, b"%d" % len(keys), *keys, *words)
-    return b"*%d\r\n" % count + b"".join(map(word, spoken))
+    calling = (b"EVALSHA", script(name).sha, b"%d" % len(keys), *keys, *words)
+    return b"*%d\r\n" % count + b"".join(map(word, calling))
 
 
 def conclude(exchange: Exchange, replies: list[Reply]) -> Answers | Exchange:

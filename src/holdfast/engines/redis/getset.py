@@ -4,13 +4,13 @@ The recipe is: SETNX a timestamp; if there is one and it has passed, GETSET anot
 gives the one that had passed, the lock is ours. Timestamps are seconds since 1970 by the *client's*
 wall clock, written in decimal, and lie a second beyond the ttl: `time.time() + ttl + 1`.
 
-1. Our steps are scripts, so nobody comes between them: we never move another's timestamp. Clients
-   of the recipe may: whoever is second to GETSET has overwritten what the first had set.
+1. Our steps are scripts, which the server executes as one: we never change another client's
+   timestamp. Clients of the recipe may: the second GETSET overwrites what the first had set.
 2. Our timestamps have twelve more digits, which mark the holder and which a float does not notice.
-   So we tell our own lock from any other, also when a reply was lost.
+   So a client recognises its own lock, also when a reply was lost.
 3. A lock that is not marked as ours is never extended or released, and never taken before its time.
 4. Beside the lock are `{key}:fence`, which only holdfast counts, and `{key}:holder`. They, and a
-   lock that nobody has released, are dropped when they have been of no use for `fence_keep`.
+   lock that was never released, expire when they have not been used for `fence_keep`.
 """
 
 from collections.abc import Callable, Sequence
@@ -45,7 +45,7 @@ MARK_DIGITS = 12
 
 
 class Getset:
-    """How one client speaks of its locks."""
+    """The commands of one client about its locks."""
 
     def __init__(self, *, keep: float, wall_clock: Callable[[], float]) -> None:
         self._keep = keep
@@ -53,7 +53,7 @@ class Getset:
         self._inspector = Inspector()
 
     def exchange(self, requests: Sequence[ToNode], wakes: bool = False) -> Exchange:
-        """Put requests, all of one kind, into words."""
+        """What to send for requests that are all of one kind."""
         first = requests[0]
         if type(first) is Acquire:
             return Exchange((self._acquire(first),), self._read_acquired)
@@ -118,7 +118,7 @@ class Getset:
     def _seen(
         self, key: str, value: bytes | None, fence: bytes | None, holder: bytes | None
     ) -> Seen | None:
-        """A lock of ours as its holder sees it; any other as far as its timestamp tells."""
+        """A lock of ours as its holder sees it; any other by its timestamp."""
         remaining = -inf if value is None else ends_at(value) - self._now()
         if value is None or remaining < 0:
             return None
@@ -129,7 +129,7 @@ class Getset:
 
 
 def mark(holder: str) -> bytes:
-    """The digits at the end of a timestamp that say whose it is."""
+    """The digits at the end of a timestamp that identify its holder."""
     digest = sha1(holder.encode(), usedforsecurity=False).digest()
     return b"%0*d" % (MARK_DIGITS, int.from_bytes(digest[:8]) % 10**MARK_DIGITS)
 

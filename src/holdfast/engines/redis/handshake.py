@@ -114,7 +114,7 @@ def _facts(info: Reply) -> dict[bytes, bytes]:
 
 
 def _is_durable(config: Reply) -> bool:
-    """Whether it writes every change to its disk before it answers. A server that does not tell its
+    """Whether it writes every change to its disk before it answers. A server that does not show its
     settings is taken for one that loses data."""
     if isinstance(config, Exception):
         return False

@@ -1,4 +1,4 @@
-"""Inspector at locks: one, or all whose keys begin alike."""
+"""Inspecting one lock, and listing those whose keys have a prefix."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -49,9 +49,9 @@ class Inspector:
         self._in_cluster = in_cluster
         self._started = 0
         self._scans: dict[str, Scan] = {}
-        """Those that were started, by number, which is the first part of a cursor."""
+        """The scans that were started, by number, which is the first part of a cursor."""
         self._complete: dict[str, Scan] = {}
-        """By prefix."""
+        """The last complete scan of each prefix."""
 
     def exchange(self, request: Inspect | List) -> Exchange:
         """The commands for a request."""

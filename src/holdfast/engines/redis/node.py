@@ -8,8 +8,9 @@ send and wait.
    skipped at once where enough other nodes make a quorum. Releases are sent to it all the same.
 3. The connection to a silent node stays open: what its kernel has buffered would be executed
    anyway, and a release must be executed behind the acquire that it undoes.
-4. A server that says that it is no master any more is left: the next request connects anew, through
-   Sentinel if there is one. Subscriptions are made on the same connection, so they follow.
+4. When a server reports that it is no master any more, its connection is closed. The next request
+   connects anew, through Sentinel if there is one. Subscriptions are made on the same connection,
+   so they follow.
 """
 
 from collections import deque
@@ -45,7 +46,7 @@ MAX_PENDING = 1000
 """How many requests may be pending at a node that does not answer before nothing more is sent."""
 
 IDLE = 0.1
-"""A connection that was not used for so long is looked at before it is used."""
+"""A connection that was idle for longer is checked before it is used."""
 
 LEAST_TIMEOUT = 0.05
 """A waiter that polls may ask just before its time is over. That is no server's failure."""
@@ -59,14 +60,14 @@ NEW, SENT, ACTIVE, REFUSED = "new", "sent", "active", "refused"
 """The states of a subscription."""
 
 
-class Nobody:
-    """Waits for nothing."""
+class NoWaiter:
+    """For a round that no thread or task waits for."""
 
     def wake(self) -> None:
-        """Ignore it."""
+        """Do nothing."""
 
 
-NOBODY = Nobody()
+NO_WAITER = NoWaiter()
 
 
 class Node:
@@ -90,8 +91,8 @@ class Node:
         """Start anew: there is no connection."""
         self.pipeline: Pipeline | None = None
         self.ready = self.connecting = False
-        self.trouble = ""
-        """What went wrong last; empty if it answers."""
+        self.last_error = ""
+        """The last failure; empty if it answers."""
         self.retry_at = -inf
         self.used_at = -inf
         self.subscription = NEW
@@ -99,7 +100,7 @@ class Node:
         """Why it was refused."""
         self._queue: deque[Pending] = deque()
         """Waits for the connection; or, on an exclusive one, for its turn."""
-        self._greeting: Pending | None = None
+        self._opening: Pending | None = None
 
     @property
     def wakes(self) -> bool:
@@ -116,12 +117,12 @@ class Node:
         other nodes can be asked."""
         if not self.ready:
             if now < self.retry_at:
-                return self._fail(pending, self.trouble)
+                return self._fail(pending, self.last_error)
             if not self.connecting and self.pipeline is None:
                 self.connecting = True
                 self._nodes.connect(self, max(pending.round.until - now, CONNECT_TIMEOUT))
-            if (spare and self.trouble) or len(self._queue) >= MAX_PENDING:
-                self._fail(pending, self.trouble or NO_CONNECTION)
+            if (spare and self.last_error) or len(self._queue) >= MAX_PENDING:
+                self._fail(pending, self.last_error or NO_CONNECTION)
                 if not pending.is_release or len(self._queue) >= MAX_PENDING:
                     return None
             self._queue.append(pending)
@@ -147,9 +148,9 @@ class Node:
         """There is a connection. Nothing is sent on it before the handshake is done."""
         self.connecting = False
         self.pipeline = pipeline = Pipeline(self)
-        greeting = FanOut((Inspect(""),), (self.index,), inf)
-        self._greeting = Pending(self._handshake.exchange(), greeting, NOBODY)
-        pipeline.send(self._greeting)
+        waiting = FanOut((Inspect(""),), (self.index,), inf)
+        self._opening = Pending(self._handshake.exchange(), waiting, NO_WAITER)
+        pipeline.send(self._opening)
         return pipeline
 
     def lost(self, why: str, heals: float | None = None) -> None:
@@ -162,24 +163,24 @@ class Node:
         self.ready = self.connecting = False
         self.subscription = NEW
         self._queue.clear()
-        self._in_trouble(why)
+        self._failed(why)
         for pending in failing:
-            if pending is not self._greeting:
+            if pending is not self._opening:
                 self._fail_later(pending, why, heals)
         if listened:
             self._nodes.waiters.wake_all()
 
     def silent(self) -> None:
         """It did not answer in time."""
-        self._in_trouble(SILENT if self.ready else NO_CONNECTION)
+        self._failed(SILENT if self.ready else NO_CONNECTION)
         if self.address.fails_over and self.pipeline is not None:
             self._nodes.disconnect(self, f"{SILENT}; asking Sentinel for the master again")
 
     def answered(self, pending: Pending, answers: Answers) -> None:
         """A request has its answers."""
-        if pending is self._greeting:
-            return self._greeted(answers)
-        if self.trouble:
+        if pending is self._opening:
+            return self._opened(answers)
+        if self.last_error:
             self._recovered()
         moved = ""
         first = answers[0]
@@ -214,8 +215,8 @@ class Node:
         """A message on our channel."""
         self._nodes.waiters.published(self.index, message)
 
-    def _greeted(self, answers: Answers) -> None:
-        self._greeting = None
+    def _opened(self, answers: Answers) -> None:
+        self._opening = None
         refusal = answers[0]
         if type(refusal) is Failed:
             why = refusal.nodes[0][1]
@@ -224,7 +225,7 @@ class Node:
             return
         self.ready = True
         self.retry_at = -inf
-        if self.trouble:
+        if self.last_error:
             self._recovered()
         if not self._handshake.resp3:
             self.subscription, self._refusal = REFUSED, self._handshake.why_no_resp3
@@ -253,7 +254,7 @@ class Node:
         self._nodes.flush(self)
 
     def _subscribe(self, pipeline: Pipeline) -> None:
-        """See to it that a waiter can be woken; if it cannot, say so, once."""
+        """Subscribe to wake-ups; if that is not possible, report it, once."""
         if self.subscription == NEW and self._nodes.listens:
             self.subscription = SENT
             pipeline.subscribe(self._nodes.waiters.subscribe)
@@ -275,13 +276,13 @@ class Node:
         if pending.round.over:
             pending.waiter.wake()
 
-    def _in_trouble(self, why: str) -> None:
-        if not self.trouble and self._nodes.size and why != GONE:
+    def _failed(self, why: str) -> None:
+        if not self.last_error and self._nodes.size and why != GONE:
             self._nodes.host.emit(NodeFailed(self.name, why))
-        self.trouble = why
+        self.last_error = why
 
     def _recovered(self) -> None:
-        self.trouble = ""
+        self.last_error = ""
         if self._nodes.size:
             self._nodes.host.emit(NodeRecovered(self.name))
 
@@ -355,10 +356,10 @@ class Nodes:
                 self.all[index].start(pending, now, spare)
 
     def _leave(self, node: int, release: Release) -> None:
-        self.start((FanOut((release,), (node,), self.clock() + CONNECT_TIMEOUT),), NOBODY)
+        self.start((FanOut((release,), (node,), self.clock() + CONNECT_TIMEOUT),), NO_WAITER)
 
     def _has_spare(self, each: FanOut, now: float) -> bool:
-        """Whether enough nodes can be asked without those that are in trouble."""
+        """Whether enough nodes can be asked without those that do not answer."""
         ready = [node for node in self.all if node.ready]
         if len(ready) < self.size and type(each.requests[0]) in MAY_WAIT:
             each.until = max(each.until, now + FIRST_CONTACT)
@@ -382,7 +383,7 @@ class Nodes:
         if index in each.answers:
             return each.answers[index]
         node = self.all[index]
-        return [Failed.at(node.name, node.trouble or SILENT)] * len(each.requests)
+        return [Failed.at(node.name, node.last_error or SILENT)] * len(each.requests)
 
 
 def no_guard() -> RestartGuard:

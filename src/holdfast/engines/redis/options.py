@@ -11,7 +11,7 @@ MOST_DATABASES = 10**6
 
 
 class Options:
-    """Options are taken out one by one; what nobody took is refused."""
+    """The options of a client. Each is taken out when it is read; what is left is refused."""
 
     def __init__(self, given: dict[str, str]) -> None:
         self._left = dict(given)
@@ -20,14 +20,14 @@ class Options:
         return name in self._left
 
     def connection(self) -> Settings:
-        """How redis-py is to introduce us."""
+        """The name of the connections, for redis-py."""
         name = self._left.pop("client_name", "")
         if any(not "!" <= letter <= "~" for letter in name):
             raise ValueError(f"client_name: must be ASCII without spaces, got {name!r}")
         return {"client_name": name} if name else {}
 
     def security(self, encrypted: bool) -> Settings:
-        """How redis-py is to encrypt: not at all, unless told so or given a reason to."""
+        """The settings of TLS for redis-py; none unless `encrypted`, or an option needs them."""
         words: Settings = {name: self._file(name) for name in FILES if name in self._left}
         if "ssl_cert_reqs" in self._left:
             words["ssl_cert_reqs"] = self.choice("ssl_cert_reqs", "required", "optional", "none")

@@ -1,4 +1,4 @@
-"""The Lua scripts, each a file with a comment that says what it wants and what it gives."""
+"""The Lua scripts, each a file that begins with its keys, its arguments and its result."""
 
 from collections.abc import Iterator
 from functools import cache

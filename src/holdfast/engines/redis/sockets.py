@@ -58,7 +58,7 @@ class Socket:
         self._sock.close()
 
     def forget(self) -> None:
-        """In a forked child: let go of it without a word to the server."""
+        """In a forked child: drop it without closing the parent's connection."""
         detach(self.fd)
 
 

@@ -1,4 +1,4 @@
-"""Who waits for a lock, and how they are woken.
+"""The waiters of one client, and how they are woken.
 
 A release hands the lock to the first waiter in its queue and publishes that on the channel of the
 waiter's client. A message is one of
@@ -27,11 +27,11 @@ from holdfast.engines.redis.exchange import command
 from holdfast.events import PollingOnly
 
 MOST_LEFT = 1000
-"""How many unconfirmed releases are kept in mind."""
+"""How many unconfirmed releases are remembered."""
 
 
 class Waiters:
-    """Those of one client."""
+    """The waiters of one client."""
 
     def __init__(self, host: StoreHost, channel: str) -> None:
         self._host = host
@@ -39,13 +39,13 @@ class Waiters:
         self.leave: Callable[[int, Release], None] = _ignore
         """Send a release to a node without waiting for its answer."""
         self.woken: Callable[[str], None] = _ignore
-        """Told of each waiter that was woken. Set by the driver, if it must know."""
+        """Called with each waiter that was woken. Set by the driver, if it needs that."""
         self._waiting: dict[str, str] = {}
-        """The keys of those in a queue, by holder."""
+        """The keys of the waiters in a queue, by holder."""
         self._left: dict[str, str] = {}
-        """Those whose release is not confirmed."""
+        """The keys of those whose release is not confirmed, by holder."""
         self._later: list[tuple[float, str]] = []
-        self._told = False
+        self._has_reported = False
 
     def __contains__(self, holder: str) -> bool:
         return holder in self._waiting
@@ -91,7 +91,7 @@ class Waiters:
         return self._later[0][0] if self._later else inf
 
     def wake_due(self) -> None:
-        """Wake those whose time has come."""
+        """Wake the waiters whose time has come."""
         now = self._host.clock()
         while self._later and self._later[0][0] <= now:
             _, holder = heappop(self._later)
@@ -99,9 +99,9 @@ class Waiters:
                 self._wake(holder)
 
     def unreachable(self, node: str, why: str) -> None:
-        """No message of this node reaches us: say so, once."""
-        if not self._told:
-            self._told = True
+        """No message of this node reaches the client: report it, once."""
+        if not self._has_reported:
+            self._has_reported = True
             self._host.emit(PollingOnly(node, why))
 
     def _wake(self, holder: str) -> None:
@@ -109,7 +109,7 @@ class Waiters:
         self.woken(holder)
 
     def forget(self) -> None:
-        """In a forked child: nobody waits."""
+        """In a forked child: there are no waiters."""
         self._waiting.clear()
         self._left.clear()
         self._later.clear()

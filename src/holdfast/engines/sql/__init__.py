@@ -1,4 +1,4 @@
 """Locks in a table of an SQL database.
 
-`scripts.py` knows what to say in every dialect; a dialect brings its SQL and a store to say it.
+`commands.py` has the commands of every dialect; a dialect has its SQL, and a store that sends it.
 """

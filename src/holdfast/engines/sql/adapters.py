@@ -255,7 +255,7 @@ async def _psycopg_async(connection: Any) -> AsyncAdapter | None:
 
 
 def _is_nested(connection: Any) -> bool:
-    """Whether psycopg's `transaction()` was entered twice. It is told nowhere in public."""
+    """Whether psycopg's `transaction()` was entered twice. There is no public way to know."""
     return getattr(connection, "_num_transactions", 0) > 1
 
 
@@ -463,7 +463,7 @@ def mysql_in_transaction(connection: Any) -> bool:
         return bool(connection.get_transaction_status())
     if hasattr(connection, "server_status"):  # PyMySQL, asyncmy: a flag of each reply
         return bool(connection.server_status & 1)
-    with connection.cursor() as cursor:  # mysqlclient tells nothing; MySQL has no such variable
+    with connection.cursor() as cursor:  # mysqlclient has no flag; MySQL has no such variable
         cursor.execute("SHOW SESSION VARIABLES LIKE 'in_transaction'")
         return [row[1] for row in cursor.fetchall()] == ["1"]
 

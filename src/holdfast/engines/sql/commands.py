@@ -1,4 +1,4 @@
-"""What each request says to an SQL database, and how to read the answer: pure, for every dialect.
+"""The statements for each request, and how to read their rows: pure, for every dialect.
 
 Tables:
 
@@ -11,11 +11,11 @@ transaction, which begins by locking the name's row. Times are whole microsecond
 clock.
 
 1. The uncontended path is one statement on one row: `acquire` takes a lock that is free or expired
-   and has no queue, `release` frees one that has no queue. `queued` in the row says whether there
-   are waiters; it changes under the row's lock only, so neither overlooks a waiter that joins.
-2. A waiter has a row in `waiters`; the lowest `place` is first. A release, and anyone who finds the
-   lock expired, *offers* the lock to the first living waiter (`settle`): the row then has
-   that holder, is `offered`, and expires after `OFFER`. The waiter takes it by asking again.
+   and has no queue, `release` frees one that has no queue. `queued` in the row is true if there are
+   waiters; it changes under the row's lock only, so neither overlooks a waiter that joins.
+2. A waiter has a row in `waiters`; the lowest `place` is first. A release, and a client that finds
+   the lock expired, *offers* the lock to the first living waiter (`settle`): the row then has that
+   holder, is `offered`, and expires after `OFFER`. The waiter takes it by asking again.
 3. Waiters that died are skipped, and deleted, by one statement (`bury`), whatever their number.
    A waiter that lives keeps its place even so: it asks again with the place that it had.
 4. Only `acquire` changes a fence: not an offer, which must not wait for a guarded transaction.
@@ -55,15 +55,15 @@ from holdfast.core.records import Versioned
 MICROSECONDS = 1_000_000
 
 POLL = 0.2
-"""How often a waiter that no one can wake asks again, at the least."""
+"""The longest interval, in seconds, at which a waiter polls that cannot be woken."""
 
 LIFE = 2.0
-"""A waiter that polls is dead when it has not asked for so long."""
+"""A waiter that polls is taken for dead when it has not asked for this many seconds."""
 
 GUARDED = 0.05
 """When to ask again for a lock that is free but for a transaction that relies on its last lease."""
 
-LONGEST_PATIENCE = 0.5
+LONGEST_LOCK_WAIT = 0.5
 """A row that stays locked for longer is locked by a transaction that relies on its lease, and not
 by another's statement."""
 
@@ -122,9 +122,9 @@ class Dialect:
     join: Text
     """Takes a place in the queue, or takes it again: `place` is 0, or the one that it was."""
     mark: Text
-    """Says in the lease's row that there is a queue."""
+    """Marks in the lease's row that there is a queue."""
     touch: Text
-    """Says that a waiter that polls is alive; gives a row if it has a place."""
+    """Marks a waiter that polls as alive; gives a row if it has a place."""
     leave: Text
     """Gives the place up."""
     free: Text
@@ -134,8 +134,9 @@ class Dialect:
     settle: Text
     """Offers the lock to the first waiter, else to `me`, if it is up for grabs."""
     heads: Text
-    """Wakes those who should know of an offer, and gives (holder, listener) of each: the first
-    waiter, and the first of another listener: one stopped process must not delay the others."""
+    """Wakes the waiters that should know of an offer, and gives (holder, listener) of each: the
+    first waiter, and the first of another listener: one stopped process must not delay the
+    others."""
     drop: Text
     """Takes the waiter that the lock is offered to out of the queue."""
     take_away: Text
@@ -159,7 +160,7 @@ class Dialect:
     take_away_guarded: Text | None = None
     """The same as `take_away` where a transaction keeps that from being done."""
     forget: Text | None = None
-    """Takes all waiters of a dead listener out, where the database cannot tell that it died."""
+    """Takes all waiters of a dead listener out, where the database cannot detect its death."""
 
     @classmethod
     def of(
@@ -195,7 +196,7 @@ class Waiters(Protocol):
         ...
 
     def is_fresh(self, holder: str) -> bool:
-        """Whether the database has been told within `LIFE / 2` that it is alive."""
+        """Whether the waiter was marked as alive within `LIFE / 2`."""
         ...
 
     def wake(self, listener: str, holder: str) -> bool:
@@ -207,7 +208,7 @@ class Clock(Protocol):
     """The database's clock, as far as the client knows it."""
 
     def values(self) -> dict[str, Any]:
-        """What statements need to be told of it."""
+        """The values of statements that depend on it."""
         ...
 
     def ours(self) -> float:
@@ -277,7 +278,7 @@ class Commands:
                 return answer
             if is_mine and answer is None:
                 break  # a transaction relies on the last lease
-            join = self._say(
+            join = self._statement(
                 self._sql.join,
                 key=request.key,
                 holder=holder,
@@ -285,7 +286,7 @@ class Commands:
                 listener=listener,
                 pid=pid,
             )
-            mark = self._say(self._sql.mark, key=request.key)
+            mark = self._statement(self._sql.mark, key=request.key)
             remaining, place, is_mine = yield from self._turn(request, join, mark)
             if place:
                 waiters.joined(holder, place)
@@ -295,12 +296,12 @@ class Commands:
 
     def _poll(self, request: Acquire) -> Steps[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
-        [[row]] = yield (self._say(self._sql.look, key=request.key, holder=request.holder),)
+        [[row]] = yield (self._statement(self._sql.look, key=request.key, holder=request.holder),)
         held, place = _held_by_another(request, row[:5]), row[5]
         if held is None or place is None:  # taken for dead, and out of the queue
             return None
         if not self._waiters.is_fresh(request.holder):
-            [rows] = yield (self._say(self._sql.touch, holder=request.holder),)
+            [rows] = yield (self._statement(self._sql.touch, holder=request.holder),)
             if not rows:
                 return None
             self._waiters.joined(request.holder, place)
@@ -314,19 +315,19 @@ class Commands:
             asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
             ttl = _micro(request.ttl)
             [rows] = yield (
-                self._say(
+                self._statement(
                     sql.acquire,
                     key=key,
                     holder=holder,
                     ttl=ttl,
                     deadline=deadline,
-                    patience=self._patience(until),
+                    lock_wait=self._lock_wait(until),
                 ),
             )
             if not rows or sql.verdict is not None:
                 text = sql.verdict if rows and sql.verdict is not None else sql.look
                 asked_at = self._clock.ours()
-                [rows] = yield (self._say(text, key=key, holder=holder),)
+                [rows] = yield (self._statement(text, key=key, holder=holder),)
             fence, now = rows[0][:2]
             self._clock.learn(asked_at, now)
             if fence is not None:
@@ -340,7 +341,7 @@ class Commands:
         """See to it that the lock is held by, or offered to, the one whose turn it is: for how much
         longer, the asker's place in the queue, and whether it is the asker."""
         key, holder = request.key, request.holder
-        adopt = self._say(self._sql.adopt, key=key, holder=holder)
+        adopt = self._statement(self._sql.adopt, key=key, holder=holder)
         _, (_, _, remaining, _, owner, place) = yield from self._settle(
             key, holder, (adopt, *first), me=holder
         )
@@ -349,7 +350,7 @@ class Commands:
 
     def _extend(self, request: Extend) -> Steps[Answer]:
         [rows] = yield (
-            self._say(
+            self._statement(
                 self._sql.extend,
                 key=request.key,
                 holder=request.holder,
@@ -360,11 +361,11 @@ class Commands:
 
     def _release(self, key: str, holder: str) -> Steps[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
-        [rows] = yield (self._say(self._sql.release, key=key, holder=holder),)
+        [rows] = yield (self._statement(self._sql.release, key=key, holder=holder),)
         if rows:
             return DONE
-        leave = self._say(self._sql.leave, key=key, holder=holder)
-        free = self._say(self._sql.free, key=key, holder=holder)
+        leave = self._statement(self._sql.leave, key=key, holder=holder)
+        free = self._statement(self._sql.free, key=key, holder=holder)
         (_, freed), _ = yield from self._settle(key, holder, (leave, free))
         return DONE if freed else NOT_YOURS
 
@@ -374,19 +375,19 @@ class Commands:
         """In one transaction: `first`; then, if the lock is up for grabs, offer it to the first
         living waiter, else to `me`. Gives the rows of `first`, and the state after all."""
         sql = self._sql
-        lock = (self._say(sql.lock, key=key),) if sql.lock is not None else ()
-        front = (self._say(sql.front, key=key),) if sql.front is not None else ()
+        lock = (self._statement(sql.lock, key=key),) if sql.lock is not None else ()
+        front = (self._statement(sql.front, key=key),) if sql.front is not None else ()
         answers: Results | None = None
         while True:
             results = yield (
                 *lock,
                 *first,
                 *front,
-                self._say(sql.bury, key=key),
-                self._say(sql.settle, key=key, me=me),
-                self._say(sql.heads, key=key, holder=asker),
-                self._say(sql.drop, key=key),
-                self._say(sql.look, key=key, holder=asker),
+                self._statement(sql.bury, key=key),
+                self._statement(sql.settle, key=key, me=me),
+                self._statement(sql.heads, key=key, holder=asker),
+                self._statement(sql.drop, key=key),
+                self._statement(sql.look, key=key, holder=asker),
             )
             if answers is None:
                 answers = results[len(lock) : len(lock) + len(first)]
@@ -397,22 +398,22 @@ class Commands:
             if not dead or sql.forget is None:
                 return answers, state
             first = (
-                self._say(sql.forget, listener=_text(dead[0][1])),
-                self._say(sql.free, key=key, holder=_text(dead[0][0])),
+                self._statement(sql.forget, listener=_text(dead[0][1])),
+                self._statement(sql.free, key=key, holder=_text(dead[0][0])),
             )
 
     def _break(self, key: str, until: float) -> Steps[Answer]:
-        patience = self._patience(until)
-        [rows] = yield (self._say(self._sql.take_away, key=key, patience=patience),)
+        lock_wait = self._lock_wait(until)
+        [rows] = yield (self._statement(self._sql.take_away, key=key, lock_wait=lock_wait),)
         if not rows and self._sql.take_away_guarded is not None:
-            [rows] = yield (self._say(self._sql.take_away_guarded, key=key),)
+            [rows] = yield (self._statement(self._sql.take_away_guarded, key=key),)
         if not rows:
             return NOT_YOURS
         yield from self._settle(key, "", ())
         return DONE
 
     def _list(self, text: Text, **values: Any) -> Steps[Answer]:
-        [rows] = yield (self._say(text, **values),)
+        [rows] = yield (self._statement(text, **values),)
         return Listing(
             tuple(
                 Seen(_text(key), _text(holder), fence, max(0, remaining) / MICROSECONDS, waiters)
@@ -421,7 +422,7 @@ class Commands:
         )
 
     def _read(self, request: Read) -> Steps[Answer]:
-        [rows] = yield (self._say(self._sql.cell, key=request.key),)
+        [rows] = yield (self._statement(self._sql.cell, key=request.key),)
         if not rows:
             return Versioned(None, 0)
         value, is_text, version = rows[0]
@@ -432,15 +433,17 @@ class Commands:
         is_text = isinstance(request.value, str)
         value = request.value.encode() if isinstance(request.value, str) else request.value
         [rows] = yield (
-            self._say(sql, key=request.key, value=value, is_text=is_text, expect=request.expect),
+            self._statement(
+                sql, key=request.key, value=value, is_text=is_text, expect=request.expect
+            ),
         )
         return DONE if rows else CHANGED
 
-    def _patience(self, until: float) -> float:
+    def _lock_wait(self, until: float) -> float:
         """How long to wait for a locked row, in seconds."""
-        return round(max(0.01, min(LONGEST_PATIENCE, (until - self._clock.ours()) / 4)), 3)
+        return round(max(0.01, min(LONGEST_LOCK_WAIT, (until - self._clock.ours()) / 4)), 3)
 
-    def _say(self, text: Text, **values: Any) -> Statement:
+    def _statement(self, text: Text, **values: Any) -> Statement:
         return text(**values, **self._clock.values(), offer=_OFFER, life=_LIFE)
 
 

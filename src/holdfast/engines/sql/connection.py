@@ -19,7 +19,7 @@ CLOSED = "the client was closed"
 
 
 class SqlError(Exception):
-    """A statement was not carried out, or its outcome is unknown; the text says why."""
+    """A statement was not carried out, or its outcome is unknown; the text is the reason."""
 
     heals_in: float | None = None
     """As in `Failed`: None if another try may help, infinite if waiting will not."""
@@ -63,7 +63,7 @@ class Connection(Protocol):
         ...
 
     def forget(self) -> None:
-        """In a forked child: close it without telling the server, which serves the parent."""
+        """In a forked child: close it here, and leave the parent's connection open."""
         ...
 
 

@@ -6,7 +6,7 @@ is used: holdfast opens connections of its own, and takes none out of the pool.
 
 - A pool of psycopg: its `conninfo` and `kwargs`.
 - An `Engine` with psycopg or PyMySQL: what a fresh pool of the engine makes, detached from it. So
-  a `creator` and the engine's listeners have their say, for example to put in a token.
+  a `creator` and the engine's listeners are called, for example to add a token.
 - Any other `Engine`, and every `AsyncEngine`: the arguments that it connects with, given to psycopg
   or PyMySQL.
 - A function, called for each connection: it gives one of psycopg or PyMySQL, or arguments for one,

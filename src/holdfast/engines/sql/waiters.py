@@ -16,7 +16,7 @@ class Waiters:
 
     def _begin(self) -> None:
         self._places: dict[str, tuple[int, float]] = {}
-        """By holder id: the place, and when the database was last told that it is alive."""
+        """By holder id: the place, and when the waiter was last marked as alive."""
         self._mutex = threading.Lock()
 
     def listener(self) -> tuple[str, int]:
@@ -32,7 +32,7 @@ class Waiters:
         self._places[holder] = place, self._clock()
 
     def is_fresh(self, holder: str) -> bool:
-        """Whether the database has been told lately that it is alive."""
+        """Whether the waiter was marked as alive within `LIFE / 2`."""
         return self._clock() < self._places.get(holder, (0, 0.0))[1] + LIFE / 2
 
     def wake(self, listener: str, holder: str) -> bool:
@@ -55,7 +55,7 @@ class Waiters:
             self._places.pop(request.holder, None)
 
     def prepare(self, seconds: float) -> None:
-        """Someone is about to wait: begin to listen, and wait so long for it."""
+        """A waiter is about to join: begin to listen, and wait up to `seconds` for that."""
 
     def close(self) -> None:
         """Stop listening."""

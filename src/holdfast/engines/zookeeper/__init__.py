@@ -18,7 +18,7 @@ from holdfast.engines.zookeeper.sessions import MARGIN, SHORTEST, Terms
 
 DAY = 86400.0
 LONGEST = 20
-"""Ticks of the longest session, unless a server is told otherwise."""
+"""Ticks of the longest session, by the default of the servers."""
 
 PORTS = {"zookeeper": 2181, "zookeepers": 2281}
 

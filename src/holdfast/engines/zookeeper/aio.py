@@ -15,8 +15,8 @@ from holdfast.engines.zookeeper.sessions import Terms
 from holdfast.engines.zookeeper.threads import Heartbeat
 
 LOOK_AGAIN = 0.2
-"""Seconds after which a result is looked at although the loop was not called: a Ctrl-C may strike
-in the middle of that."""
+"""Seconds after which a result is looked at although the loop was not called: a Ctrl-C may have
+interrupted that call."""
 
 
 class AsyncZooKeeperStore:

@@ -224,7 +224,7 @@ def node(path: str) -> Call:
 
 def container(path: str) -> Call:
     """The same, and the server removes it when it has been without children for a while. A server
-    without containers closes the connection when it has said so."""
+    without containers answers with an error, and closes the connection."""
     return Call(
         lambda connection: connection.create_container_async(path),
         by_leader=True,

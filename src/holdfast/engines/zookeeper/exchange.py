@@ -58,7 +58,7 @@ def request_timeout(until: float, now: float) -> float:
 
 
 class Rejected(Exception):
-    """The request is refused; the text says why."""
+    """The request is refused; the text is the reason."""
 
     def __init__(self, why: str, heals_in: float | None = inf) -> None:
         super().__init__(why)

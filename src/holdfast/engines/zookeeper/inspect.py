@@ -48,11 +48,11 @@ class Inspection:
             if isinstance(entry, NoNodeError):
                 continue  # it ended since
             data, known = entry
-            said = read_entry(data)
-            if said is not None:
-                fence = said.fence or known.czxid
+            content = read_entry(data)
+            if content is not None:
+                fence = content.fence or known.czxid
                 waiters = sum(place.waits for place in places[1:])
-                found.append(Seen(key, said.holder, fence, said.ttl, waiters))
+                found.append(Seen(key, content.holder, fence, content.ttl, waiters))
         return tuple(found)
 
     def _queues(self, session: Session, keys: list[str]) -> Steps[list[list[Place]]]:

@@ -65,7 +65,7 @@ class Promise:
 
     def rawlink(self, callback: Callable[[Any], object]) -> None:
         """Call this when it is there, from the thread that kazoo has for that."""
-        self._link(partial(self._hand_over, callback))
+        self._link(partial(self._deliver, callback))
 
     def call_at_once(self, callback: Callable[[Any], object]) -> None:
         """The same, from the thread that reads the replies: the callback must be quick."""
@@ -89,7 +89,7 @@ class Promise:
                 return
             link()
 
-    def _hand_over(self, callback: Callable[[Any], object]) -> None:
+    def _deliver(self, callback: Callable[[Any], object]) -> None:
         if self._handler.running:
             self._handler.completion_queue.put(partial(callback, self))
         else:

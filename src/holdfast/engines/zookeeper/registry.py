@@ -1,7 +1,7 @@
 """What a client has, or may have, on the servers.
 
-1. A place in a queue is noted here before it is requested, until the server has said that it is
-   gone.
+1. A place in a queue is noted here before it is requested, until the server has confirmed that it
+   is gone.
 2. A session lives as long as its client does. So the client itself removes what is to end before: a
    lease that was not renewed in time, and a place whose release was not answered. Such claims are
    *overdue*.

@@ -2,8 +2,8 @@
 
 How long a session lives at least, on which leases are based:
 
-1. It ends when the *leader* has not heard of it for its timeout. A server that is cut off from the
-   leader goes on answering pings and reads, so those prove nothing.
+1. It ends when the *leader* has received nothing of it for its timeout. A server that is cut off
+   from the leader goes on answering pings and reads, so those prove nothing.
 2. A write that was acknowledged proves that the session was alive, but not that the leader counts
    from it: another server reports to the leader which of its sessions were active, twice a tick. If
    the server is cut off before that, the leader still counts from an earlier instant.
@@ -102,7 +102,7 @@ class Session:
         self.id = 0
         """That of the present session; 0 if there is none."""
         self.known_at = -inf
-        """The leader has heard of this session at this instant, or later."""
+        """The leader has received a sign of this session at this instant, or later."""
         self._terms, self._clock, self._ended = terms, clock, ended
         self._mutex = threading.Lock()
         self._sent: deque[float] = deque()
@@ -144,7 +144,8 @@ class Session:
         return self.known_at >= since - MARGIN * self._terms.tick
 
     def heartbeat(self) -> None:
-        """Have the leader hear of it; leave a server that is silent, if there is another one."""
+        """Send a request that the leader answers; leave a server that is silent, if there is
+        another one."""
         if not self._ready.ready():
             return
         now = self._clock()

@@ -2,7 +2,7 @@
 -- KEYS    1 lock, 2 fence counter, 3 holder id
 -- ARGV    1 the client's clock (s), 2 the holder's mark ('': an operator breaks the lock), 3 lifetime of
 --         the counter (ms)
--- Result  1 if it was released, 0 if another holder has it, or nobody
+-- Result  1 if it was released, 0 if another holder has it, or it is free
 local value, mark = redis.call('GET', KEYS[1]), ARGV[2]
 if not value then return 0 end
 if mark ~= '' and string.sub(value, -#mark) ~= mark then return 0 end

@@ -2,7 +2,7 @@
 -- KEYS    1 lock, 2 fence counter, 3 queue
 -- ARGV    1 lifetime of the counter (ms), 2 lifetime of an offer (ms), 3 channel, 4 holder ('': an
 --         operator breaks the lock)
--- Result  1 if the lock was released, 0 if another holder has it, -1 if nobody had it
+-- Result  1 if the lock was released, 0 if another holder has it, -1 if it is free
 -- The counter outlives the ttl of the lock by its lifetime, so it is not refreshed here.
 local owner, holder = redis.call('GET', KEYS[1]), ARGV[4]
 local first = owner and (owner == holder or holder == '') and redis.call('ZPOPMIN', KEYS[3])[1]

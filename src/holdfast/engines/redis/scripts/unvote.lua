@@ -1,9 +1,9 @@
 -- Release what a holder has on one node of a quorum: the lock, or its place in the waiting room.
 -- KEYS    1 lock, 2 waiting room
--- ARGV    1 '<delay> <channel>': the delay (ms) after which further waiters try ('': wake nobody) and the
+-- ARGV    1 '<delay> <channel>': the delay (ms) after which further waiters try ('': wake none) and the
 --         channel of the holder, 2 holder (releases all its attempts), or one attempt (releases it and
 --         earlier ones), or '' (an operator breaks the lock)
--- Result  1 if the lock was released, 0 if another holder has it, -1 if nobody had it
+-- Result  1 if the lock was released, 0 if another holder has it, -1 if it is free
 local lock, room, waking, holder = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local owner = redis.call('GET', lock)
 -- The usual case: there are no waiters.
@@ -25,13 +25,13 @@ local woken = 0
 while delay ~= '' and woken < 4 do
   local first = redis.call('ZPOPMIN', room)[1]
   if not first then break end
-  local whom, waiter = string.match(first, '^(%S+) (.*)$')
+  local target, waiter = string.match(first, '^(%S+) (.*)$')
   if woken >= 2 then waiter = waiter .. ' ' .. delay end
-  local told = redis.pcall('PUBLISH', whom, waiter)
-  if type(told) ~= 'number' then  -- this user may not publish there: the waiter asks by itself
+  local reached = redis.pcall('PUBLISH', target, waiter)
+  if type(reached) ~= 'number' then  -- this user may not publish there: the waiter asks by itself
     redis.call('ZADD', room, 0, first)
     break
   end
-  if told > 0 then woken = woken + 1 end
+  if reached > 0 then woken = woken + 1 end
 end
 return owner and 1 or -1

@@ -78,10 +78,10 @@ class Statements:
         self._place = {"database": database[0] if database else None, "name": plain}
         texts = dict(TEXTS)
         if returns:
-            patiently = "SET STATEMENT max_statement_time = :patience FOR "
+            bounded = "SET STATEMENT max_statement_time = :lock_wait FOR "
             state = "IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl"
-            texts["acquire"] = f"{patiently}{texts['acquire']} RETURNING {state}, holder"
-            texts["take_away"] = patiently + texts["take_away"]
+            texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {state}, holder"
+            texts["take_away"] = bounded + texts["take_away"]
             del texts["verdict"]
         self.dialect = Dialect.of("?", names, texts, ("acquire", "take_away"))
         self._extend_many = EXTEND_MANY.format(**names)
@@ -163,7 +163,7 @@ another `completion_type`, COMMIT would begin a transaction that no one ends."""
 
 SETTLE_MARIADB = "SET max_statement_time = 0"
 
-GREETING = f"SELECT {NOW}"
+HANDSHAKE = f"SELECT {NOW}"
 
 LOCK_TABLES = "SELECT GET_LOCK('holdfast', 10)"
 UNLOCK_TABLES = "SELECT RELEASE_LOCK('holdfast')"

@@ -22,13 +22,13 @@ from holdfast.engines.sql.connection import (
     RefusedError,
     SqlError,
 )
-from holdfast.engines.sql.mysql.commands import GREETING, SETTLE, SETTLE_MARIADB
+from holdfast.engines.sql.mysql.commands import HANDSHAKE, SETTLE, SETTLE_MARIADB
 
 CLIENT_ERRORS = 2000
 """From this number on, an error is not the server's, but PyMySQL's."""
 
 IDLE = 1.0
-"""A connection that was not used for so long is pinged before it is used."""
+"""A connection that was idle for longer is pinged before it is used."""
 
 STEP = 0.05
 """Timeouts are multiples of this: setting another one costs two system calls."""
@@ -147,8 +147,8 @@ class MySqlConnection:
             self._connection.close()
 
     def forget(self) -> None:
-        """In a forked child: PyMySQL closes a connection that is not referenced any more, and does
-        not tell the server."""
+        """In a forked child: PyMySQL closes a connection that is not referenced any more, and sends
+        nothing."""
         self._connection = None
         del self._cursor
 
@@ -204,7 +204,7 @@ def settle(
         settled.run_text(sql, until)
     if "mariadb" in version.lower():
         settled.run_text(SETTLE_MARIADB, until)
-    [(now,)] = settled.run_text(GREETING, until)
+    [(now,)] = settled.run_text(HANDSHAKE, until)
     return settled, now
 
 

@@ -45,11 +45,11 @@ DEFAULTS = {
     "keepalives_interval": "5",
     "keepalives_count": "3",
 }
-"""What libpq is told unless the URL says otherwise."""
+"""The parameters of libpq that the URL may change."""
 
 
 FORCED = {"client_encoding": "utf8"}
-"""What libpq is told whatever the URL says."""
+"""The parameters of libpq that the URL cannot change."""
 
 
 def drift(ttl: float) -> float:

@@ -298,7 +298,7 @@ WHERE l.name = r.name AND l.holder = r.holder AND NOT l.offered AND l.expires > 
 RETURNING l.name
 """
 
-GREETING = Text(f"SELECT pg_backend_pid(), {NOW}", "$")
+HANDSHAKE = Text(f"SELECT pg_backend_pid(), {NOW}", "$")
 """Gives the number of the server process, and the server's clock."""
 
 _SETTINGS = {

@@ -27,7 +27,7 @@ from holdfast.engines.sql.connection import (
     SqlError,
     wait_for,
 )
-from holdfast.engines.sql.postgres.commands import GREETING, SETTLE
+from holdfast.engines.sql.postgres.commands import HANDSHAKE, SETTLE
 
 IDLE = 0.01
 """A connection that was used so recently is taken to be there, without a look."""
@@ -92,7 +92,7 @@ def read_error(state: str, message: str) -> SqlError:
 
 
 def first_line(message: str) -> str:
-    """The first line of what libpq says."""
+    """The first line of a message of libpq."""
     lines = message.strip().splitlines()
     return lines[0].strip() if lines else ""
 
@@ -166,7 +166,7 @@ class PostgresConnection:
         self._connection.finish()
 
     def forget(self) -> None:
-        """In a forked child: close it without telling the server."""
+        """In a forked child: close it here, and leave the parent's connection open."""
         detach(self.fd)
         self._connection.finish()
 
@@ -259,12 +259,12 @@ def connect(conninfo: str, clock: Clock, until: float) -> PostgresConnection:
         raise
 
 
-def greet(connection: PostgresConnection, until: float) -> int:
+def handshake(connection: PostgresConnection, until: float) -> int:
     """Find out whether the session is ours alone, and settle it then; gives the server's clock. A
     pooler is known by the server process that answers: it is not the one of the login."""
     if connection.is_in_transaction:
         connection.run_text("COMMIT", until)  # of what prepared it, as a listener of an Engine
-    [[(pid, now)]] = connection.run((GREETING(),), until)
+    [[(pid, now)]] = connection.run((HANDSHAKE(),), until)
     is_direct = pid == connection.pid
     if is_direct:
         connection.run_text(SETTLE.sql, until)
@@ -279,8 +279,8 @@ def _wait(fd: int, until: float, clock: Clock, *, read: bool = True, write: bool
 
 
 def _why(connection: pq.abc.PGconn) -> SqlError:
-    """Why a connection was not made. libpq tells no SQLSTATE then, only a text, which may be in any
-    language: what a server says, as `FATAL:  ...`, after it got a password, is about the login."""
+    """Why a connection was not made. libpq has no SQLSTATE then, only a text, which may be in any
+    language. An error of the server (`FATAL:  ...`) after a password is about the login."""
     text = first_line(connection.get_error_message())
     is_from_server = re.search(r"\S:  ", text) is not None
     is_login = connection.needs_password or (is_from_server and connection.used_password)

@@ -8,7 +8,7 @@ from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.commands import MICROSECONDS, Commands, Steps
 from holdfast.engines.sql.connection import MissingError, RefusedError
 from holdfast.engines.sql.postgres.commands import SETTLE, VERSION, Statements
-from holdfast.engines.sql.postgres.connection import PostgresConnection, greet
+from holdfast.engines.sql.postgres.connection import PostgresConnection, handshake
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters
 
 Connect = Callable[[float], PostgresConnection]
@@ -33,7 +33,7 @@ class PostgresServer:
         connection = self._connect(until)
         try:
             asked_at = self.clock()
-            self._server_clock.learn(asked_at, greet(connection, until))
+            self._server_clock.learn(asked_at, handshake(connection, until))
         except BaseException:
             connection.close()
             raise

@@ -124,7 +124,7 @@ class Listener:
         connection.run_text(f'LISTEN "{self._channel}"', self._clock() + CONNECTING)
         self.address = (self._channel, connection.pid)
         self.is_settled.set()
-        self._waiters.wake_all()  # to say where they listen now, and since wake-ups may be lost
+        self._waiters.wake_all()  # to store the new listener, and since wake-ups may be lost
         while not self._closed.is_set():
             wait_for([connection.fd, self._stopped.fileno()])
             for holder in connection.notifications():
@@ -132,7 +132,7 @@ class Listener:
         return True
 
     def _hang_up(self) -> None:
-        """Until it is back, waiters poll: they have to be told."""
+        """Until it is back, waiters poll: wake them, so that they begin."""
         was_listening, self.address = bool(self.address[0]), ("", 0)
         connection, self._connection = self._connection, None
         if connection is not None:

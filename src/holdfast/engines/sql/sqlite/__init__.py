@@ -1,6 +1,6 @@
 """`sqlite:///path`: one file, one host, many processes. The embedded default.
 
-The clock is the host's boot clock, and each lease says of which boot its end is an instant. Setting
+The clock is the host's boot clock, and each lease has the id of the boot that it ends in. Setting
 the wall clock changes nothing. A lease of another boot (the machine was restarted, or two kernels
 share the file) is *adopted* by the first contender that meets it: its time is counted anew, on our
 clock, and it is free when it has stayed unchanged for that long.

@@ -23,7 +23,7 @@ NEEDED = (3, 35, 0)
 
 
 class UnusableError(Exception):
-    """The file cannot be used; the message says why and what to do."""
+    """The file cannot be used; the message has the reason, and what to do."""
 
 
 def default_path() -> Path:
@@ -46,8 +46,8 @@ def connect(path: Path) -> sqlite3.Connection:
     if path == default_path():
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_folder(path)
-    # Only SQLite may open the file: whoever else closes it in this process takes away the locks
-    # that other connections of the process have on it. That is how POSIX locks are.
+    # Only SQLite may open the file: closing any other descriptor of it in this process drops the
+    # locks that other connections of the process have on it. That is how POSIX locks are.
     new = not path.exists()
     connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
     try:
@@ -91,7 +91,7 @@ def _check_folder(path: Path) -> None:
 
 
 def file_system(folder: Path, mounts: str = "/proc/self/mountinfo") -> str:
-    """The type of the file system that a folder is on, where that can be told, else ''."""
+    """The type of the file system that a folder is on; '' if it is unknown."""
     try:
         table = Path(mounts).read_text()
     except OSError:
@@ -106,7 +106,7 @@ def file_system(folder: Path, mounts: str = "/proc/self/mountinfo") -> str:
 
 
 def boot_id() -> str:
-    """What tells this boot of this machine, and this clock, from every other."""
+    """A text that identifies this boot of this machine, and this clock."""
     if sys.platform == "linux":
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         try:
@@ -119,7 +119,7 @@ def boot_id() -> str:
     try:
         run = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - fixed
     except subprocess.SubprocessError as error:
-        raise UnusableError(f"this system does not tell its boots apart ({error})") from error
+        raise UnusableError(f"this system has no boot time ({error})") from error
     return run.stdout.strip()
 
 

@@ -48,7 +48,7 @@ IDLE = 3600 * MICROSECONDS
 
 
 class BootClock:
-    """The host's boot clock, which statements are told."""
+    """The host's boot clock, for the values of statements."""
 
     def __init__(self, clock: Clock, boot: str) -> None:
         self.ours, self.boot = clock, boot
@@ -112,7 +112,7 @@ class SqliteStore:
         if not self.mutex.acquire(blocking=False):
             return None
         try:
-            answer = self._say_briefly(requests[0]) if self._connection is not None else None
+            answer = self._answer_briefly(requests[0]) if self._connection is not None else None
         except sqlite3.Error:
             return None  # `ask` will meet it, too
         finally:
@@ -146,11 +146,11 @@ class SqliteStore:
             if self._connection is None:
                 self._open()
             if len(requests) == 1:
-                answer = self._say_briefly(requests[0])
-                return [answer or self._say(requests[0], until, waits=False)]
+                answer = self._answer_briefly(requests[0])
+                return [answer or self._answer_one(requests[0], until, waits=False)]
             if all(type(request) is Extend for request in requests):
                 return self._extend_all(requests)
-            return [self._say(request, until, waits=True) for request in requests]
+            return [self._answer_one(request, until, waits=True) for request in requests]
         except sqlite3.Error as error:
             if is_busy(error):
                 self._roll_back()
@@ -161,7 +161,7 @@ class SqliteStore:
             self.close_connection()
             raise
 
-    def _say_briefly(self, request: Request) -> Answer | None:
+    def _answer_briefly(self, request: Request) -> Answer | None:
         """The one statement that is mostly enough; None if it is not. Then the whole command is
         run, which begins with the same statement: to no effect, since it had none."""
         connection, clock = self._connection, self._boot_clock
@@ -183,7 +183,7 @@ class SqliteStore:
             return DONE
         return None
 
-    def _say(self, request: Request, until: float, *, waits: bool) -> Answer:
+    def _answer_one(self, request: Request, until: float, *, waits: bool) -> Answer:
         """Run the command for a request. Without `waits`, another writer in the way of its first
         step is the caller's to wait for; later it is waited for here, since what was done must not
         be done again."""
@@ -224,7 +224,7 @@ class SqliteStore:
         connection = self._connection
         assert connection is not None  # noqa: S101 - it is open
         connection.execute("BEGIN IMMEDIATE")
-        answers = [self._say(request, -inf, waits=True) for request in requests]
+        answers = [self._answer_one(request, -inf, waits=True) for request in requests]
         connection.execute("COMMIT")
         return answers
 

@@ -2,7 +2,7 @@
 database file.
 
 A waiter is woken by writing its holder id into the pipe. A pipe that is not read any more (its
-process died) cannot be opened for writing, which is how a dead waiter is told from a living one.
+process died) cannot be opened for writing. That shows that the waiter is dead.
 """
 
 import errno
@@ -106,7 +106,7 @@ class Pipe:
 
 def wake(database: Path, name: str, holder: str) -> bool:
     """Wake `holder`, whose client reads that pipe; False if it does not any more. True also if that
-    cannot be told: then an offer lapses, and the next waiter moves it on."""
+    is unknown: then an offer lapses, and the next waiter moves it on."""
     try:
         pipe = _open(_path(database, name))
         if pipe is None:
@@ -123,7 +123,7 @@ def wake(database: Path, name: str, holder: str) -> bool:
 
 
 def is_alive(database: Path, name: str) -> bool:
-    """Whether that pipe is read, as far as that can be told."""
+    """Whether that pipe is read; True if that is unknown."""
     try:
         pipe = _open(_path(database, name))
     except OSError:

@@ -33,7 +33,7 @@ from holdfast.options import check_ttl
 if TYPE_CHECKING:
     from holdfast.drivers.aio import AsyncDriver
 else:
-    AsyncDriver = Driver  # asyncio costs those who do without it
+    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
 
 
 D = TypeVar("D", bound=Driver)

@@ -21,7 +21,7 @@ from holdfast.options import check_bool, check_timeout
 if TYPE_CHECKING:
     from holdfast.drivers.aio import AsyncDriver
 else:
-    AsyncDriver = Driver  # asyncio costs those who do without it
+    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
 
 
 P = ParamSpec("P")

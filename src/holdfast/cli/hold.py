@@ -102,7 +102,7 @@ class _Run:
     def _acquire(self, lock: Lock) -> Lease | None:
         """Wait in a thread, so that this one can handle signals.
 
-        Closing the client then ends the wait, and releases whatever was asked for.
+        Closing the client then ends the wait, and releases what was acquired.
         """
         leases: list[Lease | None] = []
         errors: list[Exception] = []

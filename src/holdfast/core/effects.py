@@ -2,7 +2,7 @@
 
 `until` is always an instant of the runtime's clock. The driver sends the result back into the
 generator. An interruption (cancellation, Ctrl-C, a closing client) is thrown in, and the generator
-ends with it: it may tidy up its own state, and yields nothing more. What the engine may still have
+ends with it: it may clean up its own state, and yields nothing more. What the engine may still have
 of an interrupted caller goes to the pending releases, which the renewer sends.
 """
 

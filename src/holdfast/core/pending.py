@@ -1,7 +1,7 @@
 """Releases that the engine has not confirmed yet.
 
-1. Every release is in here from before it is sent until the engine has confirmed it. So whatever
-   interrupts the caller, the release is not forgotten.
+1. Every release is in here from before it is sent until the engine has confirmed it. So an
+   interruption of the caller does not lose it.
 2. The caller sends it first. At `not_before`, or at once when the caller failed or was interrupted,
    the renewer sends it, and again, less and less often, until it is confirmed or the lease has
    expired on the engine.

@@ -119,7 +119,7 @@ class Agenda:
         """The loop has looked; until when it may sleep, `latest` at the most.
 
         An entry that is out of date counts, too: a loop that sleeps without end must be woken by
-        the next lease, which costs more than to look in vain once in a while.
+        the next lease, which costs more than a look too many once in a while.
         """
         self.first()
         due = self._heap[0][0] if self._heap else inf

@@ -19,7 +19,7 @@ BATCH = 100
 
 PENDING_TIMEOUT = 1.0
 """How long to wait for the confirmation of pending releases. (If it is late, they were carried out
-all the same, and are sent once more in vain.)"""
+all the same, and are sent once more to no effect.)"""
 
 
 def begin_release(runtime: Runtime, lease: LeaseState) -> bool:

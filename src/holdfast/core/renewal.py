@@ -9,7 +9,7 @@ The *renewer* sends: renewals, and, when none is due, pending releases.
 5. `max_hold` ends renewal: the last one is cut to what is left.
 
 The *watcher* waits for deadlines, and sends nothing. So a lease is lost at the very instant when
-its time is over, however slow the engine is and whatever the renewer waits for.
+its time is over, also while the renewer waits for a slow engine.
 """
 
 from math import inf

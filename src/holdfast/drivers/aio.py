@@ -193,7 +193,7 @@ class AsyncDriver:
         self._store.abandon()
 
     def forked(self) -> None:
-        """In a forked child: whatever was held or under way belongs to the parent."""
+        """In a forked child: all that was held or under way belongs to the parent."""
         self.runtime.forked(nullcontext())
         self._store.forget()
         self._begin()

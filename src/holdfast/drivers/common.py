@@ -98,7 +98,7 @@ def report_loss(runtime: Runtime, lease: LeaseState) -> None:
 
 
 def isolated(runtime: Runtime, callback: Callable[[], object]) -> None:
-    """Call a user's function; whatever it raises is logged and hurts nothing else."""
+    """Call a user's function; what it raises is logged, and nothing else."""
     try:
         callback()
     except BaseException as error:  # noqa: BLE001 - a user's callback may raise anything
@@ -121,7 +121,7 @@ class Driver(Protocol):
         ...
 
     def forked(self) -> None:
-        """In a forked child: whatever was held or under way belongs to the parent."""
+        """In a forked child: all that was held or under way belongs to the parent."""
         ...
 
 

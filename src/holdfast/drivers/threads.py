@@ -264,7 +264,7 @@ class ThreadDriver:
             self._closed.set()
 
     def forked(self) -> None:
-        """In a forked child: whatever was held or under way belongs to the parent."""
+        """In a forked child: all that was held or under way belongs to the parent."""
         was_closed = self.runtime.closed
         self.runtime.forked(threading.RLock())
         self._store.forget()

@@ -15,7 +15,7 @@ from holdfast.core.messages import Acquire, Answer, Failed, Release, Request
 from holdfast.core.ports import Clock, Store
 
 GRACE = 0.05
-"""How much later than the worker we give up, so that it can say why."""
+"""How much later than the worker the task gives up, so that it gets the worker's reason."""
 
 
 class Offloaded:
@@ -70,7 +70,9 @@ class Offloaded:
         self._begin()
 
     def _failed(self, requests: Sequence[Request]) -> Sequence[Answer]:
-        return [Failed.at(self._name, "what was asked before is not answered yet")] * len(requests)
+        return [Failed.at(self._name, "an earlier request of this holder is pending")] * len(
+            requests
+        )
 
     def _asked(self, holder: str, done: "Future[Sequence[Answer]]") -> None:
         if self._asking.get(holder) is done:

@@ -183,7 +183,7 @@ def test_nobody_who_knows() -> None:
     net = Net()
     net.slots = {A: Failed.at("a:1", "Connection refused"), B: Shares(())}
     [answer] = net.ask(acquire(LOW))
-    expected = {"a:1": "Connection refused", "b:2": "it knows of no slots"}
+    expected = {"a:1": "Connection refused", "b:2": "has no slots assigned"}
     assert isinstance(answer, Failed)
     assert dict(answer.nodes) == expected
     assert type(net.ask(List("", "", 5))[0]) is Failed

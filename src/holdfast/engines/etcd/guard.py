@@ -22,7 +22,7 @@ class Guard(NamedTuple):
     create_revision: int
 
     def as_bytes(self) -> bytes:
-        """A message `etcdserverpb.Compare`, encoded, for any client that speaks gRPC."""
+        """A message `etcdserverpb.Compare`, encoded, for any client that uses gRPC."""
         encoded: bytes = same_place(self.key, self.create_revision).SerializeToString()
         return encoded
 

@@ -76,7 +76,7 @@ class Locks:
                     return [answer]
             if not claim.revision and claim.session.retired:
                 claim = yield from self._restart(claim, request, ttl)
-        raise Rejected("its place in the queue was lost again and again")
+        raise Rejected("the session of its place ended at every try")
 
     def _restart(self, claim: Claim, request: Acquire, ttl: int) -> Steps[Claim]:
         """Begin with another place, in another session: this one may be created late, or its
@@ -267,7 +267,7 @@ class Locks:
             _note(claim, reply.responses[0].response_range.kvs)
             if not claim.revision:
                 return False
-        raise Rejected("its place is written again and again")
+        raise Rejected("its place was changed at every try")
 
     def release(self, requests: Sequence[Release]) -> Steps[list[Answer]]:
         """Delete the places of these holders, all together."""

@@ -271,7 +271,7 @@ class Cluster:
             if isinstance(answer, Shares) and answer.reply:
                 self._take(place, read_shares(place, answer.reply))
                 return
-            none = Failed.at(place.name, "it knows of no slots")
+            none = Failed.at(place.name, "has no slots assigned")
             self._why |= dict((answer if type(answer) is Failed else none).nodes)
             self._known = (*(other for other in self._known if other != place), place)
 

@@ -16,7 +16,7 @@ clock.
 2. A waiter has a row in `waiters`; the lowest `place` is first. A release, and a client that finds
    the lock expired, *offers* the lock to the first living waiter (`settle`): the row then has that
    holder, is `offered`, and expires after `OFFER`. The waiter takes it by asking again.
-3. Waiters that died are skipped, and deleted, by one statement (`bury`), whatever their number.
+3. Waiters that died are skipped, and deleted, by one statement (`bury`), however many they are.
    A waiter that lives keeps its place even so: it asks again with the place that it had.
 4. Only `acquire` changes a fence: not an offer, which must not wait for a guarded transaction.
 5. No lease lasts longer than the ttl that was asked for, counted from now. An expiry beyond that
@@ -130,9 +130,9 @@ class Dialect:
     free: Text
     """Ends the holder's lease; gives a row if done."""
     bury: Text
-    """Deletes the dead waiters before the first living one, if the lock is up for grabs."""
+    """Deletes the dead waiters before the first living one, if the lock is free or expired."""
     settle: Text
-    """Offers the lock to the first waiter, else to `me`, if it is up for grabs."""
+    """Offers the lock to the first waiter, else to `me`, if it is free or expired."""
     heads: Text
     """Wakes the waiters that should know of an offer, and gives (holder, listener) of each: the
     first waiter, and the first of another listener: one stopped process must not delay the
@@ -335,7 +335,7 @@ class Commands:
             if now < deadline:
                 return _held_by_another(request, rows[0][:5])
             # The server's clock is not what we took it for. Now we know.
-        return Failed.at(self.node, "the server's clock was set while it was asked")
+        return Failed.at(self.node, "the server's clock was set during the request")
 
     def _turn(self, request: Acquire, *first: Statement) -> Steps[tuple[float, int, bool]]:
         """See to it that the lock is held by, or offered to, the one whose turn it is: for how much
@@ -372,7 +372,7 @@ class Commands:
     def _settle(
         self, key: str, asker: str, first: tuple[Statement, ...], me: str | None = None
     ) -> Steps[tuple[Results, Row]]:
-        """In one transaction: `first`; then, if the lock is up for grabs, offer it to the first
+        """In one transaction: `first`; then, if the lock is free or expired, offer it to the first
         living waiter, else to `me`. Gives the rows of `first`, and the state after all."""
         sql = self._sql
         lock = (self._statement(sql.lock, key=key),) if sql.lock is not None else ()

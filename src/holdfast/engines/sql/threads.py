@@ -161,7 +161,7 @@ class ServerStore:
                 try:
                     connection = connection or self._take(until)
                     if self._clock() >= until:
-                        raise RefusedError("there was no connection in time")
+                        raise RefusedError("no connection in time")
                     results = connection.run(statements, until)
                 except SqlError as error:
                     if isinstance(error, BrokenError) and connection is not None:

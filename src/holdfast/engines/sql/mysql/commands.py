@@ -159,7 +159,7 @@ SETTLE = (
     "SET completion_type = 0, sql_big_selects = 1",
 )
 """What a session begins with. Strict: a name that is too long is an error, and not cut off. With
-another `completion_type`, COMMIT would begin a transaction that no one ends."""
+another `completion_type`, COMMIT would begin a transaction that is never ended."""
 
 SETTLE_MARIADB = "SET max_statement_time = 0"
 

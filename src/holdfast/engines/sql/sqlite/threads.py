@@ -1,6 +1,6 @@
 """The store of an SQLite file, for threads: one connection, used in turns.
 
-A connection must never be carried into a forked child, not even unused: SQLite would believe that
+A connection must never be carried into a forked child, not even unused: SQLite would assume that
 the child has the file locks that only its parent has. So it is closed before every fork, and opened
 again when it is needed.
 """

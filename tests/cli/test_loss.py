@@ -241,7 +241,7 @@ import sys
 import holdfast
 from holdfast.cli.child import Child
 from holdfast.cli.hold import _Run
-from holdfast.cli.say import Say
+from holdfast.cli.output import Output
 from holdfast.cli.signals import Signals
 from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
@@ -249,7 +249,7 @@ from holdfast.cli.terminal import Terminal
 with Child(("sleep", "600")) as child, Signals() as signals, Terminal() as terminal:
     with holdfast.Client("memory://") as client:
         lease = client.lock("job").acquire()
-        run = _Run(None, Say(), child, signals, terminal)
+        run = _Run(None, Output(), child, signals, terminal)
         rule = LossRule("term", 5)
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast.cli.child import Ended
 from holdfast.cli.hold import _Run
-from holdfast.cli.say import Say
+from holdfast.cli.output import Output
 from holdfast.cli.supervise import LossRule, Supervisor
 
 
@@ -47,7 +47,7 @@ class Notes:
 
 def test_a_lost_lease_kills_before_anything_is_continued() -> None:
     notes: Any = Notes([signal.SIGCONT])
-    supervisor = Supervisor(notes, notes, LossRule("term", 5), notes, notes, Say(quiet=True))
+    supervisor = Supervisor(notes, notes, LossRule("term", 5), notes, notes, Output(quiet=True))
     assert supervisor.watch() == 70
     assert notes.sent == [signal.SIGKILL]
 

@@ -18,7 +18,7 @@ from holdfast.cli.options import (
     describe_holder,
     open_client,
 )
-from holdfast.cli.say import Say
+from holdfast.cli.output import Output
 from holdfast.cli.signals import Signals, all_signals_blocked
 from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
@@ -52,33 +52,33 @@ class Interrupted(Exception):
         self.signum = signum
 
 
-def run_locked(request: Request, say: Say) -> int:
+def run_locked(request: Request, output: Output) -> int:
     """Acquire, run, release. Returns the exit code; -n: holdfast is to end by signal n."""
     with Child(request.argv) as child, Signals() as signals, Terminal() as terminal:
         try:
-            with open_client(request.url, say) as client:
-                return _Run(request, say, child, signals, terminal).with_client(client)
+            with open_client(request.url, output) as client:
+                return _Run(request, output, child, signals, terminal).with_client(client)
         except Interrupted as interruption:
-            say.detail(f"stopped waiting for {request.name!r}; nothing is held")
+            output.detail(f"stopped waiting for {request.name!r}; nothing is held")
             return -interruption.signum
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
     request: Request
-    say: Say
+    output: Output
     child: Child
     signals: Signals
     terminal: Terminal
 
     def with_client(self, client: Client) -> int:
         lock, rule = self._prepare(client)
-        self.say.detail(f"waiting for {self.request.name!r} on {client.url}")
+        self.output.detail(f"waiting for {self.request.name!r} on {client.url}")
         lease = self._acquire(lock)
         if lease is None:
             self._explain_conflict(client)
             return self.request.conflict_exit_code
-        self.say.detail(f"acquired {lease.name!r}: fence {lease.fence}, ttl {lease.ttl:g} s")
+        self.output.detail(f"acquired {lease.name!r}: fence {lease.fence}, ttl {lease.ttl:g} s")
         release_at = time.monotonic() + self.request.min_hold
         code = self._run_command(lease, rule)
         self._keep(lease, release_at)
@@ -128,7 +128,7 @@ class _Run:
             self.signals.wait(math.inf)
 
     def _run_command(self, lease: Lease, rule: LossRule) -> int:
-        supervisor = Supervisor(self.child, lease, rule, self.signals, self.terminal, self.say)
+        supervisor = Supervisor(self.child, lease, rule, self.signals, self.terminal, self.output)
         if not supervisor.may_start():
             return exits.LOST
         try:
@@ -149,13 +149,13 @@ class _Run:
         """Keep the lock until --min-hold is over, unless the lease is lost or a signal arrives."""
         while (left := release_at - time.monotonic()) > 0:
             if self.signals.ending():
-                self.say.note(f"interrupted: released {lease.name!r} before --min-hold was over")
+                self.output.note(f"interrupted: released {lease.name!r} before --min-hold was over")
                 return
             if lease.lost:
                 break
             self.signals.wait(left)
         if self.request.min_hold and lease.lost:
-            self.say.note(f"the lease on {lease.name!r} was lost after the command had ended")
+            self.output.note(f"the lease on {lease.name!r} was lost after the command had ended")
 
     def _release(self, lease: Lease) -> None:
         from holdfast import EngineUnavailable, LockLost
@@ -163,11 +163,11 @@ class _Run:
         try:
             lease.release()
         except LockLost as loss:
-            self.say.detail(str(loss))
+            self.output.detail(str(loss))
         except EngineUnavailable as error:
-            self.say.note(str(error))
+            self.output.note(str(error))
         else:
-            self.say.detail(f"released {lease.name!r}")
+            self.output.detail(f"released {lease.name!r}")
 
     def _explain_conflict(self, client: Client) -> None:
         from holdfast import EngineUnavailable
@@ -178,4 +178,6 @@ class _Run:
             info = None
         by = f" by {describe_holder(info)}" if info else ""
         waited = f" after {self.request.timeout:g} s" if self.request.timeout else ""
-        self.say.note(f"{self.request.name!r} is still held{by}; gave up{waited}, nothing was run")
+        self.output.note(
+            f"{self.request.name!r} is still held{by}; gave up{waited}, nothing was run"
+        )

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from holdfast.cli import exits
-from holdfast.cli.say import Say
+from holdfast.cli.output import Output
 
 
 class Commands(click.Group):
@@ -44,7 +44,7 @@ class Commands(click.Group):
         why = f"needs {library}, which is not installed: pip install 'holdfast[{self._extra}]'"
 
         def fail() -> None:
-            Say().error(f"{name} {why}")
+            Output().error(f"{name} {why}")
             raise click.exceptions.Exit(exits.UNAVAILABLE)
 
         return click.Command(

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import logging
 
-from holdfast.cli.say import Say
+from holdfast.cli.output import Output
 from holdfast.events import RenewalFailed
 
 
 class LogToPeople(logging.Handler):
     """Errors are always shown, failed renewals unless quiet, the rest when verbose."""
 
-    def __init__(self, say: Say) -> None:
+    def __init__(self, output: Output) -> None:
         super().__init__()
-        self._say = say
+        self._output = output
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a record."""
         text = self.format(record)
         about = record.args[0] if isinstance(record.args, tuple) and record.args else None
         if record.levelno >= logging.ERROR:
-            self._say.error(text)
+            self._output.error(text)
         elif isinstance(about, RenewalFailed):
-            self._say.note(text)
+            self._output.note(text)
         else:
-            self._say.detail(text)
+            self._output.detail(text)
 
 
-def show_log(say: Say) -> None:
+def show_log(output: Output) -> None:
     """Show what the library logs."""
-    logging.getLogger("holdfast").addHandler(LogToPeople(say))
+    logging.getLogger("holdfast").addHandler(LogToPeople(output))

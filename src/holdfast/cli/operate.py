@@ -16,7 +16,7 @@ from holdfast.cli.options import (
     open_client,
     url_option,
 )
-from holdfast.cli.say import printable
+from holdfast.cli.output import printable
 
 if TYPE_CHECKING:
     from holdfast import LeaseInfo

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from holdfast.cli import exits
-from holdfast.cli.say import Say, printable
+from holdfast.cli.output import Output, printable
 
 if TYPE_CHECKING:
     from holdfast import Client, LeaseInfo
@@ -52,20 +52,20 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Machine-read
 
 
 @contextmanager
-def open_client(url: str | None, say: Say | None = None) -> Iterator[Client]:
+def open_client(url: str | None, output: Output | None = None) -> Iterator[Client]:
     """The client. An invalid URL is a usage error, an unreachable engine exit code 69."""
     from holdfast import Client, EngineUnavailable  # not above: `holdfast --help` must be quick
     from holdfast.cli.log import show_log
 
-    say = say or Say()
-    show_log(say.without_waiting())
+    output = output or Output()
+    show_log(output.without_waiting())
     try:
         with bad_arguments_are_usage_errors():
             client = Client(url)
         with client:
             yield client
     except EngineUnavailable as error:
-        say.error(str(error))
+        output.error(str(error))
         raise click.exceptions.Exit(exits.UNAVAILABLE) from error
 
 

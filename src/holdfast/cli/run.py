@@ -8,7 +8,7 @@ import click
 
 from holdfast.cli import exits
 from holdfast.cli.options import OnLost, positive_seconds, seconds, url_option
-from holdfast.cli.say import Say
+from holdfast.cli.output import Output
 
 
 class _RunCommand(click.Command):
@@ -150,7 +150,7 @@ def run(
         on_lost=on_lost,
         kill_after=kill_after,
     )
-    click.get_current_context().exit(run_locked(request, Say(quiet=quiet, verbose=verbose)))
+    click.get_current_context().exit(run_locked(request, Output(quiet=quiet, verbose=verbose)))
 
 
 def _argv(command: tuple[str, ...], shell_line: str | None) -> tuple[str, ...]:

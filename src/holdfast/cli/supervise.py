@@ -21,7 +21,7 @@ from typing import Protocol
 from holdfast.cli import exits
 from holdfast.cli.child import Child, Ended
 from holdfast.cli.options import OnLost
-from holdfast.cli.say import Say
+from holdfast.cli.output import Output
 from holdfast.cli.signals import TERMINAL_STOPS, Signals
 from holdfast.cli.terminal import Terminal
 
@@ -85,14 +85,14 @@ class Supervisor:
         rule: LossRule,
         signals: Signals,
         terminal: Terminal,
-        say: Say,
+        output: Output,
     ) -> None:
         self._child = child
         self._lease = lease
         self._rule = rule
         self._signals = signals
         self._terminal = terminal
-        self._say = say.without_waiting()
+        self._output = output.without_waiting()
         self._told = False  # TERM was sent and the lease has not recovered since
         self._killed = False
         self._hung_up = False
@@ -104,7 +104,7 @@ class Supervisor:
         left = self._left()
         if left > self._rule.margin or self._rule.on_lost == "warn":
             return True
-        self._say.error(f"{self._loss(left)}; the command was not started")
+        self._output.error(f"{self._loss(left)}; the command was not started")
         return False
 
     def watch(self) -> int:
@@ -135,7 +135,7 @@ class Supervisor:
         if self._rule.on_lost == "warn":
             if left == 0 and not self._told:
                 self._told = True
-                self._say.error(f"{self._loss(left)}; the command goes on (--on-lost=warn)")
+                self._output.error(f"{self._loss(left)}; the command goes on (--on-lost=warn)")
         elif left <= self._rule.margin:
             self._kill(left)
         elif left <= self._rule.kill_after:
@@ -153,7 +153,7 @@ class Supervisor:
         sent = self._child.send(signal.SIGTERM)
         self._child.send(signal.SIGCONT)  # a suspended command could not handle TERM
         done = "sent TERM to the command" if sent else "not permitted to stop the command"
-        self._say.error(f"{self._loss(left)}; {done}")
+        self._output.error(f"{self._loss(left)}; {done}")
 
     def _kill(self, left: float, whom: str = "the command") -> None:
         if self._killed:
@@ -161,7 +161,7 @@ class Supervisor:
         self._killed = self._cut_short = True
         sent = self._child.send(signal.SIGKILL)
         done = f"killed {whom}" if sent else f"NOT permitted to kill {whom}: still running"
-        self._say.error(f"{self._loss(left)}; {done}")
+        self._output.error(f"{self._loss(left)}; {done}")
 
     def _loss(self, left: float) -> str:
         lease = f"the lease on {self._lease.name!r} (fence {self._lease.fence})"
@@ -200,7 +200,7 @@ class Supervisor:
         suspended group that is orphaned; then KILL, or it would hold the lock forever."""
         if self._hung_up:
             self._child.send(signal.SIGKILL)
-            self._say.error("the command waits for a terminal that it cannot get; killed it")
+            self._output.error("the command waits for a terminal that it cannot get; killed it")
             return
         self._hung_up = True
         self._child.send(signal.SIGHUP)
@@ -213,7 +213,7 @@ class Supervisor:
             os.kill(0, -code)
         if self._lease.lost and self._rule.on_lost != "warn" and not self._cut_short:
             self._cut_short = True
-            self._say.error(f"{self._loss(0)}; the command has ended, perhaps after the loss")
+            self._output.error(f"{self._loss(0)}; the command has ended, perhaps after the loss")
         if not self._cut_short:
             return code
         self._clear_group()

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import click
 
 from holdfast.cli import exits
-from holdfast.cli.say import Say
+from holdfast.cli.output import Output
 from holdfast.lab.servers.process import ServerFailed
 from holdfast.lab.servers.programs import ProgramMissing
 
@@ -19,10 +19,12 @@ def missing_programs_are_told() -> Iterator[None]:
     try:
         yield
     except (ProgramMissing, ServerFailed) as error:
-        Say().error(str(error))
+        Output().error(str(error))
         raise click.exceptions.Exit(exits.UNAVAILABLE) from error
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("holdfast"):
             raise
-        Say().error(f"this needs {error.name}, which is not installed: pip install 'holdfast[lab]'")
+        Output().error(
+            f"this needs {error.name}, which is not installed: pip install 'holdfast[lab]'"
+        )
         raise click.exceptions.Exit(exits.UNAVAILABLE) from error

@@ -15,7 +15,7 @@ import click
 
 from holdfast.cli.lab.missing import missing_programs_are_told
 from holdfast.cli.options import json_option
-from holdfast.cli.say import Say
+from holdfast.cli.output import Output
 from holdfast.lab.history import Event
 from holdfast.lab.pictures import as_svg
 from holdfast.lab.scenarios import report
@@ -120,7 +120,7 @@ def _attempt(
     except ProgramMissing as missing:
         if all(other is scenario for other, _ in chosen):
             raise
-        Say().error(f"{scenario.name} ({variant.name}) is skipped: {missing}")
+        Output().error(f"{scenario.name} ({variant.name}) is skipped: {missing}")
         return None
 
 

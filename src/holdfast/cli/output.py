@@ -8,7 +8,7 @@ from contextlib import suppress
 import click
 
 
-class Say:
+class Output:
     """`error` always; `note` unless quiet; `detail` when verbose."""
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False, waits: bool = True) -> None:
@@ -16,12 +16,12 @@ class Say:
         self._verbose = verbose
         self._waits = waits
 
-    def without_waiting(self) -> Say:
+    def without_waiting(self) -> Output:
         """The same, but a message that would have to wait is dropped.
 
         A stopped terminal (Ctrl-S) or a full pipe must not delay a renewal or a kill.
         """
-        return Say(quiet=self._quiet, verbose=self._verbose, waits=False)
+        return Output(quiet=self._quiet, verbose=self._verbose, waits=False)
 
     def error(self, text: str) -> None:
         """Always shown."""

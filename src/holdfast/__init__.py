@@ -1,4 +1,4 @@
-"""A distributed lock that says what it promises: leases, fencing tokens, honest loss.
+"""A distributed lock that states what it guarantees: leases, fencing tokens, honest loss.
 
 >>> import holdfast
 >>> with holdfast.Client("memory://") as client:

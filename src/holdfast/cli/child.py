@@ -74,7 +74,7 @@ class Child:
         """Execute the command, with these variables added to holdfast's environment."""
         pairs = (os.fsencode(f"{key}={value}\0") for key, value in environment.items())
         message = memoryview(b"".join(pairs) + _OPEN)
-        with suppress(BrokenPipeError):  # it was killed at the gate: `poll` will tell
+        with suppress(BrokenPipeError):  # it was killed at the gate: `poll` reports that
             while message:
                 message = message[os.write(self._gate, message) :]
         os.close(self._gate)

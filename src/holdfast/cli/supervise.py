@@ -67,7 +67,7 @@ class LossRule:
 
     on_lost: OnLost
     kill_after: float
-    """Seconds before the deadline at which the command is told."""
+    """Seconds before the deadline at which the command gets its first signal."""
 
     @property
     def margin(self) -> float:

@@ -104,7 +104,7 @@ def _blame(run: Run, setup: Setup) -> None:
 
     shrunk = shrink(run.plan, breaks(run.findings[0].label))
     _show(play(shrunk))
-    words = [f"--seed {run.plan.seed}", *_said(setup)]
+    words = [f"--seed {run.plan.seed}", *_options_of(setup)]
     if without := left_out(run.plan, shrunk):
         words.append(f"--without {','.join(map(str, without))}")
     kept = kept_tasks(run.plan, shrunk)
@@ -112,23 +112,23 @@ def _blame(run: Run, setup: Setup) -> None:
     click.echo(f"\nplay it again: holdfast lab simulate {' '.join(words)}")
 
 
-def _said(setup: Setup) -> list[str]:
+def _options_of(setup: Setup) -> list[str]:
     """The options that make plans what they are."""
     from holdfast.lab.simulator import Setup as Default
 
-    said = []
+    options = []
     usual = Default()
     if setup.nodes is not None:
-        said.append(f"--nodes {setup.nodes}")
+        options.append(f"--nodes {setup.nodes}")
     if setup.clients is not None:
-        said.append(f"--clients {setup.clients}")
+        options.append(f"--clients {setup.clients}")
     if setup.seconds != usual.seconds:
-        said.append(f"--minutes {setup.seconds / 60:g}")
+        options.append(f"--minutes {setup.seconds / 60:g}")
     if not setup.guard:
-        said.append("--guard off")
+        options.append("--guard off")
     if setup.drift != usual.drift:
-        said.append(f"--drift {setup.drift:g}")
-    return said
+        options.append(f"--drift {setup.drift:g}")
+    return options
 
 
 def _show(run: Run) -> None:
@@ -148,8 +148,8 @@ def _describe(plan: Plan) -> None:
     click.echo(f"seed {plan.seed}: {plan.nodes} nodes, {plan.clients} clients")
     for number, fault in enumerate(plan.faults):
         facts = {name: getattr(fault, name) for name in fault.__slots__ if name != "when"}
-        told = ", ".join(f"{name} {value}" for name, value in facts.items())
-        click.echo(f"  {number:2} {type(fault).__name__}: {told}; {fault.when}")
+        shown = ", ".join(f"{name} {value}" for name, value in facts.items())
+        click.echo(f"  {number:2} {type(fault).__name__}: {shown}; {fault.when}")
 
 
 def _numbers(text: str) -> list[int]:

@@ -38,7 +38,7 @@ GUARANTEES = Guarantees(
     fence_ends="a cluster that is made anew, or restored from a snapshot without `--bump-revision`",
     fairness=(
         "waiters in the order of their arrival; one that died or was stopped keeps its place until "
-        "its etcd lease ends, which takes up to its ttl"
+        "its etcd lease ends, after 5 s at most"
     ),
     wake_up="each waiter watches the one before it",
     suits="correctness",

@@ -1,6 +1,6 @@
 """Redis and Valkey: one master, Sentinel, Cluster, or a Redlock quorum of independent masters.
 
-A URL says where the servers are. What is sent to them is in `commands`, one connection is in
+A URL names the servers. What is sent to them is in `commands`, one connection is in
 `connection`, and there are two stores: `threads` and `aio`.
 """
 

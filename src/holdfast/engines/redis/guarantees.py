@@ -23,8 +23,8 @@ SINGLE = Guarantees(
     ),
     fairness="waiters in the order of their arrival",
     wake_up=(
-        "a release hands the lock to the next waiter, by a publication; without RESP3 or the right "
-        "to the channel, waiters poll every `retry` seconds"
+        "a release offers the lock to the next waiter, and wakes it by a publication; without "
+        "RESP3 or the right to the channel, waiters poll every `retry` seconds"
     ),
     suits="efficiency",
     min_ttl=0.01,

@@ -63,7 +63,7 @@ def guarantees(tick: float | None, max_ttl: float | None) -> Guarantees:
         fence="the zxid with which the holder's node was created",
         fence_ends="an ensemble that is set up anew, with no data",
         fairness=(
-            "waiters in the order of their arrival; one that died or stands still keeps its place "
+            "waiters in the order of their arrival; one that died or is stopped keeps its place "
             "until its session ends, which takes up to its ttl"
         ),
         wake_up="each waiter watches the one before it",

@@ -35,8 +35,8 @@ MARIADB = Guarantees(
     fence_ends="the loss of rows together with a clock that was set back",
     fairness="waiters in the order of their arrival",
     wake_up=(
-        "a release hands the lock to the next waiter, which is woken at once if it is of the same "
-        "client, and else polls, every `retry` seconds, at most 0.2"
+        "a release offers the lock to the next waiter. A waiter of the same client is woken at "
+        "once; others poll, every `retry` seconds, at most 0.2"
     ),
     suits="correctness",
     min_ttl=0.01,

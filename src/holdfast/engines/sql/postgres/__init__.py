@@ -29,8 +29,8 @@ GUARANTEES = Guarantees(
     fence_ends="the loss of rows together with a clock that was set back",
     fairness="waiters in the order of their arrival",
     wake_up=(
-        "a release hands the lock to the next waiter, by NOTIFY; behind a pooler waiters poll, "
-        "every `retry` seconds, at most 0.2"
+        "a release offers the lock to the next waiter, and wakes it by NOTIFY; behind a pooler "
+        "waiters poll, every `retry` seconds, at most 0.2"
     ),
     suits="correctness",
     min_ttl=0.01,

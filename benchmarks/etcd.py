@@ -1,10 +1,10 @@
-"""Contenders on etcd: the raw calls through the library that holdfast uses, and aetcd's lock."""
+"""Contenders on etcd: the calls that holdfast makes, through the same library; and aetcd's lock."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
 from os import getpid
 from secrets import randbits
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -17,7 +17,6 @@ from holdfast.engines.etcd.commands import (
     grant,
     place_of,
     queue_of,
-    revoke,
     take,
 )
 from holdfast.engines.etcd.connection import HAS_LEADER, SETTINGS, Connection
@@ -25,7 +24,7 @@ from holdfast.lab.servers.process import HOST
 
 WITHIN = 5.0
 LONG = 3600
-"""Seconds: longer than anybody measures."""
+"""Seconds: longer than any case takes."""
 
 
 def new_lease() -> int:
@@ -33,69 +32,44 @@ def new_lease() -> int:
     return randbits(62) + 1
 
 
-Calls: TypeAlias = Generator[Call, Any, None]
-Begin: TypeAlias = Callable[[str, int], Calls]
-"""Given the name of a lock, and a lease that is there."""
-
-
-def three_calls(key: str, _: int) -> Calls:
-    """With a lease of its own, which is granted and revoked."""
-    lease = new_lease()
-    yield grant(lease, TTL)
-    yield take(queue_of(key), place_of(key, ""), lease, new_holder())
-    yield revoke(lease)
-
-
-def two_calls(key: str, lease: int) -> Calls:
-    """With a lease that is there."""
-    place = place_of(key, "")
-    yield take(queue_of(key), place, lease, new_holder())
-    yield delete(place)
-
-
-def raw(address: str, begin: Begin, stack: ExitStack) -> Pair:
+def raw(address: str, stack: ExitStack) -> Pair:
+    """A transaction and a deletion, with an etcd lease that is there, as a session's is."""
     channel = stack.enter_context(grpc.insecure_channel(address, options=SETTINGS))
-    connection, lease, key = Connection("raw", channel), new_lease(), f"floor:{getpid()}"
+    connection, lease = Connection("raw", channel), new_lease()
+    key = f"floor:{getpid()}"
+    queue, place = queue_of(key), place_of(key, "")
 
-    def say(call: Call) -> Any:
+    def send(call: Call) -> Any:
         return connection[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
 
     def acquire_and_release() -> None:
-        calls = begin(key, lease)
-        call: Call | None = next(calls)
-        while call is not None:
-            call = _next(calls, say(call))
+        assert send(take(queue, place, lease, new_holder())).succeeded
+        send(delete(place))
 
-    say(grant(lease, LONG))
+    send(grant(lease, LONG))
     return acquire_and_release
 
 
-async def async_raw(address: str, begin: Begin, stack: AsyncExitStack) -> Sequence[AsyncPair]:
+async def async_raw(address: str, stack: AsyncExitStack) -> Sequence[AsyncPair]:
+    """The same for a task."""
     channel = await stack.enter_async_context(grpc.aio.insecure_channel(address, options=SETTINGS))
-    connection, lease, key = Connection("raw", channel), new_lease(), f"floor:{getpid()}"
+    connection, lease = Connection("raw", channel), new_lease()
+    key = f"floor:{getpid()}"
+    queue, place = queue_of(key), place_of(key, "")
 
-    def say(call: Call) -> Any:
+    def send(call: Call) -> Any:
         return connection[call.method](call.request, timeout=WITHIN, metadata=(HAS_LEADER,))
 
     async def acquire_and_release() -> None:
-        calls = begin(key, lease)
-        call: Call | None = next(calls)
-        while call is not None:
-            call = _next(calls, await say(call))
+        assert (await send(take(queue, place, lease, new_holder()))).succeeded
+        await send(delete(place))
 
-    await say(grant(lease, LONG))
+    await send(grant(lease, LONG))
     return [acquire_and_release]
 
 
-def _next(calls: Calls, reply: Any) -> Call | None:
-    try:
-        return calls.send(reply)
-    except StopIteration:
-        return None
-
-
 async def aetcd(port: int, tidy: bool, stack: AsyncExitStack) -> Sequence[AsyncPair]:
-    """As it is, or with what it forgets: to revoke its lease."""
+    """As it is, or `tidy`: with its etcd lease revoked, which it leaves behind."""
     client = await stack.enter_async_context(library("aetcd").Client(HOST, port))
     lock = client.lock(b"bench:tidy" if tidy else b"bench", ttl=TTL)
 

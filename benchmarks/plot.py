@@ -30,14 +30,14 @@ LINES = {
         ("uncontended", "bare SQL", "SQLite, 1 thread"),
         ("postgres-sync", "bare statements", "PostgreSQL, 1 thread"),
         ("mariadb-sync", "bare statements", "MariaDB, 1 thread"),
-        ("etcd-sync", "two raw calls", "etcd, 1 thread"),
+        ("etcd-sync", "the raw calls", "etcd, 1 thread"),
         ("zookeeper-sync", "bare kazoo", "ZooKeeper, 1 thread"),
     ),
 }
 """The case and the other contender of a promise, and what to call it."""
 
 WIDTH, MARGIN = 900, 20
-LABELS, BARS = 390, 390
+LABELS, BARS = 340, 390
 ROW, HEAD = 21, 26
 INK, FAINT, GOOD, BAD = "#1c2429", "#69757d", "#1f6f8b", "#c62828"
 FONT = "font-family='system-ui, Helvetica, Arial, sans-serif'"
@@ -73,7 +73,7 @@ def svg(cases: Sequence[Case]) -> str:
     height = top + MARGIN
     one = _x(1.0)
     axis = f"<path d='M{one:.1f} 66V{top}' stroke='{INK}' stroke-dasharray='2 3'/>"
-    scale = _text(one, top + 13, "as fast as", anchor="middle", colour=FAINT)
+    scale = _text(one, top + 13, "1: as fast", anchor="middle", colour=FAINT)
     head = (
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' "
         f"width='{WIDTH}' height='{height}' {FONT} font-size='13'>"

@@ -4,7 +4,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks import pairs
-from benchmarks.cases.redis_pairs import UNGUARDED
+from benchmarks.cases.redis_pairs import GUARD_IS_OFF, UNGUARDED
 from benchmarks.contenders import AsyncOpening, Openings, compare
 from benchmarks.measure import Case, Effort, Values, at_least, rows
 from benchmarks.redis import floors, peers
@@ -13,9 +13,9 @@ from tests.equipment.servers.masters import RedisMasters
 
 OURS, FLOOR, FLOORS = "holdfast", "a bare connection", "bare connections"
 REDIS_PY, POTTERY, AIOREDLOCK = "redis.asyncio Lock", "pottery", "aioredlock"
-LEAST_OVER_REDIS_PY = (0.0, 5.0, 7.0)
+LEAST_OVER_REDIS_PY = (0.0, 6.0, 7.0)
 """For few, for many and for very many tasks; nothing is promised for one."""
-LEAST_OVER_AIOREDLOCK = 12.0
+LEAST_OVER_PEER = 12.0
 
 MIN_PAIRS = 5
 """Of each task: the first pairs of a batch go out all at once, and meet a server that has nothing
@@ -62,13 +62,20 @@ def measure_quorum(effort: Effort, folder: Path) -> Case:
             AIOREDLOCK: partial(peers.aioredlock_tasks, ports, tasks),
         }
         values = _pairs_a_second(openings, tasks, effort)
+    peer = AIOREDLOCK if AIOREDLOCK in values else POTTERY
     return Case(
         "redlock-async",
         f"Uncontended pairs of {tasks:,} tasks, a quorum of five",
-        f"The same over five independent servers; *{FLOORS}* waits for all five answers.",
+        f"The same over five independent servers; *{FLOORS}* goes on when three have replied, as "
+        f"holdfast does. {GUARD_IS_OFF}"
+        + (
+            f" {AIOREDLOCK} does not run on this Python: {POTTERY} takes its place in the promise."
+            if peer == POTTERY
+            else ""
+        ),
         FLOORS,
         rows(values, "pairs a second", 1, FLOORS),
-        (at_least(values, OURS, AIOREDLOCK, LEAST_OVER_AIOREDLOCK),),
+        (at_least(values, OURS, peer, LEAST_OVER_PEER),),
     )
 
 

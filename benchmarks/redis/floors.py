@@ -1,13 +1,15 @@
-"""The floors: the very commands that holdfast says, with nothing around them.
+"""The floors: the very commands that holdfast sends, with nothing around them.
 
-The words are taken from holdfast's own speech, so that they cannot come to differ; each command is
-made anew for a new holder id, as anybody would who speaks to sockets.
+The commands are holdfast's own, so that they cannot come to differ; each is made anew for a new
+holder id. Of several servers a majority is waited for, as holdfast does; what the others answer is
+read, and skipped, with the next replies.
 """
 
 import asyncio
+import select
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from time import time
@@ -25,6 +27,11 @@ from holdfast.lab.servers.process import HOST
 
 READ_SIZE = 65536
 LOADING = [command(b"SCRIPT", b"LOAD", each.source) for each in scripts()]
+
+
+def majority_of(servers: Sized) -> int:
+    """How many of them decide."""
+    return len(servers) // 2 + 1
 
 
 class Words:
@@ -48,26 +55,51 @@ class Words:
         return _pack((*self._release, holder))
 
 
+class End:
+    """A blocking socket to one server."""
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection((HOST, port))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.reader = hiredis.Reader()
+        self.answered = 0
+        """How many commands it has replied to."""
+
+
 class RawSockets:
-    """A blocking socket to each server: all sends before all reads."""
+    """A socket to each server: all sends before all reads, until a majority has replied."""
 
     def __init__(self, ports: Sequence[int]) -> None:
-        self._ends = []
-        for port in ports:
-            sock = socket.create_connection((HOST, port))
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._ends.append((sock, hiredis.Reader()))
+        self._ends = [End(port) for port in ports]
+        self._majority = majority_of(ports)
+        self._asked = 0
+        self._by_number = {end.socket.fileno(): end for end in self._ends}
+        self._poll = select.poll()
+        for number in self._by_number:
+            self._poll.register(number, select.POLLIN)
         for text in LOADING:
             self.ask(text)
 
     def ask(self, text: bytes) -> Any:
-        """Say it to all; gives what the last one answered."""
-        for sock, _ in self._ends:
-            sock.sendall(text)
-        for sock, reader in self._ends:
-            while (reply := reader.gets()) is False:
-                reader.feed(sock.recv(READ_SIZE))
-        return reply
+        """Send it to all; gives the reply that made the majority."""
+        self._asked += 1
+        for end in self._ends:
+            end.socket.sendall(text)
+        replies = 0
+        while True:
+            for end in self._ready():
+                end.reader.feed(end.socket.recv(READ_SIZE))
+                while (reply := end.reader.gets()) is not False:
+                    end.answered += 1
+                    replies += end.answered == self._asked
+                    if replies == self._majority:
+                        return reply
+
+    def _ready(self) -> Sequence[End]:
+        """Those with something to read. One alone is read from without asking first."""
+        if len(self._ends) == 1:
+            return self._ends
+        return [self._by_number[number] for number, _ in self._poll.poll()]
 
     def pair(self) -> Pair:
         words, ask = Words("floor", quorum=len(self._ends) > 1), self.ask
@@ -80,8 +112,8 @@ class RawSockets:
         return acquire_and_release
 
     def close(self) -> None:
-        for sock, _ in self._ends:
-            sock.close()
+        for end in self._ends:
+            end.socket.close()
 
 
 def raw_sockets(ports: Sequence[int], stack: ExitStack) -> Pair:
@@ -91,17 +123,17 @@ def raw_sockets(ports: Sequence[int], stack: ExitStack) -> Pair:
 
 
 class Tally:
-    """A question to several servers: its future is done with the last answer."""
+    """A command to several servers: its future is done when a majority has replied."""
 
     __slots__ = ("answered", "left")
 
-    def __init__(self, asked: int) -> None:
-        self.left = asked
+    def __init__(self, enough: int) -> None:
+        self.left = enough
         self.answered: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def take(self, reply: Any) -> None:
         self.left -= 1
-        if not self.left:
+        if self.left == 0:
             self.answered.set_result(reply)
 
 
@@ -151,8 +183,8 @@ class Pipelines:
         return pipelines
 
     def ask(self, text: bytes) -> asyncio.Future[Any]:
-        """Say it to all."""
-        tally = Tally(len(self._ends))
+        """Send it to all."""
+        tally = Tally(majority_of(self._ends))
         for end in self._ends:
             end.ask(text, tally)
         return tally.answered

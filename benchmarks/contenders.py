@@ -9,6 +9,7 @@ import asyncio
 import importlib
 import warnings
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 from inspect import iscoroutinefunction
@@ -55,6 +56,20 @@ def start(openings: Openings, times: int, stack: ExitStack) -> dict[str, Worker]
         for label, each in openings.items()
     }
     return {label: worker for label, worker in workers.items() if worker.answer() == READY}
+
+
+def in_threads(
+    open_all: Callable[[int, ExitStack], Sequence[Pair]], threads: int, times: int, stack: ExitStack
+) -> Pair:
+    """A pair for each of so many threads; all do theirs so many times, at once."""
+    pairs = open_all(threads, stack)
+    pool = stack.enter_context(ThreadPoolExecutor(threads))
+
+    def repeat(pair: Pair) -> None:
+        for _ in range(times):
+            pair()
+
+    return lambda: list(pool.map(repeat, pairs))
 
 
 def library(name: str) -> Any:

@@ -12,8 +12,14 @@ def by_thread(url: str, stack: ExitStack) -> Pair:
     return pair_of(client)
 
 
-def pair_of(client: holdfast.Client) -> Pair:
-    lock = client.lock("bench", ttl=TTL)
+def by_threads(url: str, threads: int, stack: ExitStack) -> Sequence[Pair]:
+    """Each has a lock of its own, and all have one client."""
+    client = stack.enter_context(holdfast.Client(url))
+    return [pair_of(client, f"bench:{thread}") for thread in range(threads)]
+
+
+def pair_of(client: holdfast.Client, name: str = "bench") -> Pair:
+    lock = client.lock(name, ttl=TTL)
 
     def acquire_and_release() -> None:
         lease = lock.acquire()

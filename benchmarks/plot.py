@@ -11,6 +11,7 @@ from benchmarks.report import number
 LINES = {
     "Other locks": (
         ("redis-sync", "redis-py Lock", "Redis, 1 thread"),
+        ("redis-threads", "redis-py Lock", "Redis, 8 threads"),
         ("redis-async-100", "redis.asyncio Lock", "Redis, 100 tasks"),
         ("redis-async-1000", "redis.asyncio Lock", "Redis, 1,000 tasks"),
         ("redlock-sync", "redlock-py", "Five Redis servers, 1 thread"),

@@ -1,10 +1,13 @@
-"""The floors that databases are measured against, and how a hand-off is measured. No server."""
+"""The floors that holdfast is measured against, and how a hand-off is measured."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, ExitStack
 
 import pytest
 
 from benchmarks.contenders import TTL
+from benchmarks.redis import floors
 from benchmarks.relay import Hold, Result
 from benchmarks.sql.words import KEY, Words, mariadb_lease, postgres_lease
 from holdfast.core.messages import Acquire, Release
@@ -13,6 +16,7 @@ from holdfast.engines.sql.commands import Commands, Dialect
 from holdfast.engines.sql.mysql import commands as mysql
 from holdfast.engines.sql.postgres import commands as postgres
 from holdfast.engines.sql.waiters import Waiters
+from tests.equipment.servers.masters import RedisMasters
 
 HOLDER = "host/1/program/secret"
 
@@ -38,6 +42,40 @@ def test_the_floor_says_what_holdfast_says(name: str) -> None:
     sql, values = words.release(HOLDER)
     assert sql.replace("%s", "?") == release.sql
     assert list(values) == list(giving)
+
+
+async def pair_by_tasks(ports: Sequence[int]) -> None:
+    async with AsyncExitStack() as stack:
+        [pair] = await floors.bare_connections(ports, 1, stack)
+        await pair()
+
+
+@pytest.mark.slow
+def test_the_floor_of_a_quorum_waits_for_a_majority() -> None:
+    with RedisMasters(count=3) as masters, ExitStack() as stack:
+        ports = [server.port for server in masters.servers]
+        pair = floors.raw_sockets(ports, stack)
+        pair()
+        masters.servers[0].freeze()
+        pair()
+        masters.servers[0].thaw()
+        masters.servers[1].freeze()
+        pair()  # what the first one still owed is not taken for a reply to this
+        masters.servers[1].thaw()
+        asyncio.run(pair_by_tasks(ports))
+
+
+def test_a_majority_completes_a_command_and_later_replies_are_skipped() -> None:
+    async def main() -> None:
+        tally = floors.Tally(floors.majority_of(range(5)))
+        for reply in (1, 2):
+            tally.take(reply)
+        assert not tally.answered.done()
+        for reply in (3, 4, 5):
+            tally.take(reply)
+        assert tally.answered.result() == 3
+
+    asyncio.run(main())
 
 
 def test_a_gap_is_from_a_release_until_the_next_one_has_the_lock() -> None:

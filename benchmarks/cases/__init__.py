@@ -35,6 +35,7 @@ CASES: dict[str, Callable[[Effort, Path], Case]] = {
     "leases": leases.measure,
     "contention": contention.measure,
     "redis-sync": redis_pairs.measure_single,
+    "redis-threads": redis_pairs.measure_threads,
     "redis-async-1": partial(redis_tasks.measure_single, size=0),
     "redis-async-100": partial(redis_tasks.measure_single, size=1),
     "redis-async-1000": partial(redis_tasks.measure_single, size=2),

@@ -8,15 +8,13 @@ from pathlib import Path
 
 from benchmarks import relay, servers
 from benchmarks.measure import Case, Effort, at_most, interleave, rows
-from tests.equipment.servers.etcd import EtcdServer
 
 MOST_OVER_FEW = 1.2
-RECEIVED = "grpc_server_msg_received_total{"
 
 
 def measure_etcd(effort: Effort, folder: Path) -> Case:
     server = servers.etcd()
-    return _measure("etcd-handoff", "etcd", server.url, partial(_received, server), effort)
+    return _measure("etcd-handoff", "etcd", server.url, server.messages, effort)
 
 
 def measure_zookeeper(effort: Effort, folder: Path) -> Case:
@@ -59,9 +57,3 @@ def _measure(name: str, engine: str, url: str, count: Callable[[], int], effort:
             at_most(values, many_tasks, few_tasks, MOST_OVER_FEW),
         ),
     )
-
-
-def _received(server: EtcdServer) -> int:
-    """How many messages the server has received from clients, within streams too."""
-    lines = server._fetch("/metrics").decode().splitlines()
-    return sum(int(float(line.rpartition(" ")[2])) for line in lines if line.startswith(RECEIVED))

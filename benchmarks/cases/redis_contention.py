@@ -1,6 +1,6 @@
 """Many want one lock on Redis all the time: how much gets done, who waits, and at what cost?"""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from benchmarks.redis.contest import (
     OURS,
     QUEUE,
     SENT,
+    SIGNALLED,
     Granted,
     Order,
     contend_in_tasks,
@@ -74,7 +75,10 @@ def measure_threads(effort: Effort, folder: Path) -> Case:
 def measure_tasks(effort: Effort, folder: Path) -> Case:
     count = effort.contenders[-1]
     jobs = [(contend_in_tasks, count)]
-    return _measure("redis-contention-tasks", f"{count} tasks of one client", jobs, effort)
+    remark = f" {SIGNALLED} has no asyncio: it runs in threads, one for each task."
+    return _measure(
+        "redis-contention-tasks", f"{count} tasks of one client", jobs, effort, remark=remark
+    )
 
 
 def _measure(
@@ -83,6 +87,7 @@ def _measure(
     jobs: list[tuple[Callable[..., None], int]],
     effort: Effort,
     promised: bool = False,
+    remark: str = "",
 ) -> Case:
     # Whether shares are fair cannot be seen where each has only a few.
     seconds = effort.window * (0.8 if promised else 0.3)
@@ -109,10 +114,11 @@ def _measure(
     return Case(
         name,
         f"{who}, sections of {SECTION * 1000:g} ms, Redis",
-        f"Each takes the lock, holds it, gives it back and wants it again at once; {ROUNDS} rounds "
-        f"of {seconds:g} s. *{QUEUE}* is the floor: a token in a list, taken by BLPOP, confirmed "
-        "by one more round trip, and given back by LPUSH. Commands are those that clients send, "
-        "not those that scripts call. CPU is that of all contenders, and of the server.",
+        f"Each acquires the lock, holds it, releases it and wants it again at once; {ROUNDS} "
+        f"rounds of {seconds:g} s. *{QUEUE}* is the floor: a token in a list, taken by BLPOP, "
+        "confirmed by one more round trip, and put back by LPUSH. Commands are those that clients "
+        "send, not those that scripts call. CPU is that of all contenders, and of the server."
+        + remark,
         QUEUE,
         rows(values, "sections a second", 1, QUEUE)
         + rows(_each(results, _p50), "ms wait, median", 1e3, QUEUE)
@@ -181,11 +187,12 @@ def _within(granted: Granted, seconds: float) -> list[float]:
 def _sent(server: RedisServer, kind: str) -> int:
     """How many commands clients of this kind have sent."""
     counted = server.info("commandstats")
-    names = [f"cmdstat_{name}" for name in SENT[kind]]
-    return sum(_calls(counted[name]) for name in names if name in counted)
+    return sum(calls(counted, name) for name in SENT[kind])
 
 
-def _calls(fields: str) -> int:
+def calls(counted: Mapping[str, str], name: str) -> int:
+    """How often a command was called, of `INFO commandstats`."""
+    fields = counted.get(f"cmdstat_{name}", "calls=0")
     return int(dict(field.split("=") for field in fields.split(","))["calls"])
 
 

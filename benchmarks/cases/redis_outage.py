@@ -1,15 +1,16 @@
-"""One of five servers is stopped, or killed: what does that cost whoever takes locks?"""
+"""One of five servers is stopped, or killed: what does the next pair cost, and those after it?"""
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
 
 import holdfast
-from benchmarks.cases.redis_pairs import UNGUARDED
+from benchmarks.cases.redis_contention import calls
+from benchmarks.cases.redis_pairs import GUARD_IS_OFF, UNGUARDED
 from benchmarks.contenders import TTL, Openings, start
 from benchmarks.measure import (
     Case,
@@ -31,8 +32,10 @@ from tests.equipment.servers.masters import RedisMasters
 
 MOST_TIMES_HEALTHY = 1.5
 FIRST_EXTRA = 0.02
-"""Seconds that the first pair may take beyond the patience with one node."""
+"""Seconds that the first pair may take beyond the timeout of one node."""
 ROUNDS = 5
+LATER = 5
+"""Pairs of a peer after its first one."""
 HEALTHY = "holdfast, all well"
 FAULTS: dict[str, Callable[[RedisServer], None]] = {
     "stopped": RedisServer.freeze,
@@ -52,6 +55,7 @@ def _measure(effort: Effort) -> Case:
     rounds = min(ROUNDS, effort.rounds)
     after: Values = {label: [] for label in (HEALTHY, *map(_after, FAULTS))}
     first: Values = {_first(fault): [] for fault in FAULTS}
+    node_timeout = quorum_node_timeout(TTL)
     with RedisMasters() as masters:
         with holdfast.Client(masters.url + UNGUARDED) as client:
             pair = pair_of(client)
@@ -64,22 +68,22 @@ def _measure(effort: Effort) -> Case:
                     first[_first(fault)] += _times(pair, 1)
                     after[_after(fault)].append(median(_times(pair, effort.batch)))
                     _heal(victim)
-                    _wait_until_well(client, pair)
-        stuck = _ask_peers(masters, effort)
-    bearable = quorum_node_timeout(TTL) + FIRST_EXTRA
+                    _wait_until_well(victim, pair)
+        peer_rows, remarks = _ask_peers(masters, node_timeout, effort)
     return Case(
         "redlock-outage",
         "One of five servers stopped, or killed",
         "The first pair after it happened, and the median of those after that. *stopped* is "
-        "SIGSTOP: its connections stay, and it answers nothing. The peers have no limit of their "
-        f"own for one server unless they are given one; none was waited for beyond {effort.cap:g} "
-        f"s. {' '.join(stuck[1])}",
+        "SIGSTOP: its connections stay, and it answers nothing. redlock-py and pottery have the "
+        f"timeout that holdfast has for one server, {node_timeout * 1000:g} ms, and do not try it "
+        "again. aioredlock has a timeout for connecting and none for commands; it was waited for "
+        f"{effort.cap:g} s. {GUARD_IS_OFF} {' '.join(remarks)}",
         HEALTHY,
         rows(after, "ms, median", 1e3, HEALTHY)
         + rows(first, "ms, the first", 1e3, "")
-        + tuple(stuck[0]),
+        + tuple(peer_rows),
         tuple(_steady(after, fault) for fault in FAULTS)
-        + tuple(_prompt(first, fault, bearable) for fault in FAULTS),
+        + tuple(_prompt(first, fault, node_timeout + FIRST_EXTRA) for fault in FAULTS),
     )
 
 
@@ -118,52 +122,68 @@ def _heal(server: RedisServer) -> None:
         server.start()
 
 
-def _wait_until_well(client: holdfast.Client, pair: Callable[[], object]) -> None:
-    """A node that was away is looked for again from time to time."""
+def _wait_until_well(server: RedisServer, pair: Callable[[], object]) -> None:
+    """The client tries a node that was away again from time to time: wait until it votes."""
     give_up_at = time.monotonic() + 5
     while time.monotonic() < give_up_at:
+        before = _votes(server)
         pair()
-        if not any(node.last_error for node in client._driver._store._nodes.all):  # type: ignore[attr-defined]
+        if _votes(server) > before:
             break
         time.sleep(0.05)
     _times(pair, 20)
 
 
-def _ask_peers(masters: RedisMasters, effort: Effort) -> tuple[list[Row], list[str]]:
-    """How long each peer took for its first pair without one server, and what it said."""
+def _votes(server: RedisServer) -> int:
+    """How many scripts the server has run."""
+    return calls(server.info("commandstats"), "evalsha")
+
+
+def _ask_peers(
+    masters: RedisMasters, node_timeout: float, effort: Effort
+) -> tuple[list[Row], list[str]]:
+    """How long each peer took for its first pair without one server, and for later ones; and what
+    went wrong."""
     ports = [server.port for server in masters.servers]
     openings: Openings = {
-        "redlock-py": partial(peers.redlock_py, ports),
-        "pottery": partial(peers.pottery, ports),
-        "aioredlock": partial(peers.aioredlock_tasks, ports, 1),
+        "redlock-py": partial(peers.redlock_py, ports, within=node_timeout),
+        "pottery": partial(peers.pottery, ports, within=node_timeout),
+        "aioredlock": partial(peers.aioredlock_tasks, ports, 1, within=node_timeout),
     }
-    found: list[Row] = []
+    first: list[Row] = []
+    later: list[Row] = []
     remarks: list[str] = []
     workers: dict[str, Worker] = {}
     for fault, strike in FAULTS.items():
         with ExitStack() as stack:
             workers = start(openings, 1, stack)
             for worker in workers.values():
-                worker.tell("in health")
-                worker.answer()
+                _one_pair(worker, effort.cap)  # in health
             strike(masters.servers[0])
             for name, worker in workers.items():
-                took, remark = _first_pair(worker, effort.cap)
-                worker.kill()
-                found.append(Row(f"{name}, just {fault}", "ms, the first", Spread.of([took * 1e3])))
+                took, remark = _one_pair(worker, effort.cap)
+                first.append(_row(f"{name}, just {fault}", "ms, the first", [took]))
                 if remark:
                     remarks.append(f"{name}, with one {fault}, {remark}.")
+                else:
+                    times = [_one_pair(worker, effort.cap)[0] for _ in range(LATER)]
+                    later.append(_row(f"{name}, one {fault}", "ms, median", times))
+                worker.kill()
         _heal(masters.servers[0])
         for server in masters.servers:
-            server.command("FLUSHALL")  # what those who were ended have left behind
+            server.command("FLUSHALL")  # what the workers that were killed have left behind
     remarks += [f"{name} is not installed here." for name in openings if name not in workers]
-    return found, remarks
+    return later + first, remarks
 
 
-def _first_pair(worker: Worker, cap: float) -> tuple[float, str]:
-    """How long it took, and what there is to say about it."""
+def _row(label: str, unit: str, seconds: Sequence[float]) -> Row:
+    return Row(label, unit, Spread.of([each * 1e3 for each in seconds]))
+
+
+def _one_pair(worker: Worker, cap: float) -> tuple[float, str]:
+    """How many seconds it took, and what went wrong, if anything."""
     began = time.perf_counter()
-    worker.tell("without one")
+    worker.tell("once more")
     if not worker.pipe.poll(cap):
         return cap, "did not come back"
     answer = worker.answer()

@@ -1,23 +1,26 @@
 """Processes, threads and tasks that want one lock all the time.
 
-Each takes the lock, holds it for a section, gives it back and wants it again at once, from one
-given instant to another. Three kinds of lock:
+Each acquires the lock, holds it for a section, releases it and wants it again at once, from one
+given instant to another. Four kinds of lock:
 
 - holdfast;
-- *a bare queue*: one token in a list. BLPOP takes it, one more command confirms it (as whoever is
-  handed a lease must), LPUSH gives it back. No lease, no fence, and one death stops everybody;
-- redis-py's Lock, which asks again every 10 ms.
+- *a bare queue*: one token in a list. BLPOP takes it, one more command confirms it (as a waiter
+  that is notified must), LPUSH puts it back. No lease, no fence, and a dead holder stops all;
+- python-redis-lock, which waits for a token, too; tasks use it in threads, since it has no asyncio;
+- redis-py's Lock, which polls every 10 ms.
 """
 
 import asyncio
 import threading
 import time
 from collections.abc import Awaitable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple, Protocol
 
 import redis
 import redis.asyncio
+import redis_lock
 
 import holdfast
 from benchmarks.contenders import TTL
@@ -27,21 +30,24 @@ from holdfast.engines.redis.exchange import command
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 
-OURS, QUEUE, POLLING = "holdfast", "a bare queue", "redis-py, 10 ms poll"
-KINDS = (OURS, QUEUE, POLLING)
+OURS, QUEUE = "holdfast", "a bare queue"
+SIGNALLED, POLLING = "python-redis-lock", "redis-py, 10 ms poll"
+KINDS = (OURS, QUEUE, SIGNALLED, POLLING)
 POLL, AIR = 0.01, 0.2
 
 SENT = {
     OURS: ("evalsha", "eval", "script|load", "subscribe"),
     QUEUE: ("blpop", "lpush", "set"),
+    SIGNALLED: ("get", "set", "blpop"),
     POLLING: ("evalsha", "eval", "script|load", "set"),
 }
 """What the clients of each kind send, as the server counts it. It also counts the commands that
-scripts call, which are nobody's round trip."""
+scripts call, which are not sent. python-redis-lock sends a GET before each acquire, and its release
+is a script that calls GET once: so `get` counts both."""
 
 TOKENS = "bench:tokens"
 TAKE = command(b"BLPOP", TOKENS.encode(), b"0")
-CONFIRM = command(b"SET", b"bench:confirmed", b"somebody", b"PX", b"%d" % (TTL * 1000))
+CONFIRM = command(b"SET", b"bench:confirmed", b"holder", b"PX", b"%d" % (TTL * 1000))
 GIVE = command(b"LPUSH", TOKENS.encode(), b"1")
 
 Granted = list[tuple[float, float]]
@@ -76,6 +82,27 @@ class PollingLock:
         client = redis.Redis(HOST, port)
         self._lock = client.lock("bench:polling", timeout=TTL, sleep=POLL, blocking_timeout=AIR)
         self.acquire, self.release = self._lock.acquire, self._lock.release
+
+
+class SignalledLock:
+    """python-redis-lock's."""
+
+    def __init__(self, port: int) -> None:
+        self._lock = redis_lock.Lock(redis.Redis(HOST, port), "bench:signalled", expire=TTL)
+        self.acquire, self.release = self._lock.acquire, self._lock.release
+
+
+class AsyncSignalledLock:
+    """The same in threads, for one task."""
+
+    def __init__(self, port: int, threads: Executor) -> None:
+        self._lock, self._threads = SignalledLock(port), threads
+
+    def acquire(self) -> Awaitable[object]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, self._lock.acquire)
+
+    def release(self) -> Awaitable[object]:
+        return asyncio.get_running_loop().run_in_executor(self._threads, self._lock.release)
 
 
 class AsyncPollingLock:
@@ -128,6 +155,7 @@ def contend_in_threads(pipe: "Connection[Any, Any]", url: str, port: int, thread
         locks: dict[str, list[Lock]] = {
             OURS: [client.lock("contention")] * threads,
             QUEUE: [QueueLock(port) for _ in range(threads)],
+            SIGNALLED: [SignalledLock(port) for _ in range(threads)],
             POLLING: [PollingLock(port) for _ in range(threads)],
         }
         pipe.send("ready")
@@ -166,9 +194,11 @@ def contend_in_tasks(pipe: "Connection[Any, Any]", url: str, port: int, tasks: i
 async def _contend_in_tasks(pipe: "Connection[Any, Any]", url: str, port: int, tasks: int) -> None:
     async with holdfast.AsyncClient(url, ttl=TTL) as client:
         polling = redis.asyncio.Redis(host=HOST, port=port)
+        pool = ThreadPoolExecutor(tasks)
         locks: dict[str, list[AsyncLock]] = {
             OURS: [client.lock("contention")] * tasks,
             QUEUE: [AsyncQueueLock(await Pipelines.open([port])) for _ in range(tasks)],
+            SIGNALLED: [AsyncSignalledLock(port, pool) for _ in range(tasks)],
             POLLING: [AsyncPollingLock(polling) for _ in range(tasks)],
         }
         pipe.send("ready")

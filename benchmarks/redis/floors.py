@@ -101,8 +101,8 @@ class RawSockets:
             return self._ends
         return [self._by_number[number] for number, _ in self._poll.poll()]
 
-    def pair(self) -> Pair:
-        words, ask = Words("floor", quorum=len(self._ends) > 1), self.ask
+    def pair(self, name: str = "floor") -> Pair:
+        words, ask = Words(name, quorum=len(self._ends) > 1), self.ask
 
         def acquire_and_release() -> None:
             holder = new_holder().encode()
@@ -120,6 +120,14 @@ def raw_sockets(ports: Sequence[int], stack: ExitStack) -> Pair:
     sockets = RawSockets(ports)
     stack.callback(sockets.close)
     return sockets.pair()
+
+
+def socket_each(port: int, threads: int, stack: ExitStack) -> Sequence[Pair]:
+    """A socket for each of so many threads."""
+    sockets = [RawSockets([port]) for _ in range(threads)]
+    for each in sockets:
+        stack.callback(each.close)
+    return [each.pair(f"floor:{thread}") for thread, each in enumerate(sockets)]
 
 
 class Tally:

@@ -29,8 +29,25 @@ def python_redis_lock(port: int, stack: ExitStack) -> Pair:
     return _pair(library("redis_lock").Lock(client, "bench:python-redis-lock", expire=TTL))
 
 
-def redlock_py(ports: Ports, stack: ExitStack) -> Pair:
-    manager = library("redlock").Redlock([{"host": HOST, "port": port} for port in ports])
+def redis_py_threads(port: int, threads: int, stack: ExitStack) -> Sequence[Pair]:
+    """One client for all, whose pool has a connection for each."""
+    import redis
+
+    client = stack.enter_context(redis.Redis(HOST, port))
+    return [_pair(client.lock(f"bench:{each}", timeout=TTL)) for each in range(threads)]
+
+
+def python_redis_lock_threads(port: int, threads: int, stack: ExitStack) -> Sequence[Pair]:
+    import redis
+
+    client, lock = stack.enter_context(redis.Redis(HOST, port)), library("redis_lock").Lock
+    return [_pair(lock(client, f"bench:prl:{each}", expire=TTL)) for each in range(threads)]
+
+
+def redlock_py(ports: Ports, stack: ExitStack, within: float | None = None) -> Pair:
+    """`within`: seconds for one server; its own default is none."""
+    servers = [_redis(port, within) for port in ports]
+    manager = library("redlock").Redlock(servers)
 
     def acquire_and_release() -> None:
         lock = manager.lock("bench:redlock-py", TTL * 1000)
@@ -40,13 +57,24 @@ def redlock_py(ports: Ports, stack: ExitStack) -> Pair:
     return acquire_and_release
 
 
-def pottery(ports: Ports, stack: ExitStack) -> Pair:
-    import redis
-
-    masters = {stack.enter_context(redis.Redis(HOST, port)) for port in ports}
+def pottery(ports: Ports, stack: ExitStack, within: float | None = None) -> Pair:
+    """`within`: seconds for one server; its own default is none."""
+    masters = {stack.enter_context(_redis(port, within)) for port in ports}
     return _pair(
         library("pottery").Redlock(key="bench:pottery", masters=masters, auto_release_time=TTL)
     )
+
+
+def _redis(port: int, within: float | None) -> Any:
+    """A client as it comes; or one that waits for so long, and tries once, as fits a quorum."""
+    import redis
+    from redis.backoff import NoBackoff
+    from redis.retry import Retry
+
+    if within is None:
+        return redis.Redis(HOST, port)
+    once = Retry(NoBackoff(), 0)
+    return redis.Redis(HOST, port, socket_timeout=within, socket_connect_timeout=within, retry=once)
 
 
 def _pair(lock: Any) -> Pair:
@@ -91,9 +119,11 @@ def _async_pair(lock: Any) -> AsyncPair:
     return acquire_and_release
 
 
-async def aioredlock_tasks(ports: Ports, tasks: int, stack: AsyncExitStack) -> Sequence[AsyncPair]:
-    """One manager for all."""
-    places = [{"host": HOST, "port": port} for port in ports]
+async def aioredlock_tasks(
+    ports: Ports, tasks: int, stack: AsyncExitStack, within: float | None = None
+) -> Sequence[AsyncPair]:
+    """One manager for all. `within`: seconds for connecting, the only timeout that it has."""
+    places = [{"host": HOST, "port": port, "timeout": within} for port in ports]
     manager = library("aioredlock").Aioredlock(places, internal_lock_timeout=TTL)
     stack.push_async_callback(manager.destroy)
 

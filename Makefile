@@ -15,7 +15,7 @@ help:
 	@echo "make contract  the whole contract over every engine, which takes about half an hour"
 	@echo "make mutants plants bugs, and sees whether the tests find them"
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
-	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md"
+	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md and a line of series.jsonl"
 	@echo "make docs    check that every example in the documentation works"
 	@echo "make format  format the code"
 	@echo "make clean   remove what make made"

@@ -114,7 +114,7 @@ def _fails(copy: Path, killers: str) -> bool:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", *words],
+        [sys.executable, "-m", "pytest", "--full", *words],
         cwd=copy,
         env=environment,
         stdout=subprocess.PIPE,

@@ -75,7 +75,7 @@ def test_the_connection_of_another_database_is_refused(server: EtcdServer) -> No
     with (
         holdfast.Client(server.url) as client,
         client.lock("door") as lease,
-        pytest.raises(ValueError, match=r"say holdfast\.fence\.check\(connection"),
+        pytest.raises(ValueError, match=r"call holdfast\.fence\.check\(connection"),
     ):
         lease.guard(object())
 

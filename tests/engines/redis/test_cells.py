@@ -180,7 +180,7 @@ class TestReplicas:
         one = One()
         ann = invite(f"{master.url}?replicas=2")
         cell = ann.client.cell("stock")
-        with pytest.raises(EngineUnavailable, match="nobody knows") as told:
+        with pytest.raises(EngineUnavailable, match="outcome unknown") as told:
             ann(cell.update, one)
         [why] = told.value.nodes.values()
         assert why.endswith(" of 2 replicas acknowledged it")

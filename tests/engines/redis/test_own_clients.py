@@ -87,7 +87,8 @@ def test_settings_are_taken_over(guarded: SecuredRedis, invite: Invite, colour: 
 
 def test_several_clients_are_a_quorum(three: RedisMasters, invite: Invite, colour: Colour) -> None:
     owns = [of(colour).Redis(host=HOST, port=server.port) for server in three.servers]
-    ann, ben = invite(owns, restart_guard=False), invite(f"{three.url}?restart_guard=off")
+    ann = invite(owns, restart_guard=False, node_timeout=2)
+    ben = invite(f"{three.url}?restart_guard=off&node_timeout=2")
     assert ann.client.url == three.url
     assert "quorum" in ann.client.guarantees.engine
     lease = ann.takes()

@@ -56,7 +56,7 @@ def test_or_by_the_one_who_leaves_last(server: ZooKeeperServer) -> None:
 def test_a_waiter_that_gives_up_sweeps_too(server: ZooKeeperServer) -> None:
     with holdfast.Client(server.url) as ann, holdfast.Client(server.url) as ben:
         with ann.lock("left", ttl=20), outsider(server) as eye:
-            assert ben.lock("left", ttl=20).acquire(timeout=0.2) is None
+            assert ben.lock("left", ttl=20).acquire(timeout=2) is None
             assert eye.exists(f"{LOCKS}left")
         with outsider(server) as eye:
             eye.sync("/")

@@ -18,7 +18,10 @@ If each release were told to all, it would be a hundred."""
 
 
 async def waiting(client: holdfast.AsyncClient) -> int | None:
-    info = await client.inspect("herd")
+    try:
+        info = await client.inspect("herd")
+    except holdfast.EngineUnavailable:  # on a busy machine
+        return None
     return info.waiters if info else None
 
 

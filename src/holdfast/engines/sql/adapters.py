@@ -408,7 +408,11 @@ async def _sqlalchemy_async(connection: Any) -> AsyncAdapter | None:
 
 def _django(connection: Any) -> Adapter | None:
     """`django.db.connection`, or one of `django.db.connections`."""
-    if not hasattr(connection, "ensure_connection"):
+    from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.utils.connection import ConnectionProxy
+
+    # The type, since a look at the attributes of Django's lazy objects may fail in many ways.
+    if not issubclass(type(connection), (BaseDatabaseWrapper, ConnectionProxy)):
         return None
     connection.ensure_connection()
     make = _SYNC.get(_library(connection.connection))

@@ -1,7 +1,7 @@
 """Contenders that do pairs of an acquire and a release, each in a process of its own.
 
-Nobody's program has the libraries, threads and connections of all of them at once, so neither has
-any of these: a process is started clean, and imports what its contender needs. That is why what
+No real program has the libraries, threads and connections of all of them at once, so none of these
+has: a process is started clean, and imports what its contender needs. That is why what
 opens a contender imports its library itself, and can be pickled.
 """
 
@@ -41,7 +41,7 @@ TTL = 30
 
 
 def compare(openings: Openings, times: int, rounds: int) -> Values:
-    """Seconds that a pair takes, in batches of so many by a thread, or by each task. Those that are
+    """Seconds that a pair takes, in batches of `times` by a thread, or by each task. Those that are
     not installed have no figures."""
     with ExitStack() as stack:
         workers = start(openings, times, stack)
@@ -61,7 +61,7 @@ def start(openings: Openings, times: int, stack: ExitStack) -> dict[str, Worker]
 def in_threads(
     open_all: Callable[[int, ExitStack], Sequence[Pair]], threads: int, times: int, stack: ExitStack
 ) -> Pair:
-    """A pair for each of so many threads; all do theirs so many times, at once."""
+    """A pair for each thread; all repeat theirs `times` times, at once."""
     pairs = open_all(threads, stack)
     pool = stack.enter_context(ThreadPoolExecutor(threads))
 
@@ -119,7 +119,7 @@ def _by_tasks(pipe: "Connection[Any, Any]", opening: AsyncOpening, times: int) -
 
 def _serve(pipe: "Connection[Any, Any]", batch: Callable[[], float]) -> None:
     pipe.send(READY)
-    while True:  # until whoever asks is gone
+    while True:  # until the other end is closed
         pipe.recv()
         try:
             pipe.send(batch())

@@ -158,13 +158,13 @@ FEWEST, ATTEMPTS = 2, 100
 
 
 def worth_counting(contest: Callable[[], T], sections: Callable[[T], int]) -> T:
-    """Hold a contest; and hold it again if next to nobody got in, which says nothing but that the
-    machine had other things to do."""
+    """Hold a contest; and hold it again if almost no contender got in: the machine had other
+    things to do."""
     for _ in range(ATTEMPTS):
         result = contest()
         if sections(result) >= FEWEST:
             return result
-    raise RuntimeError(f"in {ATTEMPTS} contests next to nobody got the lock")
+    raise RuntimeError(f"in {ATTEMPTS} contests almost no contender got the lock")
 
 
 def seconds_each(action: Callable[[], object], times: int) -> float:
@@ -198,21 +198,21 @@ def ratio(values: Values, label: str, reference: str) -> Spread | None:
 
 
 def at_most(values: Values, label: str, reference: str, most: float) -> Target:
-    """A promise: no more than so many times the reference, if that is there."""
+    """A promise: no more than `most` times the reference, if that is there."""
     times = ratio(values, label, reference) if reference in values else None
     text = f"{label}: at most {most:g} times {reference}"
     return Target(text, times, most, other=reference)
 
 
 def at_least(values: Values, label: str, reference: str, least: float) -> Target:
-    """A promise: at least so many times the reference, if that is there."""
+    """A promise: at least `least` times the reference, if that is there."""
     times = ratio(values, label, reference) if reference in values else None
     text = f"{label}: at least {least:g} times {reference}"
     return Target(text, times, least, more=True, other=reference)
 
 
 def faster(values: Values, label: str, peer: str, least: float = 1.0) -> Target:
-    """A promise: it takes the peer at least so many times as long, if that is there."""
+    """A promise: it takes the peer at least `least` times as long, if that is there."""
     times = ratio(values, peer, label) if peer in values else None
     text = f"{label}: at least {least:g} times as fast as {peer}"
     return Target(text, times, least, more=True, other=peer)

@@ -21,7 +21,7 @@ def sqlite_url(folder: Path, name: str = "locks") -> str:
 
 
 class BareSql:
-    """The statements that holdfast says for an uncontended pair, said to sqlite3 directly: the same
+    """The statements that holdfast executes for an uncontended pair, by sqlite3 directly: the same
     file set-up, the same texts, the same parameters, nothing else."""
 
     def __init__(self, folder: Path) -> None:
@@ -61,7 +61,7 @@ class BareSql:
         acquire, release = taking.sql, giving.sql
 
         def acquire_and_release() -> None:
-            holder = new_holder()  # as anybody must who does not want to be taken for another
+            holder = new_holder()  # as every holder needs one
             now = ceil(clock() * MICROSECONDS)
             ((_fence, _),) = execute(acquire, (key, holder, ttl, now, ttl, boot, now)).fetchall()
             now = ceil(clock() * MICROSECONDS)

@@ -1,6 +1,6 @@
 """A lock that goes from hand to hand, among waiters in processes of their own.
 
-Each waiter takes the lock, holds it for a moment, gives it back and queues up again at once, from
+Each waiter takes the lock, holds it for a moment, releases it and queues up again at once, from
 one given instant to another. So there are always as many who wait, but for the one who has it.
 """
 
@@ -26,7 +26,7 @@ SETTLE, SETTLE_EACH = 0.1, 0.01
 
 
 class Hold(NamedTuple):
-    """From when until when somebody had the lock."""
+    """From when until when a waiter had the lock."""
 
     since: float
     until: float
@@ -46,8 +46,8 @@ class Lock(Protocol):
 
 
 Run = Callable[["Connection[Any, Any]", str, int], None]
-"""Opens locks at a URL for so many waiters, says that it is ready, is told a `Span`, and tells the
-`Hold`s."""
+"""Opens locks at a URL for that many waiters, reports that it is ready, gets a `Span`, and sends
+the `Hold`s."""
 
 
 def run_relay(pipe: "Connection[Any, Any]", url: str) -> None:
@@ -139,12 +139,12 @@ class Relay:
     def run(
         self, run: Run, waiters: int, seconds: float, count: Callable[[], int] = lambda: 0
     ) -> Result:
-        """Have so many pass the lock on for so long; and see by how much a count goes up."""
+        """Have that many pass the lock on for that long; and see by how much a count goes up."""
         while True:
             result = self._run(run, waiters, seconds, count)
             if len(result.holds) > 1:
                 return result
-            # The machine stood still, which says nothing.
+            # The machine stood still, which measures nothing.
 
     def _run(self, run: Run, waiters: int, seconds: float, count: Callable[[], int]) -> Result:
         some, more = divmod(waiters, len(self._workers))

@@ -13,7 +13,7 @@ from typing import Any
 import holdfast
 from holdfast.drivers.common import clock
 
-PATIENCE = 60.0
+ANSWER_WITHIN = 60.0
 
 QUICK_TO_START = multiprocessing.get_context("forkserver")
 """A server that has imported everything forks each worker: a hundred start within seconds."""
@@ -42,7 +42,7 @@ class Worker:
 
     def __exit__(self, *exc: object) -> None:
         self.pipe.close()
-        self._process.join(PATIENCE)
+        self._process.join(ANSWER_WITHIN)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
@@ -56,7 +56,7 @@ class Worker:
         self.pipe.send(message)
 
     def answer(self) -> Any:
-        if not self.pipe.poll(PATIENCE):
+        if not self.pipe.poll(ANSWER_WITHIN):
             raise TimeoutError(f"{self._process.name} does not answer")
         return self.pipe.recv()
 
@@ -110,11 +110,11 @@ class Opened:
     client: holdfast.Client | None
 
     def wait_for_waiters(self, count: int) -> None:
-        """Come back when so many wait for the lock; filelock cannot tell, so give it a while."""
+        """Return when that many wait for the lock; filelock does not report it: wait a while."""
         if self.client is None:
             time.sleep(0.2)
             return
-        give_up_at = clock() + PATIENCE
+        give_up_at = clock() + ANSWER_WITHIN
         while clock() < give_up_at:
             info = self.client.inspect("bench")
             if info is not None and info.waiters == count:
@@ -124,7 +124,7 @@ class Opened:
 
 
 def wait_and_tell(pipe: "Connection[Any, Any]", kind: Kind) -> None:
-    """For each word that comes: wait for the lock, tell the instant of getting it, release."""
+    """For each message: wait for the lock, send the instant of getting it, release."""
     with kind.open() as opened:
         while True:
             pipe.recv()
@@ -134,30 +134,30 @@ def wait_and_tell(pipe: "Connection[Any, Any]", kind: Kind) -> None:
 
 
 def echo(pipe: "Connection[Any, Any]") -> None:
-    """The floor of waking another process: for each word, tell the instant of getting it."""
+    """The floor of waking another process: for each message, send the instant of getting it."""
     while True:
         pipe.recv()
         pipe.send(clock())
 
 
 def wait_in_threads(pipe: "Connection[Any, Any]", kind: Kind, threads: int) -> None:
-    """Wait in so many threads; for each word that comes, tell the CPU seconds used so far."""
+    """Wait in that many threads; for each message, send the CPU seconds used so far."""
     with kind.open() as opened:
         for _ in range(threads):
-            threading.Thread(target=_wait_for_ever, args=(opened.lock,), daemon=True).start()
+            threading.Thread(target=_wait_forever, args=(opened.lock,), daemon=True).start()
         while True:
             pipe.recv()
             pipe.send(time.process_time())
 
 
-def _wait_for_ever(lock: "_FileLock | holdfast.Lock") -> None:
+def _wait_forever(lock: "_FileLock | holdfast.Lock") -> None:
     with suppress(holdfast.LockError):  # the client is closed at the end
         lock.acquire()
 
 
 def contend(pipe: "Connection[Any, Any]", kind: Kind, section: float) -> None:
     """From one given instant to another: take the lock, hold it for `section`, release, again.
-    Tell how long each acquire took."""
+    Send how long each acquire took."""
     with kind.open() as opened:
         lock = opened.lock
         assert lock.acquire()

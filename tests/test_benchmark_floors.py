@@ -9,7 +9,7 @@ import pytest
 from benchmarks.contenders import TTL
 from benchmarks.redis import floors
 from benchmarks.relay import Hold, Result
-from benchmarks.sql.words import KEY, Words, mariadb_lease, postgres_lease
+from benchmarks.sql.statements import KEY, Statements, mariadb_lease, postgres_lease
 from holdfast.core.messages import Acquire, Release
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.commands import Commands, Dialect
@@ -20,26 +20,26 @@ from tests.equipment.servers.masters import RedisMasters
 
 HOLDER = "host/1/program/secret"
 
-DIALECTS: dict[str, tuple[Dialect, Callable[[], Words]]] = {
+DIALECTS: dict[str, tuple[Dialect, Callable[[], Statements]]] = {
     "postgres": (postgres.Statements(postgres.LEASES).dialect, postgres_lease),
     "mariadb": (mysql.Statements(mysql.LEASES, returns=True).dialect, mariadb_lease),
 }
 
 
 @pytest.mark.parametrize("name", DIALECTS)
-def test_the_floor_says_what_holdfast_says(name: str) -> None:
+def test_the_floor_sends_what_holdfast_sends(name: str) -> None:
     dialect, lease = DIALECTS[name]
-    words = lease()
+    floor = lease()
     waiters = Waiters(lambda: 0.0, lambda holder: None)
     commands = Commands("node", dialect, ServerClock(lambda: 0.0), waiters)
     [(acquire, taking)] = next(commands.answer(Acquire(KEY, HOLDER, TTL), 5.0))
-    sql, values = words.acquire(HOLDER)
+    sql, values = floor.acquire(HOLDER)
     assert sql.replace("%s", "?") == acquire.sql
     # But for the deadline, which is another one each time.
     differ = [n for n, pair in enumerate(zip(values, taking, strict=True)) if pair[0] != pair[1]]
     assert len(differ) == 1
     [(release, giving)] = next(commands.answer(Release(KEY, HOLDER), 0.0))
-    sql, values = words.release(HOLDER)
+    sql, values = floor.release(HOLDER)
     assert sql.replace("%s", "?") == release.sql
     assert list(values) == list(giving)
 

@@ -29,7 +29,7 @@ from benchmarks.measure import (
 )
 from benchmarks.plot import BAD, LINES, svg
 from benchmarks.redis.contest import KINDS
-from benchmarks.redis.floors import Words
+from benchmarks.redis.floors import LockCommands
 from benchmarks.report import markdown, number
 from holdfast.core.messages import Acquire, Release
 from holdfast.engines.redis.commands import Commands
@@ -153,19 +153,19 @@ def test_the_last_ten_reports_are_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("quorum", [False, True])
-def test_the_floor_says_what_holdfast_says(quorum: bool) -> None:
+def test_the_floor_sends_what_holdfast_sends(quorum: bool) -> None:
     commands = Commands(quorum=quorum, keep=3600.0, channel=f"holdfast:{'0' * 24}")
-    words = Words("bench", quorum=quorum)
+    floor = LockCommands("bench", quorum=quorum)
     holder = "host/1/program/secret"
     [release] = commands.exchange((Release("holdfast:bench", holder),), False).commands
-    assert words.release(holder.encode()) == release
+    assert floor.release(holder.encode()) == release
     [acquire] = commands.exchange((Acquire("holdfast:bench", holder, 30),), False).commands
     # Without the fence that is proposed to a quorum: it is another one each time.
     head, _, tail = acquire.rpartition(b"$1\r\n0\r\n" if quorum else b"\r\n")
-    said = words.acquire(holder.encode())
-    assert said.startswith(head)
-    assert said.endswith(tail)
-    assert quorum or said == acquire
+    sent = floor.acquire(holder.encode())
+    assert sent.startswith(head)
+    assert sent.endswith(tail)
+    assert quorum or sent == acquire
 
 
 SOME = [
@@ -190,7 +190,7 @@ def test_a_contest_that_says_nothing_is_held_again(
 
 
 def test_contests_in_which_nobody_gets_in_come_to_an_end() -> None:
-    with pytest.raises(RuntimeError, match="nobody got the lock"):
+    with pytest.raises(RuntimeError, match="almost no contender got the lock"):
         worth_counting(lambda: 1, lambda sections: sections)
 
 

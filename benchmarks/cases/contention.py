@@ -40,14 +40,14 @@ def measure(effort: Effort, folder: Path) -> Case:
         "contention",
         f"{CONTENDERS} processes, sections of {SECTION * 1000:g} ms, SQLite",
         "Each takes the lock, holds it, releases it and wants it again at once: how often they get "
-        "it together, how long an acquire waits, and how many of the sections the poorest and the "
-        f"richest contender had, as a part of an eighth of them. {seconds:g} s a round.",
+        "it together, how long an acquire waits, and the smallest and the greatest share that a "
+        f"contender had, as a part of an eighth of the sections. {seconds:g} s a round.",
         PEER,
         rows(values, "sections a second", 1, PEER)
         + rows(_each(waits, _median), "ms wait, median", 1e3, "")
         + rows(_each(waits, _p99), "ms wait, p99", 1e3, "")
-        + rows(_each(waits, _poorest), "% of a fair share, poorest", 100, "")
-        + rows(_each(waits, _richest), "% of a fair share, richest", 100, ""),
+        + rows(_each(waits, _smallest), "% of a fair share, the smallest", 100, "")
+        + rows(_each(waits, _greatest), "% of a fair share, the greatest", 100, ""),
         (at_least(values, OURS, PEER, LEAST_OF_PEER),),
     )
 
@@ -60,7 +60,7 @@ def _contenders(kind: Kind, stack: ExitStack) -> list[Worker]:
 
 
 def _contest(workers: list[Worker], seconds: float) -> list[list[float]]:
-    """Let them contend for so long; how long each acquire of each of them took."""
+    """Let them contend for that long; how long each acquire of each of them took."""
     begin = clock() + MARGIN
     for worker in workers:
         worker.tell((begin, begin + seconds))
@@ -80,8 +80,8 @@ def _sections(waits: Waits) -> int:
 
 
 def _percentile(waits: Waits, percent: int) -> float:
-    all_nodes = [wait for each in waits for wait in each]
-    return quantiles(all_nodes, n=100, method="inclusive")[percent - 1]
+    everything = [wait for each in waits for wait in each]
+    return quantiles(everything, n=100, method="inclusive")[percent - 1]
 
 
 def _median(waits: Waits) -> float:
@@ -92,9 +92,9 @@ def _p99(waits: Waits) -> float:
     return _percentile(waits, 99)
 
 
-def _poorest(waits: Waits) -> float:
+def _smallest(waits: Waits) -> float:
     return min(map(len, waits)) / mean(map(len, waits))
 
 
-def _richest(waits: Waits) -> float:
+def _greatest(waits: Waits) -> float:
     return max(map(len, waits)) / mean(map(len, waits))

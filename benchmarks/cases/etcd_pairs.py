@@ -1,4 +1,4 @@
-"""No other client wants the lock: what does an acquire and a release cost on etcd?"""
+"""No contention: what does an acquire and a release cost on etcd?"""
 
 from functools import partial
 from pathlib import Path

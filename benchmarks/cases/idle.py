@@ -30,7 +30,7 @@ def measure(effort: Effort, folder: Path) -> Case:
                 for _ in range(processes)
             ]
             opened.wait_for_waiters(WAITERS)
-        _cpu_seconds(workers)  # everybody has begun
+        _cpu_seconds(workers)  # all have begun
         time.sleep(1.0)
         began, before = time.monotonic(), _cpu_seconds(workers)
         time.sleep(effort.window)

@@ -1,5 +1,5 @@
-"""Many wait in a queue for a lock that goes from hand to hand: what does each hand-off say to the
-server? As much with many as with few, if a release wakes one waiter and not all of them."""
+"""Many wait in a queue for a lock that goes from hand to hand: how many messages is a
+hand-off? As many with a long queue as with a short one, if a release wakes one waiter and not all."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -46,7 +46,7 @@ def _measure(name: str, engine: str, url: str, count: Callable[[], int], effort:
     return Case(
         name,
         f"{few} and {many} waiters, one after the other, {engine}",
-        f"Each takes the lock, holds it for {relay.MOMENT * 1000:g} ms, gives it back and queues "
+        f"Each takes the lock, holds it for {relay.MOMENT * 1000:g} ms, releases it and queues "
         f"up again, in up to {relay.PROCESSES} processes with one client each. Counted is what "
         "reaches the server: every call, and every message on a stream.",
         "",

@@ -206,8 +206,8 @@ def _each(results: dict[str, list[Result]], figure: Callable[[Result], float]) -
 
 
 def _percentile(result: Result, percent: int) -> float:
-    all_nodes = [wait for each in result.waits for wait in each]
-    return quantiles(all_nodes, n=100, method="inclusive")[percent - 1]
+    everything = [wait for each in result.waits for wait in each]
+    return quantiles(everything, n=100, method="inclusive")[percent - 1]
 
 
 def _p50(result: Result) -> float:

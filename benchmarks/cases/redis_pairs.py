@@ -1,4 +1,4 @@
-"""Nobody else wants the lock: what does an acquire and a release cost on Redis, for a thread?"""
+"""No contention: what does an acquire and a release cost on Redis, for a thread?"""
 
 from functools import partial
 from pathlib import Path
@@ -49,7 +49,7 @@ def measure_single(effort: Effort, folder: Path) -> Case:
     return Case(
         "redis-sync",
         "Uncontended acquire and release, Redis",
-        "One pair, nobody else there, by a thread. *a raw socket* sends the very same commands "
+        "One uncontended pair by a thread. *a raw socket* sends the same commands "
         "for a new holder id each time, and reads the replies with hiredis.",
         FLOOR,
         rows(values, "µs", 1e6, FLOOR),

@@ -1,4 +1,4 @@
-"""Nobody else wants the lock: what does an acquire and a release cost on an SQL database?"""
+"""No contention: what does an acquire and a release cost on an SQL database?"""
 
 from functools import partial
 from pathlib import Path
@@ -9,7 +9,7 @@ from benchmarks.contenders import compare
 from benchmarks.measure import Case, Effort, Target, Values, at_most, faster, rows
 from benchmarks.pairs import pair_of
 from benchmarks.sql import floors, peers
-from benchmarks.sql.words import advisory_lock, mariadb_lease, named_lock, postgres_lease
+from benchmarks.sql.statements import advisory_lock, mariadb_lease, named_lock, postgres_lease
 
 OURS, FLOOR, CROWDED = "holdfast", "bare statements", "holdfast, a million rows"
 ADVISORY, NAMED = "advisory lock", "GET_LOCK"
@@ -54,8 +54,8 @@ def measure_postgres(effort: Effort, folder: Path) -> Case:
     return Case(
         "postgres-sync",
         "Uncontended acquire and release, PostgreSQL",
-        f"One pair, nobody else there, by a thread. *{FLOOR}* says the very same, prepared, by a "
-        f"cursor of psycopg's. *a million rows* has as many idle ones in its table. An advisory "
+        f"One uncontended pair by a thread. *{FLOOR}* are the same ones, prepared, through a "
+        f"cursor of psycopg. *a million rows* has as many idle ones in its table. An advisory "
         f"lock {LESS}",
         FLOOR,
         rows(values, "µs", 1e6, FLOOR),
@@ -83,8 +83,8 @@ def measure_mariadb(effort: Effort, folder: Path) -> Case:
     return Case(
         "mariadb-sync",
         "Uncontended acquire and release, MariaDB",
-        f"One pair, nobody else there, by a thread. *{FLOOR}* says the very same by a cursor of "
-        "PyMySQL's. *a million rows* has as many idle ones in its table. GET_LOCK makes a lock "
+        f"One uncontended pair by a thread. *{FLOOR}* are the same ones through a cursor of "
+        "PyMySQL. *a million rows* has as many idle ones in its table. GET_LOCK makes a lock "
         f"that {LESS}",
         FLOOR,
         rows(values, "µs", 1e6, FLOOR),
@@ -106,7 +106,7 @@ def measure_postgres_async(effort: Effort, folder: Path) -> Case:
     return Case(
         "postgres-async",
         "Uncontended acquire and release, PostgreSQL, asyncio",
-        f"The same by a task. *{FLOOR}* goes by an asynchronous cursor of psycopg's.",
+        f"The same by a task. *{FLOOR}* go through an asynchronous cursor of psycopg.",
         FLOOR,
         rows(values, "µs", 1e6, FLOOR),
         _targets(values),
@@ -127,7 +127,8 @@ def measure_mariadb_async(effort: Effort, folder: Path) -> Case:
     return Case(
         "mariadb-async",
         "Uncontended acquire and release, MariaDB, asyncio",
-        f"The same by a task. *{FLOOR}* goes by asyncmy, which holdfast does not need.",
+        f"The same by a task. *{FLOOR}* go through asyncmy; holdfast has "
+        "a worker thread use PyMySQL.",
         FLOOR,
         rows(values, "µs", 1e6, FLOOR),
         _targets(values),

@@ -1,4 +1,4 @@
-"""A hundred wait for a lock in MariaDB, which wakes nobody: what do they say to the server?"""
+"""A hundred wait for a lock in MariaDB, which notifies no client: how often do they poll?"""
 
 import threading
 import time
@@ -56,21 +56,21 @@ def measure_mariadb(effort: Effort, folder: Path) -> Case:
 
 
 def wait_in_clients(pipe: "Connection[Any, Any]", url: str, waiters: int) -> None:
-    """Wait in so many threads, each with a client of its own, until the pipe is closed."""
+    """Wait in that many threads, each with a client of its own, until the pipe is closed."""
     with ExitStack() as stack:
         for _ in range(waiters):
             client = stack.enter_context(holdfast.Client(url))
-            threading.Thread(target=_wait_for_ever, args=(client,), daemon=True).start()
+            threading.Thread(target=_wait_forever, args=(client,), daemon=True).start()
         pipe.send("waiting")
         pipe.recv()
 
 
-def _wait_for_ever(client: holdfast.Client) -> None:
+def _wait_forever(client: holdfast.Client) -> None:
     with suppress(holdfast.LockError):  # the client is closed at the end
         client.lock(NAME, ttl=TTL).acquire()
 
 
 def _statements(server: MariaDbServer) -> int:
-    """How many statements it has carried out for others than us since it was started."""
-    [(_, count)] = server.query("SHOW GLOBAL STATUS LIKE 'Com_stmt_execute'")
+    """How many statements clients have sent since it was started, this one among them."""
+    [(_, count)] = server.query("SHOW GLOBAL STATUS LIKE 'Questions'")
     return int(count)

@@ -1,4 +1,4 @@
-"""Nobody else wants the lock: what does an acquire and a release cost on SQLite?"""
+"""No contention: what does an acquire and a release cost on SQLite?"""
 
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ def measure(effort: Effort, folder: Path) -> Case:
     return Case(
         "uncontended",
         "Uncontended acquire and release, SQLite",
-        f"One pair, nobody else there. *{FLOOR}* is the same statements with the same parameters "
+        f"One uncontended pair. *{FLOOR}* is the same statements with the same parameters "
         "(a new holder id each time) and settings through `sqlite3`.",
         FLOOR,
         rows(values, "µs", 1e6, FLOOR),

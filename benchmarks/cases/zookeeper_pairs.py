@@ -1,4 +1,4 @@
-"""Nobody else wants the lock: what does an acquire and a release cost on ZooKeeper?"""
+"""No contention: what does an acquire and a release cost on ZooKeeper?"""
 
 from functools import partial
 from pathlib import Path
@@ -24,9 +24,9 @@ def measure_threads(effort: Effort, folder: Path) -> Case:
     return Case(
         "zookeeper-sync",
         "Uncontended acquire and release, ZooKeeper",
-        f"One pair, nobody else there, by a thread. *{FLOOR}* makes an ephemeral sequential node, "
-        "lists the queue in the same breath, and deletes the node; *one by one* waits for each of "
-        "the three.",
+        f"One uncontended pair by a thread. *{FLOOR}* makes an ephemeral sequential node, "
+        "lists the queue without waiting for that, and deletes the node; *one by one* waits for "
+        "each of the three.",
         FLOOR,
         rows(values, "µs", 1e6, FLOOR),
         (at_most(values, OURS, FLOOR, MOST_OVER_FLOOR), faster(values, OURS, PEER)),

@@ -34,8 +34,8 @@ def majority_of(servers: Sized) -> int:
     return len(servers) // 2 + 1
 
 
-class Words:
-    """What is said about one lock, with a place for the holder id."""
+class LockCommands:
+    """What is sent for one lock, with a place for the holder id."""
 
     def __init__(self, name: str, *, quorum: bool) -> None:
         commands = Commands(quorum=quorum, keep=3600.0, channel=f"holdfast:{'0' * 24}")
@@ -102,12 +102,12 @@ class RawSockets:
         return [self._by_number[number] for number, _ in self._poll.poll()]
 
     def pair(self, name: str = "floor") -> Pair:
-        words, ask = Words(name, quorum=len(self._ends) > 1), self.ask
+        commands, ask = LockCommands(name, quorum=len(self._ends) > 1), self.ask
 
         def acquire_and_release() -> None:
             holder = new_holder().encode()
-            assert type(ask(words.acquire(holder))) is int
-            assert ask(words.release(holder)) == 1
+            assert type(ask(commands.acquire(holder))) is int
+            assert ask(commands.release(holder)) == 1
 
         return acquire_and_release
 
@@ -123,7 +123,7 @@ def raw_sockets(ports: Sequence[int], stack: ExitStack) -> Pair:
 
 
 def socket_each(port: int, threads: int, stack: ExitStack) -> Sequence[Pair]:
-    """A socket for each of so many threads."""
+    """A socket for each thread."""
     sockets = [RawSockets([port]) for _ in range(threads)]
     for each in sockets:
         stack.callback(each.close)
@@ -197,10 +197,10 @@ class Pipelines:
             end.ask(text, tally)
         return tally.answered
 
-    async def acquire_and_release(self, words: Words) -> None:
+    async def acquire_and_release(self, commands: LockCommands) -> None:
         holder = new_holder().encode()
-        assert type(await self.ask(words.acquire(holder))) is int
-        assert await self.ask(words.release(holder)) == 1
+        assert type(await self.ask(commands.acquire(holder))) is int
+        assert await self.ask(commands.release(holder)) == 1
 
     def close(self) -> None:
         for end in self._ends:
@@ -213,8 +213,8 @@ async def bare_connections(
     """All tasks share them."""
     pipelines = await Pipelines.open(ports)
     stack.callback(pipelines.close)
-    words = [Words(f"floor:{task}", quorum=len(ports) > 1) for task in range(tasks)]
-    return [partial(pipelines.acquire_and_release, each) for each in words]
+    locks = [LockCommands(f"floor:{task}", quorum=len(ports) > 1) for task in range(tasks)]
+    return [partial(pipelines.acquire_and_release, each) for each in locks]
 
 
 def _read(text: bytes) -> list[bytes]:

@@ -45,7 +45,7 @@ def python_redis_lock(port: int) -> Iterator[Lock]:
 
 
 def wait_and_tell(pipe: "Connection[Any, Any]", port: int, open_lock: Open) -> None:
-    """For each word that comes: wait for the lock, tell the instant of getting it, release."""
+    """For each message: wait for the lock, send the instant of getting it, release."""
     with open_lock(port) as lock:
         while True:
             pipe.recv()

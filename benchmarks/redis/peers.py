@@ -1,5 +1,5 @@
-"""Other people's locks over Redis: an acquire and a release, by a thread or by each of many tasks.
-Each imports its library itself, so that nobody else has to."""
+"""Other libraries' locks over Redis: an acquire and a release, by a thread or by many tasks. Each
+imports its library itself, so that no other contender has to."""
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
@@ -66,7 +66,7 @@ def pottery(ports: Ports, stack: ExitStack, within: float | None = None) -> Pair
 
 
 def _redis(port: int, within: float | None) -> Any:
-    """A client as it comes; or one that waits for so long, and tries once, as fits a quorum."""
+    """A client as it comes; or one that waits `within` seconds and tries once."""
     import redis
     from redis.backoff import NoBackoff
     from redis.retry import Retry

@@ -1,6 +1,6 @@
 """What PostgreSQL and MariaDB are measured with.
 
-words.py   what is said for a pair: holdfast's own statements, and the locks that databases have
-floors.py  the words through a driver, and nothing else
-peers.py   other people's locks
+statements.py  what is sent for a pair: holdfast's own statements, and the databases' own locks
+floors.py      the statements through a driver, and nothing else
+peers.py       other libraries' locks
 """

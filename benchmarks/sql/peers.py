@@ -1,4 +1,4 @@
-"""Other people's locks over SQL databases. They are made of the locks that databases have, which
+"""Other libraries' locks over SQL databases. They are made of the locks that databases have, which
 know neither ttl nor fence, and end with the connection.
 
 `sqlalchemy-dlock` is measured in two ways: as its documentation shows it, which takes a connection
@@ -19,8 +19,8 @@ ASYNC_DRIVERS = {"postgresql": "postgresql+psycopg", "mariadb": "mysql+asyncmy"}
 
 AT_ONCE = {"isolation_level": "AUTOCOMMIT"}
 
-PATIENCE = 5
-"""To wait for ever is not for MariaDB, in the way in which `sqlalchemy-dlock` asks for it."""
+WITHIN = 5
+"""Seconds. Without a timeout, `sqlalchemy-dlock` sends MariaDB one that it does not take."""
 
 
 def dlock_as_documented(url: str, stack: ExitStack) -> Pair:
@@ -33,7 +33,7 @@ def dlock_as_documented(url: str, stack: ExitStack) -> Pair:
     def acquire_and_release() -> None:
         with (
             engine.connect() as connection,
-            dlock.create_sadlock(connection, "bench", contextual_timeout=PATIENCE),
+            dlock.create_sadlock(connection, "bench", contextual_timeout=WITHIN),
         ):
             pass
 
@@ -49,7 +49,7 @@ def dlock_kept(url: str, stack: ExitStack) -> Pair:
     lock = dlock.create_sadlock(stack.enter_context(engine.connect()), "bench-kept")
 
     def acquire_and_release() -> None:
-        assert lock.acquire(timeout=PATIENCE)
+        assert lock.acquire(timeout=WITHIN)
         lock.release()
 
     return acquire_and_release
@@ -65,7 +65,7 @@ async def async_dlock_as_documented(url: str, stack: AsyncExitStack) -> Sequence
     async def acquire_and_release() -> None:
         async with (
             engine.connect() as connection,
-            dlock.create_async_sadlock(connection, "bench", contextual_timeout=PATIENCE),
+            dlock.create_async_sadlock(connection, "bench", contextual_timeout=WITHIN),
         ):
             pass
 
@@ -82,7 +82,7 @@ async def async_dlock_kept(url: str, stack: AsyncExitStack) -> Sequence[AsyncPai
     lock = dlock.create_async_sadlock(connection, "bench-kept")
 
     async def acquire_and_release() -> None:
-        assert await lock.acquire(timeout=PATIENCE)
+        assert await lock.acquire(timeout=WITHIN)
         await lock.release()
 
     return [acquire_and_release]

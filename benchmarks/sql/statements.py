@@ -1,4 +1,4 @@
-"""What is said to a database for one acquire and one release, with a place for the holder id.
+"""What is sent to a database for one acquire and one release, with a place for the holder id.
 
 holdfast's statements are taken from holdfast, so that they cannot come to differ. The locks that
 databases have themselves do less: they know neither ttl nor fence, and end with the connection.
@@ -17,53 +17,53 @@ from holdfast.engines.sql.postgres import commands as postgres
 KEY = "holdfast:bare"
 MICROSECONDS = 1_000_000
 
-Said: TypeAlias = tuple[str, Sequence[Any]]
+Statement: TypeAlias = tuple[str, Sequence[Any]]
 """A statement and its values, as the driver wants them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
-    """What a lock is taken with, and given back, by a holder."""
+class Statements:
+    """What a holder sends to acquire a lock, and to release it."""
 
-    acquire: Callable[[str], Said]
-    release: Callable[[str], Said]
+    acquire: Callable[[str], Statement]
+    release: Callable[[str], Statement]
 
 
-def postgres_lease() -> Words:
+def postgres_lease() -> Statements:
     """A lease in PostgreSQL, as holdfast takes it."""
     return _lease(postgres.Statements(postgres.LEASES).dialect, lambda text: text.sql)
 
 
-def mariadb_lease() -> Words:
+def mariadb_lease() -> Statements:
     """A lease in MariaDB, as holdfast takes it: with `%s` for each value."""
     dialect = mysql.Statements(mysql.LEASES, returns=True).dialect
     return _lease(dialect, lambda text: text.sql.replace("?", "%s"))
 
 
-def _lease(dialect: Dialect, sql: Callable[[Text], str]) -> Words:
+def _lease(dialect: Dialect, sql: Callable[[Text], str]) -> Statements:
     acquire, release = sql(dialect.acquire), sql(dialect.release)
 
-    def taking(holder: str) -> Said:
+    def taking(holder: str) -> Statement:
         deadline = round((time.time() + TTL) * MICROSECONDS)
         ttl = round(TTL * MICROSECONDS)
         return acquire, dialect.acquire(
             key=KEY, holder=holder, ttl=ttl, deadline=deadline, lock_wait=LONGEST_LOCK_WAIT
         )[1]
 
-    return Words(taking, lambda holder: (release, dialect.release(key=KEY, holder=holder)[1]))
+    return Statements(taking, lambda holder: (release, dialect.release(key=KEY, holder=holder)[1]))
 
 
-def advisory_lock() -> Words:
+def advisory_lock() -> Statements:
     """PostgreSQL's own lock."""
-    return Words(
+    return Statements(
         lambda _: ("SELECT pg_try_advisory_lock($1)", (1,)),
         lambda _: ("SELECT pg_advisory_unlock($1)", (1,)),
     )
 
 
-def named_lock() -> Words:
+def named_lock() -> Statements:
     """MariaDB's own lock."""
-    return Words(
+    return Statements(
         lambda _: ("SELECT GET_LOCK(%s, 0)", ("bench",)),
         lambda _: ("SELECT RELEASE_LOCK(%s)", ("bench",)),
     )

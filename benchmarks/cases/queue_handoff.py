@@ -1,5 +1,5 @@
-"""Many wait in a queue for a lock that goes from hand to hand: how many messages is a
-hand-off? As many with a long queue as with a short one, if a release wakes one waiter and not all."""
+"""Many wait in a queue for a lock that goes from hand to hand: how many messages is a hand-off? As
+many with a long queue as with a short one, if a release wakes one waiter and not all."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

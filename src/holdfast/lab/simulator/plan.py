@@ -91,6 +91,9 @@ SIZES = (1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5, 5)
 TTLS = (0.5, 1.0, 2.0)
 MAX_TTL = 2.0
 NAMES = ("job", "a {b}%")
+LONGEST_REST = 3.0
+"""So that no task sleeps beyond the end of its run."""
+
 TAILS = (0.0, 0.0, 0.0, 0.0, 0.01, 0.05)
 SHARE_OF_DRIFT = 0.45
 """How much of the drift allowed for each of two clocks may have: the rest is for what rounds."""
@@ -174,7 +177,8 @@ def _sections(random: Random, ttl: float, seconds: float, name: str) -> tuple[Se
 
 
 def _section(random: Random, ttl: float, name: str, *, lively: bool) -> Section:
-    rest = random.choice((0.0, random.uniform(0, 0.05), random.expovariate(2 if lively else 0.7)))
+    longer = min(random.expovariate(2 if lively else 0.7), LONGEST_REST)
+    rest = random.choice((0.0, random.uniform(0, 0.05), longer))
     timeout = random.choice((None, None, 0.0, random.uniform(0, ttl), 2 * ttl))
     work = random.choice(
         (0.0, 0.003, random.uniform(0.01, 0.3), random.uniform(0.5, 1.2) * ttl, 2.2 * ttl)

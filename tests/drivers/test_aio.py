@@ -379,7 +379,7 @@ class TestADroppedLease:
                 stop = AsyncStop(Extend)
                 if renewing:
                     line.before = stop
-                lease = await client.lock("job", ttl=0.6).acquire()
+                lease = await client.lock("job", ttl=3.0).acquire()
                 assert lease is not None
                 if renewing:
                     await stop.reached.wait()

@@ -225,12 +225,20 @@ async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) ->
             with suppress(ResponseError):
                 await connection.read_response()
     except BaseException:
-        await connection.disconnect(nowait=True)  # cancelled while it was logging in
+        await _drop(connection)  # it was cancelled while it was logging in
         raise
     writer = connection._writer  # noqa: SLF001 - there is no public way
     connection._reader = connection._writer = None  # noqa: SLF001
     _give_up_on_black_holes(writer.get_extra_info("socket"))
     return writer
+
+
+async def _drop(connection: Any) -> None:
+    """Close it at once: TLS would wait for the server, perhaps until the event loop has ended."""
+    writer = connection._writer  # noqa: SLF001 - there is no public way
+    await connection.disconnect(nowait=True)
+    if writer is not None:
+        writer.transport.abort()
 
 
 async def _cancellable(opening: Awaitable[Any]) -> Any:
@@ -277,4 +285,4 @@ async def _ask_sentinel_async(settings: Settings, service: str, timeout: float) 
     except (RedisError, OSError) as error:
         return error
     finally:
-        await connection.disconnect(nowait=True)
+        await _drop(connection)

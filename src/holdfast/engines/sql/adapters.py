@@ -200,7 +200,8 @@ def _library(connection: object) -> str:
 
 def _class_name(connection: object) -> str:
     """Shown instead of the connection, whose text may contain a password."""
-    kind = connection if isinstance(connection, type) else type(connection)
+    own = type(connection)
+    kind: Any = connection if issubclass(own, type) else own
     return f"{kind.__module__}.{kind.__qualname__}"
 
 

@@ -121,7 +121,7 @@ def test_sentinels_that_do_not_answer_cost_some_time_and_no_more(
     third.freeze()
     ben = invite(watched.url, ttl=3)
     [why] = ben.refused().values()
-    assert "sentinel" in why
+    assert "sentinel" in why or "timed out" in why
 
 
 def test_a_service_that_no_sentinel_knows(watched: SentinelSet, invite: Invite) -> None:

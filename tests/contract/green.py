@@ -97,7 +97,7 @@ def lose(ann: holdfast.Client, ben: holdfast.Client) -> None:
 
 
 def close(ann: holdfast.Client, ben: holdfast.Client) -> None:
-    """Whoever waits is sent away, and everybody else goes on."""
+    """Closing ends the wait, and the other greenlets go on."""
     held = ann.lock("kept", timeout=GIVE_UP).acquire()
     assert held
     sent_away: list[bool] = []

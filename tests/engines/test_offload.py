@@ -34,7 +34,7 @@ class Slow:
 
 
 def test_a_release_does_not_overtake_a_cancelled_acquire() -> None:
-    """Else it would find nothing, and the acquire behind it would leave a lock that is nobody's."""
+    """Else it would find nothing, and the acquire behind it would leave a lock until its ttl."""
 
     async def main() -> None:
         slow = Slow()

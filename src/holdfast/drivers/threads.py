@@ -150,7 +150,7 @@ class ThreadDriver:
 
     def _wait(self, waiter_id: str, until: float) -> bool:
         notifications = self._notifications[waiter_id]
-        if self.runtime.closed:  # entered before the look, as `close` first closes and then rings
+        if self.runtime.closed:  # `close` sets it before it ends the waits
             raise ClientClosed
         if self._pumped is not None and waiter_id not in _LOOPS:
             self._pumped.pump(waiter_id, notifications.empty, until)

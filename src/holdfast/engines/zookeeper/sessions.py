@@ -102,7 +102,7 @@ class Session:
         self.id = 0
         """That of the present session; 0 if there is none."""
         self.known_at = -inf
-        """The leader has received a sign of this session at this instant, or later."""
+        """The leader knows that this session was alive at this instant, or later."""
         self._terms, self._clock, self._ended = terms, clock, ended
         self._mutex = threading.Lock()
         self._sent: deque[float] = deque()

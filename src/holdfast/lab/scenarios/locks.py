@@ -100,7 +100,7 @@ class CarelessLease:
         self._lock.expire()
 
     def release(self) -> None:
-        """Delete the key, whoever holds it."""
+        """Delete the key, also if another client holds it."""
         self._lock.command("DEL", KEY)
 
     def on_lost(self, callback: Callable[[object], object]) -> None:

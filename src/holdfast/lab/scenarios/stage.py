@@ -150,7 +150,7 @@ class Links:
             self._stage.note(self._who, Kind.HEALED, peer=node.name)
 
     def slow_down(self, seconds: float, nodes: Iterable[Node]) -> None:
-        """Let each message to these nodes take so long."""
+        """Delay each message to these nodes."""
         for node in nodes:
             self._proxies[node.name].delay(seconds)
 

@@ -1,7 +1,7 @@
 """Fencing tokens over independent nodes: every run of the model, and of the tempting variants.
 
 A token is safe because a quorum of nodes *equal* it, and report it only to their own holder.
-"Heard only" guards the same thing again: it makes up for a missing equality as long as no acquire
+"Granted only" guards the same thing again: it makes up for a missing equality as long as no acquire
 is executed twice. The max is there for progress, and for safety only where equality is missing.
 """
 
@@ -11,32 +11,32 @@ from itertools import product
 
 import pytest
 
-from holdfast.lab.model.search import Judge, explore
-from holdfast.lab.model.tokens import (
+from holdfast.lab.model.fences import (
     COMMITTED,
     Attempt,
-    Node,
     Rules,
     Site,
     State,
-    tenures_agree,
+    holders_agree,
     tokens_grow,
 )
+from holdfast.lab.model.nodes import Node
+from holdfast.lab.model.search import Judge, explore
 from holdfast.lab.model.variants import VARIANTS, median, run
 
 RULES = Rules()
 
 
-@pytest.mark.parametrize("judge", [tokens_grow, tenures_agree])
+@pytest.mark.parametrize("judge", [tokens_grow, holders_agree])
 @pytest.mark.parametrize(
     "name",
     [
         "median",
         "no-raise",
-        "raise-for-anybody",
-        "answer-anybody",
+        "raise-for-any",
+        "answer-any",
         pytest.param("at-least", marks=pytest.mark.slow),
-        "unheard",
+        "no-grant",
     ],
 )
 def test_each_judge_catches_a_tempting_variant(name: str, judge: Judge[State]) -> None:
@@ -50,26 +50,26 @@ def test_each_judge_catches_a_tempting_variant(name: str, judge: Judge[State]) -
 
 
 def test_a_counterexample_can_be_read() -> None:
-    violation = run("raise-for-anybody").explored.violation
+    violation = run("raise-for-any").explored.violation
     assert str(violation).splitlines() == [
         "A and B both committed 2:",
         "  1. A begins. n1 grants A 1.",
         "  2. n2 grants A 2. A stops: token 2.",
         "  3. B begins. n3 grants B 2.",
         "  4. A's lock on n1 expires. n1 grants B 2. B stops: token 2. B has COMMITTED 2.",
-        "  5. A raises n1 to 2, and hears that it is at 2. A has COMMITTED 2.",
+        "  5. A raises n1 to 2, and receives 2. A has COMMITTED 2.",
     ]
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param("tokens", marks=pytest.mark.slow),
-        "tokens-late",
-        "tokens-far-apart",
-        "tokens-again",
+        pytest.param("fences", marks=pytest.mark.slow),
+        "fences-late",
+        "fences-far-apart",
+        "fences-again",
         "median-exact",
-        "unheard-exact",
+        "no-grant-exact",
         "at-least-once",
     ],
 )
@@ -80,15 +80,15 @@ def test_there_are_runs_in_which_all_attempts_acquire(name: str) -> None:
     assert explore(VARIANTS[name].model, all_committed).violation
 
 
-def test_tokens_against_the_order_of_tenures_are_found() -> None:
-    site = Site(Node("B", 3), order="AB", pending=(False, False), heard=(3, 2))
+def test_tokens_against_the_order_of_holds_are_found() -> None:
+    site = Site(Node("B", 3), order="AB", pending=(False, False), received=(3, 2))
     attempts = Attempt(COMMITTED, token=3), Attempt(COMMITTED, token=2)
-    assert "not in the order of their tenures" in str(tenures_agree(State((site,), attempts, 0)))
-    assert tenures_agree(State((site._replace(order="BA"),), attempts, 0)) is None
+    assert "not in the order of their holds" in str(holders_agree(State((site,), attempts, 0)))
+    assert holders_agree(State((site._replace(order="BA"),), attempts, 0)) is None
 
 
 def acquires_undisturbed(rules: Rules, counters: Collection[int], quorum: int) -> bool:
-    """Whether an attempt that heard these grants is committed, if nothing else happens."""
+    """Whether an attempt that received these grants is committed, if nothing else happens."""
     token = rules.token_of(counters)
     answers = [rules.raise_counter(Node("A", counter), "A", token)[1] for counter in counters]
     return rules.is_committed([answer for answer in answers if answer is not None], token, quorum)

@@ -5,35 +5,21 @@ import pytest
 from holdfast.lab.model.variants import VARIANTS, Group, run
 
 STATES = {
-    "tokens": 60_000,
-    "tokens-late": 6_000,
-    "tokens-far-apart": 50_000,
-    "tokens-again": 55_000,
-    "leases": 50,
-    "leases-three": 100,
-    "leases-retried": 2_000,
-    "renewals": 900,
-    "renewals-retried": 10_000,
-    "renewals-short": 4_000,
-    "restarts": 25_000,
-    "restarts-two": 15_000,
-    "drift": 7_000,
-    "drift-renewals": 15_000,
-    "breaks": 9_000,
+    "fences": 60_000,
+    "fences-late": 6_000,
+    "fences-far-apart": 50_000,
+    "fences-again": 55_000,
     "median-exact": 4_000,
-    "unheard-exact": 7_000,
+    "no-grant-exact": 7_000,
     "at-least-once": 6_000,
 }
 """How many there are at the least: a search that goes nowhere finds nothing wrong, either."""
 
-QUICK = {"tokens-late", "leases", "leases-three", "renewals"}
-LONG = {"restarts", "drift-renewals", "tokens", "renewals-retried"}
-
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    if name in LONG:
+    if name == "fences":
         return [pytest.mark.full]
-    return [] if name in QUICK else [pytest.mark.slow]
+    return [] if name == "fences-late" else [pytest.mark.slow]
 
 
 def names(*groups: Group) -> list[str]:

@@ -1,4 +1,4 @@
-"""`holdfast lab model`: every run of a small model, or how a wrong variant fails."""
+"""`holdfast lab model`: fences in every run of a small quorum, or how a wrong variant fails."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from holdfast.lab.model.variants import VARIANTS, Group, Result, run
 _UNEXPECTED = 1
 
 
-@click.command("model", short_help="Check the algorithms exhaustively, in small models.")
+@click.command("model", short_help="Check fences over a quorum exhaustively.")
 @click.argument("variant", required=False)
 @click.option("--list", "show_list", is_flag=True, help="List the variants.")
 @click.pass_context
 def model(ctx: click.Context, variant: str | None, show_list: bool) -> None:
-    """Explore every run of a small model: three nodes, two or three clients, late messages.
+    """Explore every run in which two or three clients get fences from three nodes.
 
-    Without VARIANT, the algorithms as they are, which must hold. A wrong VARIANT must fail, with a
+    Without VARIANT, the algorithm as it is, which must hold. A wrong VARIANT must fail, with a
     shortest counterexample. Exit code 1: not as expected.
     """
     if show_list:
@@ -56,9 +56,9 @@ def _explore(name: str) -> Result:
     result = run(name)
     took = time.monotonic() - began
     explored = result.explored
-    says = "holds" if explored.violation is None else "fails"
+    outcome = "holds" if explored.violation is None else "fails"
     unexpected = "" if result.as_expected else "  NOT AS EXPECTED"
-    click.echo(f"{name:<18}  {says}  {explored.states:>7} states  {took:5.1f} s{unexpected}")
+    click.echo(f"{name:<18}  {outcome}  {explored.states:>7} states  {took:5.1f} s{unexpected}")
     if explored.violation is not None:
         click.echo(str(explored.violation))
     return result

@@ -1,6 +1,6 @@
-"""Every run of a small world, explored breadth first: a promise holds in all, or here is how not.
+"""Every run of a small quorum, explored breadth first: fences hold in all of them, or here is one
+in which they do not.
 
-`tokens` has no time in it and checks the order of fencing tokens. `leases` has a clock that ticks
-and checks that one client at a time believes that it has the lock. `variants` lists what is
-checked: the algorithms as they are, and wrong ones, each of which must be caught.
+`fences` has what can happen, `nodes` what a node does, `search` goes through all states. `variants`
+lists what is checked: the algorithm as it is, and wrong ones, each of which must be caught.
 """

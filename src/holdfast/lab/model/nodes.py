@@ -1,95 +1,78 @@
-"""One lock on one node, as little of it as matters: whose it is, and for how long.
+"""One lock on one node: its holder and its counter.
 
-What a node does with a request is what the Redis engine's own scripts do on a virtual server, whose
-clock stands: a mistake in a script is a mistake in the model.
+What a node does with a request is what the Redis engine's own scripts do on a virtual server: a
+mistake in a script is a mistake in the model.
 """
 
 from functools import cache
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from holdfast.core.messages import Acquire, Answer, Extend, Release, Repair, ToNode
+from holdfast.core.messages import Acquire, Answer, Granted, Raise, ToNode
 from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.exchange import Answers, Exchange, conclude
 from holdfast.engines.redis.keys import keys_of
-from holdfast.lab.model.decisions import FENCE, KEY
-from holdfast.lab.simulator.driver import Timeline
+from holdfast.lab.simulator.driver import EPOCH, Timeline
 from holdfast.lab.simulator.server import Server
 
-NOBODY = -1
+KEY = "lock"
 
-TICK = 1000
-"""In milliseconds: any number would do."""
+BASE = int(EPOCH) * 1_000_000
+"""What a counter of 0 is on a server: its own clock, which a proposal must be near."""
 
-KEEP = 3600.0
-"""How long a counter outlives its lock; nothing here is late enough to see it go."""
+TTL, KEEP = 1.0, 3600.0
+"""In seconds. Any would do: the server's clock stands still."""
 
 
 class Node(NamedTuple):
-    """The lock on one node."""
+    """The lock on one node, and what the node does in one atomic step."""
 
-    owner: int = NOBODY
-    left: int = 0
-    """For how many ticks of the node's clock it is the owner's, unless extended."""
+    owner: str = ""
+    """The holder of the lock; empty: it is free."""
+    counter: int = 0
 
+    def acquire(self, holder: str, proposed: int) -> tuple["Node", int | None]:
+        """Grant the lock if it is free, with the counter; its holder gets the same grant again."""
+        return _executed(self, Acquire, holder, proposed)
 
-Outcome: TypeAlias = tuple[Node, str]
-"""How a node is afterwards, and what it said: a name in `decisions.SAID`, or "Held"."""
+    def raise_counter(self, holder: str, token: int) -> tuple["Node", int | None]:
+        """Raise the counter to the token, for the lock's holder; None if it is greater already."""
+        return _executed(self, Raise, holder, token)
 
+    def release(self, holder: str) -> "Node":
+        """Free the lock, if it is this holder's."""
+        return self.expire() if self.owner == holder else self
 
-@cache
-def acquire(node: Node, who: int, ttl: int) -> Outcome:
-    """Grant the lock if it is free."""
-    return _answer(node, Acquire(KEY, str(who), ttl))
-
-
-@cache
-def extend(node: Node, who: int, ttl: int) -> Outcome:
-    """Let the lock last for at least the ttl, if it is theirs."""
-    return _answer(node, Extend(KEY, str(who), ttl, FENCE))
-
-
-@cache
-def repair(node: Node, who: int, ttl: int) -> Outcome:
-    """Put the lock back, unless it is held."""
-    return _answer(node, Repair(KEY, str(who), ttl, FENCE))
+    def expire(self) -> "Node":
+        """Free the lock. The counter stays."""
+        return Node("", self.counter)
 
 
 @cache
-def release(node: Node, who: int) -> Outcome:
-    """Free the lock, if it is theirs."""
-    return _answer(node, Release(KEY, str(who)))
+def _executed(node: Node, kind: type, holder: str, number: int) -> tuple[Node, int | None]:
+    """Put a server into the node's state, have it execute a request, and read its new state."""
+    server, (lock, fence, _) = _new_server(), keys_of(KEY)
+    server.data.set(fence, b"%d" % (BASE + node.counter))
+    if node.owner:
+        server.data.set(lock, node.owner.encode())
+    request: ToNode = Raise(KEY, holder, BASE + number)
+    if kind is Acquire:
+        request = Acquire(KEY, holder, TTL, proposed=BASE + number)
+    answer = _ask(server, request)
+    counter = int(server.data.get(fence) or 0) - BASE
+    after = Node((server.data.get(lock) or b"").decode(), counter)
+    return after, answer.fence - BASE if isinstance(answer, Granted) else None
 
 
-def tick(node: Node) -> Node:
-    """A tick of the node's clock later."""
-    return Node(node.owner, node.left - 1) if node.left > 1 else FREE
-
-
-FREE = Node()
-
-
-def _answer(node: Node, request: ToNode) -> Outcome:
-    """Have a server that is as the node carry out the request, and see how it is then."""
-    server, lock = new_server(), keys_of(KEY).lock
-    if node != FREE:
-        server.data.set(lock, b"%d" % node.owner, node.left * TICK)
-    answer = ask(server, request)
-    owner = server.data.get(lock)
-    after = FREE if owner is None else Node(int(owner), server.data.pttl(lock) // TICK)
-    return after, type(answer).__name__
-
-
-def ask(server: Server, request: ToNode) -> Answer:
-    """Have a server carry out a request, by the engine's own script for it."""
+def _ask(server: Server, request: ToNode) -> Answer:
+    """Have a server execute a request, by the engine's own script for it."""
     commands = Commands(quorum=True, keep=KEEP, channel="")
-    said: Answers | Exchange = commands.exchange((request,), False)
-    while isinstance(said, Exchange):
-        said = conclude(said, [server.execute(command) for command in said.commands])
-    return said[0]
+    answers: Answers | Exchange = commands.exchange((request,), False)
+    while isinstance(answers, Exchange):
+        answers = conclude(answers, [server.execute(command) for command in answers.commands])
+    return answers[0]
 
 
-def new_server() -> Server:
-    """A server without any lock."""
+def _new_server() -> Server:
     return Server("node", Timeline(0), durable=False, defect=_fail)
 
 

@@ -8,18 +8,18 @@ S = TypeVar("S", bound=Hashable)
 T = TypeVar("T")
 
 Judge: TypeAlias = Callable[[S], str | None]
-"""Says which promise a state breaks, and how; None if it breaks none."""
+"""Which promise a state breaks, and how; None: none."""
 
 
 class Model(Protocol[S]):
-    """A world in which one thing happens after another."""
+    """A state machine: where it starts, and what can happen next."""
 
     def start(self) -> S:
-        """How it begins."""
+        """The first state."""
         ...
 
     def moves(self, state: S) -> Iterator[tuple[str, S]]:
-        """Whatever can happen next, in words, and what is then."""
+        """Whatever can happen next, in words, and the state after it."""
         ...
 
     def canonical(self, state: S) -> S:
@@ -67,7 +67,8 @@ def explore(model: Model[S], *judges: Judge[S]) -> Explored:
 def _violation(
     model: Model[S], judges: tuple[Judge[S], ...], end: S, came_from: dict[S, S | None]
 ) -> Violation:
-    """How to get there, in words, and with names that stay with whom they name."""
+    """The way from the start to `end`, in words. Sorted states lose the names of nodes, so the way
+    is walked once more, unsorted."""
     path = [end]
     while (before := came_from[path[-1]]) is not None:
         path.append(before)
@@ -75,8 +76,8 @@ def _violation(
     trace = list[str]()
     for follows in rest:
         moves = model.moves(state)
-        words, state = next(move for move in moves if model.canonical(move[1]) == follows)
-        trace.append(words)
+        step, state = next(move for move in moves if model.canonical(move[1]) == follows)
+        trace.append(step)
     what = next(filter(None, (judge(state) for judge in judges)))
     return Violation(what, tuple(trace))
 

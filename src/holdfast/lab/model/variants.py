@@ -1,15 +1,12 @@
-"""What is checked: the algorithms as they are, and others that must be caught, or must not."""
+"""What is checked: the algorithm as it is, and others that must be caught, or must not."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
-from holdfast.lab.model import leases, nodes, tokens
-from holdfast.lab.model.nodes import FREE, Node, Outcome
-from holdfast.lab.model.search import Explored, Judge, Model, explore
-from holdfast.lab.model.state import Rules, Scope
-from holdfast.lab.model.tokens import Node as Counting
+from holdfast.lab.model.fences import Model, Rules, Scope, holders_agree, tokens_grow
+from holdfast.lab.model.nodes import Node
+from holdfast.lab.model.search import Explored, explore
 
 
 def median(counters: Collection[int]) -> int:
@@ -27,46 +24,31 @@ def at_least(counters: Collection[int], token: int, quorum: int) -> bool:
     return sum(counter >= token for counter in counters) >= quorum
 
 
-def raise_for_anybody(node: Counting, _holder: str, token: int) -> tuple[Counting, int | None]:
-    """A node raises its counter without looking whose its lock is."""
+def raise_for_any(node: Node, _holder: str, token: int) -> tuple[Node, int | None]:
+    """A node raises its counter without comparing the holder."""
     raised = node._replace(counter=max(node.counter, token))
     return raised, raised.counter
 
 
-def answer_anybody(node: Counting, holder: str, token: int) -> tuple[Counting, int | None]:
+def answer_any(node: Node, holder: str, token: int) -> tuple[Node, int | None]:
     """A node raises its counter for its holder alone, and reports it to any client."""
     raised, _ = node.raise_counter(holder, token)
     return raised, raised.counter
 
 
-def tell_greater(node: Counting, holder: str, token: int) -> tuple[Counting, int | None]:
-    """A node tells its holder a counter that is greater than the token, too. By itself harmless."""
+def answer_greater(node: Node, holder: str, token: int) -> tuple[Node, int | None]:
+    """A node also reports a counter that is greater than the token to its holder. Harmless by
+    itself."""
     raised, _ = node.raise_counter(holder, token)
     return raised, raised.counter if node.owner == holder else None
-
-
-def extend_that_shortens(node: Node, who: int, ttl: int) -> Outcome:
-    """The new end, even if it is before the old one."""
-    return (Node(who, ttl), "Done") if node.owner == who else nodes.extend(node, who, ttl)
-
-
-def extend_that_resurrects(node: Node, who: int, ttl: int) -> Outcome:
-    """What is not there is put there, and counts as if it had been there all the time."""
-    return (Node(who, ttl), "Done") if node == FREE else nodes.extend(node, who, ttl)
-
-
-def extend_that_repairs(node: Node, who: int, ttl: int) -> Outcome:
-    """What is not there is put there before a quorum has said that the lease still lasts."""
-    return (Node(who, ttl), "Missing") if node == FREE else nodes.extend(node, who, ttl)
 
 
 class Group(StrEnum):
     """Why a variant is here."""
 
-    ALGORITHM = "the algorithms as they are: must hold"
+    ALGORITHM = "the algorithm as it is: must hold"
     WRONG = "wrong on purpose: must be caught"
     HARMLESS = "looks wrong, but holds"
-    LIMIT = "the algorithm as it is, asked for more than it promises: must fail"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +57,15 @@ class Variant:
 
     name: str
     group: Group
+    scope: Scope
+    rules: Rules
     what: str
     """What is different, or what can happen, in a line."""
-    model: Model[Any]
-    judges: tuple[Judge[Any], ...]
 
     @property
-    def should_hold(self) -> bool:
-        """What is expected of it."""
-        return self.group in (Group.ALGORITHM, Group.HARMLESS)
+    def model(self) -> Model:
+        """Its states and moves."""
+        return Model(self.scope, self.rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,186 +77,111 @@ class Result:
 
     @property
     def as_expected(self) -> bool:
-        """Whether it holds if it should, and was caught if it should be."""
-        return self.variant.should_hold == (self.explored.violation is None)
+        """Whether it was caught if it is wrong, and holds if it is not."""
+        caught = self.explored.violation is not None
+        return caught == (self.variant.group is Group.WRONG)
 
 
 def run(name: str) -> Result:
     """Explore the variant of that name."""
     variant = VARIANTS[name]
-    return Result(variant, explore(variant.model, *variant.judges))
+    return Result(variant, explore(variant.model, tokens_grow, holders_agree))
 
 
-def _tokens(
-    name: str, group: Group, scope: tokens.Scope, rules: tokens.Rules, what: str
-) -> Variant:
-    model = tokens.Model(scope, rules)
-    return Variant(name, group, what, model, (tokens.tokens_grow, tokens.tenures_agree))
-
-
-def _beliefs(name: str, group: Group, scope: Scope, rules: Rules, what: str) -> Variant:
-    model = leases.Model(scope, rules)
-    return Variant(name, group, what, model, (leases.one_at_a_time, leases.broken_for_good))
-
-
-COUNTING = tokens.Rules()
-AT_LEAST = replace(COUNTING, is_committed=at_least, raise_counter=tell_greater)
-THREE = tokens.Scope(attempts=3)
-LATE = tokens.Scope(attempts=2, late=True)
+RULES = Rules()
+AT_LEAST = replace(RULES, is_committed=at_least, raise_counter=answer_greater)
+THREE = Scope(attempts=3)
+LATE = Scope(attempts=2, late=True)
 FAR_APART = replace(LATE, proposals=(0, 2, 4))
 AGAIN = replace(LATE, repeats=1)
 
-RULES = Rules()
-PLAIN = Scope()
-RENEWED = Scope(extension=2)
-SHORTENED = Scope(ttl=3, extension=1)
-OVERTAKEN = Scope(late_releases=True)
-RESTARTED = Scope(restarts=1)
-DRIFTING = Scope(ttl=3, drift=1)
-BROKEN = Scope(clients=1, extension=2, breaks=1)
-
-_TOKENS = [
-    ("tokens", THREE, "fences, three attempts that hear every grant they are given"),
-    ("tokens-late", LATE, "fences, acquires that are executed late and unheard"),
-    (
-        "tokens-far-apart",
+_ALL = (
+    Variant("fences", Group.ALGORITHM, THREE, RULES, "three attempts that receive every grant"),
+    Variant(
+        "fences-late",
+        Group.ALGORITHM,
+        LATE,
+        RULES,
+        "acquires that are executed late, and grants that are lost",
+    ),
+    Variant(
+        "fences-far-apart",
+        Group.ALGORITHM,
         FAR_APART,
-        "fences, acquires late and unheard, and counters further apart",
+        RULES,
+        "the same, and counters that are further apart",
     ),
-    ("tokens-again", AGAIN, "fences, acquires late and unheard, and one is executed twice"),
-]
-_BELIEFS = [
-    ("leases", PLAIN, "two clients acquire and release"),
-    ("leases-three", Scope(clients=3), "three clients acquire and release"),
-    ("leases-retried", OVERTAKEN, "releases are late or lost, and their senders ask again"),
-    ("renewals", RENEWED, "holders renew, and repair nodes that have forgotten"),
-    (
-        "renewals-retried",
-        Scope(extension=2, late_releases=True),
-        "holders renew, and releases are late or lost",
+    Variant(
+        "fences-again",
+        Group.ALGORITHM,
+        AGAIN,
+        RULES,
+        "the same, and one acquire is executed twice",
     ),
-    ("renewals-short", SHORTENED, "holders extend by less than they have"),
-    ("restarts", Scope(extension=2, restarts=1), "a node restarts and has forgotten the lock"),
-    ("restarts-two", Scope(restarts=2), "nodes restart twice, without renewals"),
-    ("drift", DRIFTING, "each clock may gain a tick"),
-    ("drift-renewals", Scope(extension=2, drift=1), "each clock may gain a tick; holders renew"),
-    (
-        "breaks",
-        replace(BROKEN, clients=2),
-        "an operator breaks the lock while nothing is on its way",
-    ),
-]
-_WRONG_TOKENS = [
-    (
+    Variant(
         "median",
+        Group.WRONG,
         THREE,
         replace(AT_LEAST, token_of=median),
         "the token is the median, and a greater counter is a vote for it",
     ),
-    (
+    Variant(
         "no-raise",
+        Group.WRONG,
         THREE,
-        replace(COUNTING, is_committed=any_grants),
+        replace(RULES, is_committed=any_grants),
         "any quorum of grants commits, without a raise round",
     ),
-    (
-        "raise-for-anybody",
+    Variant(
+        "raise-for-any",
+        Group.WRONG,
         THREE,
-        replace(COUNTING, raise_counter=raise_for_anybody),
-        "a raise does not look whose the lock is",
+        replace(RULES, raise_counter=raise_for_any),
+        "a raise does not compare the holder",
     ),
-    (
-        "answer-anybody",
+    Variant(
+        "answer-any",
+        Group.WRONG,
         THREE,
-        replace(COUNTING, raise_counter=answer_anybody),
-        "a raise changes nothing for others, but tells them the counter",
+        replace(RULES, raise_counter=answer_any),
+        "a raise by another client changes nothing, but is answered with the counter",
     ),
-    (
+    Variant(
         "at-least",
+        Group.WRONG,
         AGAIN,
         AT_LEAST,
         "a counter greater than the token is a vote for it",
     ),
-    (
-        "unheard",
+    Variant(
+        "no-grant",
+        Group.WRONG,
         LATE,
-        replace(AT_LEAST, heard_only=False),
-        "a greater counter is a vote, also from nodes whose grant was not heard",
+        replace(AT_LEAST, granted_only=False),
+        "a greater counter is a vote, also from nodes whose grant was not received",
     ),
-]
-_WRONG_BELIEFS = [
-    ("quorum-short", PLAIN, replace(RULES, votes_short=1), "one vote less than a majority will do"),
-    ("from-reply", PLAIN, replace(RULES, from_reply=True), "validity counts from the last reply"),
-    (
-        "extend-shortens",
-        SHORTENED,
-        replace(RULES, extend=extend_that_shortens),
-        "an extend sets the end, even to an earlier one",
-    ),
-    (
-        "extend-resurrects",
-        BROKEN,
-        replace(RULES, extend=extend_that_resurrects),
-        "an extend brings back what has ended",
-    ),
-    (
-        "repair-first",
-        BROKEN,
-        replace(RULES, extend=extend_that_repairs),
-        "a node is repaired before a quorum has said that the lease lasts",
-    ),
-    (
-        "no-guard",
-        RESTARTED,
-        replace(RULES, guard=False),
-        "a node votes as soon as it has restarted",
-    ),
-    (
-        "no-drift",
-        Scope(drift=1),
-        replace(RULES, allow_for_drift=False),
-        "clocks drift, and nothing is allowed for it",
-    ),
-    (
-        "overtaken",
-        OVERTAKEN,
-        replace(RULES, in_order=False),
-        "a release may be executed after a later acquire of its sender's",
-    ),
-]
-_HARMLESS = [
-    (
+    Variant(
         "median-exact",
-        replace(COUNTING, token_of=median),
+        Group.HARMLESS,
+        LATE,
+        replace(RULES, token_of=median),
         "the median, but only an equal counter is a vote: safe, and may never acquire",
     ),
-    (
-        "unheard-exact",
-        replace(COUNTING, heard_only=False),
-        "nodes whose grant was not heard may vote, but only by an equal counter",
+    Variant(
+        "no-grant-exact",
+        Group.HARMLESS,
+        LATE,
+        replace(RULES, granted_only=False),
+        "nodes whose grant was not received may vote, but only by an equal counter",
     ),
-    (
+    Variant(
         "at-least-once",
+        Group.HARMLESS,
+        LATE,
         AT_LEAST,
         "a greater counter is a vote, but no acquire is executed twice",
     ),
-]
+)
 
-VARIANTS: dict[str, Variant] = {
-    variant.name: variant
-    for variant in (
-        *(_tokens(name, Group.ALGORITHM, scope, COUNTING, what) for name, scope, what in _TOKENS),
-        *(_beliefs(name, Group.ALGORITHM, scope, RULES, what) for name, scope, what in _BELIEFS),
-        *(_tokens(n, Group.WRONG, scope, rules, what) for n, scope, rules, what in _WRONG_TOKENS),
-        *(_beliefs(n, Group.WRONG, scope, rules, what) for n, scope, rules, what in _WRONG_BELIEFS),
-        *(_tokens(name, Group.HARMLESS, LATE, rules, what) for name, rules, what in _HARMLESS),
-        _beliefs(
-            "break-amid-renewal",
-            Group.LIMIT,
-            replace(BROKEN, rude_breaks=True),
-            RULES,
-            "an operator breaks the lock while a renewal and a late acquire are on their way",
-        ),
-    )
-}
-"""All there is, by name."""
+VARIANTS: dict[str, Variant] = {variant.name: variant for variant in _ALL}
+"""All variants, by name."""

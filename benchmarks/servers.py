@@ -5,9 +5,9 @@ import atexit
 from contextlib import ExitStack
 from functools import cache
 
-from holdfast.lab.servers.postgres import PostgresServer
 from tests.equipment.servers.etcd import EtcdServer, find_etcd_wheel
 from tests.equipment.servers.mariadb import MariaDbServer
+from tests.equipment.servers.postgres import PostgresServer
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 
 _running = ExitStack()

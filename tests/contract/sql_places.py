@@ -10,8 +10,8 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from holdfast.lab.servers.postgres import PostgresServer
 from tests.equipment.servers.pgbouncer import PgBouncer
+from tests.equipment.servers.postgres import PostgresServer
 
 from .place import Place
 

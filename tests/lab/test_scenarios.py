@@ -74,38 +74,16 @@ class TestDetails:
         for refused in history.of(Kind.REFUSED):
             assert re.findall(r"\bn\d:", refused.note) == ["n1:", "n2:", "n3:", "n4:", "n5:"]
 
-    def test_the_rounds_of_a_split_vote_are_counted(self) -> None:
-        *_, first, last = outcome_of("split-vote", "at-random").history.of(Kind.NOTED)
-        assert first.note == "round 1: no client has a majority"
-        assert re.fullmatch(r"[A-H] won in round ([2-9]|\d\d+)", last.note)
-        *_, last = outcome_of("split-vote", "in-step").history.of(Kind.NOTED)
-        assert last.note == "7 rounds, and no winner"
-
-    def test_many_ask_where_the_vote_is_split(self) -> None:
-        for variant in ("in-step", "at-random"):
-            asked = outcome_of("split-vote", variant).history.of(Kind.ASKED)
-            assert {event.who for event in asked} == set("ABCDEFGH")
-
     def test_a_renewal_is_recorded(self) -> None:
         history = outcome_of("partition", "pair").history
         assert {event.who for event in history.of(Kind.EXTENDED)} == {"A"}
 
-    @pytest.mark.parametrize(
-        ("scenario", "variant"), [("failover", "known-counter"), ("standby", "asynchronous")]
-    )
-    def test_a_promoted_replica_that_knows_an_older_counter_gives_a_greater_fence(
-        self, scenario: str, variant: str
-    ) -> None:
-        history = outcome_of(scenario, variant).history
+    def test_a_promoted_replica_that_knows_an_older_counter_gives_a_greater_fence(self) -> None:
+        history = outcome_of("failover", "known-counter").history
         *_, of_a, of_b = [event.fence for event in history.of(Kind.GRANTED)]
         assert of_a is not None
         assert of_b is not None
         assert of_a < of_b
-
-    def test_a_lock_that_a_synchronous_standby_has_not_heard_of_is_not_granted(self) -> None:
-        history = outcome_of("standby", "synchronous").history
-        kinds = [event.kind for event in history.of(Kind.GRANTED, Kind.REFUSED) if event.who == "A"]
-        assert kinds == [Kind.GRANTED, Kind.REFUSED]
 
 
 class TestVerdicts:

@@ -10,9 +10,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast.lab.servers.postgres import PostgresServer
 from holdfast.lab.servers.process import ServerFailed
 from tests.equipment.servers.pgbouncer import PgBouncer
+from tests.equipment.servers.postgres import PostgresServer
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow
@@ -114,7 +114,7 @@ NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
 
 PARENT = """
 import sys
-from holdfast.lab.servers.postgres import PostgresServer
+from tests.equipment.servers.postgres import PostgresServer
 server = PostgresServer().start()
 print(server.pid, *server._children(), flush=True)
 print(server.folder, flush=True)
@@ -151,7 +151,7 @@ def test_a_pooler_gives_a_session_to_whoever_speaks(server: PostgresServer) -> N
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can change its user")
 def test_without_root_it_runs_as_oneself(tmp_path: Path) -> None:
     code = (
-        "from holdfast.lab.servers.postgres import PostgresServer\n"
+        "from tests.equipment.servers.postgres import PostgresServer\n"
         "with PostgresServer() as server: print(server.query('SELECT 1'))\n"
     )
     out = subprocess.run(
@@ -159,7 +159,7 @@ def test_without_root_it_runs_as_oneself(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         cwd="/tmp",
-        env={**os.environ, "HOME": "/tmp"},
+        env={**os.environ, "HOME": "/tmp", "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     if "Permission denied" in out.stderr and not out.stdout:
         pytest.skip("this Python is root's own")

@@ -9,11 +9,12 @@ import pytest
 
 from holdfast.core.messages import Acquire, Done, Extend, Granted, Held
 from holdfast.lab.servers.clock import Clock
-from holdfast.lab.servers.postgres import PostgresServer
-from holdfast.lab.servers.process import ServerProcess, give_to_user
+from holdfast.lab.servers.process import ServerProcess
 from tests.engines.redis.party import Party
 from tests.engines.sql.test_waiters import Asker
 from tests.equipment.servers.mariadb import MariaDbServer
+from tests.equipment.servers.postgres import PostgresServer
+from tests.equipment.servers.unprivileged import give_to_user
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

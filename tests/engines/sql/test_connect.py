@@ -11,10 +11,10 @@ from pymysql.constants import CLIENT
 
 import holdfast
 from holdfast import EngineUnavailable
-from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.redis.party import Colour
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import Database
+from tests.equipment.servers.postgres import PostgresServer
 
 BOTH = pytest.mark.parametrize("kind", ["postgres", "mariadb"])
 

@@ -6,9 +6,9 @@ from math import inf
 import pytest
 
 from holdfast.core.messages import Acquire, Failed
-from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.sql.databases import Database
 from tests.engines.sql.test_waiters import Asker
+from tests.equipment.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ import pytest
 import holdfast
 from holdfast import EngineUnavailable
 from holdfast.engines.sql.postgres.commands import SETTLE, Statements
-from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
+from tests.equipment.servers.postgres import PostgresServer
 
 
 def test_many_who_come_first_make_the_table_once(postgres: PostgresServer) -> None:

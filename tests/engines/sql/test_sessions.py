@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database
+from tests.equipment.servers.postgres import PostgresServer
 
 pytestmark = pytest.mark.slow
 

@@ -10,11 +10,11 @@ import pytest
 
 import holdfast
 from holdfast import schema
-from holdfast.lab.servers.postgres import PostgresServer
 from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
 from tests.engines.sql.users import WAYS
 from tests.equipment.servers.pgbouncer import PgBouncer
+from tests.equipment.servers.postgres import PostgresServer
 from tests.patience import wait_for
 
 pytestmark = pytest.mark.slow

@@ -11,11 +11,11 @@ import pymysql
 import pytest
 
 from holdfast import Client, EngineUnavailable
-from holdfast.lab.servers.postgres import PostgresServer
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import TABLES
 from tests.engines.sql.databases import Database
 from tests.equipment.servers.mariadb import MariaDbServer
+from tests.equipment.servers.postgres import PostgresServer
 
 BOTH = pytest.mark.parametrize("kind", ["postgres", "mariadb"])
 slow = pytest.mark.slow

@@ -8,8 +8,9 @@ from typing import Any, Self
 
 import pymysql
 
-from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess, as_user, give_to_user
+from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess
 from holdfast.lab.servers.programs import required
+from tests.equipment.servers.unprivileged import as_user, give_to_user
 
 ROOT = "root"
 USER = "holdfast"

@@ -5,9 +5,10 @@ from typing import Literal
 
 import psycopg
 
-from holdfast.lab.servers.postgres import DATABASE, USER, PostgresServer
-from holdfast.lab.servers.process import HOST, ServerProcess, as_user, give_to_user
+from holdfast.lab.servers.process import HOST, ServerProcess
 from holdfast.lab.servers.programs import required
+from tests.equipment.servers.postgres import DATABASE, USER, PostgresServer
+from tests.equipment.servers.unprivileged import as_user, give_to_user
 
 PoolMode = Literal["transaction", "session", "statement"]
 

@@ -5,7 +5,7 @@ catalogue.py  all of them, by what fails: `one_server.py`, `failover.py`, `quoru
               `quorum_outages.py`
 stage.py      the servers, network and clients of one run, and what happened
 actors.py     clients that are told what to do; `client_process.py` is the process of each, with the
-              registers that it writes to; `crowd.py` is one process of many clients
+              registers that it writes to
 locks.py      the locks that are tried: holdfast's own, and two careless ones
 report.py     what is shown
 """

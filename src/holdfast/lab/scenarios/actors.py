@@ -11,8 +11,9 @@ from typing import Any, Protocol
 
 from holdfast.lab.history import Event, Kind
 from holdfast.lab.scenarios.client_process import Role
-from holdfast.lab.scenarios.crowd import CrowdRole
 from holdfast.lab.servers.process import bound_to_us
+
+PROGRAM = "holdfast.lab.scenarios.client_process"
 
 TIME_LIMIT = 20.0
 """How long anything may take on a busy machine, in seconds."""
@@ -41,15 +42,13 @@ class Recorder(Protocol):
 class Actor:
     """One client. Each method but `begins_to_acquire` waits for what comes of it, and gives it."""
 
-    program = "holdfast.lab.scenarios.client_process"
-
-    def __init__(self, role: Role | CrowdRole, stage: Recorder) -> None:
+    def __init__(self, role: Role, stage: Recorder) -> None:
         self.who = role.who
         self.ttl = role.ttl
         self._stage = stage
         self._heard: list[Event] = []
         self._process = subprocess.Popen(  # noqa: S603 - it is our own program
-            [*bound_to_us(), sys.executable, "-P", "-m", self.program, role.as_json()],
+            [*bound_to_us(), sys.executable, "-P", "-m", PROGRAM, role.as_json()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for us
@@ -157,31 +156,3 @@ class Actor:
             event = Event.from_json(line.decode())
             self._heard.append(event)
             self._stage.record(event)
-
-
-class Crowd(Actor):
-    """Many clients, in one process."""
-
-    program = "holdfast.lab.scenarios.crowd"
-
-    def __init__(self, role: CrowdRole, stage: Recorder) -> None:
-        super().__init__(role, stage)
-        self._size = len(role.urls)
-
-    def connects(self) -> None:
-        """Let each of them make its connections."""
-        self._order("connect")
-        self.hears(Kind.NOTED)
-
-    def tries_in_step(self, rounds: int, pause: float) -> Event:
-        """All ask at once, so many times, each time after the same delay; gives the last word."""
-        self._order("in step", rounds=rounds, pause=pause)
-        last = self.hears(Kind.GRANTED, Kind.REFUSED)
-        for _ in range(self._size - 1 if last.kind is Kind.REFUSED else 0):
-            last = self.hears(Kind.REFUSED)  # when one has given up, all do
-        return last
-
-    def waits_at_random(self) -> Event:
-        """All ask at once, and again when they see fit, until one of them has the lock."""
-        self._order("at random")
-        return self.hears(Kind.GRANTED)

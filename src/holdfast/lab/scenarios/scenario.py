@@ -18,12 +18,12 @@ TOLERANCE = 1.0
 """How late a busy machine may tell of a loss, in seconds."""
 
 BOUND = 1.0
-"""How long a lock may be free and wanted, in seconds, where nothing is left to chance."""
+"""How long a lock may be free and wanted, in seconds."""
 
 
-def judge(history: History, bound: float) -> list[Finding]:
+def judge(history: History) -> list[Finding]:
     """What went wrong, including stale writes that the plain register accepted."""
-    kept = checkers.judge(history, tolerance=TOLERANCE, bound=bound, unfenced=[PLAIN])
+    kept = checkers.judge(history, tolerance=TOLERANCE, bound=BOUND, unfenced=[PLAIN])
     return sorted([*kept, *checkers.corruption(history, [PLAIN])], key=lambda found: found.at)
 
 
@@ -50,8 +50,6 @@ class Scenario:
     story: str
     """What is tried, in a few sentences."""
     variants: Sequence[Variant]
-    bound: float = BOUND
-    """How long the lock may be free and wanted, in seconds, once the stage is calm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,4 +83,4 @@ def run(scenario: Scenario, variant: Variant, tell: Callable[[Event], None]) -> 
         except StageFailed as error:
             broken_off = str(error)
         history = stage.history()
-    return Outcome(scenario, variant, history, judge(history, scenario.bound), broken_off)
+    return Outcome(scenario, variant, history, judge(history), broken_off)

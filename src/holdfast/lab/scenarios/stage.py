@@ -7,15 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
 
 from holdfast.core.records import Label
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.scenarios.actors import TIME_LIMIT, Actor, Crowd, Recorder, StageFailed
+from holdfast.lab.scenarios.actors import TIME_LIMIT, Actor, Recorder, StageFailed
 from holdfast.lab.scenarios.client_process import Role
-from holdfast.lab.scenarios.crowd import CrowdRole
 from holdfast.lab.scenarios.locks import KEY, Recipe
-from holdfast.lab.servers.process import ServerProcess
 from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 
@@ -88,18 +85,9 @@ class Node:
         """Whether it answers."""
         return self.server.command("PING") == "PONG"
 
-    def knows(self, who: str) -> bool:
-        """Whether a client of that name is connected."""
-        return f"name={who} " in str(self.server.command("CLIENT", "LIST"))
-
     def uptime(self) -> int:
         """For how many whole seconds it has been up."""
         return int(self.server.info("server")["uptime_in_seconds"])
-
-    def calls(self, command: str) -> int:
-        """How often this command was carried out, by scripts too."""
-        stats = self.server.info("commandstats").get(f"cmdstat_{command}", "calls=0,")
-        return int(stats.removeprefix("calls=").partition(",")[0])
 
 
 def quorum_of(addresses: Iterable[str], options: str) -> str:
@@ -149,13 +137,6 @@ class Links:
             self._proxies[node.name].heal()
             self._stage.note(self._who, Kind.HEALED, peer=node.name)
 
-    def slow_down(self, seconds: float, nodes: Iterable[Node]) -> None:
-        """Delay each message to these nodes."""
-        for node in nodes:
-            self._proxies[node.name].delay(seconds)
-
-
-S = TypeVar("S", bound=ServerProcess)
 
 REGISTERS = "registers.db"
 
@@ -187,18 +168,14 @@ class Stage:
         with self._changed:
             return History(self._events)
 
-    def server(self, name: str, server: S) -> S:
-        """Start a server of any kind, which is called by this name."""
-        self._open.enter_context(server)
-        self._names = self._names | {server.address: name}
-        return server
-
     def node(
         self, name: str = "redis", *, append_only: AppendOnly = "no", own_clock: bool = False
     ) -> Node:
-        """Start a server of Redis."""
+        """Start a Redis server."""
         server = RedisServer(append_only=append_only, own_clock=own_clock)
-        return Node(name, self.server(name, server), self)
+        self._open.enter_context(server)
+        self._names = self._names | {server.address: name}
+        return Node(name, server, self)
 
     def nodes(
         self, count: int, *, append_only: AppendOnly = "no", own_clock: bool = False
@@ -224,21 +201,15 @@ class Stage:
         self._open.callback(actor.close)
         return actor
 
-    def crowd(self, urls: dict[str, str], *, ttl: float) -> Crowd:
-        """Start many clients in one process, each with nodes of its own."""
-        crowd = Crowd(CrowdRole(urls, ttl, self._began), self)
-        self._open.callback(crowd.close)
-        return crowd
-
     def links(self, who: str, nodes: Sequence[Node]) -> Links:
         """A network of this client's own, to each of these nodes."""
         links = self._open.enter_context(Links(who, nodes, self))
         self._names = self._names | links.names()
         return links
 
-    def proxy(self, server: ServerProcess) -> Proxy:
-        """A way to this server that can be held up."""
-        return self._open.enter_context(Proxy(server.port))
+    def proxy(self, node: Node) -> Proxy:
+        """A way to this node that can be held up."""
+        return self._open.enter_context(Proxy(node.server.port))
 
     def quorum(self, nodes: Iterable[Node], options: str = "restart_guard=off") -> str:
         """The URL of these nodes together."""

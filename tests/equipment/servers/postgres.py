@@ -12,8 +12,9 @@ from typing import Any, Self
 
 import psycopg
 
-from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess, as_user, give_to_user
-from holdfast.lab.servers.programs import find_postgres
+from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess
+from holdfast.lab.servers.programs import required
+from tests.equipment.servers.unprivileged import as_user, give_to_user
 
 USER = "holdfast"
 DATABASE = "postgres"
@@ -160,7 +161,7 @@ class PostgresServer(ServerProcess):
 
     def _run(self, program: str, *words: str) -> subprocess.CompletedProcess[str]:
         command = [*as_user(), str(self._programs / program), "-D", str(self.data), "--no-sync"]
-        return subprocess.run(  # noqa: S603 - it is to run programs
+        return subprocess.run(
             [*command, *words],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
@@ -169,6 +170,18 @@ class PostgresServer(ServerProcess):
             text=True,
             check=False,
         )
+
+
+def find_postgres() -> Path:
+    """The folder with PostgreSQL's programs: the newest that Debian has, or that on the PATH."""
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=_version)
+    found = str(versions[-1]) if versions else shutil.which("postgres")
+    return Path(required(found, "postgres", "install Debian's package postgresql")).parent
+
+
+def _version(program: Path) -> int:
+    """Of `/usr/lib/postgresql/15/bin/postgres`: 15."""
+    return int(program.parts[-3])
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

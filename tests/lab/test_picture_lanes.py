@@ -25,9 +25,9 @@ from tests.lab.picture_samples import life, vote
 def test_the_axis_counts_as_people_do(
     since: float, until: float, numbers: str, instant: str
 ) -> None:
-    axis = Axis(since, until, width=100, room=16)
+    axis = Axis(since, until, width=62)
     assert " ".join([*(number for _, number in axis.ticks()), axis.unit]) == numbers
-    assert axis.say((since + until) / 2) == instant
+    assert axis.instant((since + until) / 2) == instant
 
 
 def test_a_cut_is_told_on_both_sides_and_by_its_direction() -> None:
@@ -103,6 +103,6 @@ def test_fences_are_labelled_by_their_order() -> None:
 def test_a_run_that_is_not_over_is_drawn_until_now() -> None:
     events = [Event(1.0, who, Kind.ASKED, "job", who) for who in "AB"]
     events.append(Event(2.0, "A", Kind.GRANTED, "job", "A", 7, 30.0))
-    picture = as_text(History(events), since=0.0, until=10.0, now=5.0, width=42, in_words=False)
+    picture = as_text(History(events), until=10.0, now=5.0, width=42, in_words=False)
     rows = [line.rstrip() for line in picture.splitlines()[:2]]
-    assert [len(row) for row in rows] == [22, 22]
+    assert [len(row) for row in rows] == [20, 20]

@@ -96,7 +96,6 @@ def frame(
         contest.history(),
         width=min(width, WIDEST),
         colour=colour,
-        since=0.0,
         until=max(contest.plan.length, elapsed),
         now=elapsed,
         in_words=False,

@@ -73,8 +73,6 @@ class Mark:
     at: float
     labels: tuple[str, ...] = ()
     tint: int | None = None
-    sender: str = ""
-    """The client whose write it was."""
 
 
 @dataclass(slots=True)
@@ -330,9 +328,7 @@ def _mark(event: Event, lanes: _Lanes) -> Mark:
         fence = "" if event.fence is None else f" {lanes.fences[event.fence]}"
         value = "rejected" if event.kind is Kind.REJECTED else note
         short = f"{who}{fence}"
-        return Mark(
-            symbol, event.at, (f"{short}: {value}", short) if value else (short,), tint, who
-        )
+        return Mark(symbol, event.at, (f"{short}: {value}", short) if value else (short,), tint)
     if event.kind is Kind.NOTED:
         return Mark(symbol, event.at, (note,), tint)
     said = symbol.value

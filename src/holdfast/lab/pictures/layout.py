@@ -1,13 +1,13 @@
-"""Laying lanes out on a sheet: rows without overlaps, crowds as one, bands where promises broke."""
+"""Where everything goes: rows without overlaps, many marks as one, bands where promises broke."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf, isfinite
 from typing import Protocol, TypeAlias, TypeVar
 
 from holdfast.lab.history import Finding, History
-from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span, Symbol, fence_labels, lanes_of
-from holdfast.lab.pictures.sheet import Axis, Band, Bar, Board, Flag, Sheet, Stripe, Tag
+from holdfast.lab.pictures.lanes import Lane, Look, Mark, Span, Symbol, fence_labels, lanes_of
+from holdfast.lab.pictures.sheet import Axis, Band, Bar, Board, Flag, Stripe, Tag, columns, fit
 from holdfast.lab.pictures.words import clean, tell_fences
 
 MOST_ROWS = 3
@@ -30,12 +30,18 @@ class Piece(Protocol):
 
 P = TypeVar("P", bound=Piece)
 
+Extent: TypeAlias = tuple[float, float]
+"""From left to right."""
 
-def pack(bars: list[Bar], gap: float) -> list[list[Bar]]:
+_WIDEST = 0.4
+"""A text takes no more than this part of the width."""
+
+
+def pack(bars: list[Bar]) -> list[list[Bar]]:
     """Bars in as few rows as first fit finds."""
     rows: list[list[Bar]] = []
     for bar in sorted(bars, key=lambda bar: bar.left):
-        row = next((row for row in rows if _is_free(row, bar, gap)), None)
+        row = next((row for row in rows if _is_free(row, bar)), None)
         if row is None:
             rows.append([bar])
         else:
@@ -43,15 +49,15 @@ def pack(bars: list[Bar], gap: float) -> list[list[Bar]]:
     return rows
 
 
-def _is_free(row: Sequence[Piece], piece: Piece, gap: float) -> bool:
-    return all(piece.left >= other.right + gap or piece.right + gap <= other.left for other in row)
+def _is_free(row: Sequence[Piece], piece: Piece) -> bool:
+    return all(piece.left >= other.right + 1 or piece.right + 1 <= other.left for other in row)
 
 
-def place(rows: list[list[P]], ways: Iterable[P], gap: float) -> bool:
+def place(rows: list[list[P]], ways: Iterable[P]) -> bool:
     """Put the first of these ways to draw a thing that fits into the first row where it does."""
     for piece in ways:
         for row in rows:
-            if _is_free(row, piece, gap):
+            if _is_free(row, piece):
                 row.append(piece)
                 return True
         if len(rows) < MOST_ROWS:
@@ -60,27 +66,20 @@ def place(rows: list[list[P]], ways: Iterable[P], gap: float) -> bool:
     return False
 
 
-def seen(left: float, right: float, sheet: Sheet) -> tuple[float, float]:
-    """The span from left to right, wide enough to be seen."""
-    if right - left >= sheet.grain:
-        return left, right
-    left = min(left, sheet.width - sheet.grain)
-    return left, left + sheet.grain
+def extent_of(since: float, until: float, axis: Axis) -> Extent:
+    """The columns of a span of time: at least one."""
+    left, right = axis.place(since), axis.place(until)
+    left = min(left, axis.width - 1.0)
+    return left, max(right, left + 1)
 
 
-Place = Callable[[float], float]
-"""Where an instant is on the sheet."""
-
-
-def merge_marks(marks: list[Mark], place: Place, reach: float) -> list[Mark]:
-    """Marks in the order of time; each crowd of one sort, `reach` wide, is one mark with a number.
-
-    Two or three are no crowd.
-    """
+def merge_marks(marks: list[Mark], axis: Axis, reach: int) -> list[Mark]:
+    """Marks in the order of time. Four or more of one sort within `reach` columns are one mark with
+    a number."""
     crowds: dict[Symbol, list[list[Mark]]] = {}
     for mark in sorted(marks, key=lambda mark: mark.at):
         some = crowds.setdefault(mark.symbol, [])
-        if some and place(mark.at) - place(some[-1][0].at) < reach:
+        if some and axis.place(mark.at) - axis.place(some[-1][0].at) < reach:
             some[-1].append(mark)
         else:
             some.append([mark])
@@ -107,17 +106,15 @@ def _groups(spans: list[Span]) -> list[list[Span]]:
     return sorted(groups.values(), key=lambda group: group[0].since)
 
 
-def bands_of(
-    findings: Sequence[Finding], lanes: Sequence[Lane], axis: Axis, sheet: Sheet
-) -> list[Band]:
+def bands_of(findings: Sequence[Finding], lanes: Sequence[Lane], axis: Axis) -> list[Band]:
     """A band for every finding; those with one label and the same lanes that touch are one."""
     last: dict[object, int] = {}
     bands: list[Band] = []
     for finding in sorted(findings, key=lambda finding: finding.at):
-        left, right = seen(axis.place(finding.at), axis.place(finding.until), sheet)
+        left, right = extent_of(finding.at, finding.until, axis)
         band = Band(clean(finding.label), left, right, _concerned(finding, lanes))
         same = last.get((band.label, band.lanes))
-        if same is not None and left - bands[same].right <= sheet.grain:
+        if same is not None and left - bands[same].right <= 1:
             bands[same] = replace(bands[same], right=max(right, bands[same].right))
             continue
         last[band.label, band.lanes] = len(bands)
@@ -132,63 +129,56 @@ def _concerned(finding: Finding, lanes: Sequence[Lane]) -> tuple[int, ...]:
     return tuple(n for n in every if lanes[n].name in names) or tuple(every)
 
 
-def flag_rows(bands: Sequence[Band], sheet: Sheet) -> list[list[Flag]]:
+def flag_rows(bands: Sequence[Band], width: int) -> list[list[Flag]]:
     """The flags, as far as there is room: the bands show in any case."""
     rows: list[list[Flag]] = []
     for band in bands:
-        place(rows, _flag_ways(band, sheet), sheet.gap)
+        place(rows, _flag_ways(band, width))
     return rows
 
 
-def _flag_ways(band: Band, sheet: Sheet) -> list[Flag]:
+def _flag_ways(band: Band, width: int) -> list[Flag]:
     """How to write what a band means, the best way first: over it, beside it, not at all."""
     ways = []
-    for text in (f"✗ {band.label}", sheet.shorten(f"✗ {band.label}")):
-        size = sheet.measure(text)
-        if size + 2 * sheet.gap <= band.right - band.left:
+    for text in (f"✗ {band.label}", fit(f"✗ {band.label}", _WIDEST * width)):
+        size = columns(text)
+        if size + 2 <= band.right - band.left:
             middle = (band.left + band.right - size) / 2
             ways.append(Flag(band, band.left, band.right, text, middle))
-        if band.right + sheet.gap + size <= sheet.width:
-            at = band.right + sheet.gap
+        if band.right + 1 + size <= width:
+            at = band.right + 1
             ways.append(Flag(band, band.left, at + size, text, at))
-        if band.left - sheet.gap - size >= 0:
-            at = band.left - sheet.gap - size
+        if band.left - 1 - size >= 0:
+            at = band.left - 1 - size
             ways.append(Flag(band, at, band.right, text, at))
     return [*ways, Flag(band, band.left, band.right, "", band.left)]
 
 
-Extent: TypeAlias = tuple[float, float]
-"""From left to right."""
-
 _REACHES = (1, 2, 4, 8, 16, 32)
-"""How many symbols' width a crowd may take, as long as there is not enough room."""
+"""Within how many columns marks are merged, as long as there is not enough room."""
 _VEILS = (Look.PAUSED, Look.DOWN)
 
 
-def stripe_of(lane: Lane, axis: Axis, sheet: Sheet, broken: Sequence[Extent]) -> tuple[Stripe, int]:
+def stripe_of(lane: Lane, axis: Axis, broken: Sequence[Extent]) -> tuple[Stripe, int]:
     """A lane on the sheet, where promises were `broken` there; and how many marks found no room."""
-    spans = [span for span in lane.spans if axis.shows(span.since, span.until)]
-    marks = [mark for mark in lane.marks if axis.shows(mark.at, mark.at)]
-    veils = [_bar(span, axis, sheet) for span in spans if span.look in _VEILS]
-    cuts = [_bar(span, axis, sheet) for span in spans if span.look is Look.CUT]
-    held = [span for span in spans if span.look is not Look.CUT and span.look not in _VEILS]
+    veils = [_bar(span, axis) for span in lane.spans if span.look in _VEILS]
+    cuts = [_bar(span, axis) for span in lane.spans if span.look is Look.CUT]
+    held = [span for span in lane.spans if span.look is not Look.CUT and span.look not in _VEILS]
     covered = [*broken, *((veil.left, veil.right) for veil in veils)]
-    tags, left_out = _tag_rows(marks, axis, sheet)
-    bars = _bar_rows(held, covered, axis, sheet)
-    return Stripe(lane, bars, veils, pack(cuts, sheet.gap), tags), left_out
+    tags, left_out = _tag_rows(lane.marks, axis)
+    return Stripe(lane, _bar_rows(held, covered, axis), veils, pack(cuts), tags), left_out
 
 
-def _bar(span: Span, axis: Axis, sheet: Sheet, covered: Sequence[Extent] = ()) -> Bar:
-    left, right = seen(axis.place(span.since), axis.place(span.until), sheet)
-    extended = [at for at in span.notches if span.since < at <= span.until]
-    notches = tuple(axis.place(at) for at in extended if axis.shows(at, at))
-    notched = [(notch, notch + sheet.grain) for notch in notches]
+def _bar(span: Span, axis: Axis, covered: Sequence[Extent] = ()) -> Bar:
+    left, right = extent_of(span.since, span.until, axis)
+    notches = tuple(axis.place(at) for at in span.notches if span.since < at <= span.until)
+    notched = [(notch, notch + 1) for notch in notches]
     # A text hides what else there is to see only if there is no other place for it.
     for obstacles in ([*covered, *notched], covered, ()):
         begin, end = _clearest(left, right, obstacles)
         for text in span.labels:
-            if sheet.measure(text) + 2 * sheet.gap <= end - begin:
-                label_at = (begin + end - sheet.measure(text)) / 2
+            if columns(text) + 2 <= end - begin:
+                label_at = (begin + end - columns(text)) / 2
                 return Bar(span, left, right, text, label_at, notches)
     return Bar(span, left, right, "", left, notches)
 
@@ -202,14 +192,12 @@ def _clearest(left: float, right: float, obstacles: Sequence[Extent]) -> Extent:
     return max((*parts, (begin, right)), key=lambda part: part[1] - part[0])
 
 
-def _bar_rows(
-    spans: list[Span], covered: Sequence[Extent], axis: Axis, sheet: Sheet
-) -> list[list[Bar]]:
+def _bar_rows(spans: list[Span], covered: Sequence[Extent], axis: Axis) -> list[list[Bar]]:
     """What is waited for and held: at the same time in different rows, else in one."""
     rows: list[list[Bar]] = []
     ends: list[float] = []
     for group in _groups(spans):
-        bars = [_bar(span, axis, sheet, covered) for span in group]
+        bars = [_bar(span, axis, covered) for span in group]
         since, until = group[0].since, max(span.until for span in group)
         row = next((row for row, end in enumerate(ends) if end <= since), len(rows))
         if row == len(rows):
@@ -220,32 +208,30 @@ def _bar_rows(
     return rows
 
 
-def _tag_rows(marks: list[Mark], axis: Axis, sheet: Sheet) -> tuple[list[list[Tag]], int]:
-    """Marks in rows, crowds merged as far as it takes; and how many found no room even so."""
+def _tag_rows(marks: list[Mark], axis: Axis) -> tuple[list[list[Tag]], int]:
+    """Marks in rows, merged as far as it takes; and how many found no room even so."""
     rows: list[list[Tag]] = []
     left_out = 0
     for reach in _REACHES:
-        merged = merge_marks(marks, axis.place, reach * sheet.glyph)
         rows = []
-        placed = [place(rows, _tag_ways(mark, axis, sheet), sheet.gap) for mark in merged]
-        left_out = placed.count(False)
+        merged = merge_marks(marks, axis, reach)
+        left_out = [place(rows, _tag_ways(mark, axis)) for mark in merged].count(False)
         if not left_out:
             break
     return rows, left_out
 
 
-def _tag_ways(mark: Mark, axis: Axis, sheet: Sheet) -> list[Tag]:
+def _tag_ways(mark: Mark, axis: Axis) -> list[Tag]:
     """How a mark could be drawn, the best way first."""
-    x = min(max(axis.place(mark.at), sheet.half), sheet.width - sheet.glyph + sheet.half)
-    left, right = x - sheet.half, x - sheet.half + sheet.glyph
+    x = min(axis.place(mark.at), axis.width - 1)
     ways = []
-    for text in filter(None, map(sheet.shorten, mark.labels)):
-        room = sheet.space + sheet.measure(text)
-        if right + room <= sheet.width:
-            ways.append(Tag(mark, x, left, right + room, text, right + sheet.space))
-        elif left - room >= 0:
-            ways.append(Tag(mark, x, left - room, right, text, left - room))
-    return [*ways, Tag(mark, x, left, right, "", right)]
+    for text in filter(None, (fit(label, _WIDEST * axis.width) for label in mark.labels)):
+        room = 1 + columns(text)
+        if x + 1 + room <= axis.width:
+            ways.append(Tag(mark, x, x, x + 1 + room, text, x + 2))
+        elif x - room >= 0:
+            ways.append(Tag(mark, x, x - room, x + 1, text, x - room))
+    return [*ways, Tag(mark, x, x, x + 1, "", x + 1)]
 
 
 _SHORTEST = 0.001
@@ -258,58 +244,38 @@ _MARGIN = 0.02
 
 def lay_out(
     history: History,
-    sheet: Sheet,
+    width: int,
     findings: Sequence[Finding] = (),
-    since: float | None = None,
     until: float | None = None,
     now: float = inf,
 ) -> Board:
-    """The picture of a history, or of what happened `since` and `until` these instants.
+    """The picture of a history, `width` columns wide, `until` that instant; default: the last one.
 
     Nothing is drawn beyond `now`, in a run that is not over.
     """
-    first, last = extent(history, findings)
-    axis = Axis(
-        first if since is None else since, last if until is None else until, sheet.width, sheet.tick
-    )
-    if axis.length <= 0:
-        raise ValueError(f"the window is empty: since={axis.since}, until={axis.until}")
-    shown = [finding for finding in findings if axis.shows(finding.at, finding.until)]
-    lanes = _seen(lanes_of(history), axis)
+    first, last = _extent(history, findings)
+    last = last if until is None else until
+    margin = _MARGIN * (last - first)
+    axis = Axis(first - margin, last + margin, width)
+    lanes = lanes_of(history)
     for lane in lanes:
         lane.spans = [replace(span, until=min(span.until, now)) for span in lane.spans]
-    bands = bands_of(shown, lanes, axis, sheet)
+    bands = bands_of(findings, lanes, axis)
     stripes, left_out = [], 0
     for number, lane in enumerate(lanes):
         broken = [(band.left, band.right) for band in bands if number in band.lanes]
-        stripe, without = stripe_of(lane, axis, sheet, broken)
+        stripe, without = stripe_of(lane, axis, broken)
         stripes.append(stripe)
         left_out += without
     fences = tell_fences(fence_labels(history))
-    return Board(axis, stripes, bands, flag_rows(bands, sheet), shown, fences, left_out)
+    return Board(axis, stripes, bands, flag_rows(bands, width), list(findings), fences, left_out)
 
 
-def extent(history: History, findings: Sequence[Finding] = ()) -> tuple[float, float]:
-    """The first and the last instant worth showing, and a little more."""
+def _extent(history: History, findings: Sequence[Finding]) -> tuple[float, float]:
+    """The first and the last instant worth showing."""
     instants = [event.at for event in history] + [finding.at for finding in findings]
     instants += [finding.until for finding in findings if isfinite(finding.until)]
     first, last = min(instants, default=0.0), max(instants, default=0.0)
     ends = (hold.ended for hold in history.holds() if hold.granted is not None)
     latest = max((end for end in ends if isfinite(end)), default=last)
-    last = max(last, min(latest, last + _BEYOND * (last - first)), first + _SHORTEST)
-    margin = _MARGIN * (last - first)
-    return first - margin, last + margin
-
-
-def _seen(lanes: list[Lane], axis: Axis) -> list[Lane]:
-    """The lanes with anything in the window, and all nodes: a quorum is known by its size."""
-    marks = [mark for lane in lanes for mark in lane.marks if axis.shows(mark.at, mark.at)]
-    writers = {mark.sender for mark in marks if mark.sender}
-    return [
-        lane
-        for lane in lanes
-        if lane.role is Role.NODE
-        or (lane.role is Role.CLIENT and lane.name in writers)
-        or any(axis.shows(span.since, span.until) for span in lane.spans)
-        or any(axis.shows(mark.at, mark.at) for mark in lane.marks)
-    ]
+    return first, max(last, min(latest, last + _BEYOND * (last - first)), first + _SHORTEST)

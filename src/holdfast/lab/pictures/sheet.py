@@ -1,7 +1,8 @@
-"""Where things are on the sheet, in pixels or columns: the axis of time, bars, tags, bands, and
-what a legend must explain."""
+"""Where things are on the sheet, in columns: the axis of time, bars, tags, bands, and what a legend
+must explain."""
 
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
@@ -19,14 +20,17 @@ _IN_MILLISECONDS_BELOW = 0.1
 """A step between two ticks that is shorter is given in milliseconds."""
 
 
+_BETWEEN_TICKS = 10
+"""Columns from one tick to the next, at least."""
+
+
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A window of time on so many units (pixels, or columns), with a tick about every `room`."""
+    """A window of time on so many columns."""
 
     since: float
     until: float
-    width: float
-    room: float
+    width: int
 
     @property
     def length(self) -> float:
@@ -38,14 +42,10 @@ class Axis:
         inside = min(max(at, self.since), self.until)
         return (inside - self.since) / self.length * self.width
 
-    def shows(self, since: float, until: float) -> bool:
-        """Whether anything of this span is in the window."""
-        return since <= self.until and until >= self.since
-
     @property
     def step(self) -> float:
         """Seconds from one tick to the next: a number that people count in."""
-        least = self.room / self.width * self.length
+        least = _BETWEEN_TICKS / self.width * self.length
         return next((step for step in _STEPS if step >= least), _STEPS[-1])
 
     @property
@@ -61,7 +61,7 @@ class Axis:
         for number in range(ceil(self.since / step - 1e-9), floor(self.until / step + 1e-9) + 1):
             yield self.place(number * step), self._number(number * step, finer=0)
 
-    def say(self, at: float) -> str:
+    def instant(self, at: float) -> str:
         """An instant in words, finer than the ticks."""
         return f"{self._number(at, finer=2)} {self.unit}"
 
@@ -82,42 +82,26 @@ def _clock(at: float, decimals: int) -> str:
     return f"{sign}{hours}:{minutes:02}:{tail}" if hours else f"{sign}{minutes}:{tail}"
 
 
-_WIDEST = 0.4
-"""A text takes no more than this part of the sheet."""
+def columns(text: str) -> int:
+    """How many columns a text takes."""
+    return sum(map(column, text))
 
 
-@dataclass(frozen=True, slots=True)
-class Sheet:
-    """Room for lanes."""
+def column(character: str) -> int:
+    """How many columns a character takes: 0, 1 or 2."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
-    width: float
-    grain: float
-    """The width of the smallest thing that can be seen."""
-    glyph: float
-    """The width of a symbol."""
-    half: float
-    """How far a symbol reaches to the left of its instant."""
-    space: float
-    """What is kept free between a symbol and its text."""
-    gap: float
-    """What is kept free between two texts, and on either side of a text in a bar."""
-    tick: float
-    """What is kept free from one tick to the next, at least."""
-    measure: Callable[[str], float]
-    """The width of a text."""
 
-    def fit(self, text: str, room: float) -> str:
-        """The text, or what fits of it; nothing if that would tell nothing."""
-        if self.measure(text) <= room:
-            return text
-        cut = text
-        while cut and self.measure(f"{cut}…") > room:
-            cut = cut[:-1]
-        return f"{cut.rstrip()}…" if len(cut) >= 3 else ""
-
-    def shorten(self, text: str) -> str:
-        """The text, or as much of it as the widest text may have."""
-        return self.fit(text, _WIDEST * self.width)
+def fit(text: str, room: float) -> str:
+    """The text, or what fits of it; nothing if that would tell nothing."""
+    if columns(text) <= room:
+        return text
+    cut = text
+    while cut and columns(f"{cut}…") > room:
+        cut = cut[:-1]
+    return f"{cut.rstrip()}…" if len(cut) >= 3 else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +148,6 @@ class Flag:
     label: str
     label_at: float
 
-    @property
-    def is_within(self) -> bool:
-        """Whether the text is over the band."""
-        return self.band.left <= self.label_at < self.band.right
-
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
@@ -192,7 +171,6 @@ class Board:
     bands: list[Band]
     flags: list[list[Flag]]
     findings: list[Finding]
-    """Those within the window."""
     fences: str
     """What their labels stand for."""
     left_out: int

@@ -1,7 +1,6 @@
-"""A timeline in the terminal: a few rows of characters a lane."""
+"""A timeline in characters: a few rows for each lane, for the terminal and for SVG."""
 
 import textwrap
-import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import floor, inf
@@ -13,9 +12,11 @@ from holdfast.lab.pictures.layout import lay_out
 from holdfast.lab.pictures.sheet import (
     Bar,
     Board,
-    Sheet,
     Stripe,
     are_extended,
+    column,
+    columns,
+    fit,
     looks_in,
     symbols_in,
 )
@@ -42,28 +43,13 @@ _CODES = {
 }
 
 
-def painted(line: Line, *, colour: bool, width: int | None = None) -> str:
-    """A line as text, cut to `width`; with ANSI codes for its styles if there are colours."""
+def painted(line: Line, *, colour: bool) -> str:
+    """A line as text; with ANSI codes for its styles if there are colours."""
     text = ""
-    left = sum(len(piece) for piece, _ in line) if width is None else width
     for piece, styles in line:
-        piece = piece[:left]
-        left -= len(piece)
-        known = [_CODES[style] for style in styles.split() if style in _CODES]
-        codes = ";".join(known) if colour and piece else ""
+        codes = ";".join(_CODES[style] for style in styles.split()) if colour and piece else ""
         text += f"\x1b[{codes}m{piece}\x1b[0m" if codes else piece
     return text
-
-
-def columns(text: str) -> int:
-    """How many columns a text takes."""
-    return sum(_column(character) for character in text)
-
-
-def _column(character: str) -> int:
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 ASCII = str.maketrans("─█▄░▒╌┄»╬□◆●⊘‖†▶✓◷•┴▼✗…", "-#=:%.~>X?!o/|x*v@.+Vx.")
@@ -80,7 +66,7 @@ class Row:
         """A text. A wide character takes two cells; the second stays empty."""
         at = floor(place)
         for character in text:
-            size = _column(character)
+            size = column(character)
             if size == 0:
                 before, its_style = self.cells[at - 1]
                 self.cells[at - 1] = (before + character, its_style)
@@ -135,28 +121,37 @@ def as_text(
     findings: Sequence[Finding] = (),
     width: int = 100,
     colour: bool = False,
-    since: float | None = None,
     until: float | None = None,
     now: float = inf,
     in_words: bool = True,
 ) -> str:
-    """The picture of a history, or of what happened `since` and `until` these instants.
+    """The picture of a history, up to `until`, or the last event.
 
     Nothing is drawn beyond `now`, in a run that is not over. A short history is also told
     `in_words`, unless that was done already.
     """
+    if until is not None:
+        history = History(event for event in history if event.at <= until)
+    board, lines = drawn(history, findings, width, until, now)
+    if in_words:
+        lines += _listing(board, history)
+    return "".join(painted(line, colour=colour).rstrip() + "\n" for line in lines)
+
+
+def drawn(
+    history: History,
+    findings: Sequence[Finding],
+    width: int,
+    until: float | None = None,
+    now: float = inf,
+) -> tuple[Board, list[Line]]:
+    """The picture, its legend and what was found, in lines of characters."""
     if width < _LEAST_WIDTH:
         raise ValueError(f"width must be at least {_LEAST_WIDTH}, not {width}")
     names = max((columns(name) for name in names_in(history)), default=0)
     gutter = min(names, _WIDEST_NAME) + 2
-    sheet = Sheet(
-        width=width - gutter, grain=1, glyph=1, half=0, space=1, gap=1, tick=10, measure=columns
-    )
-    board = lay_out(history, sheet, findings, since, until, now)
-    lines = _Chart(board, sheet, gutter).lines() + _legend(board, width) + _told(board, width)
-    if in_words:
-        lines += _listing(board, history)
-    return "".join(painted(line, colour=colour).rstrip() + "\n" for line in lines)
+    board = lay_out(history, width - gutter, findings, until, now)
+    return board, [*_Chart(board, gutter).lines(), *_legend(board, width), *_told(board, width)]
 
 
 def _tint(number: int | None, *, on: bool = False) -> str:
@@ -169,9 +164,8 @@ def _tint(number: int | None, *, on: bool = False) -> str:
 class _Chart:
     """Flags, lanes and axis."""
 
-    def __init__(self, board: Board, sheet: Sheet, gutter: int) -> None:
-        self._board, self._sheet, self._gutter = board, sheet, gutter
-        self._width = int(sheet.width)
+    def __init__(self, board: Board, gutter: int) -> None:
+        self._board, self._gutter, self._width = board, gutter, board.axis.width
 
     def lines(self) -> list[Line]:
         """From top to bottom."""
@@ -181,9 +175,9 @@ class _Chart:
             if role is not None and stripe.lane.role is not role:
                 lines.append([])
             role = stripe.lane.role
-            name = self._sheet.fit(stripe.lane.name, self._gutter - 2)
+            name = fit(stripe.lane.name, self._gutter - 2)
             for row in self._rows(number, stripe):
-                lines.append(self._beside(name, f"bold {_tint(stripe.lane.tint)}", row))
+                lines.append(self._beside(name, f"bold {_tint(stripe.lane.tint)}".strip(), row))
                 name = ""
         return [*lines, *self._axis()]
 
@@ -286,7 +280,7 @@ def _over_a_hold(look: Look) -> str:
 def _told(board: Board, width: int) -> list[Line]:
     """The findings, and what is not in the picture."""
     lines: list[Line] = []
-    for told in tell_findings(board.findings, board.axis.say):
+    for told in tell_findings(board.findings, board.axis.instant):
         wrapped = textwrap.wrap(told, width, initial_indent="✗ ", subsequent_indent="  ")
         lines += [[(text, "red")] for text in wrapped]
     if board.left_out:
@@ -296,14 +290,14 @@ def _told(board: Board, width: int) -> list[Line]:
 
 def _listing(board: Board, history: History) -> list[Line]:
     """The events one by one, if they are few."""
-    axis = board.axis
-    shown = [event for event in history if axis.shows(event.at, event.at)]
-    if len(shown) > MOST_EVENTS:
+    if len(history) > MOST_EVENTS:
         return []
-    times = [axis.say(event.at) for event in shown]
-    widest = max(map(len, times), default=0)
-    pairs = zip(times, shown, strict=True)
+    instant = board.axis.instant
+    widest = max((len(instant(event.at)) for event in history), default=0)
     return [
         [],
-        *([(f"{at:>{widest}}  ", "dim"), (tell(event, axis.say), "")] for at, event in pairs),
+        *(
+            [(f"{instant(event.at):>{widest}}  ", "dim"), (tell(event, instant), "")]
+            for event in history
+        ),
     ]

@@ -1,15 +1,22 @@
 """Ctrl-C at any instant of a conversation with a server, and the end of a process."""
 
+import contextlib
 import subprocess
 import sys
 
 import pytest
 
+import holdfast
+from tests.engines.redis.strikes import Strike
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
-ROUNDS = 200
+ROUNDS = 100
+WAYS_IN = ("zookeeper/connection.py", "kazoo/client.py")
+HANDING_OVER = ("_call", "_enqueue", "_wake")
+STRIKES = 300
+"""If each delayed all later requests until the next heartbeat, that were half a minute."""
 
 
 def test_a_strike_leaves_nothing_half_done(server: ZooKeeperServer) -> None:
@@ -17,6 +24,19 @@ def test_a_strike_leaves_nothing_half_done(server: ZooKeeperServer) -> None:
     command = [sys.executable, "-m", "tests.engines.zookeeper.struck", server.url, str(ROUNDS)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_strike_does_not_delay_what_is_sent_later(server: ZooKeeperServer) -> None:
+    """Wherever it comes while a request is handed to kazoo's thread."""
+    with holdfast.Client(server.url) as client:
+        lock = client.lock("delayed", ttl=3)
+        lock.acquire().release()
+        for number in range(STRIKES):
+            strike = Strike(number % 10, WAYS_IN, functions=HANDING_OVER)
+            with contextlib.suppress(KeyboardInterrupt), strike:
+                lock.acquire().release()
+            assert strike.struck
+        assert lock.acquire(timeout=10), "the requests are late"
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])

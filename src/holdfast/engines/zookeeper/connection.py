@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionDropped, WriterNotClosedException
+from kazoo.exceptions import ConnectionClosedError, ConnectionDropped, WriterNotClosedException
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.serialization import (
@@ -87,6 +87,9 @@ def read_security(scheme: str, options: dict[str, str]) -> Security | None:
 
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}
 """kazoo connects again and again."""
+
+ENDED = (KeeperState.AUTH_FAILED, KeeperState.CLOSED, KeeperState.EXPIRED_SESSION)
+"""States in which nothing is sent any more."""
 
 EPHEMERAL, SEQUENCE, CONTAINER = 1, 2, 4
 """The kinds of a node, in the protocol."""
@@ -227,12 +230,37 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
     def begin_end(self) -> Any:
         """Request the end of the session without waiting; returns kazoo's event of its end."""
         self._stopped.set()
-        self._queue.append((CloseInstance, None))
-        wakeup = self._connection._write_sock  # noqa: SLF001 - there is no public way
-        if wakeup is not None:
-            with contextlib.suppress(OSError):  # it was closed just now
-                wakeup.send(b"\0")
+        self._enqueue(CloseInstance, None)
         return self._connection.connection_stopped
+
+    def _call(self, request: Any, promise: Any) -> Any:
+        """Have kazoo's thread send a request. kazoo's own swallows a Ctrl-C here."""
+        if self._state in ENDED:
+            return super()._call(request, promise)  # which sets the error
+        if not self._enqueue(request, promise):
+            promise.set_exception(ConnectionClosedError("the connection was closed"))
+        return None
+
+    def _enqueue(self, request: Any, promise: Any) -> bool:
+        """Queue a request, and a byte that wakes kazoo's thread; False if that has ended.
+
+        The thread takes out one request for each byte. A byte too many is harmless; one too few,
+        after an interruption (Ctrl-C), would delay each later request until there is another."""
+        try:
+            self._queue.append((request, promise))
+            self._wake()
+        except OSError:
+            return False
+        except BaseException:
+            self._wake()
+            raise
+        return True
+
+    def _wake(self) -> None:
+        wakeup = self._connection._write_sock  # noqa: SLF001 - there is no public way
+        if wakeup is None:
+            raise OSError("the connection was closed")
+        wakeup.send(b"\0")
 
     def _stop(self) -> None:
         with contextlib.suppress(WriterNotClosedException):  # it waits for longer than we do

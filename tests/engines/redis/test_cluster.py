@@ -4,10 +4,15 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from holdfast import EngineUnavailable
+from holdfast.core.messages import DONE, Acquire, Granted, Release
+from holdfast.core.ports import StoreHost
+from holdfast.drivers.common import clock
+from holdfast.engines import open_engine
 from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.servers.process import HOST, Refused
 from holdfast.lab.servers.redis import RedisServer
@@ -148,6 +153,25 @@ def test_what_is_not_beside_a_queue_is_not_missed_while_the_slot_moves(
     releasing.result(30)
     later = waiting.result(30)
     assert later.fence > lease.fence
+    ben(later.release)
+
+
+def test_a_release_is_carried_out_once_while_its_slot_moves(
+    cluster: RedisCluster, invite: Invite
+) -> None:
+    """With its last waiter the queue is gone, and to look for what is gone is an error then."""
+    ben, key, until = invite(cluster.url, ttl=60), PREFIX + "job", clock() + 60
+    ann = open_engine(urlsplit(cluster.url), {}).connect(StoreHost(clock, print, print))
+    [granted] = ann.ask((Acquire(key, "ann", 60.0),), until)
+    waiting = ben.begin(ben.client.lock("job").acquire)
+    former, queue = owner_of(cluster, "job"), keys_of(key).queue.decode()
+    wait_for(lambda: former.command("ZCARD", queue) == 1)
+    with cluster.moving_slot(slot_of(cluster, "job"), another(cluster, former)):
+        assert ann.ask((Release(key, "ann"),), until) == [DONE]
+    ann.close()
+    later = waiting.result(30)
+    assert isinstance(granted, Granted)
+    assert later.fence > granted.fence
     ben(later.release)
 
 

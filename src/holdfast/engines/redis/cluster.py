@@ -7,7 +7,8 @@
    while a slot moves, some keys of a lock may be here and some there.
 4. An unreachable master does not delay the locks of the others: all are asked at once.
 5. A release goes at once to where the slot was last, behind what else was sent there, for it may
-   have to undo an acquire that is not answered yet.
+   have to undo an acquire that is not answered yet. One without an answer is not repeated here: the
+   core does that, and knows that "not yours" may be the effect of the first.
 6. A waiter subscribes at the very master that owns the slot, because a master counts only its own
    subscribers.
 """
@@ -223,11 +224,12 @@ class Cluster:
             elif type(sent.requests[0]) is not Write:  # which must not be repeated
                 unanswered[index] = sent.turn.place
         self._doubtful = True
+        releases = type(failures[0][1].requests[0]) is Release
         if unanswered:
             yield from self._learn(until)
             for index, place in unanswered.items():
                 owner = self._owner(slots[index])
-                if owner is not None and owner != place:
+                if owner is not None and owner != place and not releases:
                     turns[index] = Turn(owner)
         return turns
 

@@ -1,8 +1,9 @@
 -- Shared by the scripts of a single server. KEYS[1] is the lock, KEYS[3] the queue: a sorted set of
 -- '<channel> <holder>', by time of arrival.
 
--- A key that is optional, and mostly missing. While a slot of a cluster moves, looking for a missing
--- key is an error, and an error must not end the script halfway: then the key is taken for missing.
+-- A key that may be missing: one that is optional, or the queue, once its last waiter is popped. While
+-- a slot of a cluster moves, looking for a missing key is an error, and an error must not end the
+-- script halfway. So it is taken for missing, here and wherever else `pcall` is used.
 local function beside(...)
   local reply = redis.pcall(...)
   return type(reply) == 'string' and reply
@@ -20,12 +21,12 @@ end
 local function have_it_guarded(channel, offer)
   local key = KEYS[3] .. ':guard'
   local guard = beside('GET', key)
-  if guard and string.match(guard, '^%S+') ~= channel and redis.call('ZSCORE', KEYS[3], guard) then
+  if guard and string.match(guard, '^%S+') ~= channel and beside('ZSCORE', KEYS[3], guard) then
     return
   end
   -- All the last ones may be of that process: then one of the first will do.
   for _, ends in ipairs({{'-10', '-1'}, {'0', '9'}}) do
-    local some = redis.call('ZRANGE', KEYS[3], ends[1], ends[2])
+    local some = redis.pcall('ZRANGE', KEYS[3], ends[1], ends[2])
     for i = #some, 1, -1 do
       local other, holder = string.match(some[i], '^(%S+) (.*)$')
       if other ~= channel and notify(other, holder .. ' ' .. offer) > 0 then
@@ -54,6 +55,6 @@ local function pass_on(first, offer, keep, me)
       have_it_guarded(channel, offer)
       return holder
     end
-    first = redis.call('ZPOPMIN', KEYS[3])[1]
+    first = redis.pcall('ZPOPMIN', KEYS[3])[1]
   end
 end

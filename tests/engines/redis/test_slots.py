@@ -7,6 +7,7 @@ import pytest
 from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import (
     DONE,
+    NOT_YOURS,
     Acquire,
     Answer,
     Extend,
@@ -194,6 +195,19 @@ def test_a_slot_that_nobody_has(net: Net) -> None:
     [low, high] = net.ask(acquire(LOW), acquire(HIGH))
     assert "slot 1044" in str(low)
     assert high == Granted(7)
+    net.slots = dict.fromkeys(net.slots, SHARES)
+    assert net.ask(acquire(LOW)) == [Granted(7)], "asked for again"
+
+
+def test_a_release_without_an_answer_is_not_repeated_but_the_new_owner_is_found(net: Net) -> None:
+    """The first may have been carried out: only the core knows what "not yours" means then."""
+    net.ask(acquire(LOW))
+    silent = Failed.at("a", "did not answer in time")
+    net.says(A, silent)
+    net.says(C, NOT_YOURS)
+    net.slots = dict.fromkeys(net.slots, shares(C, B))
+    assert net.ask(Release(LOW, "me")) == [silent]
+    assert net.ask(Release(LOW, "me")) == [NOT_YOURS]
 
 
 def test_every_node_has_half_of_what_is_left_to_tell_of_the_slots() -> None:

@@ -2,7 +2,7 @@
 
 1. A lock and all that belongs to it lie in one slot. The master that owns the slot is asked.
 2. Any node is asked which master owns which slots: before the first request, and again after a
-   failure or `MOVED`.
+   failure or `MOVED`, or if a slot has no owner.
 3. `MOVED` and `ASK` name the node to ask instead. `TRYAGAIN` asks for another try a moment later:
    while a slot moves, some keys of a lock may be here and some there.
 4. An unreachable master does not delay the locks of the others: all are asked at once.
@@ -147,6 +147,8 @@ class Cluster:
         slots = [_slot(request) for request in requests]
         answers: list[Answer] = [self._unknown(slot) for slot in slots]
         turns = {i: Turn(place) for i, slot in enumerate(slots) if (place := self._owner(slot))}
+        if len(turns) < len(slots):
+            self._doubtful = True  # the node that was asked may not have known better
         hops = 0
         while turns and hops < MOST_HOPS:
             failures: list[tuple[int, NodeRound, str]] = []

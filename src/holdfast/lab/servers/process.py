@@ -188,6 +188,10 @@ def wait_until(condition: Callable[[], object], what: str, seconds: float) -> No
 
 LOWEST = 10_000
 
+SHARE = 500
+"""Ports that a process chooses from. Processes that were started one after the other have distinct
+shares: none takes the port of another's server that is down for a while."""
+
 
 def free_port() -> int:
     """A free port. It may be taken before it is used: be ready to try again.
@@ -195,9 +199,11 @@ def free_port() -> int:
     It lies below those that the system gives to outgoing connections: up there, a client that
     knocks at the port of a dead server may take that port itself, and even connect to itself.
     """
-    highest = _first_outgoing_port()
+    shares = (_first_outgoing_port() - LOWEST) // SHARE
     while True:
-        number = LOWEST + secrets.randbelow(highest - LOWEST) if highest > 2 * LOWEST else 0
+        number = 0
+        if shares > 0:
+            number = LOWEST + os.getpid() % shares * SHARE + secrets.randbelow(SHARE)
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((HOST, number))
             port: int = probe.getsockname()[1]

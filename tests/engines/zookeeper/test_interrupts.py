@@ -30,11 +30,12 @@ def test_a_strike_does_not_delay_what_is_sent_later(server: ZooKeeperServer) -> 
     """Wherever it comes while a request is handed to kazoo's thread."""
     with holdfast.Client(server.url) as client:
         lock = client.lock("delayed", ttl=3)
-        lock.acquire().release()
+        with lock:
+            pass  # connected from here on
         for number in range(STRIKES):
             strike = Strike(number % 10, WAYS_IN, functions=HANDING_OVER)
-            with contextlib.suppress(KeyboardInterrupt), strike:
-                lock.acquire().release()
+            with contextlib.suppress(KeyboardInterrupt), strike, lock:
+                pass
             assert strike.struck
         assert lock.acquire(timeout=10), "the requests are late"
 

@@ -233,12 +233,12 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
         self._enqueue(CloseInstance, None)
         return self._connection.connection_stopped
 
-    def _call(self, request: Any, promise: Any) -> Any:
+    def _call(self, request: Any, async_object: Any) -> Any:
         """Have kazoo's thread send a request. kazoo's own swallows a Ctrl-C here."""
         if self._state in ENDED:
-            return super()._call(request, promise)  # which sets the error
-        if not self._enqueue(request, promise):
-            promise.set_exception(ConnectionClosedError("the connection was closed"))
+            return super()._call(request, async_object)  # which sets the error
+        if not self._enqueue(request, async_object):
+            async_object.set_exception(ConnectionClosedError("the connection was closed"))
         return None
 
     def _enqueue(self, request: Any, promise: Any) -> bool:

@@ -81,7 +81,10 @@ def test_the_leader_is_asked_first_when_a_reply_was_lost(claim: Claim) -> None:
         assert [call.by_leader for call in step.calls] == [True, False]
 
 
-CLIENT = {"_call", "_connection", "_queue", "_session_callback", "_session_timeout", "_stopped"}
+CLIENT = {
+    *("_call", "_connection", "_queue", "_session_callback", "_session_timeout", "_state"),
+    "_stopped",
+}
 HANDLER = {"_connect", "_connect_attempt", "_read_sock", "_socket", "_write_sock"}
 OURS = {"_acl", "_context", "_opened", "_opening", "_promise", "_servers", "_shortest"} | {
     "_shortest_session",

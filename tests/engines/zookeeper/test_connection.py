@@ -86,9 +86,9 @@ CLIENT = {
     "_stopped",
 }
 HANDLER = {"_connect", "_connect_attempt", "_read_sock", "_socket", "_write_sock"}
-OURS = {"_acl", "_context", "_opened", "_opening", "_promise", "_servers", "_shortest"} | {
-    "_shortest_session",
-    "_stop",
+OURS = {
+    *("_acl", "_context", "_enqueue", "_opened", "_opening", "_promise", "_servers", "_shortest"),
+    *("_shortest_session", "_stop", "_wake"),
 }
 
 

@@ -1,9 +1,14 @@
 """A connection that is being made can be given up, at every step of it."""
 
 import asyncio
+import gc
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+from redis.asyncio.connection import SSLConnection
+from redis.exceptions import RedisError
 
 from holdfast.engines.redis.addresses import Address, Place, sentinel
 from holdfast.engines.redis.addresses import server as address_of
@@ -11,6 +16,8 @@ from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.steps import Cut, cut_everywhere, cut_short
 from tests.engines.redis.conftest import Invite
+from tests.equipment.servers.certificates import make_certificates
+from tests.equipment.servers.secured import SecuredRedis
 
 
 @pytest.mark.parametrize("settings", [{}, {"db": 2}, {"client_name": "me"}], ids=str)
@@ -39,6 +46,25 @@ async def given_up_everywhere(address: Address) -> int:
         return await cut_short(opened(), cut)
 
     return await cut_everywhere(attempt)
+
+
+def test_none_leaves_a_connection_behind_that_was_refused(tmp_path: Path) -> None:
+    """TLS has a farewell of its own, and the loop may end before the server has answered it."""
+    tls = make_certificates(tmp_path)
+    with SecuredRedis(password="a-secret", tls=tls) as server:
+        host, _, port = server.address.rpartition(":")
+        secured = {"ssl_ca_certs": str(tls.authority), "ssl_cert_reqs": "required"}
+        address = address_of(
+            {"host": host, "port": int(port), "password": "another", **secured}, SSLConnection
+        )
+        for at in range(30):
+            asyncio.run(given_up(address, Cut(at, late=False)))
+            gc.collect()  # a connection that is left behind is an error now
+
+
+async def given_up(address: Address, cut: Cut) -> None:
+    with suppress(RedisError):
+        await cut_short(address.open_async(10), cut)
 
 
 @pytest.mark.parametrize("colour", ["async"], indirect=True)

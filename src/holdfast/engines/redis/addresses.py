@@ -217,7 +217,7 @@ def _open(kind: Any, settings: Mapping[str, Any], timeout: float) -> Any:
 
 
 async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) -> Any:
-    connection = _connection(kind, settings, timeout, AsyncRetry(NoBackoff(), 0))
+    connection = _async_connection(kind, settings, timeout)
     try:
         await connection.connect()
         if _is_anonymous(settings):
@@ -225,7 +225,7 @@ async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) ->
             with suppress(ResponseError):
                 await connection.read_response()
     except BaseException:
-        await _drop(connection)  # it was cancelled while it was logging in
+        await connection.disconnect()  # it was cancelled while it was logging in
         raise
     writer = connection._writer  # noqa: SLF001 - there is no public way
     connection._reader = connection._writer = None  # noqa: SLF001
@@ -233,12 +233,18 @@ async def _open_async(kind: Any, settings: Mapping[str, Any], timeout: float) ->
     return writer
 
 
-async def _drop(connection: Any) -> None:
-    """Close it at once: TLS would wait for the server, perhaps until the event loop has ended."""
-    writer = connection._writer  # noqa: SLF001 - there is no public way
-    await connection.disconnect(nowait=True)
-    if writer is not None:
-        writer.transport.abort()
+def _async_connection(kind: Any, settings: Mapping[str, Any], timeout: float) -> Any:
+    """A connection that is closed at once, wherever redis-py closes it: with TLS, redis-py would
+    wait for the server, and leave the connection open if that is interrupted."""
+    connection = _connection(kind, settings, timeout, AsyncRetry(NoBackoff(), 0))
+
+    async def disconnect(*_: object, **__: object) -> None:
+        writer, connection._writer = connection._writer, None  # noqa: SLF001
+        if writer is not None:
+            writer.transport.abort()
+
+    connection.disconnect = disconnect
+    return connection
 
 
 async def _cancellable(opening: Awaitable[Any]) -> Any:
@@ -276,8 +282,7 @@ def _ask_sentinel(settings: Settings, service: str, timeout: float) -> Any:
 
 
 async def _ask_sentinel_async(settings: Settings, service: str, timeout: float) -> Any:
-    kind = _kind(nonblocking, settings)
-    connection = _connection(kind, settings, timeout, AsyncRetry(NoBackoff(), 0))
+    connection = _async_connection(_kind(nonblocking, settings), settings, timeout)
     try:
         await connection.connect()
         await connection.send_command(*WHO_IS_MASTER, service)
@@ -285,4 +290,4 @@ async def _ask_sentinel_async(settings: Settings, service: str, timeout: float) 
     except (RedisError, OSError) as error:
         return error
     finally:
-        await _drop(connection)
+        await connection.disconnect()

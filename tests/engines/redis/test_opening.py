@@ -10,6 +10,7 @@ import pytest
 from redis.asyncio.connection import SSLConnection
 from redis.exceptions import RedisError
 
+import holdfast
 from holdfast.engines.redis.addresses import Address, Place, sentinel
 from holdfast.engines.redis.addresses import server as address_of
 from holdfast.lab.servers.proxy import Proxy
@@ -60,6 +61,19 @@ def test_none_leaves_a_connection_behind_that_was_refused(tmp_path: Path) -> Non
         for at in range(30):
             asyncio.run(given_up(address, Cut(at, late=False)))
             gc.collect()  # a connection that is left behind is an error now
+
+
+def test_an_encrypted_connection_is_closed_after_its_loop_has_ended(tmp_path: Path) -> None:
+    async def used(url: str) -> holdfast.AsyncClient:
+        client = holdfast.AsyncClient(url)
+        async with client.lock("job"):
+            return client
+
+    with SecuredRedis(password="a-secret", tls=make_certificates(tmp_path)) as server:
+        client = asyncio.run(used(server.url))
+        asyncio.run(client.aclose())
+        del client
+        gc.collect()  # a connection that is left behind is an error now
 
 
 async def given_up(address: Address, cut: Cut) -> None:

@@ -40,6 +40,7 @@ class Protocol(asyncio.Protocol):
         self._store, self.node = store, node
         self._writer = writer  # its finalizer would close the transport
         self.transport: Any = writer.transport
+        self.loop = asyncio.get_running_loop()
         self.is_flushing = False
         self._pipeline = node.connected()
         self.transport.set_protocol(self)
@@ -133,7 +134,7 @@ class AsyncRedisStore:
         self._protocols.clear()
         for protocol in protocols:
             try:
-                _loop_of(protocol.transport).call_soon_threadsafe(protocol.transport.abort)
+                protocol.loop.call_soon_threadsafe(protocol.transport.abort)
             except RuntimeError:
                 _close_after_its_loop(protocol.transport)
 
@@ -268,13 +269,12 @@ class AsyncRedisStore:
         protocol.flush()
 
 
-def _loop_of(transport: Any) -> asyncio.AbstractEventLoop:
-    loop: asyncio.AbstractEventLoop = transport._loop  # noqa: SLF001 - there is no public way
-    return loop
-
-
 def _close_after_its_loop(transport: Any) -> None:
     """Close a transport whose event loop has ended: no public method does so any more."""
-    with suppress(RuntimeError):  # it marks the transport as closing, but the loop is closed
-        transport.abort()
-    transport._call_connection_lost(None)  # noqa: SLF001 - what the loop would call
+    encryption = getattr(transport, "_ssl_protocol", None)
+    raw = transport if encryption is None else encryption._transport  # noqa: SLF001
+    # Each does its part, and then finds that the loop is closed.
+    with suppress(RuntimeError):
+        raw.abort()
+    with suppress(RuntimeError):
+        raw._call_connection_lost(None)  # noqa: SLF001 - what the loop would call

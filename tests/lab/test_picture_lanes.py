@@ -3,7 +3,6 @@
 import pytest
 
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.pictures import as_text
 from holdfast.lab.pictures.lanes import Look, Role, cuts, fence_labels, lanes_of, standstills
 from holdfast.lab.pictures.sheet import Axis
 from holdfast.lab.pictures.words import tell_fences
@@ -98,11 +97,3 @@ def test_fences_are_labelled_by_their_order() -> None:
     assert labels == {1760000000123456: "#1", 1760000000123999: "#2"}
     assert tell_fences(labels) == "fences: #1 = 1760000000123456 < #2 = 1760000000123999"
     assert tell_fences({}) == tell_fences({n: f"#{n}" for n in range(9)}) == ""
-
-
-def test_a_run_that_is_not_over_is_drawn_until_now() -> None:
-    events = [Event(1.0, who, Kind.ASKED, "job", who) for who in "AB"]
-    events.append(Event(2.0, "A", Kind.GRANTED, "job", "A", 7, 30.0))
-    picture = as_text(History(events), until=10.0, now=5.0, width=42, in_words=False)
-    rows = [line.rstrip() for line in picture.splitlines()[:2]]
-    assert [len(row) for row in rows] == [20, 20]

@@ -30,12 +30,6 @@ class Plan:
     give_up_after: float = 60.0
     """Seconds after which the contest is broken off."""
 
-    @property
-    def length(self) -> float:
-        """About how long it will take, in seconds."""
-        sections = len(self.contenders) * self.turns - 1
-        return sections * (self.work + 0.08) + self.ttl
-
 
 class Contest:
     """All turns of all contenders. `tell` gets a line for everything that happens."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import inf, isfinite
+from math import isfinite
 from typing import Protocol, TypeAlias, TypeVar
 
 from holdfast.lab.history import Finding, History
@@ -247,19 +247,13 @@ def lay_out(
     width: int,
     findings: Sequence[Finding] = (),
     until: float | None = None,
-    now: float = inf,
 ) -> Board:
-    """The picture of a history, `width` columns wide, `until` that instant; default: the last one.
-
-    Nothing is drawn beyond `now`, in a run that is not over.
-    """
+    """The picture of a history, `width` columns wide, `until` that instant; default: the last."""
     first, last = _extent(history, findings)
     last = last if until is None else until
     margin = _MARGIN * (last - first)
     axis = Axis(first - margin, last + margin, width)
     lanes = lanes_of(history)
-    for lane in lanes:
-        lane.spans = [replace(span, until=min(span.until, now)) for span in lane.spans]
     bands = bands_of(findings, lanes, axis)
     stripes, left_out = [], 0
     for number, lane in enumerate(lanes):

@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from math import floor, inf
+from math import floor
 from typing import TypeAlias
 
 from holdfast.lab.history import Finding, History
@@ -122,35 +122,29 @@ def as_text(
     width: int = 100,
     colour: bool = False,
     until: float | None = None,
-    now: float = inf,
     in_words: bool = True,
 ) -> str:
     """The picture of a history, up to `until`, or the last event.
 
-    Nothing is drawn beyond `now`, in a run that is not over. A short history is also told
-    `in_words`, unless that was done already.
+    A short history is also told `in_words`, unless that was done already.
     """
     if until is not None:
         history = History(event for event in history if event.at <= until)
-    board, lines = drawn(history, findings, width, until, now)
+    board, lines = drawn(history, findings, width, until)
     if in_words:
         lines += _listing(board, history)
     return "".join(painted(line, colour=colour).rstrip() + "\n" for line in lines)
 
 
 def drawn(
-    history: History,
-    findings: Sequence[Finding],
-    width: int,
-    until: float | None = None,
-    now: float = inf,
+    history: History, findings: Sequence[Finding], width: int, until: float | None = None
 ) -> tuple[Board, list[Line]]:
     """The picture, its legend and what was found, in lines of characters."""
     if width < _LEAST_WIDTH:
         raise ValueError(f"width must be at least {_LEAST_WIDTH}, not {width}")
     names = max((columns(name) for name in names_in(history)), default=0)
     gutter = min(names, _WIDEST_NAME) + 2
-    board = lay_out(history, width - gutter, findings, until, now)
+    board = lay_out(history, width - gutter, findings, until)
     return board, [*_Chart(board, gutter).lines(), *_legend(board, width), *_told(board, width)]
 
 

@@ -31,7 +31,8 @@ class Client(Owner):
         """Until when it was last known to believe in each."""
         self._look = look
         self._defect = defect
-        self._paused = 0
+        self.pauses = 0
+        """How many faults pause it now."""
         self.resumed_at = -inf
         """When it last went on after a pause."""
         self._timers: list[Callable[[], None]] = []
@@ -55,7 +56,7 @@ class Client(Owner):
     @property
     def paused(self) -> bool:
         """Whether it is paused."""
-        return self._paused > 0
+        return self.pauses > 0
 
     def clock(self) -> float:
         """The time of its clock."""
@@ -94,12 +95,12 @@ class Client(Owner):
 
     def pause(self) -> None:
         """Stand still."""
-        self._paused += 1
+        self.pauses += 1
 
     def go_on(self, *, timers_first: bool) -> None:
         """Do all that has been missed."""
-        self._paused -= 1
-        if self._paused:
+        self.pauses -= 1
+        if self.pauses:
             return
         self.resumed_at = self.timeline.now
         timers, self._timers = self._timers, []
@@ -115,7 +116,7 @@ class Client(Owner):
     def _do(self, action: Callable[[], None], missed: list[Callable[[], None]]) -> None:
         if self.crashed:
             return
-        if self._paused:
+        if self.pauses:
             missed.append(action)
         else:
             action()

@@ -198,7 +198,8 @@ class FaultInjector:
         self._record.add(client.name, Kind.PAUSED)
 
         def undo() -> None:
-            self._record.add(client.name, Kind.RESUMED)
+            if client.pauses == 1:
+                self._record.add(client.name, Kind.RESUMED)
             client.go_on(timers_first=pause.timers_first)
 
         return undo

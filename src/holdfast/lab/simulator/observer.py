@@ -23,9 +23,6 @@ from holdfast.lab.simulator.server import Server
 
 RETRY = 0.1
 PRECISION = 1e-6
-TELL_WITHIN = 0.02
-"""How late a holder may learn that its lease has expired."""
-
 SOON = OFFER + 0.2
 """How long a free lock may stay free while a client waits for it, without faults: one offer may be
 made to a waiter that has given up, and could not report it."""
@@ -156,7 +153,6 @@ class Observer:
         since = max(turn.asked_at, self._free_since.get(name, 0.0))
         if now - since > SOON and self._is_calm(since):
             self.find("free lock not granted", f"free for {now - since:.3f} s", turn.client.name)
-        self._tell_by(turn.client, turn.hold, until)
 
     def look_at(self, client: Client) -> None:
         """See whether a client has extended a lease since the last look."""
@@ -186,7 +182,6 @@ class Observer:
         if until < before - PRECISION:
             self.find("lease shortened", f"by {before - until:.4f} s", client.name)
         self._backed(client, lease, until, self._sent_at[client.name, Extend])
-        self._tell_by(client, hold, until)
 
     def _check_repair(self, client: Client, repair: Repair) -> None:
         """Only a lease that a quorum has just confirmed is put back on the other nodes, and not
@@ -321,22 +316,6 @@ class Observer:
         """Whether it restarted so lately that a lease which it forgot may still be valid."""
         young = self._timeline.now - server.forgot_at < self._scene.plan.max_ttl
         return young and self._scene.plan.guard
-
-    def _tell_by(self, client: Client, hold: str, until: float) -> None:
-        """Check that the holder learns when its lease has expired, unless it is extended."""
-
-        def look() -> None:
-            over = client.beliefs.get(hold, until + 1) <= until + PRECISION
-            recovered = self._timeline.now - client.resumed_at > 2 * TELL_WITHIN
-            if over and hold not in self._told and not client.crashed and not client.paused:
-                if recovered:
-                    self.find(
-                        "loss noticed too late", f"{hold} has expired, unnoticed", client.name
-                    )
-                else:
-                    self._timeline.at(self._timeline.now + 3 * TELL_WITHIN, look)
-
-        self._timeline.at(until + TELL_WITHIN, look)
 
     def _tidy_later(self, turn: Turn) -> None:
         self._timeline.at(self._timeline.now + TIDY_AFTER, lambda: self._tidy(turn))

@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 
 from holdfast.engines.redis import drift
-from holdfast.lab.checkers import disorder, overlaps, stale_writes
+from holdfast.lab.checkers import disorder, overlaps, stale_writes, unnotified
 from holdfast.lab.history import Finding, History, Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Timeline
@@ -18,6 +18,9 @@ from holdfast.lab.simulator.record import PLAIN, Record, Registers
 from holdfast.lab.simulator.server import Server
 from holdfast.lab.simulator.store import Way
 from holdfast.lab.simulator.tasks import work_through
+
+TELL_WITHIN = 0.02
+"""How late a holder may learn that its lease has expired."""
 
 PROBE = 1.0
 """The ttl with which a newcomer asks, after everything has healed."""
@@ -94,7 +97,12 @@ class Simulation:
         self.observer.nothing_is_left()
         history = self.record.history
         plain = {event.name for event in history.of(Kind.WROTE) if event.name.endswith(PLAIN)}
-        judged = [*overlaps(history), *disorder(history), *stale_writes(history, plain)]
+        judged = [
+            *overlaps(history),
+            *disorder(history),
+            *stale_writes(history, plain),
+            *unnotified(history, TELL_WITHIN, timeline.now),
+        ]
         return Run(plan, history, (*self.record.findings, *judged), self.injector.done)
 
     def _begin(self, task: Task) -> None:

@@ -17,8 +17,9 @@ PAGES = [
 LIBRARY = ROOT / "src" / "holdfast"
 SOURCES = sorted(
     path
-    for path in LIBRARY.rglob("*")
-    if path.suffix in (".py", ".lua", ".proto") and LIBRARY / "lab" not in path.parents
+    for folder in (LIBRARY, ROOT / "tests" / "lab")
+    for path in folder.rglob("*")
+    if path.suffix in (".py", ".lua", ".c", ".proto")
 )
 
 INSTEAD = {

@@ -67,7 +67,7 @@ def amnesia() -> tuple[History, list[Finding]]:
         *vote(3.99, "12", "A", 3.99),
         *vote(5.59, "345", "B", 5.59),
     ]
-    text = "A and B both believed that they had job: n3 had forgotten its vote for A"
+    text = "A and B both believed that they had job: n3 had lost its vote for A"
     return History(events), [Finding("two holders at once", text, 2.4, 3.98, ("A", "B"))]
 
 

@@ -34,7 +34,7 @@ def counter_of(ground: Ground, fence: str) -> int:
 
 
 def single(random: Random, ground: Ground) -> tuple[str, list[str], list[str | int]]:
-    """Something to say to a single server."""
+    """A script call for a single server."""
     holder, ttl, lock = random.choice("abcde"), random.choice(TTLS), random.choice(LOCKS)
     channel = CHANNELS[holder]
     match random.randrange(8):
@@ -49,7 +49,7 @@ def single(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
 
 
 def quorum(random: Random, ground: Ground) -> tuple[str, list[str], list[str | int]]:
-    """Something to say to a node of a quorum."""
+    """A script call for a node of a quorum."""
     holder, ttl, lock = random.choice("abcde"), random.choice(TTLS), random.choice(LOCKS)
     channel = CHANNELS[holder]
     fence = counter_of(ground, lock[1]) + random.choice([-1, 0, 0, 1])
@@ -80,7 +80,7 @@ def holders(ground: Ground, lock: tuple[str, ...]) -> list[str]:
 
 
 def extension(random: Random, ground: Ground) -> tuple[str, list[str], list[str | int]]:
-    """Both locks at once, mostly by those who have them."""
+    """Both locks at once, mostly by their holders."""
     argv: list[str | int] = [KEEP]
     for lock in LOCKS:
         owner = random.choice([random.choice("abcde"), *holders(ground, lock) * 3])

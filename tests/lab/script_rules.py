@@ -40,8 +40,8 @@ class Call:
     after: Lock
     now: int
     listening: frozenset[str]
-    """The holders whose wake-ups are heard."""
-    said: tuple[str, ...] = ()
+    """The holders whose wake-ups have a subscriber."""
+    published: tuple[str, ...] = ()
     """All that was published. It may be received elsewhere, though it has no subscriber here."""
 
 
@@ -80,8 +80,8 @@ def _always(call: Call) -> Rules:
         yield "that does not end before the lock", after.counter_left > after.left
     counter, last = after.counter or 0, before.counter or 0
     yield "no counter goes back", counter >= last
-    told = call.script in ("raise", "repair") or counter // SECOND == last // SECOND
-    ahead = not told and counter > last + 1
+    given = call.script in ("raise", "repair") or counter // SECOND == last // SECOND
+    ahead = not given and counter > last + 1
     yield "no counter runs ahead", not ahead or abs(counter - call.now) <= MINUTE + SECOND
 
 
@@ -90,7 +90,7 @@ def _granting(call: Call, ttl: int, keep: int, channel: str, holder: str) -> Rul
     me = (f"{channel} {_ballot(holder)[0]}",)
     if not _gives_way(before.owner, holder):
         yield "what is held stays so", after.owner == before.owner and after.left == before.left
-        yield "it is told who has it", call.reply == [before.left, str(before.owner).encode()]
+        yield "it gets the holder", call.reply == [before.left, str(before.owner).encode()]
         joined = before.waiting if me[0] in before.waiting or not channel else before.waiting + me
         yield "who wants to wait, waits behind all others", after.waiting == joined
         yield "and the queue lasts for it", not channel or after.queue_left >= before.left + keep
@@ -102,7 +102,7 @@ def _granting(call: Call, ttl: int, keep: int, channel: str, holder: str) -> Rul
         yield "the counter is kept", after.counter_left == keep
         yield "who has it waits no more", again or not channel or me[0] not in after.waiting
         if again and before.counter is not None:
-            yield "asking again gives the same", after.counter == before.counter
+            yield "pending again gives the same", after.counter == before.counter
         elif before.counter is not None:
             yield "fences grow", (after.counter or 0) > before.counter
 
@@ -135,7 +135,7 @@ def _passed_on(call: Call, offer: int, keep: int) -> Rules:
     yield "that takes a fence", (after.counter or 0) > (before.counter or 0)
     yield "an offer is short", after.left == offer
     yield "and keeps the counter", after.counter_left == keep
-    yield "and is published", first in call.said
+    yield "and is published", first in call.published
 
 
 def _letting_go(call: Call, channel: str, holder: str) -> Rules:
@@ -147,7 +147,7 @@ def _letting_go(call: Call, channel: str, holder: str) -> Rules:
     if holder == me and before.owner is not None:
         mine = mine or _ballot(before.owner)[0] == me  # in its own name: all of them
     code = -1 if before.owner is None else int(mine)
-    yield "it tells whether it was theirs", call.reply == code
+    yield "it answers whether it was theirs", call.reply == code
     if code == 0:
         yield "only mine is released", after.owner == before.owner and after.left == before.left
     elif code < 0:
@@ -167,7 +167,7 @@ def _unvote(call: Call) -> Rules:
     waking, holder = map(str, call.argv)
     later, _, channel = waking.partition(" ")
     yield from _letting_go(call, channel, holder)
-    yield "no waiter is woken unless that is wanted", later != "" or not call.said
+    yield "no waiter is woken unless that is wanted", later != "" or not call.published
     yield "what is released is free", call.reply != 1 or call.after.owner is None
 
 
@@ -175,7 +175,10 @@ def _extend(call: Call) -> Rules:
     keep, ttl, holder = call.argv
     before, after = call.before, call.after
     mine = before.owner == holder
-    yield "it tells whether it is theirs", call.reply == (1 if mine else 0 if before.owner else -1)
+    yield (
+        "it answers whether it is theirs",
+        call.reply == (1 if mine else 0 if before.owner else -1),
+    )
     yield "nothing comes back", after.owner == before.owner
     left = max(before.left, int(ttl)) if mine else before.left
     yield "it is prolonged, and never shortened", after.left == left
@@ -199,7 +202,7 @@ def _repair(call: Call) -> Rules:
     before, after = call.before, call.after
     if before.owner is not None:
         yield "no holder is replaced", (after.owner, after.left) == (before.owner, before.left)
-        yield "it tells whose it is", call.reply == int(before.owner == holder)
+        yield "it answers whose it is", call.reply == int(before.owner == holder)
         return
     yield "it is put back", (after.owner, after.left, call.reply) == (holder, int(ttl), 1)
     yield (

@@ -26,7 +26,7 @@ def writing(folder: Path, program: str, append_only: AppendOnly) -> Iterator[Red
 
 
 def refusal(server: RedisServer) -> str:
-    """What it says to a write, if it does not take it."""
+    """Its error for a write; empty if it accepts it."""
     try:
         server.command("SET", "key", "after")
     except Refused as error:

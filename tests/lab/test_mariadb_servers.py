@@ -17,7 +17,7 @@ def server() -> Iterator[MariaDbServer]:
         yield server
 
 
-def say(server: MariaDbServer, sql: str, request_timeout: float = 5.0) -> object:
+def query(server: MariaDbServer, sql: str, request_timeout: float = 5.0) -> object:
     """As the user."""
     connection = pymysql.connect(
         host=HOST, port=server.port, user=USER, database=DATABASE, read_timeout=request_timeout
@@ -31,9 +31,9 @@ def test_its_user_may_do_anything_in_the_database_and_nothing_beside_it(
     server: MariaDbServer,
 ) -> None:
     assert server.url == f"mariadb://holdfast@127.0.0.1:{server.port}/holdfast"
-    say(server, "CREATE TABLE own (n INT)")
+    query(server, "CREATE TABLE own (n INT)")
     with pytest.raises(pymysql.OperationalError, match="denied"):
-        say(server, "CREATE DATABASE more")
+        query(server, "CREATE DATABASE more")
     assert server.query("SHOW TABLES") == [("own",)]
 
 
@@ -53,9 +53,9 @@ def test_what_was_committed_survives_a_restart_and_a_crash(server: MariaDbServer
 def test_a_frozen_one_does_not_answer_until_it_is_thawed(server: MariaDbServer) -> None:
     server.freeze()
     with pytest.raises(pymysql.OperationalError, match="timed out"):
-        say(server, "SELECT 1", request_timeout=0.2)
+        query(server, "SELECT 1", request_timeout=0.2)
     server.thaw()
-    assert say(server, "SELECT 1") == ((1,),)
+    assert query(server, "SELECT 1") == ((1,),)
 
 
 def test_nothing_is_left_behind() -> None:
@@ -72,4 +72,4 @@ def test_a_setting_that_there_is_not() -> None:
 
 def test_its_temporary_tables_lie_in_its_own_folder(server: MariaDbServer) -> None:
     """Or another one that starts meanwhile would remove them."""
-    assert say(server, "SELECT @@tmpdir") == ((str(server.folder),),)
+    assert query(server, "SELECT @@tmpdir") == ((str(server.folder),),)

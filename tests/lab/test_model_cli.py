@@ -6,18 +6,18 @@ from holdfast.cli.lab.model import _chosen, model
 from holdfast.lab.model.variants import VARIANTS, Group
 
 
-def say(*arguments: str) -> Result:
+def run_model(*arguments: str) -> Result:
     return CliRunner().invoke(model, arguments)
 
 
 def test_the_list_has_every_variant() -> None:
-    listed = say("--list")
+    listed = run_model("--list")
     assert listed.exit_code == 0
     assert [line.split()[0] for line in listed.output.splitlines() if line[0] == " "] == [*VARIANTS]
 
 
 def test_a_wrong_variant_is_caught_and_its_steps_are_numbered() -> None:
-    caught = say("no-raise")
+    caught = run_model("no-raise")
     assert caught.exit_code == 0
     first, what, *steps = caught.output.splitlines()
     assert first.split()[:2] == ["no-raise", "fails"]
@@ -26,14 +26,14 @@ def test_a_wrong_variant_is_caught_and_its_steps_are_numbered() -> None:
 
 
 def test_a_variant_that_holds_says_so() -> None:
-    held = say("fences-late")
+    held = run_model("fences-late")
     assert held.exit_code == 0
     assert held.output.split()[:2] == ["fences-late", "holds"]
     assert len(held.output.splitlines()) == 1
 
 
 def test_a_variant_that_is_not_there_is_a_usage_error() -> None:
-    refused = say("nonsense")
+    refused = run_model("nonsense")
     assert refused.exit_code == 2  # which the program turns into 64
     assert "there is no variant 'nonsense'" in refused.output
 

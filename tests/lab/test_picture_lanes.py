@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.pictures.lanes import Look, Role, cuts, fence_labels, lanes_of, standstills
+from holdfast.lab.pictures.lanes import Look, Role, cuts, fence_labels, lanes_of, outages
+from holdfast.lab.pictures.sentences import describe_fences
 from holdfast.lab.pictures.sheet import Axis
-from holdfast.lab.pictures.words import tell_fences
 from tests.lab.picture_samples import life, vote
 
 
@@ -41,8 +41,8 @@ def test_a_cut_is_told_on_both_sides_and_by_its_direction() -> None:
             Event(9.0, "", Kind.HEALED),
         ]
     )
-    told = [(who, span.labels[0], span.since, span.until) for who, span in cuts(history)]
-    assert sorted(told) == [
+    found = [(who, span.labels[0], span.since, span.until) for who, span in cuts(history)]
+    assert sorted(found) == [
         ("a", "cut off from n1", 0.0, 9.0),
         ("a", "does not reach n2", 0.002, 5.0),
         ("b", "does not reach n1", 6.0, 9.0),
@@ -55,7 +55,7 @@ def test_a_cut_is_told_on_both_sides_and_by_its_direction() -> None:
 def test_who_is_killed_while_it_is_paused_is_down() -> None:
     kinds = (Kind.PAUSED, Kind.CRASHED, Kind.STARTED, Kind.PAUSED)
     history = History(Event(float(at), "n1", kind) for at, kind in enumerate(kinds))
-    spans = [(span.look, span.since, span.until) for _, span in standstills(history)]
+    spans = [(span.look, span.since, span.until) for _, span in outages(history)]
     assert spans == [
         (Look.PAUSED, 0.0, 1.0),
         (Look.DOWN, 1.0, 2.0),
@@ -95,5 +95,5 @@ def test_fences_are_labelled_by_their_order() -> None:
     events = [Event(at, "A", Kind.GRANTED, fence=fence) for at, fence in enumerate(fences)]
     labels = fence_labels(History(events))
     assert labels == {1760000000123456: "#1", 1760000000123999: "#2"}
-    assert tell_fences(labels) == "fences: #1 = 1760000000123456 < #2 = 1760000000123999"
-    assert tell_fences({}) == tell_fences({n: f"#{n}" for n in range(9)}) == ""
+    assert describe_fences(labels) == "fences: #1 = 1760000000123456 < #2 = 1760000000123999"
+    assert describe_fences({}) == describe_fences({n: f"#{n}" for n in range(9)}) == ""

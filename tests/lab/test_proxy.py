@@ -19,7 +19,7 @@ from tests.patience import wait_for
 A_WHILE = 0.05
 """How long silence is listened to."""
 
-FOR_EVER = 3600.0
+FOREVER = 3600.0
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,8 @@ def proxy(server: RedisServer) -> Iterator[Proxy]:
         yield proxy
 
 
-class Speaker(Connection):
-    """A client whose sending and hearing can be looked at apart."""
+class RawClient(Connection):
+    """A client that sends and receives in separate steps."""
 
     def __init__(self, proxy: Proxy, name: str = "speaker") -> None:
         super().__init__((HOST, proxy.port), 10.0)
@@ -45,18 +45,18 @@ class Speaker(Connection):
     def introduce(self) -> None:
         assert self.command("CLIENT", "SETNAME", self.name) == "OK"
 
-    def break_off(self) -> None:
+    def reset(self) -> None:
         """Let closing be a reset."""
         at_once = struct.pack("ii", 1, 0)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
 
-    def say(self, *words: str) -> None:
+    def send(self, *words: str) -> None:
         self._socket.sendall(" ".join(words).encode() + b"\r\n")
 
-    def hear(self) -> str:
+    def receive(self) -> str:
         return self._file.readline().decode().strip()
 
-    def hears_nothing(self) -> bool:
+    def receives_nothing(self) -> bool:
         self._socket.settimeout(A_WHILE)
         try:
             self._socket.recv(1)
@@ -69,14 +69,14 @@ class Speaker(Connection):
 
 
 @pytest.fixture
-def client(proxy: Proxy) -> Iterator[Speaker]:
-    with Speaker(proxy) as client:
+def client(proxy: Proxy) -> Iterator[RawClient]:
+    with RawClient(proxy) as client:
         client.introduce()
         yield client
 
 
 def ask(proxy: Proxy, *words: str) -> Reply:
-    with Speaker(proxy) as client:
+    with RawClient(proxy) as client:
         return client.command(*words)
 
 
@@ -88,60 +88,60 @@ def knows(server: RedisServer, name: str) -> bool:
     return f"name={name} " in str(server.command("CLIENT", "LIST"))
 
 
-def test_in_good_weather_everything_passes(client: Speaker, server: RedisServer) -> None:
+def test_in_good_weather_everything_passes(client: RawClient, server: RedisServer) -> None:
     big = "x" * 3_000_000
     assert client.command("SET", "key", big) == "OK"
     assert server.command("STRLEN", "key") == len(big)
     assert client.command("GET", "key") == big
 
 
-def test_jitter_keeps_the_order(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
+def test_jitter_keeps_the_order(proxy: Proxy, client: RawClient, server: RedisServer) -> None:
     proxy.delay(0.001, jitter=0.005)
     proxy.hold("requests")
     for number in range(10):  # one by one, lest they become one piece
-        client.say("RPUSH", "key", str(number))
+        client.send("RPUSH", "key", str(number))
         wait_for(partial(arrived, proxy, len("RPUSH key 0\r\n") * (number + 1)))
     proxy.release()
-    assert [client.hear() for _ in range(10)][-1] == ":10"
+    assert [client.receive() for _ in range(10)][-1] == ":10"
     assert server.command("LRANGE", "key", "0", "-1") == [*map(str, range(10))]
 
 
-def test_latency_is_felt_in_both_directions(proxy: Proxy, client: Speaker) -> None:
-    proxy.delay(FOR_EVER)
-    client.say("INCR", "key")
+def test_latency_is_felt_in_both_directions(proxy: Proxy, client: RawClient) -> None:
+    proxy.delay(FOREVER)
+    client.send("INCR", "key")
     wait_for(lambda: proxy.waiting("requests") > 0)
-    assert client.hears_nothing()
+    assert client.receives_nothing()
     proxy.heal()
-    assert client.hear() == ":1"
+    assert client.receive() == ":1"
 
 
-def test_a_late_reply(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
+def test_a_late_reply(proxy: Proxy, client: RawClient, server: RedisServer) -> None:
     proxy.hold("replies")
-    client.say("INCR", "key")
+    client.send("INCR", "key")
     wait_for(lambda: proxy.waiting("replies") > 0)
     assert server.command("GET", "key") == "1"
-    assert client.hears_nothing()
+    assert client.receives_nothing()
     proxy.release()
-    assert client.hear() == ":1"
+    assert client.receive() == ":1"
     assert client.command("INCR", "key") == 2
 
 
-def test_a_late_request(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
+def test_a_late_request(proxy: Proxy, client: RawClient, server: RedisServer) -> None:
     proxy.hold("requests")
-    client.say("INCR", "key")
+    client.send("INCR", "key")
     wait_for(lambda: proxy.waiting("requests") > 0)
-    assert client.hears_nothing()
+    assert client.receives_nothing()
     assert server.command("GET", "key") is None
     proxy.heal()
-    assert client.hear() == ":1"
+    assert client.receive() == ":1"
 
 
 def test_a_late_request_arrives_though_its_sender_is_dead(
     proxy: Proxy, server: RedisServer
 ) -> None:
     proxy.hold("requests")
-    with Speaker(proxy) as client:
-        client.say("INCR", "key")
+    with RawClient(proxy) as client:
+        client.send("INCR", "key")
     wait_for(lambda: proxy.waiting("requests") > 0)
     proxy.release()
     wait_for(lambda: server.command("GET", "key") == "1")
@@ -149,15 +149,15 @@ def test_a_late_request_arrives_though_its_sender_is_dead(
 
 
 def test_a_stranded_request_arrives_behind_what_was_said_after_it(
-    proxy: Proxy, client: Speaker, server: RedisServer
+    proxy: Proxy, client: RawClient, server: RedisServer
 ) -> None:
     proxy.hold("requests")
-    client.say("SET", "key", "early")
+    client.send("SET", "key", "early")
     wait_for(lambda: proxy.waiting("requests") > 0)
     proxy.strand()
     with pytest.raises(ConnectionResetError):
-        client.hear()
-    with Speaker(proxy) as another:
+        client.receive()
+    with RawClient(proxy) as another:
         assert another.command("SET", "key", "late") == "OK"
         assert server.command("GET", "key") == "late"
         proxy.release()
@@ -165,7 +165,7 @@ def test_a_stranded_request_arrives_behind_what_was_said_after_it(
         assert another.command("PING") == "PONG"
 
 
-def test_a_lost_reply(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
+def test_a_lost_reply(proxy: Proxy, client: RawClient, server: RedisServer) -> None:
     proxy.lose_replies()
     with pytest.raises(ConnectionResetError):
         client.command("INCR", "key")
@@ -174,85 +174,85 @@ def test_a_lost_reply(proxy: Proxy, client: Speaker, server: RedisServer) -> Non
     assert ask(proxy, "GET", "key") == "1"
 
 
-def test_a_partition_one_way_requests(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
-    with Speaker(proxy) as subscriber:
+def test_a_partition_one_way_requests(proxy: Proxy, client: RawClient, server: RedisServer) -> None:
+    with RawClient(proxy) as subscriber:
         subscriber.command("SUBSCRIBE", "news")
         proxy.cut("requests")
-        client.say("INCR", "key")
+        client.send("INCR", "key")
         server.command("PUBLISH", "news", "hello")
-        assert [subscriber.hear() for _ in range(7)][-1] == "hello"
-        assert client.hears_nothing()
+        assert [subscriber.receive() for _ in range(7)][-1] == "hello"
+        assert client.receives_nothing()
         proxy.heal()
         with pytest.raises(ConnectionResetError):
-            client.hear()
+            client.receive()
         assert server.command("GET", "key") is None
         server.command("PUBLISH", "news", "again")  # of that connection nothing was lost
-        assert [subscriber.hear() for _ in range(7)][-1] == "again"
+        assert [subscriber.receive() for _ in range(7)][-1] == "again"
 
 
-def test_a_partition_one_way_replies(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
+def test_a_partition_one_way_replies(proxy: Proxy, client: RawClient, server: RedisServer) -> None:
     proxy.cut("replies")
-    client.say("INCR", "key")
+    client.send("INCR", "key")
     wait_for(lambda: server.command("GET", "key") == "1")
-    with Speaker(proxy) as newcomer:  # a handshake needs both ways
-        newcomer.say("INCR", "key")
-        assert newcomer.hears_nothing()
+    with RawClient(proxy) as other:  # a handshake needs both directions
+        other.send("INCR", "key")
+        assert other.receives_nothing()
     assert server.command("GET", "key") == "1"
-    assert client.hears_nothing()
+    assert client.receives_nothing()
     proxy.heal()
     with pytest.raises(ConnectionResetError):
-        client.hear()
+        client.receive()
 
 
-def test_a_full_partition(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
+def test_a_full_partition(proxy: Proxy, client: RawClient, server: RedisServer) -> None:
     proxy.cut()
-    client.say("INCR", "key")
-    with Speaker(proxy) as newcomer:
-        newcomer.say("INCR", "key")
-        assert client.hears_nothing()
-        assert newcomer.hears_nothing()
+    client.send("INCR", "key")
+    with RawClient(proxy) as other:
+        other.send("INCR", "key")
+        assert client.receives_nothing()
+        assert other.receives_nothing()
         assert server.command("GET", "key") is None
         proxy.heal()
-        for lost in (client, newcomer):
+        for lost in (client, other):
             with pytest.raises(ConnectionResetError):
-                lost.hear()
+                lost.receive()
     assert ask(proxy, "INCR", "key") == 1
 
 
 def test_behind_a_partition_the_server_does_not_learn_of_a_death(
-    proxy: Proxy, client: Speaker, server: RedisServer
+    proxy: Proxy, client: RawClient, server: RedisServer
 ) -> None:
-    with Speaker(proxy, "mortal") as mortal:
+    with RawClient(proxy, "mortal") as mortal:
         mortal.introduce()
         proxy.cut()
-    client.say("PING")
-    assert client.hears_nothing()
+    client.send("PING")
+    assert client.receives_nothing()
     assert knows(server, "mortal")
     proxy.heal()
     wait_for(lambda: not knows(server, "mortal"))
 
 
-def test_a_half_open_connection(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
+def test_a_half_open_connection(proxy: Proxy, client: RawClient, server: RedisServer) -> None:
     proxy.half_open()
     wait_for(lambda: not knows(server, client.name))
-    client.say("INCR", "key")
-    assert client.hears_nothing()
+    client.send("INCR", "key")
+    assert client.receives_nothing()
     assert ask(proxy, "INCR", "key") == 1
     proxy.heal()
     with pytest.raises(ConnectionResetError):
-        client.hear()
+        client.receive()
 
 
-def test_a_reset(proxy: Proxy, client: Speaker, server: RedisServer) -> None:
+def test_a_reset(proxy: Proxy, client: RawClient, server: RedisServer) -> None:
     proxy.reset()
     with pytest.raises(ConnectionResetError):
-        client.hear()
+        client.receive()
     wait_for(lambda: not knows(server, client.name))
     assert ask(proxy, "PING") == "PONG"
 
 
 def test_a_client_that_closes_is_gone_on_the_other_side(proxy: Proxy, server: RedisServer) -> None:
-    with Speaker(proxy) as client:
+    with RawClient(proxy) as client:
         client.introduce()
         assert knows(server, client.name)
     wait_for(lambda: not knows(server, client.name))
@@ -262,15 +262,15 @@ def test_a_client_that_closes_is_gone_on_the_other_side(proxy: Proxy, server: Re
 def test_a_client_that_is_reset_is_gone_on_the_other_side(
     proxy: Proxy, server: RedisServer
 ) -> None:
-    with Speaker(proxy) as client:
+    with RawClient(proxy) as client:
         client.introduce()
-        client.break_off()
+        client.reset()
     wait_for(lambda: not knows(server, client.name))
     wait_for(lambda: proxy.connections == 0)
 
 
 def test_the_death_of_the_server_is_not_hidden(tmp_path: Path) -> None:
-    with RedisServer(tmp_path) as server, Proxy(server.port) as proxy, Speaker(proxy) as client:
+    with RedisServer(tmp_path) as server, Proxy(server.port) as proxy, RawClient(proxy) as client:
         client.introduce()
         server.kill()
         with pytest.raises(ConnectionError):
@@ -284,14 +284,14 @@ def test_the_death_of_the_server_is_not_hidden(tmp_path: Path) -> None:
 def test_closing_resets_and_leaves_no_thread(server: RedisServer) -> None:
     before = threading.active_count()
     with Proxy(server.port) as proxy:
-        client = Speaker(proxy)
+        client = RawClient(proxy)
         client.introduce()
     with client, pytest.raises(ConnectionResetError):
-        client.hear()
+        client.receive()
     assert threading.active_count() == before
     wait_for(lambda: not knows(server, "speaker"))
     with pytest.raises(ConnectionRefusedError):
-        Speaker(proxy)
+        RawClient(proxy)
 
 
 def test_a_lock_whose_grant_was_not_heard_is_given_back(proxy: Proxy, server: RedisServer) -> None:

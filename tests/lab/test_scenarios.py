@@ -30,7 +30,7 @@ from holdfast.lab.scenarios.scenario import (
 from holdfast.lab.scenarios.stage import Stage
 
 ALL = [(s, v) for s in SCENARIOS.values() for v in s.variants]
-PAPER = report.Paper(width=80, colour=False)
+TERMINAL = report.Terminal(width=80, colour=False)
 
 
 def silence(event: Event) -> None:
@@ -56,7 +56,7 @@ def test_each_has_a_variant_that_must_fail_and_one_that_must_not() -> None:
 @pytest.mark.parametrize(("scenario", "variant"), ALL, ids=lambda each: each.name)
 def test_it_comes_out_as_expected(scenario: Scenario, variant: Variant) -> None:
     outcome = outcome_of(scenario.name, variant.name)
-    assert outcome.as_expected, "\n".join(report.conclusion(outcome, PAPER))
+    assert outcome.as_expected, "\n".join(report.conclusion(outcome, TERMINAL))
     if UNCHECKED_WRITE in variant.breaks:  # the same writes went to both registers
         assert [event.name for event in outcome.history.of(Kind.REJECTED)] == [FENCED]
 
@@ -90,10 +90,10 @@ class TestVerdicts:
     def variant(self, breaks: frozenset[str] = frozenset()) -> Variant:
         return Variant("plain", "as it is", lambda stage: None, "because", breaks)
 
-    def outcome(self, variant: Variant, *broken: str, broken_off: str = "") -> Outcome:
+    def outcome(self, variant: Variant, *broken: str, aborted: str = "") -> Outcome:
         scenario = Scenario("test", "a test", "a story", [variant])
         found = [Finding(rule, "it was seen", 1.0, inf) for rule in broken]
-        return Outcome(scenario, variant, History([Event(0.0, "A", Kind.NOTED)]), found, broken_off)
+        return Outcome(scenario, variant, History([Event(0.0, "A", Kind.NOTED)]), found, aborted)
 
     def test_a_control_that_does_not_fail_is_not_as_expected(self) -> None:
         control = self.variant(frozenset({TWO_HOLDERS}))
@@ -113,20 +113,20 @@ class TestVerdicts:
         variant = replace(self.variant(), play=play)
         outcome = run(self.outcome(variant).scenario, variant, silence)
         assert not outcome.as_expected
-        assert "A did not get the lock" in "\n".join(report.conclusion(outcome, PAPER))
+        assert "A did not get the lock" in "\n".join(report.conclusion(outcome, TERMINAL))
 
     def test_it_is_told_in_words(self) -> None:
         good = self.outcome(self.variant(frozenset({TWO_HOLDERS})), TWO_HOLDERS)
         bad = self.outcome(self.variant(), NOT_GRANTED)
-        told = "\n".join(report.conclusion(good, PAPER))
-        assert "expected  two holders at once" in told
-        assert "seen      the same" in told
-        assert "because" in told
-        told = "\n".join(report.conclusion(bad, PAPER))
-        assert "expected  every promise is kept" in told
-        assert "seen      free lock granted to no one" in told
-        assert "NOT AS EXPECTED" in told
-        assert "1 of 2 as expected" in "\n".join(report.summary([good, bad], PAPER))
+        shown = "\n".join(report.conclusion(good, TERMINAL))
+        assert "expected  two holders at once" in shown
+        assert "seen      the same" in shown
+        assert "because" in shown
+        shown = "\n".join(report.conclusion(bad, TERMINAL))
+        assert "expected  every promise is kept" in shown
+        assert "seen      free lock granted to no one" in shown
+        assert "NOT AS EXPECTED" in shown
+        assert "1 of 2 as expected" in "\n".join(report.summary([good, bad], TERMINAL))
 
     def test_programs_get_plain_json(self) -> None:
         outcome = self.outcome(self.variant(), TWO_HOLDERS)
@@ -136,8 +136,8 @@ class TestVerdicts:
 
     def test_colours_are_only_for_terminals(self) -> None:
         outcome = self.outcome(self.variant(), TWO_HOLDERS)
-        assert "\x1b[" not in "\n".join(report.conclusion(outcome, PAPER))
-        coloured = replace(PAPER, colour=True)
+        assert "\x1b[" not in "\n".join(report.conclusion(outcome, TERMINAL))
+        coloured = replace(TERMINAL, colour=True)
         assert "\x1b[31mNOT AS EXPECTED" in "\n".join(report.conclusion(outcome, coloured))
 
 
@@ -188,15 +188,15 @@ class TestStage:
         client = stage.client("A", "redis://127.0.0.1:1", ttl=1.0)
         client.die()
         with pytest.raises(StageFailed, match="A's process has ended"):
-            client.hears(Kind.GRANTED)
+            client.reports(Kind.GRANTED)
 
     @pytest.mark.slow
     def test_servers_are_told_by_their_names(self) -> None:
-        heard: list[str] = []
-        with Stage(lambda event: heard.append(event.note)) as stage:
+        notes: list[str] = []
+        with Stage(lambda event: notes.append(event.note)) as stage:
             node = stage.node("n1")
             stage.note("A", Kind.NOTED, f"{node.server.address}: is down")
-        assert heard == ["n1: is down"]
+        assert notes == ["n1: is down"]
 
 
 def test_a_worker_is_told_who_it_is_in_a_line(tmp_path: Path) -> None:

@@ -22,20 +22,20 @@ class VirtualGround:
     def __init__(self) -> None:
         self.now = 1_700_000_000_000_000
         self.virtual = Keyspace(lambda: self.now / 1_000_000, self)
-        self.said: list[str] = []
+        self.published: list[str] = []
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        self.said.append(message.decode())  # whether it is heard here or at a replica alone
+        self.published.append(message.decode())  # whether its subscriber is here or at a replica
         return self.listeners(channel)
 
     def listeners(self, channel: bytes) -> int:
         return int(channel.decode() in {CHANNELS[holder] for holder in LISTENING})
 
     def call(self, name: str, keys: list[str], argv: list[str | int]) -> list[Call]:
-        """Run a script, and tell what it did to each lock."""
+        """Run a script, and return what it did to each lock."""
         locks = [lock for lock in LOCKS if lock[0] in keys]
         before = [self.lock(lock) for lock in locks]
-        self.said.clear()
+        self.published.clear()
         words = [str(word).encode() for word in (*keys, *argv)]
         reply: Any = scripts().run(
             script(name).source, len(keys), words, partial(perform, self.virtual)
@@ -45,7 +45,7 @@ class VirtualGround:
         if name == "extend":
             of_each = [([argv[0], *argv[2 * n + 1 : 2 * n + 3]], reply[n]) for n in range(2)]
         return [
-            Call(name, words, answer, was, then, self.now, LISTENING, tuple(self.said))
+            Call(name, words, answer, was, then, self.now, LISTENING, tuple(self.published))
             for (words, answer), was, then in zip(of_each, before, after, strict=True)
         ]
 
@@ -77,15 +77,15 @@ class VirtualGround:
                 self.now += random.choice([1, 1_000_000, 60_000_000, 110_000_000])
 
 
-@pytest.mark.parametrize("say", [single, quorum])
+@pytest.mark.parametrize("draw_call", [single, quorum])
 @pytest.mark.parametrize("seed", range(4))
-def test_every_call_keeps_the_rules(seed: int, say: Any) -> None:
+def test_every_call_keeps_the_rules(seed: int, draw_call: Any) -> None:
     random, ground = Random(seed), VirtualGround()
     for _ in range(600):
         ground.now += random.randrange(1000)
         if random.random() < 0.25:
             ground.upheaval(random)
-        for call in ground.call(*say(random, ground)):
+        for call in ground.call(*draw_call(random, ground)):
             assert broken(call) == [], call
 
 
@@ -95,4 +95,4 @@ def test_a_broken_rule_is_noticed() -> None:
     granted = Call("vote", [1000, 5000, 0, "a"], 7, free, held, 7, LISTENING)
     assert broken(granted) == ["fences grow"]
     taken = Call("unvote", ["500 c1", "b"], 1, held, free, 7, LISTENING)
-    assert "it tells whether it was theirs" in broken(taken)
+    assert "it answers whether it was theirs" in broken(taken)

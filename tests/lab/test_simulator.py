@@ -57,7 +57,7 @@ def test_several_processes_find_what_one_finds() -> None:
 
 
 def test_a_lock_that_is_handed_over_was_not_free() -> None:
-    """The next holder may be granted it before the last one hears that its release was done."""
+    """The next holder may be granted it before the last one learns that its release was done."""
     turns = [Section(0.0, "job", None, 1.0, True, None, 2.0) for _ in range(6)]
     tasks = tuple(Task(client, tuple(turns)) for client in range(3))
     plan = replace(draw(0, Setup(1, 3)), tasks=tasks, faults=(), tail=0.0, seconds=40.0)
@@ -122,7 +122,7 @@ def test_a_doubled_connection_is_there_twice_and_goes_away(nodes: int) -> None:
 
 @pytest.mark.parametrize("late", [0.0, 0.2, 0.3, 0.7])
 def test_a_vote_that_failed_is_given_back_late_and_the_next_one_stands(late: float) -> None:
-    """A majority hears nothing of the second vote, nor of its release, until its connections have
+    """A majority receives neither the second vote nor its release until its connections have
     broken and the third was granted on others. Then another client asks."""
     asked, majority = When(Mark.ASKED, 2, 0.0, who=0), (1, 2)
     cut = Cut(asked, 0, majority, to=True, back=False, lasting=0.016)
@@ -152,7 +152,7 @@ def living(stage: Simulation) -> int:
         (Setup(nodes=3, drift=4.0), "lease without a quorum", 0),
         (Setup(nodes=1, drift=4.0), "lease without a quorum", 0),
     ],
-    ids=["nodes that forget, without a guard", "clocks too far apart", "one node's clock, too"],
+    ids=["nodes that lose data, without a guard", "clocks too far apart", "one node's clock, too"],
 )
 def test_what_the_algorithm_does_not_allow_for_is_found_out(
     setup: Setup, rule: str, first: int

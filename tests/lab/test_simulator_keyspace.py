@@ -36,7 +36,7 @@ def server() -> Iterator[RedisServer]:
 
 
 class Twins:
-    """A real server and a virtual one, on one clock, which are told the same."""
+    """A real server and a virtual one, on one clock, which get the same calls."""
 
     def __init__(self, server: RedisServer) -> None:
         self.real = Connection((HOST, server.port), 5.0)
@@ -47,26 +47,26 @@ class Twins:
             read_reply(self._ear._file)
         self.now = 0
         self.virtual = Keyspace(lambda: self.now / 1_000_000, self)
-        self._said: list[tuple[str, str]] = []
+        self._published: list[tuple[str, str]] = []
 
     def close(self) -> None:
         self._ear.__exit__()
         self.real.__exit__()
 
     def call(self, name: str, keys: list[str], argv: list[str | int]) -> None:
-        """Run a script on both, and see that nothing tells them apart."""
+        """Run a script on both, and check that both do the same."""
         seconds, micros = self._ask("TIME")
         self.now = int(seconds) * 1_000_000 + int(micros)
         source = script(name).source
         real = self._ask("EVAL", source.decode(), len(keys), *keys, *argv)
         words = [str(word).encode() for word in (*keys, *argv)]
         virtual = scripts().run(source, len(keys), words, partial(perform, self.virtual))
-        told = f"{name} {keys} {argv}"
-        assert self._alike(real, virtual), (told, real, virtual)
-        assert self._alike_words(self._heard(), self._said), told
-        self._said.clear()
+        call = f"{name} {keys} {argv}"
+        assert self._alike(real, virtual), (call, real, virtual)
+        assert self._alike_words(self._received(), self._published), call
+        self._published.clear()
         real, virtual = self._looks()
-        assert self._alike(real, virtual), (told, real, virtual)
+        assert self._alike(real, virtual), (call, real, virtual)
         for at, (_, fence, _) in enumerate(LOCKS):  # two readings of a clock go on from one
             if (counter := real[3 * at + 1][0]) is not None:
                 self.virtual.set_keep_ttl(fence.encode(), counter.encode())
@@ -87,20 +87,20 @@ class Twins:
 
     def publish(self, channel: bytes, message: bytes) -> int:
         if self.listeners(channel):
-            self._said.append((channel.decode(), message.decode()))
+            self._published.append((channel.decode(), message.decode()))
         return self.listeners(channel)
 
     def listeners(self, channel: bytes) -> int:
         return int(channel in {b"c1", b"c2"})
 
-    def _heard(self) -> list[tuple[str, str]]:
+    def _received(self) -> list[tuple[str, str]]:
         self.real.command("PUBLISH", "end", "")
-        heard: list[tuple[str, str]] = []
+        received: list[tuple[str, str]] = []
         while True:
             message: Any = read_reply(self._ear._file)
             if message[1] == "end":
-                return heard
-            heard.append((message[1], message[2]))
+                return received
+            received.append((message[1], message[2]))
 
     def _looks(self) -> tuple[Any, Any]:
         """Every key with its value and its life, on both."""
@@ -162,14 +162,14 @@ def upheaval(random: Random, twins: Twins) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("say", [single, quorum])
+@pytest.mark.parametrize("draw_call", [single, quorum])
 @pytest.mark.parametrize("seed", range(3))
-def test_the_same_calls_leave_the_same_behind(seed: int, say: Any, twins: Twins) -> None:
+def test_the_same_calls_leave_the_same_behind(seed: int, draw_call: Any, twins: Twins) -> None:
     random = Random(seed)
     for _ in range(400):
         if random.random() < 0.25:
             upheaval(random, twins)
-        twins.call(*say(random, twins))
+        twins.call(*draw_call(random, twins))
 
 
 @pytest.mark.slow

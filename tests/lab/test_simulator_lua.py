@@ -36,7 +36,7 @@ return redis.call('SET', KEYS[3], 'other', 'NX', 'PX', '5000')
 return {redis.call('SET', KEYS[3], 1.5), redis.call('GET', KEYS[3]), redis.call('PTTL', KEYS[3])}
 return {redis.call('SET', KEYS[3], 2^52 + 1), redis.call('GET', KEYS[3])}
 return {redis.call('SET', KEYS[1], 'kept', 'KEEPTTL'), redis.call('PTTL', KEYS[1]) > 0}
-return {redis.call('SET', KEYS[1], 'for ever'), redis.call('PTTL', KEYS[1])}
+return {redis.call('SET', KEYS[1], 'forever'), redis.call('PTTL', KEYS[1])}
 return redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[3], KEYS[1])
 return {redis.call('DEL', KEYS[1], KEYS[3]), redis.call('DEL', KEYS[1])}
 return {redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[3])}
@@ -50,14 +50,14 @@ return redis.call('ZRANGE', KEYS[2], '1', '9')
 return redis.call('ZRANGE', KEYS[2], -2, -2)
 return redis.call('ZRANGE', KEYS[3], 0, -1)
 return {redis.call('ZSCORE', KEYS[2], 'late'), redis.call('ZSCORE', KEYS[2], 'b')}
-return redis.call('ZSCORE', KEYS[2], 'nobody') == false
-return redis.call('ZSCORE', KEYS[3], 'nobody') == false
+return redis.call('ZSCORE', KEYS[2], 'none') == false
+return redis.call('ZSCORE', KEYS[3], 'none') == false
 return redis.call('ZPOPMIN', KEYS[2])
 return #redis.call('ZPOPMIN', KEYS[3])
 return {redis.call('ZREM', KEYS[2], 'a', 'z'), redis.call('ZREM', KEYS[3], 'a')}
 return {redis.call('ZREM', KEYS[2], 'a', 'b', 'c'), redis.call('EXISTS', KEYS[2])}
-return redis.call('PUBLISH', 'nobody', 'x')
-return redis.call('PUBSUB', 'NUMSUB', 'nobody')
+return redis.call('PUBLISH', 'none', 'x')
+return redis.call('PUBSUB', 'NUMSUB', 'none')
 return {type(redis.call('TIME')[1]), #redis.call('TIME')}
 return string.format('%.0f', 2^53) .. tostring(1e15) .. string.match('c1 me', '^(%S+) ')
 return {math.max(1, 2), select('#', 1, nil), tonumber('x') == nil}

@@ -47,15 +47,15 @@ def bare(server: RedisServer) -> Iterator[Bare]:
 
 
 class Pair:
-    """A real server and a virtual one, which are told the same."""
+    """A real server and a virtual one, which get the same requests."""
 
     def __init__(self, real: RedisServer, bare: Bare, *, quorum: bool) -> None:
         self._bare = bare
         self.commands = Commands(quorum=quorum, keep=3600.0, channel="bare:channel")
-        told: Any = real.command("TIME")
+        time: Any = real.command("TIME")
         timeline = Timeline(0)
-        self.virtual = Server("n0", timeline, durable=False, defect=pytest.fail)
-        self.virtual.clock.jump(int(told[0]) + int(told[1]) / 1e6 - EPOCH)
+        self.virtual = Server("n0", timeline, durable=False, internal_error=pytest.fail)
+        self.virtual.clock.jump(int(time[0]) + int(time[1]) / 1e6 - EPOCH)
         self._pushes = hiredis.Reader()
         ear = Connection(Network(timeline, Random(0)), Wire(), Wire(), lambda: None)
         self.virtual.accept(ear)
@@ -65,8 +65,8 @@ class Pair:
             self.virtual.execute(command)
             self._ask(command)
 
-    def tell(self, request: ToNode) -> tuple[Any, Any]:
-        """The replies of both. A moment passes, so that those who wait came one after another."""
+    def ask(self, request: ToNode) -> tuple[Any, Any]:
+        """The replies of both. A moment passes, so that waiters arrive one after another."""
         self.virtual.timeline.run(self.virtual.timeline.now + 0.0001)
         [command] = self.commands.exchange([request], True).commands
         return self._ask(command), self.virtual.execute(command)
@@ -124,7 +124,7 @@ def test_the_same_commands_get_the_same_replies(
     for step in range(250):
         fence = now + random.randrange(-50_000_000, 50_000_000)
         request = any_request(random, fence, quorum=quorum)
-        real, virtual = pair.tell(request)
+        real, virtual = pair.ask(request)
         assert alike(real, virtual), (seed, step, request, real, virtual)
     timeline = pair.virtual.timeline
     timeline.run()
@@ -139,7 +139,7 @@ def test_the_same_commands_get_the_same_replies(
 def test_a_lock_lasts_no_less_on_a_server_than_was_asked_for(quorum: bool) -> None:
     """Servers count in milliseconds, and people do not."""
     commands = Commands(quorum=quorum, keep=3600.0, channel="")
-    server = Server("n0", Timeline(0), durable=False, defect=pytest.fail)
+    server = Server("n0", Timeline(0), durable=False, internal_error=pytest.fail)
     requests: list[ToNode] = [Acquire("job", "a", 1.0004), Extend("job", "a", 2.0004)]
     if quorum:
         requests += [Release("job", "a"), Repair("job", "a", 3.0004, 1)]

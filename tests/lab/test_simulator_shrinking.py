@@ -38,7 +38,7 @@ def test_a_failing_run_is_shrunk_to_the_faults_that_matter() -> None:
     shrunk = shrink(plan, still)
     assert still(shrunk)
     assert 0 < len(shrunk.faults) < len(plan.faults)
-    assert any(getattr(fault, "forgets", False) for fault in shrunk.faults)
+    assert any(getattr(fault, "loses_data", False) for fault in shrunk.faults)
     assert not any(still(shrunk.without(number)) for number in range(len(shrunk.faults)))
 
 

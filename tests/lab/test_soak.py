@@ -22,9 +22,9 @@ from tests.patience import wait_for
 @pytest.mark.timeout(180)
 def test_a_short_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["--seconds", "20", "--history", str(tmp_path / "history.jsonl")])
-    told = capsys.readouterr().out
-    assert code == 0, told
-    assert "0 findings" in told
+    output = capsys.readouterr().out
+    assert code == 0, output
+    assert "0 findings" in output
     history = History.from_lines((tmp_path / "history.jsonl").read_text())
     assert {Kind.GRANTED, Kind.EXTENDED, Kind.WROTE} <= {event.kind for event in history}
 
@@ -60,8 +60,8 @@ def test_a_register_takes_what_is_not_older(journal: Journal, registers: Registe
     fences = [("a", 5), ("a", 4), ("a", 5), ("b", 1), ("a", 6), ("a", 5)]
     taken = [pen.write(Write("c1", "h", register, fence, "v")) for register, fence in fences]
     assert taken == [True, False, True, True, True, False]
-    told = [(event.name, event.fence, event.kind is Kind.WROTE) for event in journal.events()]
-    assert told == [(*fence, each) for fence, each in zip(fences, taken, strict=True)]
+    output = [(event.name, event.fence, event.kind is Kind.WROTE) for event in journal.events()]
+    assert output == [(*fence, each) for fence, each in zip(fences, taken, strict=True)]
     pen.close()
 
 

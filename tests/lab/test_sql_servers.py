@@ -110,7 +110,7 @@ def test_its_folder_goes_with_it() -> None:
     assert not server.folder.exists()
 
 
-NOBODY = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
+UNPRIVILEGED = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--")
 
 PARENT = """
 import sys
@@ -155,7 +155,7 @@ def test_without_root_it_runs_as_oneself(tmp_path: Path) -> None:
         "with PostgresServer() as server: print(server.query('SELECT 1'))\n"
     )
     out = subprocess.run(
-        [*NOBODY, sys.executable, "-c", code],
+        [*UNPRIVILEGED, sys.executable, "-c", code],
         capture_output=True,
         text=True,
         cwd="/tmp",

@@ -410,6 +410,14 @@ PLANTED = [
         SCRIPTS,
     ),
     Mutant(
+        "Redis: an extension brings back a lease",
+        "engines/redis/scripts/extend.lua",
+        "    results[#results + 1] = owner and 0 or -1\n",
+        "    if not owner then redis.call('SET', KEYS[i], ARGV[i + 2], 'PX', ttl) end\n"
+        "    results[#results + 1] = owner and 0 or 1\n",
+        SCRIPTS,
+    ),
+    Mutant(
         "Redis: a fence that does not grow",
         "engines/redis/scripts/fence.lua",
         "math.max((last or 0) + 1, time",
@@ -478,6 +486,13 @@ PLANTED = [
         "core/quorum.py",
         "yield from self._release_attempt(request.key, name, fan_out, now + request_timeout)",
         "pass",
+        QUORUM,
+    ),
+    Mutant(
+        "quorum: all attempts of a holder have one name",
+        "core/attempt.py",
+        'return f"{holder}{MARK}{tries}" if tries else holder',
+        "return holder",
         QUORUM,
     ),
     Mutant(

@@ -54,7 +54,7 @@ class Kind(StrEnum):
     """Anything worth a line in a picture."""
 
 
-OF_A_HOLD = frozenset(
+HOLD_KINDS = frozenset(
     {
         Kind.ASKED,
         Kind.GRANTED,
@@ -223,13 +223,13 @@ class History:
     def holds(self) -> list[Hold]:
         """Every acquisition, in the order in which they were asked for.
 
-        One whose asking was not recorded was asked for when it is first heard of.
+        One whose request was not recorded was asked for at its first event.
         """
         found: dict[str, Hold] = {}
         for event in self.events:
-            if event.kind in OF_A_HOLD and event.hold:
+            if event.kind in HOLD_KINDS and event.hold:
                 new = Hold(event.who, event.name, event.hold, event.at)
-                _follow(found.setdefault(event.hold, new), event)
+                _apply(found.setdefault(event.hold, new), event)
         return list(found.values())
 
     def leases(self) -> dict[str, list[Hold]]:
@@ -250,7 +250,7 @@ class History:
         return cls(Event.from_json(line) for line in text.splitlines() if line)
 
 
-def _follow(hold: Hold, event: Event) -> None:
+def _apply(hold: Hold, event: Event) -> None:
     match event.kind:
         case Kind.GRANTED:
             if hold.granted is None:

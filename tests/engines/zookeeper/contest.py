@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 import holdfast
-from holdfast.lab.checkers import disorder, overlaps, unreadable
+from holdfast.lab.checkers import contradictions, disorder, overlaps
 from holdfast.lab.history import Event, History, Kind
 
 NAME = "contest"
@@ -57,7 +57,7 @@ class Contest:
         """No two at once, and ever greater fences."""
         assert not self._broken
         history = History(self.events)
-        assert not [*unreadable(history), *overlaps(history), *disorder(history)]
+        assert not [*contradictions(history), *overlaps(history), *disorder(history)]
 
     def _contend(self, url: str) -> None:
         try:

@@ -126,7 +126,7 @@ class PostgresServer(ServerProcess):
         give_up_at = time.monotonic() + self.request_timeout
         while any(_runs(pid) for pid in processes):
             if time.monotonic() > give_up_at:
-                raise ServerFailed(self._complaint("does not end when it is killed"))
+                raise ServerFailed(self._failure("does not end when it is killed"))
             time.sleep(0.002)
 
     def freeze(self) -> None:

@@ -37,7 +37,7 @@ class Sentinel(SecuredRedis):
     def save(self) -> None:
         """Nothing is to be done: it writes down what it learns at once."""
 
-    def forget(self) -> None:
+    def erase(self) -> None:
         """Remove what it knows from the disk."""
         (self.folder / "redis.conf").unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Short ways to tell what happened. A hold begins with the name of its client: A1 is A's."""
+"""Events in short. A hold begins with the name of its client: A1 is A's."""
 
 from holdfast.lab.history import Event, Finding, History, Kind
 
@@ -14,7 +14,7 @@ def lease(
     lost: float | None = None,
     name: str = "orders",
 ) -> list[Event]:
-    """What is told of a lease of the client that the hold begins with."""
+    """The events of a lease; the hold begins with the name of its client."""
     who = hold[0]
     events = [
         Event(since if asked is None else asked, who, Kind.ASKED, name, hold),

@@ -61,14 +61,14 @@ class TestDisorder:
         found = 0
         for seed in range(300):
             random = Random(seed)
-            told = history(*(_any_lease(random, fence) for fence in random.sample(range(9), 5)))
-            leases = told.leases()["orders"]
+            run = history(*(_any_lease(random, fence) for fence in random.sample(range(9), 5)))
+            leases = run.leases()["orders"]
             wrong = {
                 later.who
                 for before, later in permutations(leases, 2)
                 if _is_surely_before(before, later) and (before.fence or 0) > (later.fence or 0)
             }
-            assert {finding.who[1] for finding in disorder(told)} == wrong, seed
+            assert {finding.who[1] for finding in disorder(run)} == wrong, seed
             found += bool(wrong)
         assert 50 < found < 290
 
@@ -80,9 +80,9 @@ def _any_lease(random: Random, fence: int) -> list[Event]:
 
 
 def _is_surely_before(before: Hold, later: Hold) -> bool:
-    (heard, ended), (heard_later, ended_later) = before.window, later.window
-    valid = heard < ended and heard_later < ended_later
-    return heard < later.asked or (valid and ended <= heard_later)
+    (known, ended), (known_later, ended_later) = before.window, later.window
+    valid = known < ended and known_later < ended_later
+    return known < later.asked or (valid and ended <= known_later)
 
 
 class TestStaleWrites:
@@ -149,8 +149,8 @@ class TestCorruption:
         assert len(corruption(history(*leases, *writes), ["plain"])) == 1
 
     def test_who_was_never_granted_anything(self) -> None:
-        told = history(refused("A1", 0, 1), lease("B1", 8, 1, 9), wrote("A1", None, 2, "plain"))
-        assert len(corruption(told, ["plain"])) == 1
+        run = history(refused("A1", 0, 1), lease("B1", 8, 1, 9), wrote("A1", None, 2, "plain"))
+        assert len(corruption(run, ["plain"])) == 1
 
     def test_other_registers_are_let_be(self) -> None:
         leases = [lease("A1", 7, 1, 2), lease("B1", 8, 3, 9)]

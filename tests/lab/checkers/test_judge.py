@@ -1,14 +1,14 @@
 from collections.abc import Iterator
 
-from holdfast.lab.checkers import judge, left_behind, unreadable
+from holdfast.lab.checkers import contradictions, judge, left_behind
 from holdfast.lab.history import Event, History, Kind
 from tests.lab.checkers.stories import extended, fault, history, lease, refused, texts, waits, wrote
 
 
 class TestLeftBehind:
     def test_what_is_still_stored(self) -> None:
-        told = history(lease("A1", 7, 1, 5, released=3))
-        found = left_behind(told, {"n1": {}, "n2": {"orders": "A1"}, "n3": {"orders": "?"}}, 9)
+        run = history(lease("A1", 7, 1, 5, released=3))
+        found = left_behind(run, {"n1": {}, "n2": {"orders": "A1"}, "n3": {"orders": "?"}}, 9)
         assert texts(found) == [
             "n2 still stores orders for A (A1) at 9.000 s",
             "n3 still stores orders for an unknown client (?) at 9.000 s",
@@ -21,31 +21,31 @@ class TestLeftBehind:
 
 class TestUnreadable:
     def test_a_history_that_makes_sense(self) -> None:
-        told = history(
+        run = history(
             lease("A1", 7, 1, 5, lost=5), extended("A1", 2, 6), refused("B1", 1, 2), waits("C1", 1)
         )
-        assert unreadable(told) == []
+        assert contradictions(run) == []
 
     def test_asking_again_with_the_same_hold_is_harmless(self) -> None:
-        assert unreadable(history(lease("A1", 7, 1, 5), lease("A1", 7, 2, 6))) == []
+        assert contradictions(history(lease("A1", 7, 1, 5), lease("A1", 7, 2, 6))) == []
 
     def test_a_hold_with_two_fences(self) -> None:
-        (text,) = texts(unreadable(history(lease("A1", 7, 1, 5), lease("A1", 8, 2, 6))))
+        (text,) = texts(contradictions(history(lease("A1", 7, 1, 5), lease("A1", 8, 2, 6))))
         assert text == (
             "A granted orders at 2.000 s, of A1 with fence 8, which it has with fence 7"
         )
 
     def test_a_grant_of_no_hold(self) -> None:
-        (text,) = texts(unreadable(History([Event(1, "A", Kind.GRANTED, "orders", fence=7)])))
-        assert text == "A granted orders at 1.000 s, and it is not said of which hold"
+        (text,) = texts(contradictions(History([Event(1, "A", Kind.GRANTED, "orders", fence=7)])))
+        assert text == "A granted orders at 1.000 s, without a hold"
 
     def test_what_was_never_granted(self) -> None:
-        (text,) = texts(unreadable(history(waits("A1", 1), extended("A1", 2, 6))))
+        (text,) = texts(contradictions(history(waits("A1", 1), extended("A1", 2, 6))))
         assert text == "A extended orders at 2.000 s, of A1, which was never granted"
 
     def test_two_clients_with_one_hold(self) -> None:
-        told = History([*waits("A1", 1), Event(2, "B", Kind.REFUSED, "orders", "A1")])
-        (text,) = texts(unreadable(told))
+        run = History([*waits("A1", 1), Event(2, "B", Kind.REFUSED, "orders", "A1")])
+        (text,) = texts(contradictions(run))
         assert text == "B refused orders at 2.000 s, of A1, which is A's hold of orders"
 
 
@@ -83,7 +83,7 @@ class TestJudge:
         assert [finding.at for finding in found] == sorted(finding.at for finding in found)
 
     def test_all_is_well(self) -> None:
-        told = history(
+        run = history(
             lease("A1", 7, 1, 5, released=3),
             wrote("A1", 7, 2),
             fault(3.5, "", Kind.HEALED),
@@ -91,7 +91,7 @@ class TestJudge:
             wrote("B1", 8, 5),
             refused("C1", 4, 5),
         )
-        assert judge(told, tolerance=0.1, bound=5, stored={"n1": {}}, until=60) == []
+        assert judge(run, tolerance=0.1, bound=5, stored={"n1": {}}, until=60) == []
 
     def test_nothing_happened(self) -> None:
         assert judge(History(), tolerance=0, bound=0) == []

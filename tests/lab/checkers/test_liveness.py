@@ -142,10 +142,10 @@ class TestStarvation:
         assert starvation(history(lease("A1", 7, 1, 9), self.HEALED), 5, 60) == []
 
     def test_each_gap_is_judged_by_itself(self) -> None:
-        told = history(waits("C1", 1), lease("A1", 7, 13, 20), lease("B1", 8, 24, 30), self.HEALED)
-        assert starvation(told, 5, 33) == []
-        assert [found.at for found in starvation(told, 3.5, 33)] == [20]
+        run = history(waits("C1", 1), lease("A1", 7, 13, 20), lease("B1", 8, 24, 30), self.HEALED)
+        assert starvation(run, 5, 33) == []
+        assert [found.at for found in starvation(run, 3.5, 33)] == [20]
 
     def test_a_want_that_was_met_before_the_gap_is_no_want(self) -> None:
-        told = history(lease("A1", 7, 12, 20, asked=1), refused("B1", 19, 21), self.HEALED)
-        assert starvation(told, 5, 60) == []
+        run = history(lease("A1", 7, 12, 20, asked=1), refused("B1", 19, 21), self.HEALED)
+        assert starvation(run, 5, 60) == []

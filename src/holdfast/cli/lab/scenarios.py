@@ -35,7 +35,7 @@ NARROWEST, WIDEST = 60, 110
 @click.command("list")
 def list_() -> None:
     """List the failures that can be run, and their variants."""
-    _show(report.listing(SCENARIOS.values(), _paper()))
+    _show(report.listing(SCENARIOS.values(), _terminal()))
 
 
 @click.command()
@@ -62,7 +62,7 @@ def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> 
     signal.signal(signal.SIGTERM, _leave)
     with missing_programs_are_told():
         need_library("redis", "pip install 'holdfast[lab]'")
-        outcomes = _run_quietly(chosen) if as_json else _run_and_tell(chosen, _paper())
+        outcomes = _run_quietly(chosen) if as_json else _run_and_show(chosen, _terminal())
     if svg is not None:
         _draw(outcomes, svg)
     if as_json:
@@ -90,33 +90,33 @@ def _run_quietly(chosen: Chosen) -> list[Outcome]:
     return [outcome for outcome in attempts if outcome is not None]
 
 
-def _run_and_tell(chosen: Chosen, paper: report.Paper) -> list[Outcome]:
-    def tell(event: Event) -> None:
-        click.echo(report.step(event, paper))
+def _run_and_show(chosen: Chosen, terminal: report.Terminal) -> list[Outcome]:
+    def show_event(event: Event) -> None:
+        click.echo(report.step(event, terminal))
 
     outcomes: list[Outcome] = []
     before: Scenario | None = None
     for scenario, variant in chosen:
         if scenario is not before:
-            _show(report.introduction(scenario, paper))
+            _show(report.introduction(scenario, terminal))
         before = scenario
-        _show(report.heading(variant, paper))
-        outcome = _attempt((scenario, variant), chosen, tell)
+        _show(report.heading(variant, terminal))
+        outcome = _attempt((scenario, variant), chosen, show_event)
         if outcome is not None:
             outcomes.append(outcome)
-            _show(report.conclusion(outcome, paper))
+            _show(report.conclusion(outcome, terminal))
     if len(chosen) > 1:
-        _show(report.summary(outcomes, paper, len(chosen) - len(outcomes)))
+        _show(report.summary(outcomes, terminal, len(chosen) - len(outcomes)))
     return outcomes
 
 
 def _attempt(
-    each: tuple[Scenario, Variant], chosen: Chosen, tell: Callable[[Event], None]
+    each: tuple[Scenario, Variant], chosen: Chosen, show_event: Callable[[Event], None]
 ) -> Outcome | None:
     """What came of it; None if a program for it is missing, and others can do without."""
     scenario, variant = each
     try:
-        return run_variant(scenario, variant, tell)
+        return run_variant(scenario, variant, show_event)
     except ProgramMissing as missing:
         if all(other is scenario for other, _ in chosen):
             raise
@@ -138,10 +138,10 @@ def _draw(outcomes: Sequence[Outcome], file: Path) -> None:
         target.write_text(picture)
 
 
-def _paper() -> report.Paper:
+def _terminal() -> report.Terminal:
     columns = shutil.get_terminal_size((WIDEST, 24)).columns
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return report.Paper(max(NARROWEST, min(columns - 1, WIDEST)), colour)
+    return report.Terminal(max(NARROWEST, min(columns - 1, WIDEST)), colour)
 
 
 def _show(lines: Iterable[str]) -> None:

@@ -2,7 +2,7 @@
 
 | checker | the promise |
 |---|---|
-| `unreadable` | none: the history does not contradict itself |
+| `contradictions` | none: the history does not contradict itself |
 | `overlaps` | at any instant at most one lease on a name is valid |
 | `disorder` | each grant of a name has a greater fence than every earlier one |
 | `stale_writes` | a register that checks fences accepts no smaller fence than one before |
@@ -18,10 +18,11 @@ from collections.abc import Collection, Iterator
 from holdfast.lab.checkers.exclusion import overlaps
 from holdfast.lab.checkers.fences import corruption, disorder, stale_writes
 from holdfast.lab.checkers.liveness import Stored, left_behind, starvation, unnotified
-from holdfast.lab.history import OF_A_HOLD, Event, Finding, History, Kind, seconds
+from holdfast.lab.history import HOLD_KINDS, Event, Finding, History, Kind, seconds
 
 __all__ = [
     "Stored",
+    "contradictions",
     "corruption",
     "disorder",
     "judge",
@@ -30,7 +31,6 @@ __all__ = [
     "stale_writes",
     "starvation",
     "unnotified",
-    "unreadable",
 ]
 
 
@@ -51,7 +51,7 @@ def judge(
     """
     over = history.end if until is None else until
     findings = [
-        *unreadable(history),
+        *contradictions(history),
         *overlaps(history),
         *disorder(history),
         *stale_writes(history, unfenced),
@@ -67,22 +67,22 @@ CONTRADICTORY = "contradictory history"
 ONLY_IF_GRANTED = (Kind.EXTENDED, Kind.LOST)
 
 
-def unreadable(history: History) -> list[Finding]:
+def contradictions(history: History) -> list[Finding]:
     """Events that belong to no hold, or contradict others of their hold."""
-    heard: dict[str, list[Event]] = {}
+    seen: dict[str, list[Event]] = {}
     findings: list[Finding] = []
     for event in history:
-        if event.kind in OF_A_HOLD:
-            before = heard.setdefault(event.hold, [])
-            findings += (_contradictory(event, why) for why in _contradictions(event, before))
+        if event.kind in HOLD_KINDS:
+            before = seen.setdefault(event.hold, [])
+            findings += (_contradictory(event, why) for why in _conflicts(event, before))
             before.append(event)
     return findings
 
 
-def _contradictions(event: Event, before: list[Event]) -> Iterator[str]:
+def _conflicts(event: Event, before: list[Event]) -> Iterator[str]:
     """What in an event contradicts those before, of the same hold."""
     if not event.hold:
-        yield "and it is not said of which hold"
+        yield "without a hold"
         return
     if before and (event.who, event.name) != (before[0].who, before[0].name):
         yield f"of {event.hold}, which is {before[0].who}'s hold of {before[0].name}"

@@ -1,10 +1,10 @@
 """Fencing tokens: a later grant has a greater one, and a register accepts no smaller one.
 
-Clients hear of their grants late, and not in the order in which they were given. So a grant is
-surely the earlier of two
+Clients learn of their grants late, and not in the order in which the engine made them. So a grant
+is surely the earlier of two
 
-1. if it was heard before the other was asked for, or
-2. if both were valid when they were heard, and it had ended when the other was heard.
+1. if its client knew of it before the other was asked for, or
+2. if both were valid when their clients learned of them, and it had ended by the time of the other.
 
 (A lease that is valid is its holder's on the engine, too: what follows its end was granted later.)
 """
@@ -26,7 +26,7 @@ class Grant(NamedTuple):
     fence: int
     who: str
     asked: float
-    heard: float
+    known: float
     ended: float
     valid: bool
     """Whether it was when its holder learned of it."""
@@ -46,8 +46,8 @@ def disorder(history: History) -> list[Finding]:
 def _grants(leases: Iterable[Hold]) -> Iterator[Grant]:
     for lease in leases:
         if lease.fence is not None:
-            heard, ended = lease.window
-            yield Grant(lease.fence, lease.who, lease.asked, heard, ended, heard < ended)
+            known, ended = lease.window
+            yield Grant(lease.fence, lease.who, lease.asked, known, ended, known < ended)
 
 
 def _repeated(grants: list[Grant]) -> Iterator[tuple[Grant, Grant]]:
@@ -63,8 +63,8 @@ def _repeated(grants: list[Grant]) -> Iterator[tuple[Grant, Grant]]:
 def _inverted(grants: list[Grant]) -> Iterator[tuple[Grant, Grant]]:
     """Each grant with the greatest fence before it, if that is greater; for either reason."""
     valid = [grant for grant in grants if grant.valid]
-    yield from _exceeded(grants, lambda grant: grant.heard, lt, lambda grant: grant.asked)
-    yield from _exceeded(valid, lambda grant: grant.ended, le, lambda grant: grant.heard)
+    yield from _exceeded(grants, lambda grant: grant.known, lt, lambda grant: grant.asked)
+    yield from _exceeded(valid, lambda grant: grant.ended, le, lambda grant: grant.known)
 
 
 def _exceeded(
@@ -86,23 +86,23 @@ def _exceeded(
 
 def _repetition(name: str, one: Grant, other: Grant) -> Finding:
     text = (
-        f"{other.who} was granted {name} with fence {other.fence} at {seconds(other.heard)}, "
-        f"which {one.who} had been granted at {seconds(one.heard)}"
+        f"{other.who} was granted {name} with fence {other.fence} at {seconds(other.known)}, "
+        f"which {one.who} had been granted at {seconds(one.known)}"
     )
-    return Finding(NOT_GREATER, text, one.heard, other.heard, (one.who, other.who))
+    return Finding(NOT_GREATER, text, one.known, other.known, (one.who, other.who))
 
 
 def _inversion(name: str, before: Grant, later: Grant) -> Finding:
     text = (
-        f"{later.who} was granted {name} with fence {later.fence} at {seconds(later.heard)}, "
+        f"{later.who} was granted {name} with fence {later.fence} at {seconds(later.known)}, "
         f"although {before.who} had been granted fence {before.fence} before, "
-        f"at {seconds(before.heard)}"
+        f"at {seconds(before.known)}"
     )
-    return Finding(NOT_GREATER, text, before.heard, later.heard, (before.who, later.who))
+    return Finding(NOT_GREATER, text, before.known, later.known, (before.who, later.who))
 
 
 def stale_writes(history: History, unfenced: Collection[str] = ()) -> list[Finding]:
-    """Every write that a register took with a lower fence than one before, or with none.
+    """Every write that a register accepted with a lower fence than one before, or with none.
 
     The registers that are `unfenced` may accept any write.
     """
@@ -122,24 +122,24 @@ def stale_writes(history: History, unfenced: Collection[str] = ()) -> list[Findi
 
 
 def corruption(history: History, registers: Collection[str]) -> list[Finding]:
-    """Every write that spoilt one of these registers, which take whatever comes.
+    """Every stale write that one of these registers accepted: they check no fences.
 
-    Its writer did not have the lock while another had it, or it has a lower fence than one that
-    was taken before.
+    Its writer did not hold the lock while another client did, or it has a lower fence than one that
+    was accepted before.
     """
     findings: list[Finding] = []
     newest: dict[str, Event] = {}
-    tenants = _Tenants(history)
+    holders = _Holders(history)
     for write in history.of(Kind.WROTE):
         if write.name in registers:
             behind = _behind(UNCHECKED_WRITE, write, newest)
-            finding = _intrusion(write, tenants) or behind
+            finding = _intrusion(write, holders) or behind
             findings += [] if finding is None else [finding]
     return findings
 
 
-class _Tenants:
-    """Who had which lock when."""
+class _Holders:
+    """Which client held which lock when."""
 
     def __init__(self, history: History) -> None:
         self._leases = history.leases()
@@ -157,12 +157,12 @@ class _Tenants:
         return None
 
 
-def _intrusion(write: Event, tenants: _Tenants) -> Finding | None:
-    own = tenants.of(write)
+def _intrusion(write: Event, holders: _Holders) -> Finding | None:
+    own = holders.of(write)
     # The instant in which it ends is its own, too: what happened first within it is not known.
     if own is None or any(since <= write.at <= until for since, until in own.spans):
         return None
-    other = tenants.other_than(own, write.at)
+    other = holders.other_than(own, write.at)
     if other is None:
         return None
     text = (

@@ -86,23 +86,23 @@ def _silence(lease: Hold, absences: Absences, tolerance: float, over: float) -> 
 
 
 def _late_loss(lease: Hold, expired: float, renewed: float) -> Finding:
-    told = min(renewed, lease.given_up)
-    if told == inf:
+    noticed = min(renewed, lease.given_up)
+    if noticed == inf:
         what = "never learned of it"
-    elif told == lease.lost:
-        what = f"learned of it at {seconds(told)}"
-    elif told == renewed:
-        what = f"extended it at {seconds(told)}"
+    elif noticed == lease.lost:
+        what = f"learned of it at {seconds(noticed)}"
+    elif noticed == renewed:
+        what = f"extended it at {seconds(noticed)}"
     else:
-        what = f"went on until {seconds(told)}"
+        what = f"went on until {seconds(noticed)}"
     text = f"{lease} had {lease.name} until {seconds(expired)}, and {what}"
-    return Finding(LATE_LOSS, text, expired, told, (lease.who,))
+    return Finding(LATE_LOSS, text, expired, noticed, (lease.who,))
 
 
 def starvation(history: History, bound: float, until: float | None = None) -> list[Finding]:
     """Every name that was free and wanted for longer than `bound` seconds, and was not granted.
 
-    Counted from when the last fault was over; a history that does not say so is not judged. A name
+    Counted from when the last fault was over; a history without that event is not judged. A name
     is free when no lease on it is valid, so a crashed holder keeps what is left of its time. It
     is wanted from the first request in a gap to the last, however many of them are refused. The run
     was over at `until`; default: with its last event.

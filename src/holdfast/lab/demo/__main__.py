@@ -44,12 +44,12 @@ def show(plan: Plan, out: TextIO) -> int:
     def write_lines(lines: Iterable[Line]) -> None:
         write("".join(painted(line, colour=colour) + "\n" for line in lines))
 
-    def tell(event: str) -> None:
+    def show_event(event: str) -> None:
         write(f"{clock() - began_at:6.2f} s  {event}\n")
 
     with tempfile.TemporaryDirectory(prefix="holdfast-demo-") as folder:
         write_lines(_introduction(plan))
-        with Contest(plan, Path(folder), tell) as contest:
+        with Contest(plan, Path(folder), show_event) as contest:
             while not (contest.over or contest.timed_out):
                 contest.step()
                 time.sleep(STEP)

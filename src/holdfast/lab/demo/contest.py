@@ -32,14 +32,14 @@ class Plan:
 
 
 class Contest:
-    """All turns of all contenders. `tell` gets a line for everything that happens."""
+    """All turns of all contenders. `show_event` is called with a line for each event."""
 
-    def __init__(self, plan: Plan, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, folder: Path, show_event: Callable[[str], None]) -> None:
         self.plan = plan
         self.turns: list[Turn] = []
         self.began_at = clock()
         self.victim: Turn | None = None
-        self._tell = tell
+        self._show_event = show_event
         self._folder = folder
         self._url = f"sqlite://{quote(str(folder / 'demo.db'))}"
         self._client = Client(self._url)
@@ -63,7 +63,7 @@ class Contest:
 
     @property
     def timed_out(self) -> bool:
-        """Whether it takes so long that something must be wrong."""
+        """Whether it takes longer than it ever should."""
         return clock() > self.began_at + self.plan.give_up_after
 
     def step(self) -> None:
@@ -129,7 +129,7 @@ class Contest:
                 self._due[turn.who] = clock() + self.plan.rest
         for turn in self._begun():
             if turn in waiting and turn.notes:
-                self._tell(self._entrance(turn, turn.notes))
+                self._show_event(self._entrance(turn, turn.notes))
 
     def _entrance(self, turn: Turn, notes: Notes) -> str:
         before = [
@@ -161,5 +161,9 @@ class Contest:
         self._watch_lease()
         left = turn.lease_ends_at - clock()
         gone = (turn.gone_at - turn.killed_at) * 1000
-        self._tell(f"SIGKILL for {turn.who}'s holdfast run (pid {turn.pid}), half way through")
-        self._tell(f"its worker died with it, {gone:.0f} ms later; the lease ends in {left:.2f} s")
+        self._show_event(
+            f"SIGKILL for {turn.who}'s holdfast run (pid {turn.pid}), half way through"
+        )
+        self._show_event(
+            f"its worker died with it, {gone:.0f} ms later; the lease ends in {left:.2f} s"
+        )

@@ -77,18 +77,18 @@ class Turn:
         self.gone_at = inf
         self._work = work
         self._log = folder / f"{who}-{number}.log"
-        self._said = folder / f"{who}-{number}.stderr"
+        self._output = folder / f"{who}-{number}.stderr"
         command = [sys.executable, "-I", "-S", worker.__file__, str(self._log), str(work)]
         run = ["run", "-v", "--url", url, "--ttl", str(ttl), NAME, "--", *command]
         # Every process of the turn has the other end of this pipe; when it closes, all are gone.
         self._lifeline, theirs = os.pipe()
         self.came_at = clock()
-        with open(self._said, "wb") as said:
+        with open(self._output, "wb") as output:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
                 [sys.executable, "-m", "holdfast.cli", *run],
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 pass_fds=[theirs],
                 start_new_session=True,  # our terminal is not theirs to take, nor our Ctrl-C
             )
@@ -171,8 +171,8 @@ class Turn:
             return f"{self.who} was still there after {END_WITHIN:g} s"
         if self.killed or self._process.returncode == 0:
             return ""
-        said = " / ".join(self._said.read_text(errors="replace").split("\n")[-4:]).strip(" /")
-        return f"{self.who}'s holdfast run ended with {self._process.returncode}: {said}"
+        output = " / ".join(self._output.read_text(errors="replace").split("\n")[-4:]).strip(" /")
+        return f"{self.who}'s holdfast run ended with {self._process.returncode}: {output}"
 
     def _lifeline_closed(self, seconds: float) -> bool:
         """Whether it closes within so many seconds."""

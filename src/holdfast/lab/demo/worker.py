@@ -18,7 +18,7 @@ def clock() -> float:
 
 
 def main(log: str, seconds: str) -> None:
-    """Work for so long under the fence that `holdfast run` has put into the environment."""
+    """Work for `seconds` under the fence that `holdfast run` has put into the environment."""
     began = clock()
     ends_at = began + float(seconds)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)

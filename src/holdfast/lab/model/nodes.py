@@ -73,7 +73,7 @@ def _ask(server: Server, request: ToNode) -> Answer:
 
 
 def _new_server() -> Server:
-    return Server("node", Timeline(0), durable=False, defect=_fail)
+    return Server("node", Timeline(0), durable=False, internal_error=_fail)
 
 
 def _fail(why: str) -> None:

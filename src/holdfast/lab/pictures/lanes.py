@@ -12,11 +12,11 @@ from enum import Enum
 from math import inf
 
 from holdfast.lab.history import Event, History, Hold, Kind
-from holdfast.lab.pictures.words import clean, is_vote
+from holdfast.lab.pictures.sentences import clean, is_vote
 
 
 class Role(Enum):
-    """Whose lane it is. In this order from top to bottom."""
+    """What a lane shows. In this order from top to bottom."""
 
     RUN = "run"
     CLIENT = "clients"
@@ -96,8 +96,8 @@ _AT_ONCE = 0.005
 """Links that are cut, and healed, within this part of a run are one cut."""
 
 
-def standstills(history: History) -> Iterator[tuple[str, Span]]:
-    """Who was paused, or down, and when."""
+def outages(history: History) -> Iterator[tuple[str, Span]]:
+    """Which clients and nodes were paused, or down, and when."""
     since: dict[tuple[str, Look], float] = {}
     for event in history.of(Kind.PAUSED, Kind.RESUMED, Kind.CRASHED, Kind.STARTED):
         for look in _ENDS.get(event.kind, ()):
@@ -123,18 +123,18 @@ class _Cut:
         peers = list(dict.fromkeys(self.reaches_not + self.reached_not_by))
         names = ", ".join(clean(peer) for peer in peers)
         if set(self.reaches_not) == set(self.reached_not_by):
-            said, arrow = "cut off from", "↮"
+            text, arrow = "cut off from", "↮"
         elif not self.reached_not_by:
-            said, arrow = "does not reach", "↛"
+            text, arrow = "does not reach", "↛"
         elif not self.reaches_not:
-            said, arrow = "is not reached by", "↚"
+            text, arrow = "is not reached by", "↚"
         else:
-            said, arrow = "partly cut off from", "↮"
-        return f"{said} {names}", f"{arrow} {names}", f"{arrow} {len(peers)}", arrow
+            text, arrow = "partly cut off from", "↮"
+        return f"{text} {names}", f"{arrow} {names}", f"{arrow} {len(peers)}", arrow
 
 
 def cuts(history: History) -> Iterator[tuple[str, Span]]:
-    """Who was cut off from whom, and when."""
+    """Which clients and nodes were cut off from each other, and when."""
     tolerance = _AT_ONCE * (history.events[-1].at - history.events[0].at) if len(history) else 0.0
     found: dict[str, list[_Cut]] = {}
     for since, until, who, peer in _links(history):
@@ -155,7 +155,7 @@ def _same(some: list[_Cut], since: float, until: float, tolerance: float) -> _Cu
 
 
 def _links(history: History) -> list[tuple[float, float, str, str]]:
-    """Every link that was cut: since when, until when, from whom, to whom."""
+    """Every link that was cut: since when, until when, from, to."""
     open_cuts: dict[tuple[str, str], float] = {}
     found: list[tuple[float, float, str, str]] = []
     for event in history.of(Kind.CUT, Kind.HEALED):
@@ -207,7 +207,7 @@ def lanes_of(history: History) -> list[Lane]:
     for hold in history.holds():
         died = next((at for at in crashes.get(hold.who, ()) if at >= hold.asked), inf)
         lanes.of(hold.who).spans += _hold_spans(hold, lanes, died)
-    for who, span in [*_votes(history, lanes), *standstills(history), *cuts(history)]:
+    for who, span in [*_votes(history, lanes), *outages(history), *cuts(history)]:
         lanes.of(who).spans.append(span)
     down: set[str] = set()
     for event in history:
@@ -236,16 +236,16 @@ class _Lanes:
         self.fences = fence_labels(history)
         self.several_locks = len({event.name for event in history.of(Kind.ASKED)}) > 1
         self._run = [Lane("", Role.RUN)] if any(map(_is_of_the_run, history)) else []
-        self._people = {
+        self._by_name = {
             name: Lane(clean(name), Role.CLIENT, self.tints[name]) for name in self.tints
         }
         self._registers = {name: Lane(clean(name), Role.REGISTER) for name in _sorted(registers)}
         nodes = _sorted(named - clients - {""})
-        self._people |= {name: Lane(clean(name), Role.NODE) for name in nodes}
+        self._by_name |= {name: Lane(clean(name), Role.NODE) for name in nodes}
 
     def of(self, who: str) -> Lane:
         """The lane of a client or a node, or else that of the run."""
-        return self._people[who] if who in self._people else self._run[0]
+        return self._by_name[who] if who in self._by_name else self._run[0]
 
     def for_mark(self, event: Event) -> Lane:
         """Where an event is marked: a write at its register, the rest where it happened."""
@@ -256,9 +256,9 @@ class _Lanes:
     @property
     def all(self) -> list[Lane]:
         """From top to bottom."""
-        people = list(self._people.values())
-        clients = [lane for lane in people if lane.role is Role.CLIENT]
-        nodes = [lane for lane in people if lane.role is Role.NODE]
+        found = list(self._by_name.values())
+        clients = [lane for lane in found if lane.role is Role.CLIENT]
+        nodes = [lane for lane in found if lane.role is Role.NODE]
         return [*self._run, *clients, *self._registers.values(), *nodes]
 
 
@@ -273,7 +273,7 @@ def _is_of_the_run(event: Event) -> bool:
 
 
 def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:
-    """The wait for a lock, the time in which it was had, and the time that giving it back took."""
+    """The wait for a lock, the time in which it was held, and the time that its release took."""
     tint = lanes.tints[hold.who]
     ends = [end for end in (hold.granted, hold.refused, hold.lost, died) if end is not None]
     yield Span(Look.WAITING, hold.asked, min(ends), tint, group=hold.hold)
@@ -292,7 +292,7 @@ def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:
 
 
 def _votes(history: History, lanes: _Lanes) -> Iterator[tuple[str, Span]]:
-    """What each node had promised to whom."""
+    """Which client each node had voted for."""
     standing: dict[tuple[str, str], Span] = {}
     for event in history.of(Kind.NOTED, Kind.CRASHED):
         for vote in [vote for vote in standing if _ends_vote(event, *vote)]:
@@ -331,5 +331,5 @@ def _mark(event: Event, lanes: _Lanes) -> Mark:
         return Mark(symbol, event.at, (f"{short}: {value}", short) if value else (short,), tint)
     if event.kind is Kind.NOTED:
         return Mark(symbol, event.at, (note,), tint)
-    said = symbol.value
-    return Mark(symbol, event.at, (f"{said}: {note}", said) if note else (said,), tint)
+    text = symbol.value
+    return Mark(symbol, event.at, (f"{text}: {note}", text) if note else (text,), tint)

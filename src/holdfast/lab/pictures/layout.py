@@ -7,8 +7,8 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures.lanes import Lane, Look, Mark, Span, Symbol, fence_labels, lanes_of
+from holdfast.lab.pictures.sentences import clean, describe_fences
 from holdfast.lab.pictures.sheet import Axis, Band, Bar, Board, Flag, Stripe, Tag, columns, fit
-from holdfast.lab.pictures.words import clean, tell_fences
 
 MOST_ROWS = 3
 """Rows of tags in a lane, and of flags over all lanes. More would hide the picture."""
@@ -261,7 +261,7 @@ def lay_out(
         stripe, without = stripe_of(lane, axis, broken)
         stripes.append(stripe)
         left_out += without
-    fences = tell_fences(fence_labels(history))
+    fences = describe_fences(fence_labels(history))
     return Board(axis, stripes, bands, flag_rows(bands, width), list(findings), fences, left_out)
 
 

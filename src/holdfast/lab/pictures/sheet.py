@@ -95,7 +95,7 @@ def column(character: str) -> int:
 
 
 def fit(text: str, room: float) -> str:
-    """The text, or what fits of it; nothing if that would tell nothing."""
+    """The text, or what fits of it; nothing if that is too short to read."""
     if columns(text) <= room:
         return text
     cut = text

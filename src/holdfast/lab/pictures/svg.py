@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from holdfast.lab.history import Finding, History
+from holdfast.lab.pictures.sentences import clean, describe_findings
 from holdfast.lab.pictures.sheet import columns
 from holdfast.lab.pictures.text import Line, drawn
-from holdfast.lab.pictures.words import clean, tell_findings
 
 WIDTH = 110
 """In columns."""
@@ -64,11 +64,11 @@ def as_svg(
     lines: list[Line] = [[(line, "bold")] for line in textwrap.wrap(title, WIDTH)]
     lines += [[], *picture, []]
     lines += [[(line, "dim")] for line in textwrap.wrap(clean(caption), WIDTH)]
-    told = ". ".join(tell_findings(findings, board.axis.instant))
+    described = ". ".join(describe_findings(findings, board.axis.instant))
     width, height = 2 * PAD + WIDTH * CELL, 2 * PAD + len(lines) * ROW
     pieces = [
         f"<title>{escape(title)}</title>",
-        f"<desc>{escape(f'A timeline. {told}'.strip())}</desc>",
+        f"<desc>{escape(f'A timeline. {described}'.strip())}</desc>",
         f"<style>{_STYLE}</style>",
         f'<rect x=".5" y=".5" width="{width - 1:g}" height="{height - 1:g}" rx="10" class="card"/>',
         *(piece for number, line in enumerate(lines) for piece in _row(line, PAD + number * ROW)),

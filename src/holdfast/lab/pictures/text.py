@@ -9,6 +9,7 @@ from typing import TypeAlias
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures.lanes import Look, Role, Symbol, names_in
 from holdfast.lab.pictures.layout import lay_out
+from holdfast.lab.pictures.sentences import describe, describe_findings
 from holdfast.lab.pictures.sheet import (
     Bar,
     Board,
@@ -20,7 +21,6 @@ from holdfast.lab.pictures.sheet import (
     looks_in,
     symbols_in,
 )
-from holdfast.lab.pictures.words import tell, tell_findings
 
 Line: TypeAlias = list[tuple[str, str]]
 """Pieces of text, each with the names of its styles."""
@@ -126,7 +126,7 @@ def as_text(
 ) -> str:
     """The picture of a history, up to `until`, or the last event.
 
-    A short history is also told `in_words`, unless that was done already.
+    A short history is followed by a list of its events, unless `in_words` is false.
     """
     if until is not None:
         history = History(event for event in history if event.at <= until)
@@ -145,7 +145,7 @@ def drawn(
     names = max((columns(name) for name in names_in(history)), default=0)
     gutter = min(names, _WIDEST_NAME) + 2
     board = lay_out(history, width - gutter, findings, until)
-    return board, [*_Chart(board, gutter).lines(), *_legend(board, width), *_told(board, width)]
+    return board, [*_Chart(board, gutter).lines(), *_legend(board, width), *_findings(board, width)]
 
 
 def _tint(number: int | None, *, on: bool = False) -> str:
@@ -271,11 +271,11 @@ def _over_a_hold(look: Look) -> str:
     return _VEILED if look in (Look.PAUSED, Look.DOWN) else _LOOKS[look]
 
 
-def _told(board: Board, width: int) -> list[Line]:
+def _findings(board: Board, width: int) -> list[Line]:
     """The findings, and what is not in the picture."""
     lines: list[Line] = []
-    for told in tell_findings(board.findings, board.axis.instant):
-        wrapped = textwrap.wrap(told, width, initial_indent="✗ ", subsequent_indent="  ")
+    for finding in describe_findings(board.findings, board.axis.instant):
+        wrapped = textwrap.wrap(finding, width, initial_indent="✗ ", subsequent_indent="  ")
         lines += [[(text, "red")] for text in wrapped]
     if board.left_out:
         lines.append([(f"{board.left_out} more marks found no room.", "dim")])
@@ -291,7 +291,7 @@ def _listing(board: Board, history: History) -> list[Line]:
     return [
         [],
         *(
-            [(f"{instant(event.at):>{widest}}  ", "dim"), (tell(event, instant), "")]
+            [(f"{instant(event.at):>{widest}}  ", "dim"), (describe(event, instant), "")]
             for event in history
         ),
     ]

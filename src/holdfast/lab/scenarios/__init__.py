@@ -4,7 +4,7 @@ scenario.py   what a scenario is: a story, its variants, and what should come of
 catalogue.py  all of them, by what fails: `one_server.py`, `failover.py`, `quorum_votes.py`,
               `quorum_outages.py`
 stage.py      the servers, network and clients of one run, and what happened
-actors.py     clients that are told what to do; `client_process.py` is the process of each, with the
+actors.py     clients that carry out orders; `client_process.py` is the process of each, with the
               registers that it writes to
 locks.py      the locks that are tried: holdfast's own, and two careless ones
 report.py     what is shown

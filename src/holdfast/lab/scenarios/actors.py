@@ -1,4 +1,4 @@
-"""The stage's end of a client process: it sends orders, stops it, and kills it."""
+"""A client process, seen from the stage: it gets orders, is stopped, and is killed."""
 
 import json
 import os
@@ -46,7 +46,7 @@ class Actor:
         self.who = role.who
         self.ttl = role.ttl
         self._stage = stage
-        self._heard: list[Event] = []
+        self._reported: list[Event] = []
         self._process = subprocess.Popen(  # noqa: S603 - it is our own program
             [*bound_to_us(), sys.executable, "-P", "-m", PROGRAM, role.as_json()],
             stdin=subprocess.PIPE,
@@ -69,9 +69,9 @@ class Actor:
         return outcome
 
     def tries(self, timeout: float) -> Event:
-        """Ask for the lock, for so long; granted or refused."""
+        """Ask for the lock, for at most `timeout` seconds; granted or refused."""
         self.begins_to_acquire(timeout)
-        return self.hears(Kind.GRANTED, Kind.REFUSED)
+        return self.reports(Kind.GRANTED, Kind.REFUSED)
 
     def begins_to_acquire(self, timeout: float = TIME_LIMIT) -> None:
         """Ask for the lock; the outcome is reported later."""
@@ -80,43 +80,43 @@ class Actor:
     def extends(self) -> Event:
         """Let the lease last its whole time from now."""
         self._order("extend")
-        return self.hears(Kind.EXTENDED)
+        return self.reports(Kind.EXTENDED)
 
     def releases(self) -> Event:
         """Release the lock, or learn that there is nothing to release."""
         self._order("release")
-        return self.hears(Kind.RELEASED, Kind.NOTED)
+        return self.reports(Kind.RELEASED, Kind.NOTED)
 
     def checks(self) -> Event:
-        """Look whether the lock is still its own."""
+        """Check whether the lock is still held."""
         self._order("check")
-        return self.hears(Kind.NOTED)
+        return self.reports(Kind.NOTED)
 
     def writes(self, value: str) -> Event:
-        """Write to both registers, if the lock is still its own; the plain one is the second."""
-        self._order("write", value=value, unasked=False)
-        outcome = self.hears(Kind.WROTE, Kind.REJECTED, Kind.NOTED)
-        return outcome if outcome.kind is Kind.NOTED else self.hears(Kind.WROTE)
+        """Write to both registers, if the lock is still held; the plain one is the second."""
+        self._order("write", value=value, unchecked=False)
+        outcome = self.reports(Kind.WROTE, Kind.REJECTED, Kind.NOTED)
+        return outcome if outcome.kind is Kind.NOTED else self.reports(Kind.WROTE)
 
     def goes_on_to_write(self, value: str) -> Event:
-        """Write to both registers, having looked long ago."""
-        self._order("write", value=value, unasked=True)
-        self.hears(Kind.WROTE, Kind.REJECTED)
-        return self.hears(Kind.WROTE)
+        """Write to both registers without checking the lease."""
+        self._order("write", value=value, unchecked=True)
+        self.reports(Kind.WROTE, Kind.REJECTED)
+        return self.reports(Kind.WROTE)
 
-    def hears(self, *kinds: Kind) -> Event:
+    def reports(self, *kinds: Kind) -> Event:
         """The next event of these kinds that the client reports."""
         found: list[Event] = []
 
-        def told() -> bool:
+        def has_reported() -> bool:
             over = self._process.poll() is not None and not self._reader.is_alive()
-            found.extend(event for event in self._heard if event.kind in kinds)
+            found.extend(event for event in self._reported if event.kind in kinds)
             if over and not found:
                 raise StageFailed(f"{self.who}'s process has ended")
             return bool(found)
 
-        self._stage.wait_until(told, f"event of {self.who} ({' or '.join(kinds)})")
-        self._heard.remove(found[0])
+        self._stage.wait_until(has_reported, f"event of {self.who} ({' or '.join(kinds)})")
+        self._reported.remove(found[0])
         return found[0]
 
     def stop(self) -> None:
@@ -154,5 +154,5 @@ class Actor:
     def _listen(self) -> None:
         for line in self._process.stdout or ():
             event = Event.from_json(line.decode())
-            self._heard.append(event)
+            self._reported.append(event)
             self._stage.record(event)

@@ -1,7 +1,7 @@
 """A client in a process of its own, so that it can be stopped and killed: orders in, events out.
 
-Each line of stdin is an order, as JSON: `{"do": "acquire", "timeout": 5}`. What comes of it, and
-what happens unasked, is told as an event, a line on stdout. The end of stdin ends the process.
+Each line of stdin is an order, as JSON: `{"do": "acquire", "timeout": 5}`. Its outcome, a renewal
+and a loss are reported as events, each a line on stdout. The end of stdin ends the process.
 """
 
 import json
@@ -53,7 +53,7 @@ class Registers:
             connection.execute(_TABLE)
 
     def write(self, name: str, value: str, fence: int | None) -> tuple[bool, float]:
-        """Write; whether it was taken, and at which instant of `time.monotonic`."""
+        """Write; whether it was accepted, and at which instant of `time.monotonic`."""
         statement = _WRITE + (_UNLESS_STALE if name == FENCED else "")
         with closing(self._connect()) as connection:
             # Until the commit no other process can write: instants are in the order of the writes.
@@ -70,7 +70,7 @@ class Registers:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """Who a worker is, and how it locks."""
+    """The client that this process is, and how it locks."""
 
     who: str
     url: str
@@ -117,76 +117,76 @@ class Worker:
                 self._release()
             case {"do": "check"}:
                 self._check()
-            case {"do": "write", "value": value, "unasked": unasked}:
-                self._write(value, unasked)
+            case {"do": "write", "value": value, "unchecked": unchecked}:
+                self._write(value, unchecked)
             case _:
                 raise ValueError(f"no such order: {order!r}")
 
     def look(self) -> None:
-        """Tell if the lease was renewed meanwhile."""
+        """Report a renewal since the last look."""
         if self._lease is not None and self._lease.held:
             now, left = self._now(), self._lease.remaining()
             until = now + left
             if left > 0 and until > self._until + MOVED:
                 self._until = until
-                self._tell(Kind.EXTENDED, at=now, until=until)
+                self._report(Kind.EXTENDED, at=now, until=until)
 
     def _acquire(self, timeout: float) -> None:
         self._asked += 1
         self._hold, self._lease = f"{self._role.who}{self._asked}", None
-        self._tell(Kind.ASKED)
+        self._report(Kind.ASKED)
         try:
             lease = self._lock.acquire(timeout=timeout)
         except (LockError, OSError) as error:
-            self._tell(Kind.REFUSED, note=str(error))
+            self._report(Kind.REFUSED, note=str(error))
             return
         if lease is None:
-            self._tell(Kind.REFUSED, note="held by another client")
+            self._report(Kind.REFUSED, note="held by another client")
             return
         now = self._now()
         self._lease, self._until = lease, now + lease.remaining()
-        self._tell(Kind.GRANTED, at=now, until=self._until)
-        lease.on_lost(lambda _: self._tell(Kind.LOST))
+        self._report(Kind.GRANTED, at=now, until=self._until)
+        lease.on_lost(lambda _: self._report(Kind.LOST))
 
     def _extend(self) -> None:
         self._mine().extend()
         now = self._now()
         self._until = now + self._mine().remaining()
-        self._tell(Kind.EXTENDED, at=now, until=self._until)
+        self._report(Kind.EXTENDED, at=now, until=self._until)
 
     def _release(self) -> None:
-        self._tell(Kind.RELEASING)
+        self._report(Kind.RELEASING)
         try:
             self._mine().release()
         except NotHeld as error:
-            self._tell(Kind.NOTED, note=f"nothing to release: {error}")
+            self._report(Kind.NOTED, note=f"nothing to release: {error}")
         else:
-            self._tell(Kind.RELEASED)
+            self._report(Kind.RELEASED)
 
     def _check(self) -> None:
         mine = "is still held" if self._mine().held else "is lost"
-        self._tell(Kind.NOTED, note=f"the lock {mine}")
+        self._report(Kind.NOTED, note=f"the lock {mine}")
 
-    def _write(self, value: str, unasked: bool) -> None:
-        """Write to both registers. Who writes `unasked` does not look at its lease before."""
+    def _write(self, value: str, unchecked: bool) -> None:
+        """Write to both registers, if the lease is still held; `unchecked`: in any case."""
         lease = self._lease
-        if lease is None or not (unasked or lease.held):
-            self._tell(Kind.NOTED, note="does not write: the lock is lost")
+        if lease is None or not (unchecked or lease.held):
+            self._report(Kind.NOTED, note="does not write: the lock is lost")
             return
         for register in (FENCED, PLAIN):
             taken, at = self._registers.write(register, value, lease.fence)
             kind = Kind.WROTE if taken else Kind.REJECTED
-            self._tell(kind, at=at - self._role.began, name=register, note=value)
+            self._report(kind, at=at - self._role.began, name=register, note=value)
 
     def _mine(self) -> Lease:
         if self._lease is None:
-            raise ValueError("an order for a lease that there is not")
+            raise ValueError("there is no lease for this order")
         return self._lease
 
     def _now(self) -> float:
         return time.monotonic() - self._role.began
 
-    def _tell(
+    def _report(
         self,
         kind: Kind,
         *,
@@ -206,7 +206,7 @@ def orders(tick: float) -> Iterator[dict[str, Any] | None]:
     """The lines of stdin as they come, and None after each tick without one."""
     with selectors.DefaultSelector() as selector:
         selector.register(sys.stdin, selectors.EVENT_READ)
-        heard = b""
+        unread = b""
         while True:
             if not selector.select(tick):
                 yield None
@@ -214,7 +214,7 @@ def orders(tick: float) -> Iterator[dict[str, Any] | None]:
             chunk = os.read(sys.stdin.fileno(), 65536)
             if not chunk:
                 return
-            *lines, heard = (heard + chunk).split(b"\n")
+            *lines, unread = (unread + chunk).split(b"\n")
             yield from map(json.loads, lines)
 
 

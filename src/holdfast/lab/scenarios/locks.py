@@ -1,6 +1,6 @@
 """The locks that scenarios try: holdfast's own, and two careless ones that are still in use.
 
-The careless ones are here to be broken. Each leaves out one thing that a lock must have.
+The careless ones must fail. Each leaves out one thing that a lock must have.
 """
 
 import secrets
@@ -34,7 +34,7 @@ class Recipe(StrEnum):
 
 
 class CarelessLock:
-    """A key on one Redis server, deleted by its holder without a look at whose it is.
+    """A key on one Redis server, deleted by its holder without comparing the value.
 
     `in_one_step`: its time is set together with the key; otherwise by `extend`, one step later.
     """
@@ -47,7 +47,7 @@ class CarelessLock:
         self._connection: Connection | None = None
 
     def acquire(self, *, timeout: float) -> "CarelessLease | None":
-        """Ask again and again, for so long."""
+        """Poll for at most `timeout` seconds."""
         give_up_at = time.monotonic() + timeout
         while True:
             asked = time.monotonic()
@@ -58,7 +58,7 @@ class CarelessLock:
             time.sleep(0.01)
 
     def command(self, *words: str | int) -> object:
-        """Say something to the server. A connection that fails is closed, and that is that."""
+        """Send a command. A connection that fails is closed; the command may still be executed."""
         if self._connection is None:
             self._connection = Connection(self._address, ANSWER_WITHIN)
         try:

@@ -111,7 +111,7 @@ def play_pause(stage: Stage, *, looks_again: bool) -> None:
         a.writes("by A")
     else:
         a.goes_on_to_write("by A")
-    a.hears(Kind.LOST)
+    a.reports(Kind.LOST)
     b.releases()
 
 

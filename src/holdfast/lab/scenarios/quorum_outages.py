@@ -113,7 +113,7 @@ def of_a_quorum(stage: Stage) -> None:
     b.acquires()
     stage.show_votes(far)
     b.writes("by B")
-    a.hears(Kind.LOST)
+    a.reports(Kind.LOST)
     a.writes("by A")
     networks["A"].heal(*far)
     networks["B"].heal(*near)

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.lab.history import Event, Finding
 from holdfast.lab.pictures import as_text
-from holdfast.lab.pictures.words import tell
+from holdfast.lab.pictures.sentences import describe
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
 
 KEPT = "every promise is kept"
@@ -18,7 +18,7 @@ _STYLES = {"title": "1", "dim": "2", "good": "32", "bad": "31"}
 
 
 @dataclass(frozen=True, slots=True)
-class Paper:
+class Terminal:
     """How wide the lines are, and whether there are colours."""
 
     width: int
@@ -35,68 +35,68 @@ class Paper:
         )
 
 
-def listing(scenarios: Iterable[Scenario], paper: Paper) -> Iterator[str]:
+def listing(scenarios: Iterable[Scenario], terminal: Terminal) -> Iterator[str]:
     """What there is to run."""
     for scenario in scenarios:
-        yield f"{paper.styled(scenario.name, 'title')}: {scenario.title}"
+        yield f"{terminal.styled(scenario.name, 'title')}: {scenario.title}"
         margin = 4 + max(len(variant.name) for variant in scenario.variants)
         for variant in scenario.variants:
-            yield paper.filled(variant.what, f"  {variant.name:{margin - 2}}", " " * margin)
+            yield terminal.filled(variant.what, f"  {variant.name:{margin - 2}}", " " * margin)
             expected = f"expected: {in_words(variant.breaks)}"
-            yield paper.styled(paper.filled(expected, " " * margin, " " * margin), "dim")
+            yield terminal.styled(terminal.filled(expected, " " * margin, " " * margin), "dim")
         yield ""
 
 
-def introduction(scenario: Scenario, paper: Paper) -> Iterator[str]:
+def introduction(scenario: Scenario, terminal: Terminal) -> Iterator[str]:
     """What will be tried."""
     yield ""
-    yield paper.styled(f"{scenario.name}: {scenario.title}", "title")
+    yield terminal.styled(f"{scenario.name}: {scenario.title}", "title")
     yield ""
-    yield paper.filled(scenario.story)
+    yield terminal.filled(scenario.story)
 
 
-def heading(variant: Variant, paper: Paper) -> Iterator[str]:
+def heading(variant: Variant, terminal: Terminal) -> Iterator[str]:
     """Which variant comes now."""
     yield ""
-    yield paper.filled(variant.what, f"{paper.styled(variant.name, 'title')}: ", "  ")
+    yield terminal.filled(variant.what, f"{terminal.styled(variant.name, 'title')}: ", "  ")
     yield ""
 
 
-def step(event: Event, paper: Paper) -> str:
+def step(event: Event, terminal: Terminal) -> str:
     """What has just happened."""
     when = f"{event.at:7.2f} s  "
-    return paper.filled(tell(event, _instant), when, " " * len(when))
+    return terminal.filled(describe(event, _instant), when, " " * len(when))
 
 
-def conclusion(outcome: Outcome, paper: Paper) -> Iterator[str]:
+def conclusion(outcome: Outcome, terminal: Terminal) -> Iterator[str]:
     """The picture; what was expected, what was seen, and why."""
     yield ""
     picture = as_text(
         outcome.history,
         findings=outcome.findings,
-        width=paper.width,
-        colour=paper.colour,
+        width=terminal.width,
+        colour=terminal.colour,
         in_words=False,  # as it happened, already
     )
     yield picture.rstrip("\n")
     yield ""
-    yield from _paragraph("expected", in_words(outcome.variant.breaks), paper)
-    yield from _paragraph("seen", _seen(outcome), paper)
+    yield from _paragraph("expected", in_words(outcome.variant.breaks), terminal)
+    yield from _paragraph("seen", _seen(outcome), terminal)
     if outcome.as_expected:
-        yield from _paragraph("why", outcome.variant.why, paper)
-        yield "  " + paper.styled("as expected", "good")
+        yield from _paragraph("why", outcome.variant.why, terminal)
+        yield "  " + terminal.styled("as expected", "good")
     else:
-        yield "  " + paper.styled("NOT AS EXPECTED", "bad")
+        yield "  " + terminal.styled("NOT AS EXPECTED", "bad")
 
 
-def summary(outcomes: Sequence[Outcome], paper: Paper, left_out: int = 0) -> Iterator[str]:
+def summary(outcomes: Sequence[Outcome], terminal: Terminal, left_out: int = 0) -> Iterator[str]:
     """How many came out as expected, and which did not."""
     bad = [outcome for outcome in outcomes if not outcome.as_expected]
     text = f"{len(outcomes) - len(bad)} of {len(outcomes)} as expected"
     if left_out:
         text += f", {left_out} left out for want of a program"
     yield ""
-    yield paper.styled(text, "bad" if bad else "good")
+    yield terminal.styled(text, "bad" if bad else "good")
     for outcome in bad:
         yield f"  not {outcome.scenario.name}, {outcome.variant.name}: {_seen(outcome)}"
 
@@ -118,7 +118,7 @@ def _as_data(outcome: Outcome) -> dict[str, Any]:
         "as_expected": outcome.as_expected,
         "expected": sorted(outcome.variant.breaks),
         "seen": sorted(outcome.broken),
-        "broken_off": outcome.broken_off,
+        "aborted": outcome.aborted,
         "findings": [_finding_as_data(finding) for finding in outcome.findings],
         "events": [json.loads(event.as_json()) for event in outcome.history],
     }
@@ -129,13 +129,13 @@ def _finding_as_data(finding: Finding) -> dict[str, Any]:
 
 
 def _seen(outcome: Outcome) -> str:
-    if outcome.broken_off:
-        return f"the story was aborted: {outcome.broken_off}"
+    if outcome.aborted:
+        return f"the story was aborted: {outcome.aborted}"
     return "the same" if outcome.as_expected else in_words(outcome.broken)
 
 
-def _paragraph(label: str, text: str, paper: Paper) -> Iterator[str]:
-    yield paper.filled(text, f"  {label:10}", " " * 12)
+def _paragraph(label: str, text: str, terminal: Terminal) -> Iterator[str]:
+    yield terminal.filled(text, f"  {label:10}", " " * 12)
 
 
 def _instant(at: float) -> str:

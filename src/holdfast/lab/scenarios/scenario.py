@@ -15,7 +15,7 @@ from holdfast.lab.scenarios.stage import Stage
 __all__ = ["NOT_GRANTED", "TWO_HOLDERS", "UNCHECKED_WRITE", "Outcome", "Scenario", "Variant", "run"]
 
 TOLERANCE = 1.0
-"""How late a busy machine may tell of a loss, in seconds."""
+"""How late a busy machine may report a loss, in seconds."""
 
 BOUND = 1.0
 """How long a lock may be free and wanted, in seconds."""
@@ -29,7 +29,7 @@ def judge(history: History) -> list[Finding]:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """One way to tell the story."""
+    """One way in which the story is played."""
 
     name: str
     what: str
@@ -60,7 +60,7 @@ class Outcome:
     variant: Variant
     history: History
     findings: Sequence[Finding]
-    broken_off: str = ""
+    aborted: str = ""
     """Why the story did not come to its end, if it did not."""
 
     @property
@@ -71,16 +71,19 @@ class Outcome:
     @property
     def as_expected(self) -> bool:
         """Whether exactly what should go wrong went wrong."""
-        return not self.broken_off and self.broken == self.variant.breaks
+        return not self.aborted and self.broken == self.variant.breaks
 
 
-def run(scenario: Scenario, variant: Variant, tell: Callable[[Event], None]) -> Outcome:
-    """Tell the story once, on real servers and with real clients, and judge what happened."""
-    broken_off = ""
-    with Stage(tell) as stage:
+def run(scenario: Scenario, variant: Variant, show_event: Callable[[Event], None]) -> Outcome:
+    """Play the story once, on real servers and with real clients, and judge what happened.
+
+    `show_event` is called with each event.
+    """
+    aborted = ""
+    with Stage(show_event) as stage:
         try:
             variant.play(stage)
         except StageFailed as error:
-            broken_off = str(error)
+            aborted = str(error)
         history = stage.history()
-    return Outcome(scenario, variant, history, judge(history), broken_off)
+    return Outcome(scenario, variant, history, judge(history), aborted)

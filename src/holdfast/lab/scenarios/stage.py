@@ -18,7 +18,7 @@ from holdfast.lab.servers.redis import AppendOnly, RedisServer
 
 
 class Node:
-    """A server whose misfortunes are recorded."""
+    """A server whose faults are recorded."""
 
     def __init__(self, name: str, server: RedisServer, stage: Recorder) -> None:
         self.name = name
@@ -31,7 +31,7 @@ class Node:
         return self.server.url
 
     def freeze(self) -> None:
-        """Halt it: connections stay, nothing is answered."""
+        """Stop it: its connections stay open, and nothing is answered."""
         self.server.freeze()
         self._stage.note(self.name, Kind.PAUSED)
 
@@ -96,7 +96,7 @@ def quorum_of(addresses: Iterable[str], options: str) -> str:
 
 
 class Links:
-    """The network between one client and each of its nodes, which can be cut and slowed down."""
+    """The network between one client and each of its nodes, which can be cut and healed."""
 
     def __init__(self, who: str, nodes: Sequence[Node], stage: Recorder) -> None:
         self._who = who
@@ -142,13 +142,13 @@ REGISTERS = "registers.db"
 
 
 class Stage:
-    """Everything that one telling of a story needs; nothing of it is left afterwards.
+    """The servers, clients and files of one run; nothing of it is left afterwards.
 
-    `tell` is called with each event as it happens, from whatever thread.
+    `show_event` is called with each event as it happens, from whatever thread.
     """
 
-    def __init__(self, tell: Callable[[Event], None]) -> None:
-        self._tell = tell
+    def __init__(self, show_event: Callable[[Event], None]) -> None:
+        self._report = show_event
         self._began = time.monotonic()
         self._events: list[Event] = []
         self._names: dict[str, str] = {}  # never changed in place: threads look through it
@@ -220,12 +220,12 @@ class Stage:
         return time.monotonic() - self._began
 
     def record(self, event: Event) -> None:
-        """Keep an event, tell it, and let those know who wait for it."""
+        """Keep an event, show it, and wake `wait_until`."""
         for address, name in self._names.items():
             event = replace(event, note=event.note.replace(address, name))
         with self._changed:
             self._events.append(event)
-            self._tell(event)
+            self._report(event)
             self._changed.notify_all()
 
     def note(self, who: str, kind: Kind, note: str = "", peer: str = "") -> None:

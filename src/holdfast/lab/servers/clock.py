@@ -63,7 +63,7 @@ class Clock:
 
     def _write(self, offset: float) -> None:
         with self._file.open("r+b", buffering=0) as file:
-            file.write(struct.pack("=q", round(offset * 1e9)))  # at one stroke: it is being read
+            file.write(struct.pack("=q", round(offset * 1e9)))  # in one write: the server reads it
         time.sleep(GLANCE)
 
 

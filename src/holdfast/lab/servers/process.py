@@ -32,7 +32,7 @@ class Refused(RuntimeError):
 class ServerProcess:
     """A server that is started and stopped by its process id.
 
-    A subclass says how it is started (`arguments`) and when it is ready (`answers`). Everything
+    A subclass defines how it is started (`arguments`) and when it is ready (`answers`). Everything
     that it writes lies in `folder`, a temporary one if none is given.
     """
 
@@ -124,10 +124,10 @@ class ServerProcess:
             self._process.wait()
 
     def freeze(self) -> None:
-        """Halt it in the middle of whatever it does: connections stay, nothing is answered."""
+        """Stop it (SIGSTOP): its connections stay open, and nothing is answered."""
         process = self._started()
         process.send_signal(signal.SIGSTOP)
-        if sys.platform == "linux":  # elsewhere one cannot wait for it, and hardly needs to
+        if sys.platform == "linux":  # elsewhere there is no way to wait for it
             os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
@@ -141,7 +141,7 @@ class ServerProcess:
             tidy_up()
 
     def _temporary_folder(self) -> Path:
-        """A folder with a short path that goes when the server is closed, or at last forgotten."""
+        """A folder with a short path that goes when the server is closed, or garbage-collected."""
         folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
         self._tidy_up.append(weakref.finalize(self, shutil.rmtree, folder))
         return folder
@@ -155,20 +155,20 @@ class ServerProcess:
         """Whether it came to answer; False if another process has its port."""
         while time.monotonic() < give_up_at:
             if not self.alive:
-                if PORT_TAKEN in self._said():
+                if PORT_TAKEN in self._output():
                     return False
-                raise ServerFailed(self._complaint("ended instead of starting"))
+                raise ServerFailed(self._failure("ended instead of starting"))
             with contextlib.suppress(OSError):
                 if self.answers():
                     return True
             time.sleep(0.002)
-        raise ServerFailed(self._complaint(f"did not answer within {self.request_timeout:g} s"))
+        raise ServerFailed(self._failure(f"did not answer within {self.request_timeout:g} s"))
 
-    def _complaint(self, what: str) -> str:
+    def _failure(self, what: str) -> str:
         name = type(self).__name__
-        return f"{name} on {self.address} {what}; its output:\n{self._said()[-2000:]}"
+        return f"{name} on {self.address} {what}; its output:\n{self._output()[-2000:]}"
 
-    def _said(self) -> str:
+    def _output(self) -> str:
         """What it wrote since it was started last."""
         with self.log.open(errors="replace") as log:
             log.seek(self._log_began)
@@ -176,7 +176,7 @@ class ServerProcess:
 
 
 def wait_until(condition: Callable[[], object], what: str, seconds: float) -> None:
-    """Look again and again until it holds. No answer, or an error for one, means not yet."""
+    """Poll until it holds. No answer, or an error, means not yet."""
     give_up_at = time.monotonic() + seconds
     while time.monotonic() < give_up_at:
         with contextlib.suppress(OSError, Refused):
@@ -197,7 +197,7 @@ def free_port() -> int:
     """A free port. It may be taken before it is used: be ready to try again.
 
     It lies below those that the system gives to outgoing connections: up there, a client that
-    knocks at the port of a dead server may take that port itself, and even connect to itself.
+    connects to the port of a dead server may take that port itself, and even connect to itself.
     """
     shares = (_first_outgoing_port() - LOWEST) // SHARE
     while True:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from holdfast.lab.servers.process import HOST
-from holdfast.lab.servers.wire import Conditions, Connection, Lane, Side, Way
+from holdfast.lab.servers.wire import Conditions, Connection, Direction, Lane, Side
 
 T = TypeVar("T")
 
-BOTH: tuple[Way, Way] = ("requests", "replies")
+BOTH: tuple[Direction, Direction] = ("requests", "replies")
 
 
 class Proxy:
@@ -65,31 +65,31 @@ class Proxy:
         return self._within_loop(lambda: len(self._living()))
 
     def delay(self, latency: float, jitter: float = 0.0) -> None:
-        """Each way takes `latency` seconds, and at random up to `jitter` more."""
+        """Each direction takes `latency` seconds, and at random up to `jitter` more."""
         self._within_loop(lambda: self._set_delay(latency, jitter))
 
-    def hold(self, *ways: Way) -> None:
-        """Hold back what is sent from now on, both ways unless given, until `release`.
+    def hold(self, *directions: Direction) -> None:
+        """Hold back what is sent from now on, both directions unless given, until `release`.
 
         What the network does to a message that is late: `hold("replies")` makes a late reply.
         """
-        self._within_loop(lambda: self._conditions.held.update(ways or BOTH))
+        self._within_loop(lambda: self._conditions.held.update(directions or BOTH))
 
     def release(self) -> None:
         """Deliver what was held back, in order, and hold nothing back any more."""
         self._within_loop(self._release)
 
-    def waiting(self, way: Way) -> int:
-        """How many bytes are on their way: a reply that waits is the proof of its request."""
-        return self._within_loop(lambda: sum(lane.waiting for lane in self._lanes(way)))
+    def waiting(self, direction: Direction) -> int:
+        """How many bytes are in flight: a reply that waits proves that its request was executed."""
+        return self._within_loop(lambda: sum(lane.waiting for lane in self._lanes(direction)))
 
-    def cut(self, *ways: Way) -> None:
-        """Lose what is sent from now on, both ways unless given, without an error.
+    def cut(self, *directions: Direction) -> None:
+        """Lose what is sent from now on, both directions unless given, without an error.
 
-        New connections get no answer at all, since a handshake needs both ways. When it is healed,
-        connections of which something was lost are reset.
+        New connections get no answer at all, since a handshake needs both directions. When it is
+        healed, connections of which something was lost are reset.
         """
-        self._within_loop(lambda: self._conditions.cut.update(ways or BOTH))
+        self._within_loop(lambda: self._conditions.cut.update(directions or BOTH))
 
     def lose_replies(self) -> None:
         """The server executes what it receives, and its reply is replaced by a reset."""
@@ -100,7 +100,7 @@ class Proxy:
 
         New connections work. When it is healed, the old ones are reset.
         """
-        self._within_loop(lambda: self._each(Connection.forget_server))
+        self._within_loop(lambda: self._each(Connection.drop_server))
 
     def reset(self) -> None:
         """Reset the connections there are. New ones work."""
@@ -110,8 +110,7 @@ class Proxy:
         """Reset the connections there are on the clients' side alone. New ones work. What was sent
         on the old ones, and has not arrived yet, does so with `release`.
 
-        What the network does to a message that is sent again and again, when its sender has long
-        since given up.
+        As TCP may deliver a message long after its sender has given up.
         """
         self._within_loop(self._strand)
 
@@ -152,11 +151,13 @@ class Proxy:
         self._connections = {c for c in self._connections if not c.over}
         return self._connections
 
-    def _lanes(self, *ways: Way) -> list[Lane]:
-        return [connection.lane(way) for connection in self._living() for way in ways]
+    def _lanes(self, *directions: Direction) -> list[Lane]:
+        return [
+            connection.lane(direction) for connection in self._living() for direction in directions
+        ]
 
     def _within_loop(self, act: Callable[[], T]) -> T:
-        """Have the loop do it, for all state is the loop's, and wait until it is done."""
+        """Do it in the event loop, which owns all state, and wait until it is done."""
 
         async def acting() -> T:
             return act()

@@ -56,7 +56,7 @@ class RedisServer(ServerProcess):
             self.kill()
             raise ServerFailed(f"{self.program} cannot be given a clock: is it linked statically?")
         if self.append_only == "no":
-            # It was for this start alone: a server without persistence forgets in a crash.
+            # It was for this start alone: a server without persistence loses its data in a crash.
             (self.folder / "dump.rdb").unlink(missing_ok=True)
         return self
 
@@ -67,7 +67,7 @@ class RedisServer(ServerProcess):
             self.save()
         self.stop()
         if not keep_data:
-            self.forget()
+            self.erase()
         return self.start()
 
     def save(self) -> None:
@@ -85,7 +85,7 @@ class RedisServer(ServerProcess):
             return False
         return True
 
-    def forget(self) -> None:
+    def erase(self) -> None:
         """Remove its data from the disk; it must not be running."""
         (self.folder / "dump.rdb").unlink(missing_ok=True)
         (self.folder / "appendonly.aof").unlink(missing_ok=True)  # before Redis 7
@@ -146,12 +146,12 @@ class RedisServer(ServerProcess):
         """Whether this process, not another, answers, with its data loaded."""
         try:
             info = self.info()
-        except Refused:  # a stranger sits on the port
+        except Refused:  # another server has the port
             return False
         return info["process_id"] == str(self.pid) and info.get("loading", "0") == "0"
 
     def close(self) -> None:
-        """End it at once, for nothing of it is wanted any more, and remove its folders."""
+        """Kill it, and remove its folders."""
         self.kill()
         super().close()
 

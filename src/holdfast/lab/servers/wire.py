@@ -15,7 +15,7 @@ from typing import Literal
 
 from holdfast.lab.servers.process import HOST
 
-Way = Literal["requests", "replies"]
+Direction = Literal["requests", "replies"]
 """From the client to the server, or back."""
 
 _AT_ONCE = struct.pack("ii", 1, 0)
@@ -35,16 +35,18 @@ class Conditions:
 
     latency: float = 0.0
     jitter: float = 0.0
-    held: set[Way] = field(default_factory=set)
-    cut: set[Way] = field(default_factory=set)
+    held: set[Direction] = field(default_factory=set)
+    cut: set[Direction] = field(default_factory=set)
     loses_replies: bool = False
 
 
 class Lane:
     """One direction of one connection. Bytes leave it in order, when they are due and not held."""
 
-    def __init__(self, way: Way, conditions: Conditions, connection: Connection) -> None:
-        self._way: Way = way
+    def __init__(
+        self, direction: Direction, conditions: Conditions, connection: Connection
+    ) -> None:
+        self._direction: Direction = direction
         self._conditions = conditions
         self._connection = connection
         self._loop = asyncio.get_running_loop()
@@ -59,15 +61,15 @@ class Lane:
         return sum(len(item) for _, item in self._queue if isinstance(item, bytes))
 
     def lead_to(self, end: asyncio.Transport) -> None:
-        """Say where it ends; before that, whatever is due waits."""
+        """Set where it ends; until then, whatever is due waits."""
         self._exit = end
         self.deliver()
 
     def take(self, item: bytes | End) -> None:
         """Let something enter, under the present conditions."""
-        if self._way in self._conditions.cut or self._connection.half_open:
+        if self._direction in self._conditions.cut or self._connection.half_open:
             self._connection.damaged = True
-        elif self._way == "replies" and self._conditions.loses_replies:
+        elif self._direction == "replies" and self._conditions.loses_replies:
             self._connection.reset()
         else:
             delay = self._conditions.latency + random.uniform(0, self._conditions.jitter)  # noqa: S311 - no secret
@@ -94,7 +96,7 @@ class Lane:
 
     @property
     def _is_held(self) -> bool:
-        return self._way in self._conditions.held or self._connection.stranded
+        return self._direction in self._conditions.held or self._connection.stranded
 
     def _pass_on(self, item: bytes | End, to: asyncio.Transport) -> None:
         if to.is_closing():
@@ -145,8 +147,8 @@ class Connection:
     """A client's connection to the proxy, and the proxy's to the server on its behalf.
 
     damaged    bytes of it were lost: it can never be used again, and is reset when all is healed
-    half_open  the server has forgotten it, and the client does not know
-    stranded   the client has given it up, and what it said is still under way
+    half_open  the server has closed it, and the client does not know
+    stranded   the client has given it up, and what it sent is still in flight
     """
 
     def __init__(self, conditions: Conditions, target_port: int) -> None:
@@ -159,40 +161,40 @@ class Connection:
         self._target_port = target_port
         self._client: asyncio.Transport | None = None
         self._server: asyncio.Transport | None = None
-        self._dialling: asyncio.Task[None] | None = None
+        self._connecting: asyncio.Task[None] | None = None
 
     @property
     def over(self) -> bool:
         """Whether both sides are gone."""
         if self._client is None or not self._client.is_closing():
             return False
-        dialling = self._dialling is not None and not self._dialling.done()
-        return not dialling and (self._server is None or self._server.is_closing())
+        connecting = self._connecting is not None and not self._connecting.done()
+        return not connecting and (self._server is None or self._server.is_closing())
 
-    def lane(self, way: Way) -> Lane:
+    def lane(self, direction: Direction) -> Lane:
         """One of its two lanes."""
-        return self._requests if way == "requests" else self._replies
+        return self._requests if direction == "requests" else self._replies
 
     def accept(self) -> Side:
         """The client's end of it."""
         return Side(self._requests, self._accepted)
 
     def reset(self) -> None:
-        """End it on both sides, at once; what was under way is lost."""
-        if self._dialling is not None:
-            self._dialling.cancel()
+        """End it on both sides, at once; what was in flight is lost."""
+        if self._connecting is not None:
+            self._connecting.cancel()
         for side in (self._client, self._server):
             if side is not None:
                 abort(side)
 
-    def forget_server(self) -> None:
-        """End it on the server's side, and leave the client in the belief that it is open."""
+    def drop_server(self) -> None:
+        """End it on the server's side; for the client it stays open."""
         self.half_open = self.damaged = True
         if self._server is not None:
             abort(self._server)
 
     def strand(self) -> None:
-        """End it on the client's side, and let what is under way to the server stay so."""
+        """End it on the client's side; what is in flight to the server stays in flight."""
         self.stranded = True
         if self._client is not None:
             abort(self._client)
@@ -214,12 +216,12 @@ class Connection:
     def _accepted(self, client: asyncio.Transport) -> None:
         self._client = client
         self._replies.lead_to(client)
-        if self._conditions.cut:  # a handshake needs both ways
+        if self._conditions.cut:  # a handshake needs both directions
             self.damaged = True
         else:
-            self._dialling = asyncio.get_running_loop().create_task(self._dial())
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
-    async def _dial(self) -> None:
+    async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
         try:
             await loop.create_connection(

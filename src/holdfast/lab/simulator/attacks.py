@@ -1,8 +1,8 @@
 """Attacks on the weak spots of a lock: each is a few faults that work together.
 
-Faults at random hardly ever meet the instants that matter. So each attack puts them around one: a
-vote under way, a grant, a renewal, a release, a deadline; and upon as many nodes as matter: one, a
-minority, exactly a quorum, all.
+Faults at random times hardly ever meet the instants that matter. So each attack puts them around
+one: a vote in flight, a grant, a renewal, a release, a deadline; and on as many nodes as matter:
+one, a minority, exactly a quorum, all.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ from holdfast.lab.simulator.faults import (
 
 MARKS = tuple(mark for mark in Mark if mark is not Mark.START)
 LATEST = 6
-"""Which one of its kind a fault waits for, at the most."""
+"""A fault waits for the nth event of its kind, with n up to this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Target:
     clients: int
     ttl: float
     seconds: float
-    may_forget: bool
+    may_lose_data: bool
 
     @property
     def quorum(self) -> int:
@@ -59,7 +59,7 @@ class Target:
         return self.random.randrange(self.clients)
 
     def some(self, count: int | None = None) -> tuple[int, ...]:
-        """Some nodes: as many as matter, or so many."""
+        """Some nodes: `count`, or as many as matter."""
         if count is None:
             count = self.random.choice(
                 (1, self.nodes - self.quorum, self.nodes - self.quorum + 1, self.quorum, self.nodes)
@@ -67,7 +67,7 @@ class Target:
         return tuple(self.random.sample(range(self.nodes), max(1, min(count, self.nodes))))
 
     def moment(self, *marks: Mark, who: int | None = None) -> When:
-        """Some instant around such a thing."""
+        """An instant around an event of one of these kinds."""
         random = self.random
         if not marks and random.random() < 0.2:
             return When(Mark.START, 1, random.uniform(0, self.seconds))
@@ -75,7 +75,7 @@ class Target:
         return When(mark, random.randint(1, LATEST), self.shift(mark), who)
 
     def shift(self, mark: Mark) -> float:
-        """How long after it."""
+        """How long after the event."""
         random = self.random
         if mark is Mark.DEADLINE:
             return random.choice((-0.001, 0.0, 0.001, random.uniform(-0.1, 0.1) * self.ttl))
@@ -84,12 +84,12 @@ class Target:
                 0.0,
                 random.uniform(0, 0.002),
                 random.uniform(0, 2) * self.request_timeout,
-                self.spell() / 2,
+                self.duration() / 2,
             )
         )
 
-    def spell(self) -> float:
-        """How long something lasts: a moment, around a node's patience, or around a ttl."""
+    def duration(self) -> float:
+        """How long something lasts: about a request timeout, part of a ttl, or about a ttl."""
         random, ttl = self.random, self.ttl
         return random.choice(
             (
@@ -107,7 +107,7 @@ Attack: TypeAlias = Callable[[Target], list[Fault]]
 def late_votes(target: Target) -> list[Fault]:
     """Nodes are paused while a vote is in flight, until its client has given up or died."""
     when = target.moment(Mark.SENT_ACQUIRE)
-    freeze = Freeze(when, target.some(), target.spell())
+    freeze = Freeze(when, target.some(), target.duration())
     end = target.random.choice((None, Kill, Cancel))
     then = When(
         when.mark, when.nth, when.delay + target.random.uniform(0, 2) * target.request_timeout
@@ -115,51 +115,56 @@ def late_votes(target: Target) -> list[Fault]:
     return [freeze, *([end(then, target.client())] if end else [])]
 
 
-def unheard_answers(target: Target) -> list[Fault]:
-    """What nodes answer does not arrive, or late: to a vote, a raise, a renewal, a release."""
+def late_answers(target: Target) -> list[Fault]:
+    """Answers of nodes arrive late: to a vote, a raise, a renewal, a release."""
     client = target.client()
     marks = (Mark.SENT_ACQUIRE, Mark.SENT_RAISE, Mark.SENT_EXTEND, Mark.SENT_RELEASE)
     when = target.moment(*marks, who=client)
-    return [Cut(when, client, target.some(), to=False, back=True, lasting=target.spell())]
+    return [Cut(when, client, target.some(), to=False, back=True, lasting=target.duration())]
 
 
-def unheard_requests(target: Target) -> list[Fault]:
-    """Requests of a client do not arrive, or late."""
+def late_requests(target: Target) -> list[Fault]:
+    """Requests of a client arrive late."""
     client = target.client()
     marks = (Mark.ASKED, Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING)
     when = target.moment(*marks, who=client)
-    return [Cut(when, client, target.some(), to=True, back=False, lasting=target.spell())]
+    return [Cut(when, client, target.some(), to=True, back=False, lasting=target.duration())]
 
 
-def island(target: Target) -> list[Fault]:
+def isolated_client(target: Target) -> list[Fault]:
     """A client is cut off from nodes, around a grant or for long."""
     client = target.client()
     when = target.moment(Mark.GRANTED, Mark.ASKED, Mark.EXTENDED, Mark.DEADLINE, who=client)
-    return [Cut(when, client, target.some(), to=True, back=True, lasting=target.spell())]
+    return [Cut(when, client, target.some(), to=True, back=True, lasting=target.duration())]
 
 
-def forgetful_quorum(target: Target) -> list[Fault]:
-    """A lock is granted by exactly a quorum, one of which forgets it."""
+def lost_vote(target: Target) -> list[Fault]:
+    """A lock is granted by exactly a quorum, and one of these nodes loses it."""
     random = target.random
     rest = target.some(target.nodes - target.quorum) if target.nodes > 1 else ()
     granting = [node for node in range(target.nodes) if node not in rest]
     client, nth = target.client(), random.randint(1, LATEST)
     grant = When(Mark.GRANTED, nth, random.uniform(0, 0.3) * target.ttl, client)
     crash = Crash(
-        grant, (random.choice(granting),), random.uniform(0, 0.3) * target.ttl, target.may_forget
+        grant, (random.choice(granting),), random.uniform(0, 0.3) * target.ttl, target.may_lose_data
     )
     if not rest:
         return [crash]
     off = Cut(
-        When(Mark.ASKED, nth, 0.0, client), client, rest, to=True, back=True, lasting=target.spell()
+        When(Mark.ASKED, nth, 0.0, client),
+        client,
+        rest,
+        to=True,
+        back=True,
+        lasting=target.duration(),
     )
     return [off, crash]
 
 
 def restarts(target: Target) -> list[Fault]:
-    """Nodes crash and come up again, with what they had or without."""
-    forgets = target.may_forget and target.random.random() < 0.6
-    return [Crash(target.moment(), target.some(), target.spell(), forgets)]
+    """Nodes crash and restart, with or without their data."""
+    loses_data = target.may_lose_data and target.random.random() < 0.6
+    return [Crash(target.moment(), target.some(), target.duration(), loses_data)]
 
 
 def stopped_holder(target: Target) -> list[Fault]:
@@ -167,10 +172,10 @@ def stopped_holder(target: Target) -> list[Fault]:
     client = target.client()
     marks = (Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND, Mark.SENT_ACQUIRE, Mark.RELEASING)
     when = target.moment(*marks, who=client)
-    return [Pause(when, client, target.spell(), target.random.random() < 0.5)]
+    return [Pause(when, client, target.duration(), target.random.random() < 0.5)]
 
 
-def late_hearing(target: Target) -> list[Fault]:
+def late_reading(target: Target) -> list[Fault]:
     """A client is paused while its reply arrives, and reads it after the deadline."""
     random, client = target.random, target.client()
     mark = random.choice((Mark.SENT_EXTEND, Mark.SENT_ACQUIRE, Mark.SENT_RAISE))
@@ -205,9 +210,9 @@ def late_renewal(target: Target) -> list[Fault]:
 
 
 def diverging_counters(target: Target) -> list[Fault]:
-    """Calendars differ, and votes go out to changing quorums: fences have to be raised."""
+    """Wall clocks differ, and votes go to changing quorums: fences have to be raised."""
     random = target.random
-    reach = target.ttl * 0.4 if target.may_forget else 30.0
+    reach = target.ttl * 0.4 if target.may_lose_data else 30.0
     faults: list[Fault] = [
         Skew(When(Mark.START), client, 1.0, random.uniform(-reach, reach))
         for client in range(target.clients)
@@ -216,33 +221,33 @@ def diverging_counters(target: Target) -> list[Fault]:
         client = target.client()
         nodes = target.some(max(1, target.nodes - target.quorum))
         when = target.moment(Mark.ASKED, Mark.SENT_ACQUIRE, Mark.RELEASED)
-        faults.append(Cut(when, client, nodes, to=True, back=True, lasting=target.spell()))
+        faults.append(Cut(when, client, nodes, to=True, back=True, lasting=target.duration()))
     if random.random() < 0.6:
         when = target.moment(Mark.SENT_RAISE)
-        faults.append(Freeze(When(when.mark, 1, when.delay), target.some(), target.spell()))
+        faults.append(Freeze(When(when.mark, 1, when.delay), target.some(), target.duration()))
     return faults
 
 
-def silent_minority(target: Target) -> list[Fault]:
+def late_releases(target: Target) -> list[Fault]:
     """Some nodes do not receive a release, or receive it late."""
     when = target.moment(Mark.RELEASING, Mark.SENT_RELEASE, Mark.REFUSED)
-    return [Freeze(when, target.some(max(1, target.nodes - target.quorum)), target.spell())]
+    return [Freeze(when, target.some(max(1, target.nodes - target.quorum)), target.duration())]
 
 
 def broken_connections(target: Target) -> list[Fault]:
-    """Connections break with something on its way, and are made again."""
+    """Connections break with something in flight, and are made again."""
     random, client = target.random, target.client()
     marks = (Mark.SENT_ACQUIRE, Mark.SENT_EXTEND, Mark.SENT_RELEASE, Mark.SENT_RAISE)
     when = target.moment(*marks, who=client)
     nodes = target.some()
     faults: list[Fault] = [Reset(when, client, nodes, ghost=random.random() < 0.6)]
     if random.random() < 0.4:
-        faults.append(Freeze(When(when.mark, when.nth, 0.0), nodes, target.spell()))
+        faults.append(Freeze(When(when.mark, when.nth, 0.0), nodes, target.duration()))
     return faults
 
 
 def doubled_connections(target: Target) -> list[Fault]:
-    """A client connects again, twice at once, around a wait or with something on its way."""
+    """A client connects again, twice at once, around a wait or with something in flight."""
     random, client = target.random, target.client()
     marks = (Mark.ASKED, Mark.SENT_ACQUIRE, Mark.SENT_RELEASE, Mark.RELEASED, Mark.DEADLINE)
     faults: list[Fault] = [Double(target.moment(*marks), client, target.some())]
@@ -261,26 +266,26 @@ def lost_messages(target: Target) -> list[Fault]:
 def slow_network(target: Target) -> list[Fault]:
     """Messages take long, some very."""
     client = target.client()
-    return [Slow(target.moment(), client, target.some(), target.spell() + target.ttl)]
+    return [Slow(target.moment(), client, target.some(), target.duration() + target.ttl)]
 
 
 ATTACKS: tuple[Attack, ...] = (
     late_votes,
-    unheard_answers,
-    unheard_requests,
-    island,
-    forgetful_quorum,
-    forgetful_quorum,
+    late_answers,
+    late_requests,
+    isolated_client,
+    lost_vote,
+    lost_vote,
     restarts,
     stopped_holder,
-    late_hearing,
-    late_hearing,
+    late_reading,
+    late_reading,
     dead_holder,
     cancelled,
     late_renewal,
     diverging_counters,
     diverging_counters,
-    silent_minority,
+    late_releases,
     broken_connections,
     doubled_connections,
     lost_messages,

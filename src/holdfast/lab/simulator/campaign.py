@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def breaks(label: str) -> Callable[[Plan], bool]:
-    """A test whether a plan still goes wrong in this way."""
+    """A test whether a plan still breaks this promise."""
     return lambda plan: any(finding.label == label for finding in play(plan).findings)
 
 

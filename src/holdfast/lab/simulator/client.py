@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.core.effects import Ask, Effect
 from holdfast.core.lease_state import LeaseState
 from holdfast.lab.simulator.driver import CancelledError, Clock, Process, Resumption
-from holdfast.lab.simulator.store import Owner, Store, Way
+from holdfast.lab.simulator.store import Owner, Store, Wiring
 
 MIN_TTL = 0.01
 
@@ -19,10 +19,14 @@ class Client(Owner):
     """One process of a user's."""
 
     def __init__(
-        self, name: str, way: Way, look: Callable[["Client"], None], defect: Callable[[str], None]
+        self,
+        name: str,
+        wiring: Wiring,
+        look: Callable[["Client"], None],
+        internal_error: Callable[[str], None],
     ) -> None:
-        self.own_clock = Clock(way.network.timeline)
-        super().__init__(name, way.network.timeline, way.drift, MIN_TTL)
+        self.own_clock = Clock(wiring.network.timeline)
+        super().__init__(name, wiring.network.timeline, wiring.drift, MIN_TTL)
         self.calendar = 0.0
         """By how much its calendar is wrong."""
         self.leases: dict[str, LeaseState] = {}
@@ -30,14 +34,14 @@ class Client(Owner):
         self.beliefs: dict[str, float] = {}
         """Until when it was last known to believe in each."""
         self._look = look
-        self._defect = defect
+        self._internal_error = internal_error
         self.pauses = 0
         """How many faults pause it now."""
         self.resumed_at = -inf
         """When it last went on after a pause."""
         self._timers: list[Callable[[], None]] = []
         self._arrivals: list[Callable[[], None]] = []
-        self.store = Store(self, way)
+        self.store = Store(self, wiring)
 
     @property
     def number(self) -> int:
@@ -87,11 +91,11 @@ class Client(Owner):
             return
         self._look(self)
         if process.error is not None and not isinstance(process.error, CancelledError):
-            self._defect(f"{self.name}: {process.error!r}")
+            self._internal_error(f"{self.name}: {process.error!r}")
 
     def fails(self, error: Exception) -> None:
         """Something raised that must not."""
-        self._defect(f"{self.name}: {error!r}")
+        self._internal_error(f"{self.name}: {error!r}")
 
     def pause(self) -> None:
         """Stand still."""

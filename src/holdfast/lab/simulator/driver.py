@@ -91,7 +91,7 @@ class CancelledError(BaseException):
 
 
 class Process(Generic[T]):
-    """One algorithm under way."""
+    """One algorithm in progress."""
 
     def __init__(self, client: "BaseClient", steps: Steps[T]) -> None:
         self.client = client
@@ -106,7 +106,7 @@ class Process(Generic[T]):
         self._go_on(lambda: steps.send(None))
 
     def cancel(self) -> None:
-        """Throw `CancelledError` in, wherever it stands; its cleanup is performed."""
+        """Throw `CancelledError` in, wherever it is; its cleanup is performed."""
         if not self.done:
             self._waiting += 1
             self._go_on(lambda: self.steps.throw(CancelledError()))
@@ -171,7 +171,7 @@ class Resumption:
 
 
 class BaseClient:
-    """A client on a timeline, but for the way to its engine."""
+    """A client on a timeline. A subclass has the connection to its engine."""
 
     def __init__(
         self, name: str, timeline: Timeline, drift: Callable[[float], float], min_ttl: float
@@ -181,7 +181,7 @@ class BaseClient:
         self.crashed = False
         self.processes: list[Process[Any]] = []
         self.notifications: dict[str, Callable[[object], None] | bool] = {}
-        """For each waiter id: who waits, or whether it was notified meanwhile."""
+        """For each waiter id: how the waiter goes on, or whether it was notified meanwhile."""
         self.loops: dict[str, Process[None]] = {}
         self.events: list[object] = []
         self._holders = 0
@@ -236,7 +236,7 @@ class BaseClient:
                 return
 
     def perform(self, effect: Effect, resume: Resumption) -> None:
-        """Arrange for `resume` to be called with the effect's result."""
+        """Perform an effect, and call `resume` with its result."""
         if isinstance(effect, Ask):
             self.ask(effect, resume)
         elif isinstance(effect, Wait):
@@ -257,7 +257,7 @@ class BaseClient:
             self.notifications[wait.waiter_id] = resume
             self.at(wait.until, time_out)
 
-    def notify(self, waiter_id: str, word: object = None) -> None:
+    def notify(self, waiter_id: str, answer: object = None) -> None:
         """Wake the waiter with this id."""
         waiter = self.notifications.get(waiter_id)
         if callable(waiter):

@@ -20,7 +20,7 @@ class Mark(StrEnum):
     DEADLINE = "deadline"
     """The end of a lease, as it was when it was granted."""
     SENT_ACQUIRE = "sent Acquire"
-    """A client has sent an acquire to the nodes; it is on its way."""
+    """A client has sent an acquire to the nodes; it has not arrived yet."""
     SENT_RELEASE = "sent Release"
     SENT_EXTEND = "sent Extend"
     SENT_RAISE = "sent Raise"
@@ -29,13 +29,13 @@ class Mark(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """An instant, by what happens: so long after something has happened for the nth time."""
+    """An instant, relative to an event: `delay` seconds after the nth event of its kind."""
 
     mark: Mark
     nth: int = 1
     delay: float = 0.0
     who: int | None = None
-    """Which client; None: whichever."""
+    """Which client's event; None: any client's."""
 
     def __str__(self) -> str:
         if self.mark is Mark.START:
@@ -66,15 +66,15 @@ class Lose:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Connections break. The client connects again; with `ghost`, what was on its way on the old
-    one is still carried out, in any order with what goes out on the new one."""
+    """Connections break. The client connects again; with `ghost`, what was in flight on the old
+    one is still executed, in any order with what is sent on the new one."""
 
     when: When
     client: int
     nodes: tuple[int, ...]
     ghost: bool
     late: float = 0.0
-    """How long that is still on its way."""
+    """How much later the ghost arrives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +110,12 @@ class Freeze:
 
 @dataclass(frozen=True, slots=True)
 class Crash:
-    """Nodes go down, and come up after a while; some forget everything."""
+    """Nodes go down, and restart after a while, with or without their data."""
 
     when: When
     nodes: tuple[int, ...]
     lasting: float
-    forgets: bool
+    loses_data: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class Skew:
-    """The clock of a client runs fast or slow, and its calendar is wrong by so much."""
+    """The clock of a client runs fast or slow; its wall clock is wrong by `calendar` seconds."""
 
     when: When
     client: int
@@ -159,7 +159,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """A client is no more. Nothing is cleaned up."""
+    """A client crashes. Nothing is cleaned up."""
 
     when: When
     client: int
@@ -167,7 +167,7 @@ class Kill:
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
-    """Whatever a client has been doing for longest is cancelled."""
+    """The oldest algorithm of a client is cancelled."""
 
     when: When
     client: int
@@ -202,18 +202,18 @@ NAMES: dict[type[Fault], str] = {
     Kill: "client crash",
     Cancel: "cancellation",
 }
-PARTITION, ONE_WAY = "partition", "one-way partition"
-CRASH, AMNESIA = "node crash", "node crash without memory"
+PARTITION, ONE_WAY = "partition", "one-wiring partition"
+CRASH, AMNESIA = "node crash", "node crash with data loss"
 
 ALL_NAMES = (*NAMES.values(), PARTITION, ONE_WAY, CRASH, AMNESIA)
 
 
 def name_of(fault: Fault) -> str:
-    """What people call it."""
+    """Its name in reports."""
     match fault:
         case Cut(to=to, back=back):
             return PARTITION if to and back else ONE_WAY
-        case Crash(forgets=forgets):
-            return AMNESIA if forgets else CRASH
+        case Crash(loses_data=loses_data):
+            return AMNESIA if loses_data else CRASH
         case _:
             return NAMES[type(fault)]

@@ -29,7 +29,7 @@ from holdfast.lab.simulator.record import Record
 from holdfast.lab.simulator.server import Server
 
 AFTERMATH = 0.5
-"""How long an instant's fault may be felt: connections are made again, and so on."""
+"""How long a fault without a duration disturbs a run: connections are opened again, and so on."""
 
 
 class FaultInjector:
@@ -50,8 +50,8 @@ class FaultInjector:
         self._numbers = count()
         self.done: Counter[str] = Counter()
         """How many faults of each kind there were."""
-        self.unrest_until = 0.0
-        """Until when what has happened may be felt."""
+        self.disturbed_until = 0.0
+        """Until when the faults so far disturb the run."""
         self.set_back = 0.0
         """By how much clocks of nodes were set back, in all."""
         self._healed = False
@@ -81,19 +81,19 @@ class FaultInjector:
             case Lose(client=client, node=node, back=back):
                 self._wires[client][node][back].doomed = True
                 self._note(f"c{client}", "the next message is lost", f"n{node}")
-                self._felt(AFTERMATH * 4)
+                self._disturb(AFTERMATH * 4)
             case Reset(client=client, nodes=nodes, ghost=ghost, late=late):
                 self._reset(client, nodes, ghost=ghost, late=late)
             case Double(client=client, nodes=nodes):
                 for node in nodes:
                     self._wires[client][node][0].doubled = 1
                 self._reset(client, nodes, ghost=True)
-                self._felt(AFTERMATH * 2)
+                self._disturb(AFTERMATH * 2)
             case Jump(node=node, by=by):
                 self._servers[node].clock.jump(by)
                 self.set_back += max(0.0, -by)
                 self._record.add(f"n{node}", Kind.JUMPED, note=f"{by:+.4f} s")
-                self._felt(AFTERMATH + abs(by))
+                self._disturb(AFTERMATH + abs(by))
             case Drift(node=node, rate=rate):
                 self._servers[node].clock.run_at(rate)
                 self._note(f"n{node}", f"its clock runs at {rate:.5f}")
@@ -112,12 +112,12 @@ class FaultInjector:
     ) -> None:
         store = self._clients[client].store
         for node in nodes:
-            store.connections[node].break_off(ghost=ghost, late=late)
+            store.connections[node].reset(ghost=ghost, late=late)
             self._note(f"c{client}", "the connection breaks", f"n{node}")
-        self._felt(AFTERMATH + late)
+        self._disturb(AFTERMATH + late)
 
     def _last(self, fault: Slow | Cut | Freeze | Crash | Pause) -> None:
-        """Begin something that lasts."""
+        """Begin a fault that lasts."""
         match fault:
             case Slow(client=client, nodes=nodes):
                 undo = self._slow(client, nodes)
@@ -125,16 +125,16 @@ class FaultInjector:
                 undo = self._cut(fault)
             case Freeze(nodes=nodes):
                 undo = self._freeze(nodes)
-            case Crash(nodes=nodes, forgets=forgets):
-                undo = self._crash(nodes, forgets=forgets)
-                self._felt(fault.lasting + self._quarantine)
+            case Crash(nodes=nodes, loses_data=loses_data):
+                undo = self._crash(nodes, loses_data=loses_data)
+                self._disturb(fault.lasting + self._quarantine)
             case Pause():
                 undo = self._pause(fault)
         number = next(self._numbers)
         self._undo[number] = undo
         end = self._timeline.now + fault.lasting
         self._timeline.at(end, lambda: self._undo.pop(number, lambda: None)())
-        self._felt(fault.lasting + AFTERMATH)
+        self._disturb(fault.lasting + AFTERMATH)
 
     def _slow(self, client: int, nodes: tuple[int, ...]) -> Callable[[], None]:
         wires = [wire for node in nodes for wire in self._wires[client][node]]
@@ -178,7 +178,7 @@ class FaultInjector:
 
         return undo
 
-    def _crash(self, nodes: tuple[int, ...], *, forgets: bool) -> Callable[[], None]:
+    def _crash(self, nodes: tuple[int, ...], *, loses_data: bool) -> Callable[[], None]:
         down = [node for node in nodes if self._servers[node].up]
         for node in down:
             self._record.add(f"n{node}", Kind.CRASHED)
@@ -186,8 +186,8 @@ class FaultInjector:
 
         def undo() -> None:
             for node in down:
-                self._servers[node].restart(forgets=forgets)
-                note = "without its data" if forgets else ""
+                self._servers[node].restart(loses_data=loses_data)
+                note = "without its data" if loses_data else ""
                 self._record.add(f"n{node}", Kind.STARTED, note=note)
 
         return undo
@@ -208,10 +208,10 @@ class FaultInjector:
         if not client.crashed:
             self._record.add(client.name, Kind.CRASHED)
             client.crash()
-        self._felt(AFTERMATH)
+        self._disturb(AFTERMATH)
 
-    def _felt(self, seconds: float) -> None:
-        self.unrest_until = max(self.unrest_until, self._timeline.now + seconds)
+    def _disturb(self, seconds: float) -> None:
+        self.disturbed_until = max(self.disturbed_until, self._timeline.now + seconds)
 
     def _note(self, who: str, note: str, peer: str = "") -> None:
         self._record.add(who, Kind.NOTED, peer=peer, note=note)

@@ -49,7 +49,7 @@ class Keyspace:
         return int(self._clock() * 1_000_000)
 
     def present(self) -> list[bytes]:
-        """Every key that is there."""
+        """Every key."""
         return [key for key in list(self._values) if self._find(key) is not None]
 
     def ends_at(self, key: bytes) -> float:
@@ -64,7 +64,7 @@ class Keyspace:
         return value
 
     def exists(self, key: bytes) -> bool:
-        """Whether a key is there."""
+        """Whether a key exists."""
         return self._find(key) is not None
 
     def set(self, key: bytes, value: bytes, px: int | None = None) -> None:
@@ -77,32 +77,32 @@ class Keyspace:
             self._ends[key] = self._now() + px
 
     def set_nx(self, key: bytes, value: bytes, px: int | None = None) -> bool:
-        """Put a text there unless something is; whether it was put."""
+        """Store a text unless the key exists; whether it was stored."""
         free = not self.exists(key)
         if free:
             self.set(key, value, px)
         return free
 
     def set_keep_ttl(self, key: bytes, value: bytes) -> None:
-        """Put a text there; it ends when what was there would have ended."""
+        """Store a text and keep the expiry of the key."""
         self._find(key)
         self._values[key] = value
 
     def delete(self, key: bytes) -> bool:
-        """Be rid of a key; whether it was there."""
+        """Delete a key; whether it existed."""
         there = self._find(key) is not None
         self._drop(key)
         return there
 
     def pttl(self, key: bytes) -> int:
-        """How long a key will be there; -1: forever; -2: it is not there."""
+        """Milliseconds until a key expires; -1: never; -2: there is no such key."""
         if self._find(key) is None:
             return -2
         ends = self._ends.get(key)
         return -1 if ends is None else ends - self._now()
 
     def pexpire(self, key: bytes, px: int) -> int:
-        """Let a key end then; how many are there that do: 1 or 0."""
+        """Set the expiry of a key; 1, or 0 if there is no such key."""
         if self._find(key) is None:
             return 0
         if px <= 0:
@@ -126,7 +126,7 @@ class Keyspace:
         return removed
 
     def zpopmin(self, key: bytes) -> tuple[bytes, float] | None:
-        """Take the first member out, with its score."""
+        """Remove the first member; returns it with its score."""
         members = self._set(key)
         if not members:
             return None
@@ -173,11 +173,11 @@ class Keyspace:
 
 
 class CommandError(Exception):
-    """A server cannot make sense of a command."""
+    """A command that this server does not know, or wrong arguments."""
 
 
 def perform(db: Keyspace, words: Sequence[bytes]) -> Any:
-    """Carry out one of them; None is a reply, too: there is nothing."""
+    """Execute a command. None is a reply, too."""
     command = COMMANDS.get(words[0].upper())
     if command is None:
         raise CommandError(f"unknown command {words[0]!r}")

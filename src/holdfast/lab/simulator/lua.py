@@ -77,7 +77,7 @@ def scripts() -> Scripts:
 
 
 def _text(word: Any) -> bytes:
-    """A word as a command has it."""
+    """An argument of `redis.call`, as bytes."""
     if type(word) is bytes:
         return word
     if type(word) is int or type(word) is float:

@@ -1,9 +1,9 @@
 """Messages between clients and nodes: late, held up, lost with their connection, never reordered.
 
 As with TCP, what is sent on one connection arrives in order or not at all; on two, in any order. A
-wire that is cut holds messages back until it is mended. A connection that breaks takes with it what
-its other end has not got yet, except where a *ghost* is left: then requests that are under way get
-to the node all the same, now or late, and are carried out when it comes to it.
+wire that is cut holds messages back until it is mended. A connection that breaks loses what is in
+flight, unless it leaves a *ghost*: then the node still receives the requests that are in flight, at
+once or late.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ SLOW_SHARE = 0.5
 """How many messages are in the tail while a wire is slow."""
 
 TWIN_LASTS = 0.4
-"""How long a node keeps a connection that its client does not know of."""
+"""How long a node keeps a connection of which its client does not know."""
 
 
 @dataclass(slots=True)
@@ -83,33 +83,33 @@ class Connection:
         "_there_at",
         "_under_way",
         "broken",
-        "heard_of",
+        "on_broken",
         "run",
     )
 
     def __init__(
-        self, network: Network, there: Wire, back: Wire, heard_of: Callable[[], None]
+        self, network: Network, there: Wire, back: Wire, on_broken: Callable[[], None]
     ) -> None:
         self._network = network
         self._there, self._back = there, back
         self._there_at = self._back_at = 0.0
         self._under_way: deque[Callable[[], None]] = deque()
-        self.heard_of = heard_of
-        """How the client learns that it is broken."""
+        self.on_broken = on_broken
+        """Called when the client learns that it is broken."""
         self.broken = False
         self.run = 0
         """Which run of the node it leads to."""
 
-    def dial(self, knock: Callable[["Connection"], None]) -> None:
-        """Let the node know of it; of a twin, too, if there is to be one, whose other end is deaf
-        to what it does not expect."""
-        self.to_node(lambda: knock(self))
+    def open(self, arrive: Callable[["Connection"], None]) -> None:
+        """Connect to the node. If the attempt is doubled, the node gets a second connection, of
+        which the client does not know."""
+        self.to_node(lambda: arrive(self))
         if self._there.doubled:
             self._there.doubled -= 1
             twin = Connection(self._network, self._there, self._back, lambda: None)
-            twin.to_node(lambda: knock(twin))
+            twin.to_node(lambda: arrive(twin))
             timeline = self._network.timeline
-            timeline.at(timeline.now + TWIN_LASTS, twin.break_off)
+            timeline.at(timeline.now + TWIN_LASTS, twin.reset)
 
     def to_node(self, action: Callable[[], None]) -> None:
         """Send something there."""
@@ -128,7 +128,7 @@ class Connection:
         self._back_at = max(self._back_at, network.timeline.now + network.delay(self._back))
         network.timeline.at(self._back_at, lambda: self._back.deliver(lambda: self._return(action)))
 
-    def break_off(self, *, ghost: bool = False, late: float = 0.0) -> None:
+    def reset(self, *, ghost: bool = False, late: float = 0.0) -> None:
         """Break it; the client notices in a while."""
         if self.broken:
             return
@@ -141,12 +141,12 @@ class Connection:
             else:
                 action()
         later = network.timeline.now + network.delay(self._back)
-        network.timeline.at(later, lambda: self._back.deliver(self.heard_of))
+        network.timeline.at(later, lambda: self._back.deliver(self.on_broken))
 
     def _lost(self, wire: Wire) -> bool:
         if wire.doomed:
             wire.doomed = False
-            self.break_off()
+            self.reset()
             return True
         return False
 

@@ -53,7 +53,7 @@ def spec_of(section: Section, nodes: int) -> LockSpec:
 
 
 class Turn:
-    """One section under way."""
+    """One section in progress."""
 
     def __init__(self, client: Client, section: Section, servers: int, number: int) -> None:
         self.client = client
@@ -90,7 +90,7 @@ class Observer:
         self._free_since: dict[str, float] = {}
         self._sent_at: dict[tuple[str, type], float] = {}
         self._released: set[str] = set()
-        """Holders of whom a release was sent."""
+        """Holders for which a release was sent."""
 
     def turn(self, client: Client, section: Section) -> Turn:
         """A section begins."""
@@ -144,7 +144,7 @@ class Observer:
         began = self._sent_at[turn.client.name, Acquire]
         self._backed(turn.client, lease, until, began)
         known = sum(
-            self._knows(server, lease) or server.forgot_at >= began
+            self._knows(server, lease) or server.lost_data_at >= began
             for server in self._scene.servers
         )
         if known < self._scene.plan.quorum:
@@ -191,7 +191,7 @@ class Observer:
             return
         lock, now = keys_of(repair.key).lock, self._timeline.now
         having = sum(
-            server.data.get(lock) == repair.holder.encode() or now - server.forgot_at < JUST_NOW
+            server.data.get(lock) == repair.holder.encode() or now - server.lost_data_at < JUST_NOW
             for server in self._scene.servers
         )
         if having < self._scene.plan.quorum:
@@ -251,7 +251,7 @@ class Observer:
         self._record.find(label, text, *who)
 
     def working(self) -> list[Client]:
-        """Who is still doing something."""
+        """The clients that still run a task."""
         return [
             client
             for client in self._scene.clients
@@ -265,7 +265,7 @@ class Observer:
             self.find("client stuck", "still waiting or working", client.name)
 
     def probed(self, client: Client, name: str) -> None:
-        """A newcomer has got the lock."""
+        """A new client has got the lock."""
         granted = [hold for hold in self._record.history.holds() if hold.who == client.name]
         if not any(hold.name == name and hold.granted is not None for hold in granted):
             self.find("lock unavailable after healing", f"{name} was not granted", client.name)
@@ -289,10 +289,10 @@ class Observer:
 
     def _backed(self, client: Client, lease: LeaseState, until: float, began: float) -> None:
         """A quorum of nodes keep the lease for as long as its holder believes in it: nodes that had
-        a vote when they were asked. What they forget after that, the guard sees to."""
+        a vote when they were asked. What they lose after that is the restart guard's task."""
         backing = sum(
-            server.forgot_at >= began
-            or (self._backs(server, lease, until) and not self._may_have_forgotten(server))
+            server.lost_data_at >= began
+            or (self._backs(server, lease, until) and not self._may_have_lost(server))
             for server in self._scene.servers
         )
         if lease.valid_until > lease.hold_until + PRECISION:
@@ -312,9 +312,9 @@ class Observer:
         mine = server.data.get(keys.lock) == lease.holder.encode()
         return mine and server.data.get(keys.fence) == b"%d" % lease.fence
 
-    def _may_have_forgotten(self, server: Server) -> bool:
-        """Whether it restarted so lately that a lease which it forgot may still be valid."""
-        young = self._timeline.now - server.forgot_at < self._scene.plan.max_ttl
+    def _may_have_lost(self, server: Server) -> bool:
+        """Whether it restarted so recently that a lease which it lost may still be valid."""
+        young = self._timeline.now - server.lost_data_at < self._scene.plan.max_ttl
         return young and self._scene.plan.guard
 
     def _tidy_later(self, turn: Turn) -> None:
@@ -346,10 +346,10 @@ class Observer:
             self.find("lock left behind", f"{server.name}: a place in the queue", server.name)
 
     def _is_calm(self, since: float) -> bool:
-        """Whether nothing had gone wrong for as long as anything is felt."""
+        """Whether no fault can have had an effect since that instant."""
         scene = self._scene
-        felt = scene.injector.unrest_until + scene.plan.max_ttl * 1.2
-        return scene.plan.tail == 0 and since > felt
+        calm_from = scene.injector.disturbed_until + scene.plan.max_ttl * 1.2
+        return scene.plan.tail == 0 and since > calm_from
 
     def _add(
         self,

@@ -37,9 +37,9 @@ class Section:
     max_hold: float | None
     work: float
     extend_to: float | None = None
-    """Half-way through its work, extend the lease to so much."""
+    """Halfway through its work, extend the lease to this ttl."""
     looks: bool = False
-    """Half-way through its work, ask the engine who holds the lock."""
+    """Halfway through its work, ask the engine who holds the lock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     durable = nodes == 1 or random.random() < 0.3
     if not setup.guard:
         durable = False
-    target = Target(random, nodes, clients, ttl, setup.seconds, may_forget=not durable)
+    target = Target(random, nodes, clients, ttl, setup.seconds, may_lose_data=not durable)
     faults = _clocks(target, setup)
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
         faults += random.choice(ATTACKS)(target)
@@ -139,7 +139,7 @@ def _clocks(target: Target, setup: Setup) -> list[Fault]:
         return faults
     # The allowance is for a ttl; for a short one, relatively more, which is not relied on.
     most = (drift(MAX_TTL) / MAX_TTL) * SHARE_OF_DRIFT * setup.drift
-    calendar = MAX_TTL * 0.4 if target.may_forget else 30.0
+    calendar = MAX_TTL * 0.4 if target.may_lose_data else 30.0
     for node in range(target.nodes):
         faults.append(
             Drift(start, node, 1 + random.choice((most, -most, random.uniform(-most, most))))

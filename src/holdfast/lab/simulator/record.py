@@ -22,7 +22,7 @@ MARKS = {mark.value: mark for mark in Mark}
 
 
 class Record:
-    """Writes down what happens, and starts what is to happen then."""
+    """Records events, and starts the faults that wait for them."""
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -87,7 +87,7 @@ class Registers:
         self._seen: dict[str, int] = {}
 
     def write(self, who: str, name: str, hold: str, fence: int) -> None:
-        """Send a write on its way, to both."""
+        """Send a write to both."""
         wire = Wire(slow=self._network.random.random() < LATE)
         timeline = self._network.timeline
         arrival = timeline.now + self._network.delay(wire)

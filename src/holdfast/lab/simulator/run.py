@@ -16,17 +16,17 @@ from holdfast.lab.simulator.observer import Observer, Scene
 from holdfast.lab.simulator.plan import Plan, Section, Task
 from holdfast.lab.simulator.record import PLAIN, Record, Registers
 from holdfast.lab.simulator.server import Server
-from holdfast.lab.simulator.store import Way
+from holdfast.lab.simulator.store import Wiring
 from holdfast.lab.simulator.tasks import work_through
 
 TELL_WITHIN = 0.02
 """How late a holder may learn that its lease has expired."""
 
 PROBE = 1.0
-"""The ttl with which a newcomer asks, after everything has healed."""
+"""The ttl with which a new client asks, after everything has healed."""
 
 SLACK = 2.0
-"""What may be added to every bound: tries in vain, pauses, connecting."""
+"""Added to every bound: failed tries, pauses, connecting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,12 @@ class Simulation:
             plan.tail,
         )
         self.servers = [
-            Server(f"n{index}", self.timeline, durable=plan.durable, defect=self._defect)
+            Server(
+                f"n{index}",
+                self.timeline,
+                durable=plan.durable,
+                internal_error=self._internal_error,
+            )
             for index in range(plan.nodes)
         ]
         self._wires: list[list[tuple[Wire, Wire]]] = []
@@ -113,7 +118,7 @@ class Simulation:
     def _join(self) -> Client:
         number, plan = len(self.clients), self.plan
         wires = [(Wire(), Wire()) for _ in self.servers]
-        way = Way(
+        wiring = Wiring(
             servers=self.servers,
             network=self.network,
             there=[there for there, _ in wires],
@@ -123,7 +128,7 @@ class Simulation:
             guard=plan.guard,
             sent=lambda requests: self.observer.sent(self.clients[number], requests),
         )
-        client = Client(f"c{number}", way, self.observer.look_at, self._defect)
+        client = Client(f"c{number}", wiring, self.observer.look_at, self._internal_error)
         self._wires.append(wires)
         self.clients.append(client)
         return client
@@ -135,7 +140,7 @@ class Simulation:
             timeline.run(timeline.now + 0.5)
 
     def _probe(self, within: float) -> None:
-        """A newcomer must get every lock."""
+        """A new client must get every lock."""
         names = sorted({section.name for task in self.plan.tasks for section in task.sections})
         client = self._join()
         for name in names:
@@ -147,5 +152,5 @@ class Simulation:
                 self.timeline.run(self.timeline.now + 0.1)
             self.observer.probed(client, name)
 
-    def _defect(self, text: str) -> None:
+    def _internal_error(self, text: str) -> None:
         self.record.find("internal error", text)

@@ -16,13 +16,15 @@ LONG_AGO = -1000.0
 """When servers were started, if not in the run."""
 
 
-Hear = Callable[[Any], None]
+Receive = Callable[[Any], None]
 
 
 class Server:
-    """One node: its data, behind connections. It can be frozen, crash, restart and forget."""
+    """One node: its data, behind connections. It can freeze, crash, restart and lose its data."""
 
-    def __init__(self, name: str, timeline: Timeline, *, durable: bool, defect: Hear) -> None:
+    def __init__(
+        self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive
+    ) -> None:
         self.name = name
         self.timeline = timeline
         self.durable = durable
@@ -30,17 +32,17 @@ class Server:
         self.up = True
         self.run = 1
         self.started_at = LONG_AGO
-        self.forgot_at = LONG_AGO
+        self.lost_data_at = LONG_AGO
         self.connections: dict[Connection, None] = {}
         self._frozen = 0
-        self._defect = defect
+        self._internal_error = internal_error
         self._waiting: dict[Connection, list[Callable[[], None]]] = {}
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self.data = Keyspace(self.clock, self)
         self._loaded: dict[bytes, bytes] = {}
-        self._subscribers: dict[bytes, dict[Connection, Hear]] = {}
+        self._subscribers: dict[bytes, dict[Connection, Receive]] = {}
 
     def accept(self, connection: Connection) -> bool:
         """A client connects; False: the server is down."""
@@ -49,7 +51,7 @@ class Server:
             self.connections[connection] = None
         return self.up
 
-    def receive(self, connection: Connection, data: bytes, reply: Hear) -> None:
+    def receive(self, connection: Connection, data: bytes, reply: Receive) -> None:
         """Commands arrive, to be executed now, or when it is not frozen any more."""
         if self.up and connection.run == self.run:
             self._waiting.setdefault(connection, []).append(
@@ -72,18 +74,18 @@ class Server:
         self._frozen = 0
         self._waiting.clear()
         for connection in list(self.connections):
-            connection.break_off()
+            connection.reset()
         self.connections.clear()
 
-    def restart(self, *, forgets: bool) -> None:
+    def restart(self, *, loses_data: bool) -> None:
         """Come up again, with or without what was there."""
         self.up = True
         self.run += 1
         self.started_at = self.timeline.now
         kept = self.data
-        self._forget()
-        if forgets:
-            self.forgot_at = self.timeline.now
+        self._clear()
+        if loses_data:
+            self.lost_data_at = self.timeline.now
         else:
             self.data = kept
 
@@ -102,7 +104,7 @@ class Server:
                 del self._waiting[connection]
             action()
 
-    def _answer(self, connection: Connection, data: bytes, reply: Hear) -> None:
+    def _answer(self, connection: Connection, data: bytes, reply: Receive) -> None:
         replies = b""
         for words in _parsed(data):
             match words:
@@ -124,7 +126,7 @@ class Server:
         try:
             reply = self._perform(words)
         except (CommandError, ScriptError, WrongTypeError) as error:
-            self._defect(f"{self.name} got an invalid command: {words!r}: {error}")
+            self._internal_error(f"{self.name} got an invalid command: {words!r}: {error}")
             return Exception(f"ERR {error}")
         return reply.text if isinstance(reply, Status) else reply
 
@@ -162,9 +164,9 @@ class Server:
         """The number of subscribers of a channel."""
         return len(self._living(channel))
 
-    def _living(self, channel: bytes) -> list[tuple[Connection, Hear]]:
+    def _living(self, channel: bytes) -> list[tuple[Connection, Receive]]:
         subscribers = self._subscribers.get(channel, {})
-        return [(each, hear) for each, hear in subscribers.items() if not each.broken]
+        return [(each, receive) for each, receive in subscribers.items() if not each.broken]
 
 
 def encode(reply: Any, kind: bytes = b"*") -> bytes:

@@ -1,4 +1,4 @@
-"""The way from a client to virtual servers: what `engines.redis.aio` is to real ones.
+"""The store of a client over virtual servers: what `engines.redis.aio` is to real ones.
 
 Commands, replies, queues, handshakes and skipped nodes are the engine's own. Only the connections,
 and waiting, are virtual.
@@ -29,8 +29,8 @@ KEEP = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """What lies between a client and its nodes."""
+class Wiring:
+    """The nodes of a client, and the network in between."""
 
     servers: Sequence[Server]
     network: Network
@@ -40,7 +40,7 @@ class Way:
     max_ttl: float
     guard: bool
     sent: Callable[[Sequence[ToNode]], None]
-    """Told of all requests that go out."""
+    """Called with all requests that are sent."""
 
 
 class Owner(BaseClient):
@@ -90,7 +90,7 @@ class NodeConnection:
         def gone() -> None:
             self._lose(made, "the connection broke")
 
-        def knock(connection: Connection) -> None:
+        def arrive(connection: Connection) -> None:
             answer = self._establish if self._server.accept(connection) else self._refuse
             connection.to_client(self._client.arrives(lambda: answer(connection)))
 
@@ -100,7 +100,7 @@ class NodeConnection:
 
         made = Connection(self._network, self._there, self._back, self._client.arrives(gone))
         self._connection = made
-        made.dial(knock)
+        made.open(arrive)
         self._client.at(self._client.clock() + CONNECT_TIMEOUT, give_up)
 
     def flush(self) -> None:
@@ -121,14 +121,14 @@ class NodeConnection:
         if self._connection is not None:
             self._lose(self._connection, why, heals)
 
-    def break_off(self, *, ghost: bool, late: float = 0.0) -> None:
+    def reset(self, *, ghost: bool, late: float = 0.0) -> None:
         """The connection breaks; the client learns of it in a while."""
         if self._connection is not None:
-            self._connection.break_off(ghost=ghost, late=late)
+            self._connection.reset(ghost=ghost, late=late)
 
     def crash(self) -> None:
         """The client is dead: the node learns at once that the connection is closed."""
-        self.break_off(ghost=True)
+        self.reset(ghost=True)
 
     def _establish(self, connection: Connection) -> None:
         if self._connection is connection:
@@ -142,7 +142,7 @@ class NodeConnection:
         if self._connection is connection:
             self.breaks += 1
             self._connection = None
-            connection.break_off()
+            connection.reset()
             self._node.lost(why, heals)
 
     def _receive(self, connection: Connection, replies: bytes) -> None:
@@ -155,7 +155,7 @@ class NodeConnection:
             self.flush()
         except BROKEN as error:
             self._lose(connection, explain(error))
-        except Exception as error:  # noqa: BLE001 - a defect, to be reported
+        except Exception as error:  # noqa: BLE001 - a internal_error, to be reported
             self._client.fails(error)
         self._store.received()
 
@@ -163,12 +163,12 @@ class NodeConnection:
 class Store:
     """One server, or a quorum of several."""
 
-    def __init__(self, client: Owner, way: Way) -> None:
-        self.client, self.sent = client, way.sent
+    def __init__(self, client: Owner, wiring: Wiring) -> None:
+        self.client, self.sent = client, wiring.sent
         host = StoreHost(client.clock, client.notify, client.events.append)
         channel = f"{client.name}:channel"
         self.waiters = Waiters(host, channel)
-        self.quorum = None if len(way.servers) == 1 else _quorum(client, way)
+        self.quorum = None if len(wiring.servers) == 1 else _quorum(client, wiring)
         commands = Commands(quorum=self.quorum is not None, keep=KEEP, channel=channel)
         size = 0 if self.quorum is None else self.quorum.size
         self.nodes = Nodes(host, commands.exchange, self.waiters, size=size)
@@ -176,19 +176,21 @@ class Store:
         self.nodes.flush = lambda node: self.connections[node.index].flush()
         self.nodes.disconnect = self._disconnect
         self.connections = [
-            NodeConnection(client, self, way.network, self._add(index, way), server, there, back)
+            NodeConnection(
+                client, self, wiring.network, self._add(index, wiring), server, there, back
+            )
             for index, (server, there, back) in enumerate(
-                zip(way.servers, way.there, way.back, strict=True)
+                zip(wiring.servers, wiring.there, wiring.back, strict=True)
             )
         ]
-        self.asking: list[Asking] = []
+        self.pending: list[PendingRequest] = []
 
     def ask(self, requests: Sequence[Request], until: float, resume: Resumption) -> None:
         """Set a request going."""
         self.waiters.ask(requests)
-        asking = Asking(self, requests, until, resume)
-        self.asking.append(asking)
-        asking.go_on()
+        pending = PendingRequest(self, requests, until, resume)
+        self.pending.append(pending)
+        pending.go_on()
 
     def steps(self, requests: Sequence[Request], until: float) -> Steps:
         """What is to be sent to which node, one after the other."""
@@ -205,8 +207,8 @@ class Store:
 
     def receiving(self) -> None:
         """A real driver notices a cancellation at once; here, before it matters."""
-        for asking in self.asking:
-            asking.notice_cancellation()
+        for pending in self.pending:
+            pending.notice_cancellation()
 
     def received(self) -> None:
         """Wake waiters when their time comes."""
@@ -217,11 +219,13 @@ class Store:
         self.waiters.wake_due()
         self.received()
 
-    def _add(self, index: int, way: Way) -> Node:
-        address, handshake = _address(way.servers[index].name), Handshake()
+    def _add(self, index: int, wiring: Wiring) -> Node:
+        address, handshake = _address(wiring.servers[index].name), Handshake()
         if self.quorum is not None:
             guard = self.quorum.guards[index]
-            handshake = NodeHandshake(guard, self.client.clock, way.max_ttl, guarded=way.guard)
+            handshake = NodeHandshake(
+                guard, self.client.clock, wiring.max_ttl, guarded=wiring.guard
+            )
         return self.nodes.add(address, handshake)
 
     def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
@@ -230,8 +234,8 @@ class Store:
         self.connections[node.index].disconnect(why, heals)
 
 
-class Asking:
-    """One request under way."""
+class PendingRequest:
+    """One request in progress."""
 
     def __init__(
         self, store: Store, requests: Sequence[Request], until: float, resume: Resumption
@@ -246,13 +250,13 @@ class Asking:
         """Perform the next step, unless the caller has stopped waiting."""
         self._rounds = ()
         if not self._resume.wanted:
-            self._store.asking.remove(self)
+            self._store.pending.remove(self)
             return self._steps.close()
         try:
             effect = next(self._steps)
         except StopIteration as stop:
             return self._end(stop.value)
-        except Exception as error:  # noqa: BLE001 - a defect, to be reported
+        except Exception as error:  # noqa: BLE001 - a internal_error, to be reported
             return self._client.fails(error)
         if isinstance(effect, Pause):
             return self._client.at(effect.until, self.go_on)
@@ -268,7 +272,7 @@ class Asking:
         self._rounds = rounds
         try:
             self._store.nodes.start(rounds, self)
-        except Exception as error:  # noqa: BLE001 - a defect, to be reported
+        except Exception as error:  # noqa: BLE001 - a internal_error, to be reported
             return self._client.fails(error)
         for each in rounds:
             self._store.sent(each.requests)
@@ -290,20 +294,20 @@ class Asking:
             self.go_on()
 
     def _end(self, answers: Sequence[Answer]) -> None:
-        self._store.asking.remove(self)
+        self._store.pending.remove(self)
         self._store.waiters.answered(self._requests, answers)
         self._resume(answers)
 
 
-def _quorum(client: Owner, way: Way) -> Quorum:
-    longest = way.max_ttl + way.drift(way.max_ttl)
+def _quorum(client: Owner, wiring: Wiring) -> Quorum:
+    longest = wiring.max_ttl + wiring.drift(wiring.max_ttl)
     return Quorum(
-        [server.name for server in way.servers],
-        [RestartGuard(longest, on=way.guard) for _ in way.servers],
+        [server.name for server in wiring.servers],
+        [RestartGuard(longest, on=wiring.guard) for _ in wiring.servers],
         client.clock,
         lambda: EPOCH + client.timeline.now + client.calendar,
         client.timeline.random.uniform,
-        way.drift,
+        wiring.drift,
     )
 
 

@@ -90,12 +90,12 @@ def _leave(
     client = turn.client
     observer.leaving(turn, lease)
     was_lost = lease.is_lost(client.clock())
-    told = False
+    reported = False
     try:
         if begin_leave(client.runtime, lease, error):
             yield from finish_leave(client.runtime, lease, error)
     except LockLost:
-        told = True
+        reported = True
     except EngineUnavailable as unavailable:
         observer.note(turn, str(unavailable))  # it expires, and its holder knows
     except NotHeld as wrong:
@@ -104,6 +104,6 @@ def _leave(
         yield from deliver(client.runtime, turn.spec, lease.holder)
         observer.left(turn, lost=was_lost)
         raise
-    if was_lost and not told and error is None:
-        observer.find("loss not reported", "left a lost lease without a word", client.name)
-    observer.left(turn, lost=told or was_lost)
+    if was_lost and not reported and error is None:
+        observer.find("loss not reported", "left a lost lease without an error", client.name)
+    observer.left(turn, lost=reported or was_lost)

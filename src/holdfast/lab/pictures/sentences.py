@@ -1,4 +1,4 @@
-"""What happened, in words: an event a sentence."""
+"""What happened, in words: a sentence for each event."""
 
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
@@ -6,7 +6,7 @@ from math import inf, isfinite
 
 from holdfast.lab.history import Event, Finding, Kind
 
-Say = Callable[[float], str]
+Instant = Callable[[float], str]
 """How an instant is written."""
 
 
@@ -49,7 +49,7 @@ _NO_VOTE = "{who} withdraws its vote for {peer}{because}"
 _ALL_HEALED = "the last fault is over{because}"
 
 
-def tell(event: Event, say: Say) -> str:
+def describe(event: Event, instant: Instant) -> str:
     """An event as a sentence without a full stop."""
     sentence = _SENTENCES[event.kind]
     if is_vote(event):
@@ -61,7 +61,7 @@ def tell(event: Event, say: Say) -> str:
         name=clean(event.name),
         peer=clean(event.peer),
         fence="" if event.fence is None else f", fence {event.fence}",
-        until=f", until {say(event.until)}" if isfinite(event.until) else "",
+        until=f", until {instant(event.until)}" if isfinite(event.until) else "",
         because=f": {clean(event.note)}" if event.note else "",
     )
 
@@ -69,10 +69,10 @@ def tell(event: Event, say: Say) -> str:
 MOST_FENCES = 8
 
 
-def tell_fences(labels: Mapping[int, str]) -> str:
-    """What the labels of fences stand for, unless that is plain, or too much to tell.
+def describe_fences(labels: Mapping[int, str]) -> str:
+    """What the labels of fences stand for, unless that is plain, or too long.
 
-    >>> tell_fences({33: "#1", 34: "#2"})
+    >>> describe_fences({33: "#1", 34: "#2"})
     'fences: #1 = 33 < #2 = 34'
     """
     plain = all(label == f"#{fence}" for fence, label in labels.items())
@@ -85,17 +85,17 @@ MOST_FINDINGS = 5
 """How many findings are written out."""
 
 
-def tell_findings(findings: Sequence[Finding], say: Say) -> list[str]:
+def describe_findings(findings: Sequence[Finding], instant: Instant) -> list[str]:
     """A sentence for each finding, or for the first few and how many more there are."""
-    told = [
-        f"{clean(finding.label)}, {_span(finding, say)}: {clean(finding.text)}"
+    sentences = [
+        f"{clean(finding.label)}, {_span(finding, instant)}: {clean(finding.text)}"
         for finding in findings[:MOST_FINDINGS]
     ]
     more = len(findings) - MOST_FINDINGS
-    return [*told, f"and {more} more findings"] if more > 0 else told
+    return [*sentences, f"and {more} more findings"] if more > 0 else sentences
 
 
-def _span(finding: Finding, say: Say) -> str:
+def _span(finding: Finding, instant: Instant) -> str:
     if not finding.at < finding.until < inf:
-        return say(finding.at)
-    return f"{say(finding.at)} to {say(finding.until)}"
+        return instant(finding.at)
+    return f"{instant(finding.at)} to {instant(finding.until)}"

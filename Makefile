@@ -11,8 +11,8 @@ OTHERS := 3.12 3.13
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
 	@echo "make test    everything: lint, types, all tests"
-	@echo "make soak    SEEDS=10000 random runs of the simulator, the whole model, then real servers under faults for MINUTES=10"
-	@echo "make contract  the whole contract over every engine, which takes about half an hour"
+	@echo "make soak    SEEDS=10000 random runs of the simulator, then real servers under faults for MINUTES=10"
+	@echo "make contract  all tests in full: every scenario on every engine, sync and async; about half an hour"
 	@echo "make mutants plants bugs, and sees whether the tests find them"
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
 	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md and a line of series.jsonl"
@@ -33,14 +33,13 @@ MINUTES := 10
 SEEDS := 10000
 soak: $(STAMP) servers
 	$(BIN)/holdfast lab simulate --random --seeds $(SEEDS)
-	$(BIN)/python -m pytest --full -m full tests/lab tests/test_benchmarks.py
 	$(BIN)/python -m tests.equipment.soak --seconds $$(($(MINUTES) * 60))
 
 mutants: $(STAMP) servers
 	$(BIN)/python -m tests.mutants
 
 contract: $(STAMP) servers
-	$(BIN)/python -m pytest $(AT_ONCE) --full tests/contract
+	$(BIN)/python -m pytest $(AT_ONCE) --full
 
 check: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not slow"

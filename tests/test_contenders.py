@@ -50,6 +50,7 @@ def fails(stack: ExitStack) -> Pair:
     return lambda: [][0]
 
 
+@pytest.mark.full
 def test_each_does_its_batches_and_is_closed(tmp_path: Path) -> None:
     thread, tasks = tmp_path / "thread", tmp_path / "tasks"
     openings: Openings = {
@@ -64,6 +65,7 @@ def test_each_does_its_batches_and_is_closed(tmp_path: Path) -> None:
     assert tasks.read_text().split() == ["0", "1"] * 6 + ["closed"]
 
 
+@pytest.mark.full
 def test_nobody_has_what_another_one_needs() -> None:
     import benchmarks.cases  # which has it all; and this file is imported there, too
 

@@ -37,15 +37,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     runs = []
     part = metafunc.module.__name__.rpartition(".test_")[2]
     core = metafunc.definition.get_closest_marker("core") is not None
-    slow = metafunc.definition.get_closest_marker("slow") or set(needs) - {"cells"}
     full = metafunc.config.getoption("full")
     for number, engine in enumerate(ENGINES):
         if not (full or engine.plays(part, core)):
             continue
         refusal = engine.refusal(scenario, needs)
-        # What is slow, or is done to a server, is played in one of them on each engine, by turns.
+        # `make test` plays each scenario in one colour on each engine, by turns; in both on two.
         turn = (number + crc32(scenario.encode())) % len(colours)
-        for colour in colours if full or not slow else colours[turn : turn + 1]:
+        for colour in colours if full or engine.both else colours[turn : turn + 1]:
             # Such a server takes seconds to start: once for each colour, not for each process.
             group = pytest.mark.xdist_group(f"{engine.server}-{colour}")
             marks = [group] if engine.server else []

@@ -52,6 +52,8 @@ class Engine:
     """The parts of the contract that `make test` plays on it; none: all."""
     plays_core: bool = False
     """Whether `make test` plays on it what depends on the core alone: `pytest.mark.core`."""
+    both: bool = False
+    """Whether `make test` plays each scenario sync and async on it, and not by turns."""
     server: str = ""
     """What is slow to start: scenarios with the same one go to the same test process."""
 
@@ -128,6 +130,7 @@ ENGINES = (
         "memory",
         MemoryPlace,
         plays_core=True,
+        both=True,
         cannot={
             "processes": "it lives in one process",
             "outage": "a dictionary always answers",
@@ -151,7 +154,7 @@ ENGINES = (
         server="mariadb",
         only=VARIANT,
     ),
-    Engine("redis", single_place),
+    Engine("redis", single_place, both=True),
     Engine("valkey", valkey_place, only=VARIANT),
     Engine(
         "redlock",

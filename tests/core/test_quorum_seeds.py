@@ -120,7 +120,7 @@ class Play:
 
 
 @pytest.mark.parametrize(
-    "block", [*range(4), *(pytest.param(block, marks=pytest.mark.slow) for block in range(4, 12))]
+    "block", [*range(4), *(pytest.param(block, marks=pytest.mark.full) for block in range(4, 12))]
 )
 def test_no_two_hold_it_at_once_and_fences_grow(block: int) -> None:
     taken = 0

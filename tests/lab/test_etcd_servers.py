@@ -9,7 +9,7 @@ from holdfast.lab.servers.process import ServerFailed
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer, find_etcd, find_etcd_wheel
 from tests.patience import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 BOTH = pytest.mark.parametrize("program", [find_etcd, find_etcd_wheel], ids=["3.4", "3.5"])
 

@@ -8,7 +8,7 @@ import pytest
 from holdfast.lab.servers.process import HOST, ServerFailed
 from tests.equipment.servers.mariadb import DATABASE, USER, MariaDbServer
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture

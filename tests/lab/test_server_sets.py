@@ -14,7 +14,7 @@ from tests.equipment.servers.cluster import SLOTS, RedisCluster
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.sentinel import SentinelSet
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @pytest.fixture(params=["redis", "valkey"])

@@ -18,7 +18,7 @@ from tests.equipment.soak.verdict import Verdict, reach
 from tests.patience import wait_for
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(180)
 def test_a_short_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = main(["--seconds", "20", "--history", str(tmp_path / "history.jsonl")])
@@ -142,7 +142,7 @@ def test_of_many_findings_some_are_shown() -> None:
     assert verdict.summary().endswith("and 10 more")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_clients_come_and_go(tmp_path: Path) -> None:
     with Ground(tmp_path) as ground:
         wait_for(lambda: len(ground.history().of(Kind.GRANTED)) > 5)

@@ -10,7 +10,7 @@ from kazoo.client import KazooClient
 from tests.equipment.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer
 from tests.patience import wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.full
 
 
 @contextmanager

@@ -7,6 +7,8 @@ import pytest
 from tests.equipment.servers.etcd import EtcdServer, find_etcd, find_etcd_wheel
 
 LINES = {"3.4": find_etcd, "3.5": find_etcd_wheel}
+LINES_BY_TURNS = [pytest.param("3.4", marks=pytest.mark.full), "3.5"]
+"""For what is slow."""
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from holdfast.engines.etcd import locks
 from holdfast.lab.servers.proxy import Proxy
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
 
-from .conftest import LINES
+from .conftest import LINES, LINES_BY_TURNS
 from .contest import Contest, give_back, in_the_end, make_whole
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 CLIENTS = 4
 
 
-@pytest.fixture(scope="module", params=LINES)
+@pytest.fixture(scope="module", params=LINES_BY_TURNS)
 def members(request: pytest.FixtureRequest) -> Iterator[EtcdCluster]:
     with EtcdCluster(program=LINES[request.param]()) as cluster:
         yield cluster

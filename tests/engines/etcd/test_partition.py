@@ -14,7 +14,7 @@ from holdfast.engines.etcd.threads import EtcdStore
 from holdfast.lab.servers.process import ServerFailed
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
 
-from .conftest import LINES
+from .conftest import LINES, LINES_BY_TURNS
 from .contest import Contest, give_back, in_the_end, make_whole
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ ON_ONE_LINE = pytest.mark.parametrize("members", ["3.5"], indirect=True)
 WHO = pytest.mark.parametrize("who", ["leader", "follower"])
 
 
-@pytest.fixture(scope="module", params=LINES)
+@pytest.fixture(scope="module", params=LINES_BY_TURNS)
 def members(request: pytest.FixtureRequest) -> Iterator[EtcdCluster]:
     with EtcdCluster(program=LINES[request.param](), partable=True) as cluster:
         yield cluster

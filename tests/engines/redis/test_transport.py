@@ -231,6 +231,7 @@ def test_an_interruption_at_any_line_leaves_the_client_usable(server: RedisServe
     wait_for(lambda: connections(server) == 0)
 
 
+@pytest.mark.full
 def test_a_signal_handler_may_ask_at_any_line(server: RedisServer) -> None:
     """It is answered, or refused at once; it does not hang, and it harms nobody."""
     with holdfast.Client(server.url, ttl=LONG) as client:

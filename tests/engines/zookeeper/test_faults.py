@@ -6,6 +6,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from urllib.parse import urlsplit
 
+import pytest
+
 import holdfast
 from holdfast.core.messages import Acquire, Failed, Held
 from holdfast.core.ports import StoreHost
@@ -33,6 +35,7 @@ def test_the_leader_is_killed(ensemble: ZooKeeperEnsemble) -> None:
     nothing_is_left(ensemble)
 
 
+@pytest.mark.full
 def test_the_leader_is_stopped(ensemble: ZooKeeperEnsemble) -> None:
     with Contest([ensemble.url] * 3) as contest:
         leader = ensemble.leader()
@@ -43,6 +46,7 @@ def test_the_leader_is_stopped(ensemble: ZooKeeperEnsemble) -> None:
     nothing_is_left(ensemble)
 
 
+@pytest.mark.full
 def test_a_follower_is_killed(ensemble: ZooKeeperEnsemble) -> None:
     with Contest([ensemble.url] * 3) as contest:
         follower = ensemble.followers()[0]
@@ -61,6 +65,7 @@ def extends(lease: holdfast.Lease) -> bool:
     return True
 
 
+@pytest.mark.full
 def test_a_lease_outlives_its_server(ensemble: ZooKeeperEnsemble) -> None:
     """One member after the other is stopped for a while; the session goes to another one."""
     with holdfast.Client(ensemble.url) as client:
@@ -105,6 +110,7 @@ def test_a_server_that_is_cut_off_proves_nothing(parted: ZooKeeperEnsemble) -> N
         theirs.release()
 
 
+@pytest.mark.full
 def test_a_server_that_is_cut_off_right_after_a_renewal(parted: ZooKeeperEnsemble) -> None:
     """The renewal was acknowledged, but the leader has not been told yet that the session was
     active: it counts from an earlier instant than the holder would like to."""
@@ -174,6 +180,7 @@ def test_a_client_whose_process_stood_still(server: ZooKeeperServer) -> None:
         again.release()
 
 
+@pytest.mark.full
 def test_a_fifth_of_the_connections_is_reset_again_and_again(server: ZooKeeperServer) -> None:
     dice = random.Random(20)
     with ExitStack() as stack:

@@ -395,7 +395,7 @@ class TestCancelOnLoss:
     def test_a_body_that_never_waits_again_still_learns_of_it(self, line: Line) -> None:
         async def main() -> None:
             async with AsyncClient(line.url) as client:
-                lock = client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True)
+                lock = client.lock("job", ttl=0.05, timeout=60, renew=False, cancel_on_loss=True)
                 with pytest.raises(LockLost):  # noqa: PT012 - leaving the block is what raises
                     async with lock as lease:
                         while not lease.lost:  # blocks the loop past the end of the lease
@@ -409,7 +409,9 @@ class TestCancelOnLoss:
 
     def test_another_cancellation_goes_first(self, line: Line) -> None:
         async def work(client: AsyncClient) -> None:
-            async with client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True) as lease:
+            async with client.lock(
+                "job", ttl=0.05, timeout=60, renew=False, cancel_on_loss=True
+            ) as lease:
                 try:
                     await asyncio.sleep(60)
                 finally:
@@ -431,7 +433,9 @@ class TestCancelOnLoss:
     ) -> None:
         async def work(client: AsyncClient) -> None:
             with suppress(ValueError, LockLost):
-                async with client.lock("job", ttl=0.05, renew=False, cancel_on_loss=True):
+                async with client.lock(
+                    "job", ttl=0.05, timeout=60, renew=False, cancel_on_loss=True
+                ):
                     try:
                         await asyncio.sleep(60)
                     except asyncio.CancelledError:

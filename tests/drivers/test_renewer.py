@@ -25,7 +25,7 @@ def client(line: Line) -> Iterator[Client]:
 
 
 def take(client: Client, name: str = "job", ttl: float = 0.3, *, renew: bool = True) -> Lease:
-    lease = client.lock(name, ttl=ttl, renew=renew).acquire()
+    lease = client.lock(name, ttl=ttl, renew=renew).acquire(timeout=60)  # a grant may come too late
     assert lease is not None
     return lease
 

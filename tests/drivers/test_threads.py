@@ -226,7 +226,7 @@ class TestClosing:
         assert other.inspect("job") is None
 
     def test_a_callback_may_close(self, client: Client) -> None:
-        lease = client.lock("job", ttl=0.05, renew=False).acquire()
+        lease = client.lock("job", ttl=0.05, renew=False).acquire(timeout=60)
         assert lease is not None
         closed = threading.Event()
 

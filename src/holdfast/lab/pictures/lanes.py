@@ -110,48 +110,22 @@ def outages(history: History) -> Iterator[tuple[str, Span]]:
         yield who, Span(look, began, inf)
 
 
-@dataclass(slots=True)
-class _Cut:
-    """The peers that one client or node does not reach, or that do not reach it, for a time."""
-
-    since: float
-    until: float
-    reaches_not: list[str] = field(default_factory=list)
-    reached_not_by: list[str] = field(default_factory=list)
-
-    def labels(self) -> tuple[str, ...]:
-        peers = list(dict.fromkeys(self.reaches_not + self.reached_not_by))
-        names = ", ".join(clean(peer) for peer in peers)
-        if set(self.reaches_not) == set(self.reached_not_by):
-            text, arrow = "cut off from", "↮"
-        elif not self.reached_not_by:
-            text, arrow = "does not reach", "↛"
-        elif not self.reaches_not:
-            text, arrow = "is not reached by", "↚"
-        else:
-            text, arrow = "partly cut off from", "↮"
-        return f"{text} {names}", f"{arrow} {names}", f"{arrow} {len(peers)}", arrow
-
-
 def cuts(history: History) -> Iterator[tuple[str, Span]]:
-    """Which clients and nodes were cut off from each other, and when."""
+    """Which peers each client or node did not reach, and when; links cut together are one span."""
     tolerance = _AT_ONCE * (history.events[-1].at - history.events[0].at) if len(history) else 0.0
-    found: dict[str, list[_Cut]] = {}
+    found: dict[str, list[tuple[float, float, list[str]]]] = {}
     for since, until, who, peer in _links(history):
-        _same(found.setdefault(who, []), since, until, tolerance).reaches_not.append(peer)
-        _same(found.setdefault(peer, []), since, until, tolerance).reached_not_by.append(who)
-    for who, cut in ((who, cut) for who, some in found.items() for cut in some):
-        yield who, Span(Look.CUT, cut.since, cut.until, labels=cut.labels())
-
-
-def _same(some: list[_Cut], since: float, until: float, tolerance: float) -> _Cut:
-    """The cut of that time: one that there is, or a new one."""
-    for cut in some:
-        together = cut.until == until or abs(cut.until - until) <= tolerance
-        if together and abs(cut.since - since) <= tolerance:
-            return cut
-    some.append(_Cut(since, until))
-    return some[-1]
+        for began, ended, peers in found.setdefault(who, []):
+            together = ended == until or abs(ended - until) <= tolerance
+            if together and abs(began - since) <= tolerance:
+                peers.append(clean(peer))
+                break
+        else:
+            found[who].append((since, until, [clean(peer)]))
+    for who, since, until, peers in ((who, *cut) for who, some in found.items() for cut in some):
+        names = ", ".join(peers)
+        labels = (f"does not reach {names}", f"↛ {names}", f"↛ {len(peers)}", "↛")
+        yield who, Span(Look.CUT, since, until, labels=labels)
 
 
 def _links(history: History) -> list[tuple[float, float, str, str]]:

@@ -1,4 +1,4 @@
-"""The contest: processes that want the lock in turns, and one of them killed while it has it."""
+"""The contest: processes take turns under the lock, and one of them is killed while it holds it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

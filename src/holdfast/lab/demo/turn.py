@@ -115,7 +115,7 @@ class Turn:
         return notes is not None and notes.ended is None and now > notes.began + self._work / 2
 
     def look(self) -> None:
-        """See what has become of it."""
+        """Read what its worker wrote, and notice its end."""
         self.notes = read_notes(self._log)
         if not self.over and self._lifeline_closed(0.0):
             self._process.wait(END_WITHIN)
@@ -123,7 +123,7 @@ class Turn:
             os.close(self._lifeline)
 
     def kill(self) -> None:
-        """Kill `holdfast run` as the kernel would when memory is short, and see its worker die."""
+        """Kill `holdfast run`, as the kernel does when memory is short. Its worker dies with it."""
         self.killed_at = clock()
         self._process.kill()
         self._lifeline_closed(END_WITHIN)
@@ -135,7 +135,7 @@ class Turn:
             self._process.terminate()
 
     def end(self) -> None:
-        """See that no process of it is left."""
+        """Wait until no process of it is left; kill it if that takes too long."""
         self._lifeline_closed(END_WITHIN)
         self.look()
         if not self.over:
@@ -175,7 +175,7 @@ class Turn:
         return f"{self.who}'s holdfast run ended with {self._process.returncode}: {output}"
 
     def _lifeline_closed(self, seconds: float) -> bool:
-        """Whether it closes within so many seconds."""
+        """Whether it closes within `seconds`."""
         if self.over:
             return True
         poll = select.poll()

@@ -1,4 +1,4 @@
-"""What there is to draw of a history, in seconds: a lane for each client, register and node.
+"""What a picture shows, in seconds: a lane for each client, register and node.
 
 A *span* lasts (waiting, holding, a pause), a *mark* is an instant (lost, wrote, crashed). Both
 carry the texts that could be written beside them, from the longest to the shortest: the first that
@@ -77,7 +77,7 @@ class Mark:
 
 @dataclass(slots=True)
 class Lane:
-    """All that is to be drawn of one client, register or node."""
+    """The spans and marks of one client, register or node."""
 
     name: str
     role: Role
@@ -201,7 +201,7 @@ def names_in(history: History) -> set[str]:
 
 
 class _Lanes:
-    """All lanes, by whose they are; and what is written the same way in all of them."""
+    """All lanes by name; and the colours and labels that all of them share."""
 
     def __init__(self, history: History, clients: set[str]) -> None:
         registers = {event.name for event in history.of(*_WRITES)}

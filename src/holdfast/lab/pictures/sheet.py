@@ -15,7 +15,7 @@ _STEPS = (
     *(3600.0, 7200.0, 21600.0, 43200.0, 86400.0),
 )
 _IN_MINUTES_FROM = 100.0
-"""A picture of so many seconds or more counts minutes."""
+"""A picture of that many seconds or more counts minutes."""
 _IN_MILLISECONDS_BELOW = 0.1
 """A step between two ticks that is shorter is given in milliseconds."""
 
@@ -26,7 +26,7 @@ _BETWEEN_TICKS = 10
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A window of time on so many columns."""
+    """A window of time, `width` columns wide."""
 
     since: float
     until: float
@@ -164,7 +164,7 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """The whole picture, except for how it looks."""
+    """The whole picture, before characters and colours are chosen."""
 
     axis: Axis
     stripes: list[Stripe]

@@ -88,7 +88,7 @@ def across(left: float, right: float) -> range:
 
 
 MOST_EVENTS = 40
-"""So many events are listed in words; a longer list would bury the picture."""
+"""A longer list of events would bury the picture."""
 _LEAST_WIDTH = 40
 _WIDEST_NAME = 16
 _TINTS = ("cyan", "yellow", "magenta", "blue", "green")

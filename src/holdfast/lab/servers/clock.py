@@ -27,7 +27,7 @@ _FILE = struct.Struct("=qq")
 
 
 class Clock:
-    """A wall clock that is right until it jumps. `file` is where it lies; it is made anew."""
+    """A wall clock that is right until it jumps. `file` keeps its offset, and is overwritten."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -35,7 +35,7 @@ class Clock:
         file.write_bytes(_FILE.pack(0, 0))
 
     def jump(self, seconds: float) -> None:
-        """Set it forwards by so many seconds, or back by a negative number: in force on return."""
+        """Set it forwards by `seconds`, or back if negative: in force on return."""
         self._write(self.offset + seconds)
 
     def set_right(self) -> None:

@@ -82,7 +82,7 @@ class ServerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the process exists, be it frozen."""
+        """Whether the process exists, frozen or not."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> Self:
@@ -152,7 +152,7 @@ class ServerProcess:
         return self._process
 
     def _comes_up(self, give_up_at: float) -> bool:
-        """Whether it came to answer; False if another process has its port."""
+        """Wait until it answers; False if another process has its port."""
         while time.monotonic() < give_up_at:
             if not self.alive:
                 if PORT_TAKEN in self._output():

@@ -76,7 +76,7 @@ class RedisServer(ServerProcess):
             wait_until(self._is_saved, f"save of {self.address}", self.request_timeout)
 
     def _is_saved(self) -> bool:
-        """Save it, unless it is just being saved, as it is for a replica that begins to follow."""
+        """Save its data; false if a save is in progress, as for a replica that begins to follow."""
         try:
             self.command("SAVE")
         except Refused as refusal:

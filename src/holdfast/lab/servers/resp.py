@@ -1,4 +1,4 @@
-"""A tiny client for whatever speaks the Redis protocol: one command, one reply, no state."""
+"""A tiny client for the Redis protocol: one command, one reply, no state."""
 
 import socket
 import ssl

@@ -1,7 +1,7 @@
 """The simulator: the algorithms and the Redis protocol over virtual servers, networks and clocks.
 
-`draw` makes a plan of a seed, `play` lets it happen, `campaign` does so for many seeds, and
-`shrink` finds what of a plan is to blame. The same plan is the same run, event by event,
+`draw` makes a plan of a seed, `play` runs it, `campaign` does so for many seeds, and `shrink` finds
+the smallest part of a plan that still fails. The same plan is the same run, event by event,
 on any machine.
 
 What runs is the code of `core/` itself, and what is sent to the servers are the commands of

@@ -1,4 +1,4 @@
-"""Many seeds on many cores; and what of a failing plan is to blame."""
+"""Runs of many seeds on many cores; and the smallest part of a failing plan that still fails."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ def breaks(label: str) -> Callable[[Plan], bool]:
 
 
 def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Plan:
-    """The least of a plan that is still wrong: nothing more can be left out."""
+    """The smallest plan that still fails: nothing more can be left out."""
     while True:
         smaller = _shrink_once(plan, still)
         if smaller == plan:
@@ -39,7 +39,7 @@ def _shrink_once(plan: Plan, still: Callable[[Plan], bool]) -> Plan:
 
 
 def _fewer_sections(plan: Plan, number: int, task: Task, still: Callable[[Plan], bool]) -> Plan:
-    """The same with the first sections of a task only, as many as it takes."""
+    """The same with as few sections of a task as still fail."""
     for count in range(1, len(task.sections)):
         tasks = list(plan.tasks)
         tasks[number] = replace(task, sections=task.sections[:count])
@@ -50,7 +50,7 @@ def _fewer_sections(plan: Plan, number: int, task: Task, still: Callable[[Plan],
 
 
 def reduce(things: Sequence[T], still: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Delta debugging: leave out halves, then quarters, and so on, as long as it is still wrong."""
+    """Delta debugging: leave out halves, then quarters, and so on, as long as it still fails."""
     kept = list(things)
     size = len(kept)
     while size >= 1:
@@ -98,7 +98,7 @@ class Tally:
     broken: Counter[str] = field(default_factory=Counter)
     """In how many seeds each thing went wrong."""
     failed: list[int] = field(default_factory=list)
-    """The seeds in which anything went wrong."""
+    """The seeds that failed."""
 
     def add(self, run: Run) -> None:
         """Count a run in."""

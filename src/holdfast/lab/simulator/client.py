@@ -28,11 +28,11 @@ class Client(Owner):
         self.own_clock = Clock(wiring.network.timeline)
         super().__init__(name, wiring.network.timeline, wiring.drift, MIN_TTL)
         self.calendar = 0.0
-        """By how much its calendar is wrong."""
+        """By how many seconds its wall clock is wrong."""
         self.leases: dict[str, LeaseState] = {}
-        """What it has, or had, by the hold's name in the history."""
+        """Its leases, by the hold's name in the history."""
         self.beliefs: dict[str, float] = {}
-        """Until when it was last known to believe in each."""
+        """The end of each lease, as of the last step."""
         self._look = look
         self._internal_error = internal_error
         self.pauses = 0
@@ -72,7 +72,7 @@ class Client(Owner):
         self.timeline.at(true, lambda: self._do(action, self._timers))
 
     def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
-        """A message as it arrives: read now, or when it resumes."""
+        """Wrap a message: it is read now, or when the client resumes."""
         return lambda: self._do(action, self._arrivals)
 
     def ask(self, ask: Ask, resume: Resumption) -> None:
@@ -80,12 +80,12 @@ class Client(Owner):
         self.store.ask(ask.requests, ask.until, resume)
 
     def perform(self, effect: Effect, resume: Resumption) -> None:
-        """See what has become of the leases after each step; then do what is wanted."""
+        """Check the leases after each step; then perform the effect."""
         self._look(self)
         super().perform(effect, resume)
 
     def ended(self, process: Process[Any]) -> None:
-        """See what it came to."""
+        """Check the leases, and report an error that no algorithm may raise."""
         super().ended(process)
         if self.crashed:
             return
@@ -94,15 +94,15 @@ class Client(Owner):
             self._internal_error(f"{self.name}: {process.error!r}")
 
     def fails(self, error: Exception) -> None:
-        """Something raised that must not."""
+        """Report an error that must not happen."""
         self._internal_error(f"{self.name}: {error!r}")
 
     def pause(self) -> None:
-        """Stand still."""
+        """Pause: timers and messages wait."""
         self.pauses += 1
 
     def go_on(self, *, timers_first: bool) -> None:
-        """Do all that has been missed."""
+        """Resume: run the timers and read the messages that waited."""
         self.pauses -= 1
         if self.pauses:
             return

@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Timeline:
-    """A clock that moves when every process waits, and what is to happen at which instant."""
+    """Virtual time: it moves when every process waits. Actions are scheduled on it."""
 
     def __init__(self, seed: int) -> None:
         self.now = 0.0
@@ -112,7 +112,7 @@ class Process(Generic[T]):
             self._go_on(lambda: self.steps.throw(CancelledError()))
 
     def crash(self) -> None:
-        """End it without performing anything that it still wants."""
+        """End it at once; no cleanup is performed."""
         self.steps.close()
         self._end()
 
@@ -217,7 +217,7 @@ class BaseClient:
         return Process(self, steps)
 
     def ended(self, process: Process[Any]) -> None:
-        """An algorithm has come to its end."""
+        """An algorithm has ended."""
         self.processes.remove(process)
 
     def crash(self) -> None:
@@ -229,7 +229,7 @@ class BaseClient:
             process.crash()
 
     def cancel_one(self) -> None:
-        """Cancel whatever it has been doing for longest, the renewer aside."""
+        """Cancel its oldest algorithm, the renewer and the watcher aside."""
         for process in self.processes:
             if process not in self.loops.values():
                 process.cancel()

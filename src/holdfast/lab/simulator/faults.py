@@ -46,7 +46,7 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """Most messages between a client and some nodes are late, some of them very."""
+    """Most messages between a client and some nodes are late, a few by seconds."""
 
     when: When
     client: int

@@ -33,7 +33,7 @@ AFTERMATH = 0.5
 
 
 class FaultInjector:
-    """Applies faults, undoes them when their time is over, and all of them in the end."""
+    """Applies faults, and undoes each when its time is over; `heal` undoes all that are left."""
 
     def __init__(
         self,

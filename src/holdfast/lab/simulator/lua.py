@@ -38,7 +38,7 @@ class Scripts:
         self._perform: Perform = _no_server
 
     def run(self, source: bytes, keys: int, words: Sequence[bytes], perform: Perform) -> Any:
-        """The reply of a script, the first of whose words are so many keys."""
+        """Run a script and return its reply. The first `keys` words are KEYS, the rest ARGV."""
         script = self._compiled.get(source)
         try:
             if script is None:
@@ -51,7 +51,7 @@ class Scripts:
             self._perform = _no_server
 
     def _call(self, *words: Any) -> Any:
-        """What `redis.call` is to a script."""
+        """`redis.call`, as a script sees it."""
         for word in words:
             if type(word) is not bytes:
                 words = tuple(map(_text, words))

@@ -35,7 +35,7 @@ class Wire:
     doomed: bool = False
     """The next message is lost, with its connection."""
     doubled: int = 0
-    """So many of the next attempts to connect arrive twice."""
+    """How many of the next attempts to connect arrive twice."""
     held: list[Callable[[], None]] = field(default_factory=list)
 
     def deliver(self, action: Callable[[], None]) -> None:

@@ -28,7 +28,7 @@ SOON = OFFER + 0.2
 made to a waiter that has given up, and could not report it."""
 
 IN_TIME = 2.5
-"""How much later than its timeout an acquire may return, whatever happens: connections, last words
+"""How much later than its timeout an acquire may return, whatever happens: connections, releases
 and pauses each have a time of their own."""
 
 JUST_NOW = 0.1
@@ -76,14 +76,14 @@ class Scene:
 
 
 class Observer:
-    """Every step of every client is reported to it."""
+    """Gets every step of every client."""
 
     def __init__(self, scene: Scene, registers: Registers) -> None:
         self._scene, self._record, self._timeline = scene, scene.record, scene.record.timeline
         self._registers = registers
         self._numbers = count(1)
         self.closing = False
-        """Whether tasks are to stop before their next section."""
+        """Whether tasks stop before their next section."""
         self._told: set[str] = set()
         self._ended: set[str] = set()
         self._breaks: dict[str, list[tuple[int, int]]] = {}
@@ -155,7 +155,7 @@ class Observer:
             self.find("free lock not granted", f"free for {now - since:.3f} s", turn.client.name)
 
     def look_at(self, client: Client) -> None:
-        """See whether a client has extended a lease since the last look."""
+        """Check whether a client has extended a lease since the last step."""
         for hold, lease in client.leases.items():
             until = client.own_clock.true(lease.valid_until)
             before = client.beliefs[hold]

@@ -78,7 +78,7 @@ class Plan:
         return replace(self, faults=tuple(kept))
 
     def only(self, tasks: Mapping[int, int]) -> "Plan":
-        """The same with these tasks alone, by their numbers, and so many sections of each."""
+        """The same with these tasks alone: for each task number, how many sections are kept."""
         kept = (
             replace(task, sections=task.sections[: tasks[number]])
             for number, task in enumerate(self.tasks)

@@ -1,5 +1,5 @@
-"""The history of a run as it is made, what is to happen when something else has, and two registers
-for each lock, which clients write under it: one checks the fence, one does not.
+"""The history of a run, the faults that wait for an event, and two registers for each lock,
+to which its holders write: one checks the fence, one does not.
 
 Writes are messages, and may be late: the fence is what keeps those of an old holder out.
 """
@@ -80,7 +80,7 @@ class Record:
 
 
 class Registers:
-    """All of them."""
+    """The two registers of each lock."""
 
     def __init__(self, record: Record, network: Network) -> None:
         self._record, self._network = record, network

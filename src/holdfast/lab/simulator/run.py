@@ -1,4 +1,4 @@
-"""One run of a plan: servers, clients, a network, and what goes wrong among them."""
+"""One run of a plan: servers, clients, a network, and the faults between them."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Run:
 
 
 def play(plan: Plan) -> Run:
-    """Let it happen."""
+    """Play a plan."""
     return Simulation(plan).play()
 
 

@@ -1,4 +1,4 @@
-"""A virtual Redis server: executes the commands that the engine sends, and gives raw replies."""
+"""A virtual Redis server: executes the commands that the engine sends, and returns raw replies."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
@@ -60,7 +60,7 @@ class Server:
             self._work()
 
     def freeze(self) -> None:
-        """Stand still; what arrives is kept."""
+        """Pause; what arrives waits."""
         self._frozen += 1
 
     def thaw(self) -> None:
@@ -78,7 +78,7 @@ class Server:
         self.connections.clear()
 
     def restart(self, *, loses_data: bool) -> None:
-        """Come up again, with or without what was there."""
+        """Restart, with or without its data."""
         self.up = True
         self.run += 1
         self.started_at = self.timeline.now
@@ -89,12 +89,8 @@ class Server:
         else:
             self.data = kept
 
-    def is_idle(self, connection: Connection) -> bool:
-        """Whether nothing that arrived on a connection is yet to be carried out."""
-        return not self._waiting.get(connection)
-
     def _work(self) -> None:
-        """Carry out what has arrived: of each connection in order, of several in any."""
+        """Execute what has arrived: in order for each connection, in any order between them."""
         while self._waiting and not self._frozen:
             some = list(self._waiting)
             connection = some[0] if len(some) == 1 else self.timeline.random.choice(some)

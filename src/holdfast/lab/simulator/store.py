@@ -49,11 +49,11 @@ class Owner(BaseClient):
     calendar: float
 
     def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
-        """A message as it comes in."""
+        """Wrap a message: it is read now, or when the client resumes."""
         raise NotImplementedError
 
     def fails(self, error: Exception) -> None:
-        """Something raised that must not."""
+        """Report an error that must not happen."""
         raise NotImplementedError
 
 
@@ -193,7 +193,7 @@ class Store:
         pending.go_on()
 
     def steps(self, requests: Sequence[Request], until: float) -> Steps:
-        """What is to be sent to which node, one after the other."""
+        """The rounds of a request, one after the other."""
         if self.quorum is not None:
             return (yield from self.quorum.ask(requests, until))
         single = FanOut(requests, (0,), until)

@@ -14,7 +14,7 @@ from holdfast.lab.simulator.plan import Task
 
 
 def work_through(observer: Observer, client: Client, task: Task) -> Steps[None]:
-    """Do one section after the other, until everything is to end."""
+    """Do one section after the other, until the run closes."""
     for section in task.sections:
         yield Sleep(client.clock() + section.rest)
         if observer.closing:

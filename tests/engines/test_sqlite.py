@@ -19,6 +19,7 @@ from holdfast import Client, EngineUnavailable
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
+    OFFER,
     Acquire,
     Answer,
     Break,
@@ -30,6 +31,7 @@ from holdfast.core.messages import (
     Request,
 )
 from holdfast.engines.sql.sqlite import threads as store_module
+from holdfast.engines.sql.sqlite import waiters
 from holdfast.engines.sql.sqlite.connection import PAGE, default_path, file_system
 from holdfast.engines.sql.sqlite.threads import IDLE, SqliteStore
 from tests.patience import wait_for
@@ -52,6 +54,11 @@ class Host:
         """From now on, clients that open the file do so in this boot."""
         self._patch.setattr(store_module, "boot_id", lambda: name)
         self.now = clock
+
+    def passes(self, seconds: float) -> bool:
+        """Time passes."""
+        self.now += seconds
+        return True
 
     def client(self) -> SqliteStore:
         made = SqliteStore(self.path, lambda: self.now, self.rung.append)
@@ -264,7 +271,8 @@ class TestQueue:
             say(stopped, Acquire("job", waiter, 30.0, queue=True))
         say(other, Acquire("job", "d", 30.0, queue=True))
         say(other, Release("job", "a"))
-        wait_for(lambda: sorted(host.rung) == ["b", "d"])
+        wait_for(lambda: host.rung == ["b"])
+        wait_for(lambda: host.passes(OFFER) and sorted(host.rung) == ["b", "d"])
 
     def test_who_leaves_during_an_offer_wakes_the_next(self, host: Host) -> None:
         """It may have been the only one that knew how short the offer is."""
@@ -274,9 +282,36 @@ class TestQueue:
         for waiter in ("leaving", "last"):
             say(others, Acquire("job", waiter, 30.0, queue=True))
         say(store, Release("job", "a"))
-        wait_for(lambda: sorted(host.rung) == ["leaving", "stopped"])
+        wait_for(lambda: host.rung == ["stopped"])
         say(store, Release("job", "leaving"))
-        wait_for(lambda: "last" in host.rung)
+        wait_for(lambda: host.passes(OFFER) and "last" in host.rung)
+
+    def test_a_line_that_comes_late_does_not_put_a_wake_up_off(self, host: Host) -> None:
+        """The releasing process may be stopped between the lines that it writes."""
+        host.path.touch()
+        pipe = waiters.Pipe(host.path, lambda: host.now, host.rung.append)
+        assert waiters.wake(host.path, pipe.name, "b\nb" + waiters.LATER)
+        wait_for(lambda: host.rung == ["b"])
+        pipe.close()
+
+    def test_who_joins_during_an_offer_wakes_no_other(
+        self, host: Host, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lines: list[str] = []
+        write = waiters.wake
+
+        def note(database: Path, name: str, line: str) -> bool:
+            lines.append(line)
+            return write(database, name, line)
+
+        monkeypatch.setattr(waiters, "wake", note)
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        for waiter in ("b", "c"):
+            say(store, Acquire("job", waiter, 30.0, queue=True))
+        say(store, Release("job", "a"))
+        say(host.client(), Acquire("job", "d", 30.0, queue=True))
+        assert lines == ["b"]
 
     def test_a_file_by_two_names_has_one_set_of_bells(self, host: Host, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()

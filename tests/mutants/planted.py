@@ -383,8 +383,8 @@ PLANTED = [
     Mutant(
         "SQL: a waiter that leaves keeps its place",
         "engines/sql/commands.py",
-        "        leave = self._say(self._sql.leave, key=key, holder=holder)",
-        '        leave = self._say(self._sql.leave, key=key, holder="")',
+        "self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)",
+        "self._statements(self._sql.look, self._sql.free, key=key, holder=holder)",
         contract("sqlite", "cleanup", "waiting"),
     ),
     Mutant(

@@ -134,9 +134,10 @@ class Dialect:
     settle: Text
     """Offers the lock to the first waiter, else to `me`, if it is free or expired."""
     heads: Text
-    """Wakes the waiters that should know of an offer, and gives (holder, listener) of each: the
-    first waiter, and the first of another listener: one stopped process must not delay the
-    others."""
+    """Wakes the waiters that should know of an offer that was just made, and gives (holder,
+    listener) of each: the first waiter, and the first of another listener: one stopped process must
+    not delay the others. `again`: also of an offer that was made before, since a waiter that knew
+    of it has left, or is dead."""
     drop: Text
     """Takes the waiter that the lock is offered to out of the queue."""
     take_away: Text
@@ -188,7 +189,7 @@ class Waiters(Protocol):
         ...
 
     def place(self, holder: str) -> int:
-        """The place that a waiter has, or had; 0: none."""
+        """The place that a waiter has, or a waiter or holder had; 0: none."""
         ...
 
     def joined(self, holder: str, place: int) -> None:
@@ -199,8 +200,9 @@ class Waiters(Protocol):
         """Whether the waiter was marked as alive within `LIFE / 2`."""
         ...
 
-    def wake(self, listener: str, holder: str) -> bool:
-        """Wake a waiter of any client; False if it is known to be dead."""
+    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
+        """The lock is offered to this waiter of any client, or to another: then it should ask when
+        the offer has lapsed. False if it is known to be dead."""
         ...
 
 
@@ -278,16 +280,16 @@ class Commands:
                 return answer
             if is_mine and answer is None:
                 break  # a transaction relies on the last lease
-            join = self._statement(
+            join = self._statements(
                 self._sql.join,
+                self._sql.mark,
                 key=request.key,
                 holder=holder,
                 place=waiters.place(holder),
                 listener=listener,
                 pid=pid,
             )
-            mark = self._statement(self._sql.mark, key=request.key)
-            remaining, place, is_mine = yield from self._turn(request, join, mark)
+            remaining, place, is_mine = yield from self._turn(request, join)
             if place:
                 waiters.joined(holder, place)
             if not is_mine:
@@ -296,12 +298,12 @@ class Commands:
 
     def _poll(self, request: Acquire) -> Steps[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
-        [[row]] = yield (self._statement(self._sql.look, key=request.key, holder=request.holder),)
+        [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
         held, place = _held_by_another(request, row[:5]), row[5]
         if held is None or place is None:  # taken for dead, and out of the queue
             return None
         if not self._waiters.is_fresh(request.holder):
-            [rows] = yield (self._statement(self._sql.touch, holder=request.holder),)
+            [rows] = yield self._statements(self._sql.touch, holder=request.holder)
             if not rows:
                 return None
             self._waiters.joined(request.holder, place)
@@ -314,20 +316,18 @@ class Commands:
         for _ in range(2):
             asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
             ttl = _micro(request.ttl)
-            [rows] = yield (
-                self._statement(
-                    sql.acquire,
-                    key=key,
-                    holder=holder,
-                    ttl=ttl,
-                    deadline=deadline,
-                    lock_wait=self._lock_wait(until),
-                ),
+            [rows] = yield self._statements(
+                sql.acquire,
+                key=key,
+                holder=holder,
+                ttl=ttl,
+                deadline=deadline,
+                lock_wait=self._lock_wait(until),
             )
             if not rows or sql.verdict is not None:
                 text = sql.verdict if rows and sql.verdict is not None else sql.look
                 asked_at = self._clock.ours()
-                [rows] = yield (self._statement(text, key=key, holder=holder),)
+                [rows] = yield self._statements(text, key=key, holder=holder)
             fence, now = rows[0][:2]
             self._clock.learn(asked_at, now)
             if fence is not None:
@@ -337,36 +337,36 @@ class Commands:
             # The server's clock is not what we took it for. Now we know.
         return Failed.at(self.node, "the server's clock was set during the request")
 
-    def _turn(self, request: Acquire, *first: Statement) -> Steps[tuple[float, int, bool]]:
+    def _turn(
+        self, request: Acquire, join: tuple[Statement, ...] = ()
+    ) -> Steps[tuple[float, int, bool]]:
         """See to it that the lock is held by, or offered to, the one whose turn it is: for how much
         longer, the asker's place in the queue, and whether it is the asker."""
         key, holder = request.key, request.holder
-        adopt = self._statement(self._sql.adopt, key=key, holder=holder)
+        adopt = self._statements(self._sql.adopt, key=key, holder=holder)
         _, (_, _, remaining, _, owner, place) = yield from self._settle(
-            key, holder, (adopt, *first), me=holder
+            key, holder, adopt + join, me=holder
         )
         is_mine = owner is None or _text(owner) == holder  # None: the row was deleted meanwhile
         return max(0, remaining or 0) / MICROSECONDS, place or 0, is_mine
 
     def _extend(self, request: Extend) -> Steps[Answer]:
-        [rows] = yield (
-            self._statement(
-                self._sql.extend,
-                key=request.key,
-                holder=request.holder,
-                ttl=_micro(request.ttl),
-            ),
+        [rows] = yield self._statements(
+            self._sql.extend,
+            key=request.key,
+            holder=request.holder,
+            ttl=_micro(request.ttl),
         )
         return DONE if rows else NOT_YOURS
 
     def _release(self, key: str, holder: str) -> Steps[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
-        [rows] = yield (self._statement(self._sql.release, key=key, holder=holder),)
-        if rows:
-            return DONE
-        leave = self._statement(self._sql.leave, key=key, holder=holder)
-        free = self._statement(self._sql.free, key=key, holder=holder)
-        (_, freed), _ = yield from self._settle(key, holder, (leave, free))
+        if not self._waiters.place(holder):  # else it had to wait, and others may wait, too
+            [rows] = yield self._statements(self._sql.release, key=key, holder=holder)
+            if rows:
+                return DONE
+        leave = self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)
+        (_, freed), _ = yield from self._settle(key, holder, leave)
         return DONE if freed else NOT_YOURS
 
     def _settle(
@@ -375,45 +375,45 @@ class Commands:
         """In one transaction: `first`; then, if the lock is free or expired, offer it to the first
         living waiter, else to `me`. Gives the rows of `first`, and the state after all."""
         sql = self._sql
-        lock = (self._statement(sql.lock, key=key),) if sql.lock is not None else ()
-        front = (self._statement(sql.front, key=key),) if sql.front is not None else ()
+        lock = self._statements(sql.lock, key=key) if sql.lock is not None else ()
+        front = (sql.front,) if sql.front is not None else ()
+        rest = (*front, sql.bury, sql.settle, sql.heads, sql.drop, sql.look)
         answers: Results | None = None
+        again = me is None
         while True:
             results = yield (
                 *lock,
                 *first,
-                *front,
-                self._statement(sql.bury, key=key),
-                self._statement(sql.settle, key=key, me=me),
-                self._statement(sql.heads, key=key, holder=asker),
-                self._statement(sql.drop, key=key),
-                self._statement(sql.look, key=key, holder=asker),
+                *self._statements(*rest, key=key, holder=asker, me=me, again=again),
             )
             if answers is None:
                 answers = results[len(lock) : len(lock) + len(first)]
             heads, _, [state] = results[-3:]
             dead = [
-                each for each in heads if not self._waiters.wake(_text(each[1]), _text(each[0]))
+                (holder, listener)
+                for holder, listener in ((_text(each[0]), _text(each[1])) for each in heads)
+                if not self._waiters.wake(listener, holder, is_offered=holder == _text(state[4]))
             ]
             if not dead or sql.forget is None:
                 return answers, state
-            first = (
-                self._statement(sql.forget, listener=_text(dead[0][1])),
-                self._statement(sql.free, key=key, holder=_text(dead[0][0])),
+            [(holder, listener), *_] = dead
+            again = True
+            first = self._statements(
+                sql.forget, sql.free, key=key, holder=holder, listener=listener
             )
 
     def _break(self, key: str, until: float) -> Steps[Answer]:
         lock_wait = self._lock_wait(until)
-        [rows] = yield (self._statement(self._sql.take_away, key=key, lock_wait=lock_wait),)
+        [rows] = yield self._statements(self._sql.take_away, key=key, lock_wait=lock_wait)
         if not rows and self._sql.take_away_guarded is not None:
-            [rows] = yield (self._statement(self._sql.take_away_guarded, key=key),)
+            [rows] = yield self._statements(self._sql.take_away_guarded, key=key)
         if not rows:
             return NOT_YOURS
         yield from self._settle(key, "", ())
         return DONE
 
     def _list(self, text: Text, **values: Any) -> Steps[Answer]:
-        [rows] = yield (self._statement(text, **values),)
+        [rows] = yield self._statements(text, **values)
         return Listing(
             tuple(
                 Seen(_text(key), _text(holder), fence, max(0, remaining) / MICROSECONDS, waiters)
@@ -422,7 +422,7 @@ class Commands:
         )
 
     def _read(self, request: Read) -> Steps[Answer]:
-        [rows] = yield (self._statement(self._sql.cell, key=request.key),)
+        [rows] = yield self._statements(self._sql.cell, key=request.key)
         if not rows:
             return Versioned(None, 0)
         value, is_text, version = rows[0]
@@ -432,10 +432,8 @@ class Commands:
         sql = self._sql.set_cell if request.expect else self._sql.make_cell
         is_text = isinstance(request.value, str)
         value = request.value.encode() if isinstance(request.value, str) else request.value
-        [rows] = yield (
-            self._statement(
-                sql, key=request.key, value=value, is_text=is_text, expect=request.expect
-            ),
+        [rows] = yield self._statements(
+            sql, key=request.key, value=value, is_text=is_text, expect=request.expect
         )
         return DONE if rows else CHANGED
 
@@ -443,8 +441,10 @@ class Commands:
         """How long to wait for a locked row, in seconds."""
         return round(max(0.01, min(LONGEST_LOCK_WAIT, (until - self._clock.ours()) / 4)), 3)
 
-    def _statement(self, text: Text, **values: Any) -> Statement:
-        return text(**values, **self._clock.values(), offer=_OFFER, life=_LIFE)
+    def _statements(self, *texts: Text, **values: Any) -> tuple[Statement, ...]:
+        """These statements, each with those of the values that it names."""
+        values |= self._clock.values() | _CONSTANTS
+        return tuple([(text, [values[name] for name in text.names]) for text in texts])
 
 
 def _held(remaining: float, listener: str) -> Held:
@@ -462,7 +462,7 @@ def _micro(seconds: float) -> int:
     return round(seconds * MICROSECONDS)
 
 
-_OFFER, _LIFE = _micro(OFFER), _micro(LIFE)
+_CONSTANTS = {"offer": _micro(OFFER), "life": _micro(LIFE)}
 
 
 def _text(value: str | bytes) -> str:

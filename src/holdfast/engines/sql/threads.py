@@ -26,6 +26,7 @@ from holdfast.core.messages import (
     Inspect,
     List,
     Read,
+    Release,
     Request,
 )
 from holdfast.core.ports import Clock
@@ -115,7 +116,9 @@ class ServerStore:
             answers = self._answer(requests, until)
         finally:
             self._permits.put(None)
-        waiters.note(request, answers[0])
+        for each in requests:
+            if isinstance(each, Release):
+                waiters.released(each.holder)
         return answers
 
     def close(self) -> None:

@@ -2,7 +2,6 @@
 
 import threading
 
-from holdfast.core.messages import Acquire, Answer, Granted, Release, Request
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.commands import LIFE
 
@@ -24,7 +23,7 @@ class Waiters:
         return "", 0
 
     def place(self, holder: str) -> int:
-        """The place that a waiter has, or had; 0: none."""
+        """The place that a waiter has, or a waiter or holder had; 0: none."""
         return self._places.get(holder, (0, 0.0))[0]
 
     def joined(self, holder: str, place: int) -> None:
@@ -35,7 +34,7 @@ class Waiters:
         """Whether the waiter was marked as alive within `LIFE / 2`."""
         return self._clock() < self._places.get(holder, (0, 0.0))[1] + LIFE / 2
 
-    def wake(self, listener: str, holder: str) -> bool:
+    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
         """Wake a waiter, if it is of this client; never known to be dead."""
         if holder in self._places:
             self._notify(holder)
@@ -46,13 +45,9 @@ class Waiters:
         for holder in list(self._places):
             self._notify(holder)
 
-    def note(self, request: Request, answer: Answer) -> None:
-        """Forget the place of a waiter that got the lock, or gave up."""
-        if self._places and (
-            isinstance(request, Release)
-            or (isinstance(request, Acquire) and isinstance(answer, Granted))
-        ):
-            self._places.pop(request.holder, None)
+    def released(self, holder: str) -> None:
+        """Forget the place of a waiter that gave up, or of a holder that had to wait."""
+        self._places.pop(holder, None)
 
     def prepare(self, seconds: float) -> None:
         """A waiter is about to join: begin to listen, and wait up to `seconds` for that."""

@@ -260,8 +260,10 @@ WITH front AS (
 )
 SELECT holder, listener, pg_notify(listener, encode(holder, 'hex'))
 FROM (SELECT * FROM first UNION ALL SELECT * FROM other) AS heads
-WHERE listener <> '' AND holder <> :holder
-  AND EXISTS (SELECT FROM {leases} WHERE name = :key AND offered)
+WHERE listener <> '' AND holder <> :holder AND EXISTS (
+    SELECT FROM {leases} WHERE name = :key AND offered
+    AND (holder = (SELECT holder FROM first) OR CAST(:again AS boolean))
+)
 """,
     "drop": """
 DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :key AND offered)

@@ -36,9 +36,9 @@ class ListeningWaiters(Waiters):
         """The channel, and the server process that listens."""
         return self._listener.address if self._listener is not None else ("", 0)
 
-    def wake(self, listener: str, holder: str) -> bool:
+    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
         """It is notified by the statement itself, unless it polls."""
-        return True if listener else super().wake(listener, holder)
+        return True if listener else super().wake(listener, holder, is_offered=is_offered)
 
     def prepare(self, seconds: float) -> None:
         """Start the listener; the first time, wait until it listens, or knows that it cannot."""

@@ -31,7 +31,7 @@ from holdfast.engines.sql.sqlite.connection import (
 )
 from holdfast.engines.sql.sqlite.waiters import PipeWaiters, is_alive, sweep
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.0005, 0.02
+FIRST_PAUSE, LONGEST_PAUSE = 0.0001, 0.02
 """Another connection that is writing is done in microseconds."""
 
 LEAST_TIME = 0.02
@@ -112,7 +112,8 @@ class SqliteStore:
         if not self.mutex.acquire(blocking=False):
             return None
         try:
-            answer = self._answer_briefly(requests[0]) if self._connection is not None else None
+            can_answer = self._connection is not None and self._is_brief(requests[0])
+            answer = self._answer_briefly(requests[0]) if can_answer else None
         except sqlite3.Error:
             return None  # `ask` will meet it, too
         finally:
@@ -146,8 +147,7 @@ class SqliteStore:
             if self._connection is None:
                 self._open()
             if len(requests) == 1:
-                answer = self._answer_briefly(requests[0])
-                return [answer or self._answer_one(requests[0], until, waits=False)]
+                return [self._answer_one(requests[0], until, waits=False)]
             if all(type(request) is Extend for request in requests):
                 return self._extend_all(requests)
             return [self._answer_one(request, until, waits=True) for request in requests]
@@ -161,12 +161,22 @@ class SqliteStore:
             self.close_connection()
             raise
 
+    def _is_brief(self, request: Request) -> bool:
+        """Whether one statement is mostly enough: not for a newcomer in a queue, nor for a waiter
+        that polls, nor for a holder that had to wait, since others may wait, too."""
+        waiters = self._waiters_now
+        if type(request) is Acquire:
+            return not request.queue or bool(
+                waiters.place(request.holder) and waiters.listener()[0]
+            )
+        return type(request) is Release and not waiters.place(request.holder)
+
     def _answer_briefly(self, request: Request) -> Answer | None:
-        """The one statement that is mostly enough; None if it is not. Then the whole command is
-        run, which begins with the same statement: to no effect, since it had none."""
+        """By the one statement that is mostly enough: the first of the command for this request.
+        None if it is not enough; then it had no effect."""
         connection, clock = self._connection, self._boot_clock
         assert connection is not None  # noqa: S101 - it is open
-        if type(request) is Acquire and not request.queue:
+        if type(request) is Acquire:
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
@@ -174,21 +184,23 @@ class SqliteStore:
             taking = (request.key, request.holder, ttl, now, ttl, clock.boot, now)
             rows = connection.execute(sql.ACQUIRE, taking).fetchall()
             return Granted(rows[0][0]) if rows else None
-        if type(request) is Release:
-            giving = (clock.now(), clock.boot, request.key, request.holder)
-            rows = connection.execute(sql.RELEASE, giving).fetchall()
-            if not rows:
-                return None
-            self._waiters_now.note(request, DONE)
-            return DONE
-        return None
+        assert type(request) is Release  # noqa: S101 - see `_is_brief`
+        giving = (clock.now(), clock.boot, request.key, request.holder)
+        return DONE if connection.execute(sql.RELEASE, giving).fetchall() else None
 
     def _answer_one(self, request: Request, until: float, *, waits: bool) -> Answer:
         """Run the command for a request. Without `waits`, another writer in the way of its first
         step is the caller's to wait for; later it is waited for here, since what was done must not
         be done again."""
+        is_brief = not waits and self._is_brief(request)
+        if is_brief:
+            brief = self._answer_briefly(request)
+            if brief is not None:
+                return brief
         command = self._commands.answer(request, until)
         statements = next(command)
+        if is_brief:
+            statements = command.send([[]])  # what the first statement gave
         while True:
             results = self._execute(statements, until if waits else -inf)
             waits = True
@@ -196,7 +208,8 @@ class SqliteStore:
                 statements = command.send(results)
             except StopIteration as stop:
                 answer: Answer = stop.value
-                self._waiters_now.note(request, answer)
+                if type(request) is Release:
+                    self._waiters_now.released(request.holder)
                 return answer
 
     def _execute(self, statements: Sequence[Statement], until: float) -> Results:

@@ -1,8 +1,13 @@
 """How a waiter of any process on the host is woken: its client listens at a named pipe beside the
 database file.
 
-A waiter is woken by writing its holder id into the pipe. A pipe that is not read any more (its
-process died) cannot be opened for writing. That shows that the waiter is dead.
+A waiter is woken by a line in the pipe. It is one of
+
+- `holder`: ask again, the lock may be yours;
+- `holder later`: ask again when the offer to another has lapsed.
+
+A pipe that is not read any more (its process died) cannot be opened for writing. That shows that
+the waiter is dead.
 """
 
 import errno
@@ -14,12 +19,14 @@ from contextlib import suppress
 from glob import escape
 from pathlib import Path
 
+from holdfast.core.messages import OFFER
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.connection import wait_for
 from holdfast.engines.sql.waiters import Waiters
 
 INFIX = "-bell-"
 UNNAMED = ".new"
+LATER = " later"
 ABANDONED = 60.0
 """Seconds after which a pipe that never got its name is removed."""
 
@@ -36,12 +43,13 @@ class PipeWaiters(Waiters):
         """The pipe's name; where none can be made it is '', and waiters poll."""
         if self._pipe is None and hasattr(os, "mkfifo"):
             with suppress(OSError):
-                self._pipe = Pipe(self._database, self._notify)
+                self._pipe = Pipe(self._database, self._clock, self._notify)
         return ("" if self._pipe is None else self._pipe.name), 0
 
-    def wake(self, listener: str, holder: str) -> bool:
-        """Wake a waiter of any process; False if its process died."""
-        return wake(self._database, listener, holder)
+    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
+        """Wake a waiter of any process, now or when the offer has lapsed; False if its process
+        died."""
+        return wake(self._database, listener, holder if is_offered else holder + LATER)
 
     def close(self) -> None:
         """Stop listening."""
@@ -60,11 +68,11 @@ class PipeWaiters(Waiters):
 class Pipe:
     """A named pipe, and the thread that reads it."""
 
-    def __init__(self, database: Path, notify: Notify) -> None:
+    def __init__(self, database: Path, clock: Clock, notify: Notify) -> None:
         """Make the pipe. It gets its name once it is read, or it would be taken for dead."""
         self.name = os.urandom(8).hex()
-        self._path = _path(database, self.name)
-        self._notify = notify
+        self._path = Path(_path(database, self.name))
+        self._clock, self._notify = clock, notify
         unnamed = self._path.with_name(self._path.name + UNNAMED)
         os.mkfifo(unnamed, 0o600)
         try:
@@ -93,26 +101,38 @@ class Pipe:
 
     def _listen(self) -> None:
         rest = b""
+        later: dict[str, float] = {}
+        """By holder id: when to wake that waiter."""
         while True:
-            wait_for([self._reading])  # to block in a read would stop all greenlets under gevent
+            pause = min(later.values()) - self._clock() if later else None
+            wait_for([self._reading], seconds=pause)  # a read that blocks would stop all greenlets
             with suppress(BlockingIOError):
                 rest += os.read(self._reading, 65536)
             *lines, rest = rest.split(b"\n")
+            now = self._clock()
             for line in lines:
                 if not line:
                     return
-                self._notify(line.decode(errors="replace"))
+                holder = line.decode(errors="replace")
+                if holder.endswith(LATER):
+                    later[holder.removesuffix(LATER)] = now + OFFER
+                else:  # at once, also if the two lines come in the wrong order
+                    later.pop(holder, None)
+                    self._notify(holder)
+            for holder in [each for each, due in later.items() if due <= now]:
+                del later[holder]
+                self._notify(holder)
 
 
-def wake(database: Path, name: str, holder: str) -> bool:
-    """Wake `holder`, whose client reads that pipe; False if it does not any more. True also if that
-    is unknown: then an offer lapses, and the next waiter moves it on."""
+def wake(database: Path, name: str, line: str) -> bool:
+    """Write a line to the client that reads that pipe; False if it does not any more. True also if
+    that is unknown: then an offer lapses, and the next waiter moves it on."""
     try:
         pipe = _open(_path(database, name))
         if pipe is None:
             return False
         try:
-            os.write(pipe, holder.encode() + b"\n")
+            os.write(pipe, line.encode() + b"\n")
         finally:
             os.close(pipe)
     except BrokenPipeError:
@@ -141,7 +161,7 @@ def sweep(database: Path) -> None:
             is_alive(database, path.name.removeprefix(prefix))
 
 
-def _open(path: Path) -> int | None:
+def _open(path: str) -> int | None:
     """Open a pipe for writing; None, and it is removed, if it is not read."""
     try:
         return os.open(path, os.O_WRONLY | os.O_NONBLOCK)
@@ -151,7 +171,7 @@ def _open(path: Path) -> int | None:
         if error.errno != errno.ENXIO:
             raise
         with suppress(OSError):  # it may be another user's
-            path.unlink()
+            os.unlink(path)
         return None
 
 
@@ -162,5 +182,5 @@ def _age(path: Path) -> float:
         return 0.0
 
 
-def _path(database: Path, name: str) -> Path:
-    return database.with_name(database.name + INFIX + name)
+def _path(database: Path, name: str) -> str:
+    return f"{database}{INFIX}{name}"

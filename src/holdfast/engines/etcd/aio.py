@@ -31,7 +31,14 @@ from holdfast.engines.etcd.connection import (
     keep_forever,
     read_error,
 )
-from holdfast.engines.etcd.exchanges import Exchanges, holder_of, is_waiting
+from holdfast.engines.etcd.exchanges import (
+    Exchanges,
+    Pause,
+    Perform,
+    exchange,
+    holder_of,
+    is_waiting,
+)
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH, LeaseKeepAliveRequest
 from holdfast.engines.etcd.sessions import Claim
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
@@ -138,31 +145,26 @@ class AsyncEtcdStore:
     async def _exchange(
         self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
     ) -> T | Failed:
-        """Have an exchange with one endpoint after the other, until one of them answers."""
-        endpoints = Failover(self._connections, self._clock, until, once=once)
-        for connection, give_up_at in endpoints:
-            steps = begin()
-            try:
-                result = await self._run(steps, connection, give_up_at)
-            except NoAnswer as error:
-                await asyncio.sleep(endpoints.failed(connection, error))
-            except Rejected as error:
-                return Failed.at(connection.name, str(error), error.heals_in)
-            else:
-                self._connections.answered(connection)
-                return result
-            finally:
-                steps.close()
-        return endpoints.failure
-
-    async def _run(self, steps: Steps[T], connection: Connection, until: float) -> T:
+        steps = exchange(begin, Failover(self._connections, self._clock, until, once=once))
         try:
-            step = next(steps)
+            effect = next(steps)
             while True:
-                step = steps.send(await self._perform(step, connection, until))
+                try:
+                    reply = await self._do(effect)
+                except (NoAnswer, Rejected) as error:
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(reply)
         except StopIteration as stop:
-            result: T = stop.value
+            result: T | Failed = stop.value
             return result
+        finally:
+            steps.close()
+
+    async def _do(self, effect: Perform | Pause) -> Any:
+        if isinstance(effect, Pause):
+            return await asyncio.sleep(effect.seconds)
+        return await self._perform(*effect)
 
     async def _perform(
         self, step: Call | list[Call] | KeepAlives, connection: Connection, until: float

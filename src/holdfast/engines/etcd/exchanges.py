@@ -1,14 +1,16 @@
-"""Which exchange with the servers there is for which request: what both stores share."""
+"""Which exchange there is for which request, and with which endpoint: what all stores share."""
 
-from collections.abc import Callable, Sequence
+import secrets
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from holdfast.core.messages import (
     Acquire,
     Answer,
     Break,
     Extend,
+    Failed,
     Held,
     Inspect,
     Read,
@@ -18,18 +20,26 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import cells, inspect
-from holdfast.engines.etcd.commands import Steps
+from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
+from holdfast.engines.etcd.connection import Connection, Failover, NoAnswer, Rejected
 from holdfast.engines.etcd.locks import Locks
 from holdfast.engines.etcd.sessions import Claim, Registry
 from holdfast.engines.etcd.waiters import Watches
+
+T = TypeVar("T")
 
 
 class Exchanges:
     """All exchanges of one client. `claims` is shared with `guard`."""
 
-    def __init__(self, host: StoreHost, claims: dict[str, Claim]) -> None:
+    def __init__(
+        self,
+        host: StoreHost,
+        claims: dict[str, Claim],
+        randbits: Callable[[int], int] = secrets.randbits,
+    ) -> None:
         self._clock = host.clock
-        self.registry = Registry(host, claims)
+        self.registry = Registry(host, claims, randbits)
         self.watches = Watches(host.notify)
         self.locks = Locks(self.registry, self.watches, host)
 
@@ -60,6 +70,46 @@ class Exchanges:
         if isinstance(request, Write):
             return [(yield from cells.write(request))]
         return [(yield from inspect.list_locks(request))]
+
+
+class Perform(NamedTuple):
+    """Send this to that endpoint, and give the reply by that instant."""
+
+    step: Call | list[Call] | KeepAlives
+    connection: Connection
+    until: float
+
+
+class Pause(NamedTuple):
+    """Wait for so many seconds."""
+
+    seconds: float
+
+
+def exchange(
+    begin: Callable[[], Steps[T]], endpoints: Failover
+) -> Generator[Perform | Pause, Any, T | Failed]:
+    """Have an exchange with one endpoint after the other, until one of them answers.
+
+    It is sent the reply to each step; `NoAnswer` and `Rejected` are thrown in.
+    """
+    for connection, give_up_at in endpoints:
+        steps = begin()
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send((yield Perform(step, connection, give_up_at)))
+        except StopIteration as stop:
+            endpoints.answered(connection)
+            return cast("T", stop.value)
+        except NoAnswer as error:
+            pause = endpoints.failed(connection, error)
+        except Rejected as error:
+            return Failed.at(connection.name, str(error), error.heals_in)
+        finally:
+            steps.close()
+        yield Pause(pause)
+    return endpoints.failure
 
 
 def is_waiting(requests: Sequence[Request], answers: Sequence[Answer]) -> bool:

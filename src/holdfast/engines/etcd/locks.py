@@ -188,7 +188,7 @@ class Locks:
                 session.kept(sent_at, ttl)
             else:
                 self._registry.ended(session)
-        strays = {place for session in sessions for place in list(session.strays)}
+        strays = dict.fromkeys(place for session in sessions for place in list(session.strays))
         if strays:
             yield [commands.delete(place) for place in strays]
         yield from self.revoke(self._registry.take_unused())
@@ -212,7 +212,9 @@ class Locks:
     def extend(self, requests: Sequence[Extend], asked_at: float) -> Steps[list[Answer]]:
         """Keep the sessions alive, and see which places are still there."""
         claims = [self._live_claim(request, asked_at) for request in requests]
-        needed = {each for claim in claims if claim is not None for each in list(claim.sessions)}
+        needed = dict.fromkeys(
+            each for claim in claims if claim is not None for each in list(claim.sessions)
+        )
         sessions = [each for each in needed if each.granted]
         if not sessions:
             return [NOT_YOURS] * len(requests)

@@ -11,13 +11,16 @@
    *retired*: new claims get another one. Strays are deleted whenever the session is kept alive, and
    when its last claim is gone, it is revoked: what comes later then finds no lease.
 5. A lease that was not extended in time has ended, though its session goes on: it becomes a stray.
-6. Names of places are used again, since etcd keeps every name until its history is compacted, and
+6. What is kept here is kept in order, and ids are drawn by `randbits`: in the simulator, the same
+   seed is the same run.
+7. Names of places are used again, since etcd keeps every name until its history is compacted, and
    looks through all of a queue: after ten thousand holders that would take half as long as all the
    rest. A place that may be a stray is never used again.
 """
 
 import secrets
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -49,19 +52,19 @@ class Session:
     """In seconds: as asked for, then as granted."""
     shared: bool
     asked_for: int
-    lease: int = field(default_factory=lambda: secrets.randbits(62) + 1)
+    lease: int
     requested: bool = False
     granted: bool = False
     sent_at: float = -inf
     """The instant before the last grant or keep-alive left that was answered."""
-    claims: "set[Claim]" = field(default_factory=set)
-    strays: set[bytes] = field(default_factory=set)
+    claims: "dict[Claim, None]" = field(default_factory=dict)
+    strays: dict[bytes, None] = field(default_factory=dict)
     retired: bool = False
 
     def add(self, claim: "Claim") -> None:
         """The claim needs this session."""
-        self.claims.add(claim)
-        claim.sessions.add(self)
+        self.claims[claim] = None
+        claim.sessions[self] = None
 
     @property
     def in_use(self) -> bool:
@@ -100,13 +103,13 @@ class Claim:
     undelivered: bool = False
     """Whether a release was sent, and the reply was lost."""
 
-    sessions: set[Session] = field(default_factory=set)
+    sessions: dict[Session, None] = field(default_factory=dict)
     """All that its place may be attached to: one, and another that it is about to move to."""
 
     def leave_sessions(self) -> None:
         """It needs none of them any more."""
         for session in self.sessions:
-            session.claims.discard(self)
+            session.claims.pop(self, None)
         self.sessions.clear()
 
     @property
@@ -118,19 +121,27 @@ class Claim:
 class Registry:
     """The claims and sessions of one client."""
 
-    def __init__(self, host: StoreHost, claims: dict[str, Claim]) -> None:
-        self._host, self.claims = host, claims
+    def __init__(
+        self,
+        host: StoreHost,
+        claims: dict[str, Claim],
+        randbits: Callable[[int], int] = secrets.randbits,
+    ) -> None:
+        self._host, self.claims, self._randbits = host, claims, randbits
         self.begin()
 
     def begin(self) -> None:
         """With nothing; as a forked child must, since everything is the parent's."""
         self.claims.clear()
         self._shared: dict[int, Session] = {}
-        self._sessions: set[Session] = set()
+        self._sessions: dict[Session, None] = {}
         self._numbers: dict[str, set[int]] = {}
         self._mutex = threading.Lock()
         self._expired_at = -inf
-        self._name = secrets.token_hex(8)
+        self._name = self._new_name()
+
+    def _new_name(self) -> str:
+        return f"{self._randbits(64):016x}"
 
     def claim(self, request: Acquire, ttl: int) -> Claim:
         """The claim of a holder, a new one if there is none."""
@@ -169,11 +180,11 @@ class Registry:
         session = self._shared.get(ttl) if shared else None
         if session is not None and self._is_over(session):
             self._retire(session)
-            self._sessions.discard(session)
+            self._sessions.pop(session, None)
             session = None
         if session is None:
-            session = Session(ttl, shared, ttl)
-            self._sessions.add(session)
+            session = Session(ttl, shared, ttl, self._randbits(62) + 1)
+            self._sessions[session] = None
             if shared:
                 self._shared[ttl] = session
         return session
@@ -204,10 +215,10 @@ class Registry:
     def abandon(self, claim: Claim) -> None:
         """Its place may be on the servers although it is not needed any more."""
         with self._mutex:
-            for session in claim.sessions or {claim.session}:
-                session.strays.add(claim.place)
+            for session in claim.sessions or (claim.session,):
+                session.strays[claim.place] = None
                 self._retire(session)
-            self._name = secrets.token_hex(8)
+            self._name = self._new_name()
             self._close(claim)
 
     def move(self, claim: Claim, session: Session) -> None:
@@ -259,11 +270,11 @@ class Registry:
         """The servers have ended a session: its leases are lost, and its waiters ask again."""
         with self._mutex:
             self._retire(session)
-            self._sessions.discard(session)
+            self._sessions.pop(session, None)
             claims = [claim for claim in session.claims if claim.session is session]
             for claim in claims:
                 claim.revision = 0
-        if held := {claim.holder for claim in claims if claim.ends_at < inf}:
+        if held := [claim.holder for claim in claims if claim.ends_at < inf]:
             self._host.lose(held)
         for claim in claims:
             if claim.waits:
@@ -276,7 +287,8 @@ class Registry:
             over = [each for each in self._sessions if self._is_over(each)]
             for each in over:
                 self._retire(each)
-            self._sessions.difference_update(unused, over)
+            for each in (*unused, *over):
+                self._sessions.pop(each, None)
         return [each.lease for each in unused if each.requested and each not in over]
 
     def take_all(self) -> list[int]:

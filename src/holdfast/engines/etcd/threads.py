@@ -25,7 +25,7 @@ from holdfast.engines.etcd.connection import (
     keep_forever,
     read_error,
 )
-from holdfast.engines.etcd.exchanges import Exchanges, is_waiting
+from holdfast.engines.etcd.exchanges import Exchanges, Pause, Perform, exchange, is_waiting
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH, LeaseKeepAliveRequest
 from holdfast.engines.etcd.sessions import Claim
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
@@ -98,35 +98,31 @@ class EtcdStore:
     def _exchange(
         self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
     ) -> T | Failed:
-        """Have an exchange with one endpoint after the other, until one of them answers."""
-        endpoints = Failover(self._connections, self._clock, until, once=once)
-        for connection, give_up_at in endpoints:
-            steps = begin()
-            try:
-                result = self._run(steps, connection, give_up_at)
-            except NoAnswer as error:
-                time.sleep(endpoints.failed(connection, error))
-            except Rejected as error:
-                return Failed.at(connection.name, str(error), error.heals_in)
-            except BaseException as error:
-                if not isinstance(error, Exception):
-                    self._connections.interrupted(connection)
-                raise
-            else:
-                self._connections.answered(connection)
-                return result
-            finally:
-                steps.close()
-        return endpoints.failure
-
-    def _run(self, steps: Steps[T], connection: Connection, until: float) -> T:
+        steps = exchange(begin, Failover(self._connections, self._clock, until, once=once))
         try:
-            step = next(steps)
+            effect = next(steps)
             while True:
-                step = steps.send(self._perform(step, connection, until))
+                try:
+                    reply = self._do(effect)
+                except (NoAnswer, Rejected) as error:
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(reply)
         except StopIteration as stop:
-            result: T = stop.value
+            result: T | Failed = stop.value
             return result
+        finally:
+            steps.close()
+
+    def _do(self, effect: Perform | Pause) -> Any:
+        if isinstance(effect, Pause):
+            return time.sleep(effect.seconds)
+        try:
+            return self._perform(*effect)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self._connections.interrupted(effect.connection)
+            raise
 
     def _perform(
         self, step: Call | list[Call] | KeepAlives, connection: Connection, until: float

@@ -6,6 +6,15 @@ on any machine.
 
 What runs is the code of `core/` itself, and what is sent to the servers are the commands of
 `engines.redis`, with its own Lua scripts.
+
+plan.py      what clients do and what goes wrong, by seed; `attacks.py` combines `faults.py`
+run.py       plays a plan; `campaign.py` plays many, and shrinks one that fails
+driver.py    virtual time: performs the effects of the core
+client.py    a client that can be paused; `store.py` is its engine, `tasks.py` what it does
+network.py   messages: late, held up, lost
+server.py    a virtual Redis server; `keyspace.py` has its data, `lua.py` runs its scripts
+injector.py  applies the faults
+observer.py  checks each step; `record.py` keeps the history
 """
 
 from holdfast.lab.simulator.campaign import Tally, breaks, campaign, kept_tasks, left_out, shrink

@@ -14,7 +14,8 @@ client.py    a client that can be paused; `store.py` is its engine, `tasks.py` w
 network.py   messages: late, held up, lost
 server.py    a virtual Redis server; `keyspace.py` has its data, `lua.py` runs its scripts
 injector.py  applies the faults
-observer.py  checks each step; `record.py` keeps the history
+observer.py  checks each step of a turn (`scene.py`); `leftovers.py` what is left of it;
+             `record.py` keeps the history
 """
 
 from holdfast.lab.simulator.campaign import Tally, breaks, campaign, kept_tasks, left_out, shrink

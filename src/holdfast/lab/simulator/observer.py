@@ -4,24 +4,21 @@ It sees the true time and the data of every node, so it finds what is wrong befo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 from math import inf
 
-from holdfast.core.attempt import holder_of
-from holdfast.core.lease_state import LeaseState, LockSpec, node_timeout
+from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
 from holdfast.core.records import LeaseInfo
-from holdfast.engines.redis import quorum_node_timeout
 from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
-from holdfast.lab.simulator.injector import FaultInjector
-from holdfast.lab.simulator.plan import Plan, Section
-from holdfast.lab.simulator.record import Record, Registers
+from holdfast.lab.simulator.leftovers import Leftovers
+from holdfast.lab.simulator.plan import Section
+from holdfast.lab.simulator.record import Registers
+from holdfast.lab.simulator.scene import Scene, Turn
 from holdfast.lab.simulator.server import Server
 
-RETRY = 0.1
 PRECISION = 1e-6
 SOON = OFFER + 0.2
 """How long a free lock may stay free while a client waits for it, without faults: one offer may be
@@ -34,46 +31,6 @@ and pauses each have a time of their own."""
 JUST_NOW = 0.1
 """How long ago nodes may have been asked."""
 
-TIDY_AFTER = 0.3
-"""How soon after a turn nothing of it may be left on a node that has answered everything."""
-
-
-def spec_of(section: Section, nodes: int) -> LockSpec:
-    """What a `Lock` would ask for."""
-    request_timeout = node_timeout(section.ttl) if nodes == 1 else quorum_node_timeout(section.ttl)
-    return LockSpec(
-        name=section.name,
-        prefix="",
-        ttl=section.ttl,
-        renew=section.renew,
-        max_hold=section.max_hold,
-        retry=RETRY,
-        request_timeout=request_timeout,
-    )
-
-
-class Turn:
-    """One section in progress."""
-
-    def __init__(self, client: Client, section: Section, servers: int, number: int) -> None:
-        self.client = client
-        self.section = section
-        self.spec = spec_of(section, servers)
-        self.hold = f"{client.name}#{number}"
-        self.asked_at = client.timeline.now
-        self.holder = client.next_holder()
-
-
-@dataclass(frozen=True, slots=True)
-class Scene:
-    """What is observed."""
-
-    plan: Plan
-    record: Record
-    servers: Sequence[Server]
-    clients: Sequence[Client]
-    injector: FaultInjector
-
 
 class Observer:
     """Gets every step of every client."""
@@ -81,29 +38,26 @@ class Observer:
     def __init__(self, scene: Scene, registers: Registers) -> None:
         self._scene, self._record, self._timeline = scene, scene.record, scene.record.timeline
         self._registers = registers
+        self.leftovers = Leftovers(scene)
         self._numbers = count(1)
         self.closing = False
         """Whether tasks stop before their next section."""
-        self._told: set[str] = set()
-        self._ended: set[str] = set()
-        self._breaks: dict[str, list[tuple[int, int]]] = {}
+        self._losses: set[str] = set()
+        """Holds whose client has learned of a loss."""
         self._free_since: dict[str, float] = {}
+        """By lock, when it was last released or lost."""
         self._sent_at: dict[tuple[str, type], float] = {}
+        """By client and kind of request, when it was last sent."""
         self._released: set[str] = set()
         """Holders for which a release was sent."""
 
     def turn(self, client: Client, section: Section) -> Turn:
         """A section begins."""
-        return Turn(client, section, len(self._scene.servers), next(self._numbers))
+        return Turn(client, section, self._scene.servers, next(self._numbers))
 
     def asked(self, turn: Turn) -> None:
-        """A client asks for a lock. Remember which connections there are."""
+        """A client asks for a lock."""
         self._add(turn, Kind.ASKED)
-        connections = turn.client.store.connections
-        runs = (server.run for server in self._scene.servers)
-        self._breaks[turn.hold] = [
-            (connection.breaks, run) for connection, run in zip(connections, runs, strict=True)
-        ]
 
     def sent(self, client: Client, requests: Sequence[ToNode]) -> None:
         """A client sends requests. Remember when; check repairs."""
@@ -127,7 +81,7 @@ class Observer:
         hasty = bool(timeout)  # the last try may have had no time to be answered
         if why == "unavailable" and not hasty and self._is_calm(turn.asked_at):
             self.find("refused for no reason", "all nodes were well", client.name)
-        self._tidy_later(turn)
+        self.leftovers.check_later(turn)
 
     def granted(self, turn: Turn, lease: LeaseState) -> None:
         """Backed by a quorum, with a fence that a quorum knows, and without undue delay."""
@@ -200,7 +154,7 @@ class Observer:
 
     def _lost(self, turn: Turn) -> None:
         """A holder learns of a loss, which must have a reason."""
-        self._told.add(turn.hold)
+        self._losses.add(turn.hold)
         self._free_since[turn.section.name] = self._timeline.now
         section = turn.section
         if section.renew and section.max_hold is None and self._is_calm(self._timeline.now):
@@ -218,13 +172,12 @@ class Observer:
 
     def left(self, turn: Turn, *, lost: bool) -> None:
         """A client has released the lock, or learned of its loss; it leaves nothing behind."""
-        if lost and turn.hold not in self._told:
+        if lost and turn.hold not in self._losses:
             self._lost(turn)
         if not lost:
             self._add(turn, Kind.RELEASED)
-        self._ended.add(turn.hold)
         self._free_since[turn.section.name] = self._timeline.now
-        self._tidy_later(turn)
+        self.leftovers.check_later(turn)
 
     def looked(self, turn: Turn, lease: LeaseState, found: LeaseInfo | None) -> None:
         """A holder has asked who holds the lock: itself, unless a node has lost its data."""
@@ -270,23 +223,6 @@ class Observer:
         if not any(hold.name == name and hold.granted is not None for hold in granted):
             self.find("lock unavailable after healing", f"{name} was not granted", client.name)
 
-    def nothing_is_left(self) -> None:
-        """No lock on any node, no waiter, no dead renewer."""
-        for server in self._scene.servers:
-            for key in server.data.present():
-                if not key.startswith(b"{"):
-                    holder = (server.data.get(key) or b"").decode()
-                    self.find("lock left behind", f"{server.name}: {holder}", server.name)
-        for client in self._scene.clients:
-            if client.crashed:
-                continue
-            for loop, process in client.loops.items():
-                if process.error is not None:
-                    self.find("internal error", f"the {loop} is dead", client.name)
-            for waiter_id in client.notifications:
-                if waiter_id not in client.loops:
-                    self.find("lock left behind", f"a waiter: {waiter_id}", client.name)
-
     def _backed(self, client: Client, lease: LeaseState, until: float, began: float) -> None:
         """A quorum of nodes keep the lease for as long as its holder believes in it: nodes that had
         a vote when they were asked. What they lose after that is the restart guard's task."""
@@ -316,34 +252,6 @@ class Observer:
         """Whether it restarted so recently that a lease which it lost may still be valid."""
         young = self._timeline.now - server.lost_data_at < self._scene.plan.max_ttl
         return young and self._scene.plan.guard
-
-    def _tidy_later(self, turn: Turn) -> None:
-        self._timeline.at(self._timeline.now + TIDY_AFTER, lambda: self._tidy(turn))
-
-    def _tidy(self, turn: Turn) -> None:
-        """Nothing of a turn that is over may be left where every message was answered."""
-        if turn.client.crashed:
-            return
-        later = False
-        for index, (breaks, run) in enumerate(self._breaks[turn.hold]):
-            connection = turn.client.store.connections[index]
-            server = self._scene.servers[index]
-            if connection.breaks != breaks or server.run != run:
-                continue  # what was left there ends by itself
-            if not connection.is_idle:
-                later = True
-                continue
-            self._clean(turn, server)
-        if later:
-            self._tidy_later(turn)
-
-    def _clean(self, turn: Turn, server: Server) -> None:
-        keys = keys_of(turn.spec.key)
-        mine = turn.holder.encode()
-        if holder_of((server.data.get(keys.lock) or b"").decode()) == turn.holder:
-            self.find("lock left behind", f"{server.name}: {turn.holder}", server.name)
-        if any(member.endswith(b" " + mine) for member in server.data.zrange(keys.queue)):
-            self.find("lock left behind", f"{server.name}: a place in the queue", server.name)
 
     def _is_calm(self, since: float) -> bool:
         """Whether no fault can have had an effect since that instant."""

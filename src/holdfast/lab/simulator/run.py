@@ -12,9 +12,10 @@ from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.injector import FaultInjector
 from holdfast.lab.simulator.network import Network, Wire
-from holdfast.lab.simulator.observer import Observer, Scene
+from holdfast.lab.simulator.observer import Observer
 from holdfast.lab.simulator.plan import Plan, Section, Task
 from holdfast.lab.simulator.record import PLAIN, Record, Registers
+from holdfast.lab.simulator.scene import Scene
 from holdfast.lab.simulator.server import Server
 from holdfast.lab.simulator.store import Wiring
 from holdfast.lab.simulator.tasks import work_through
@@ -99,7 +100,7 @@ class Simulation:
         self.observer.check_all_ended()
         self._probe(within)
         timeline.run(timeline.now + plan.max_ttl * 1.02 + self.injector.set_back)
-        self.observer.nothing_is_left()
+        self.observer.leftovers.check_all()
         history = self.record.history
         plain = {event.name for event in history.of(Kind.WROTE) if event.name.endswith(PLAIN)}
         judged = [

@@ -9,8 +9,9 @@ from holdfast.core.release import begin_leave, deliver, finish_leave
 from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import CancelledError
-from holdfast.lab.simulator.observer import Observer, Turn
+from holdfast.lab.simulator.observer import Observer
 from holdfast.lab.simulator.plan import Task
+from holdfast.lab.simulator.scene import Turn
 
 
 def work_through(observer: Observer, client: Client, task: Task) -> Steps[None]:

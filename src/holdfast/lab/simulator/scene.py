@@ -1,0 +1,57 @@
+"""What an observer looks at: the parts of a run, and one turn of a client under a lock."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from holdfast.core.lease_state import LockSpec, node_timeout
+from holdfast.engines.redis import quorum_node_timeout
+from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.injector import FaultInjector
+from holdfast.lab.simulator.plan import Plan, Section
+from holdfast.lab.simulator.record import Record
+from holdfast.lab.simulator.server import Server
+
+RETRY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """The parts of a run."""
+
+    plan: Plan
+    record: Record
+    servers: Sequence[Server]
+    clients: Sequence[Client]
+    injector: FaultInjector
+
+
+class Turn:
+    """One section in progress."""
+
+    def __init__(
+        self, client: Client, section: Section, servers: Sequence[Server], number: int
+    ) -> None:
+        self.client = client
+        self.section = section
+        self.spec = spec_of(section, len(servers))
+        self.hold = f"{client.name}#{number}"
+        self.asked_at = client.timeline.now
+        self.holder = client.next_holder()
+        self.breaks = [connection.breaks for connection in client.store.connections]
+        """For each node, how often the connection to it had broken when the turn began."""
+        self.runs = [server.run for server in servers]
+        """For each node, which of its runs it was."""
+
+
+def spec_of(section: Section, nodes: int) -> LockSpec:
+    """What a `Lock` would ask for."""
+    request_timeout = node_timeout(section.ttl) if nodes == 1 else quorum_node_timeout(section.ttl)
+    return LockSpec(
+        name=section.name,
+        prefix="",
+        ttl=section.ttl,
+        renew=section.renew,
+        max_hold=section.max_hold,
+        retry=RETRY,
+        request_timeout=request_timeout,
+    )

@@ -56,7 +56,7 @@ bench: $(STAMP) servers
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
 	$(BIN)/python -m benchmarks
 
-docs: $(STAMP)
+docs: $(STAMP) servers
 	$(BIN)/python -m pytest tests/test_docs.py
 
 format: $(STAMP)

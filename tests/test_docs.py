@@ -6,11 +6,13 @@ import doctest
 import importlib
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import holdfast
+from holdfast.lab.servers.redis import RedisServer
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -31,6 +33,16 @@ def test_every_public_name_has_an_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(holdfast, name)) or "")
 
 
+REDIS = "redis://localhost:6379"
+"""In examples; the tests have a server elsewhere."""
+
+
+@pytest.fixture(scope="module")
+def redis_url() -> Iterator[str]:
+    with RedisServer() as server:
+        yield server.url
+
+
 def python_blocks(page: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
 
@@ -39,13 +51,16 @@ def python_blocks(page: Path) -> list[str]:
     "page", [page for page in PAGES if python_blocks(page)], ids=lambda p: p.name
 )
 def test_python_examples_of_a_page_run_in_order(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     monkeypatch.setenv("HOLDFAST_URL", f"sqlite://{tmp_path}/locks.db")
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "example"}
     for block in python_blocks(page):
-        code = compile(block, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        text = (
+            block.replace(REDIS, request.getfixturevalue("redis_url")) if REDIS in block else block
+        )
+        code = compile(text, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
         result = eval(code, names)
         if inspect.iscoroutine(result):  # the block has an `await` at its top level
             asyncio.run(result)

@@ -39,9 +39,6 @@ LONGEST = 3600.0
 
 JOIN_TIMEOUT = 1.0
 
-SPINS = 20
-"""How often to look for a reply before going to sleep: for about 50 us."""
-
 BUSY = "a signal handler cannot use the client in the middle of a request of its own thread"
 
 
@@ -307,7 +304,7 @@ class RedisStore:
                 if self._inbox:
                     self._send_inbox()
                 if poller is not None:
-                    ready = self._spin(poller) or poller.wait(max(0.0, left))
+                    ready = poller.wait(max(0.0, left))
         finally:
             self._followers.pop(follower, None)
             if self._leader is follower:
@@ -315,15 +312,6 @@ class RedisStore:
             if self._inbox:
                 self._send_inbox()
             self._promote()
-
-    def _spin(self, poller: Poller) -> Sequence[int]:
-        """While no other thread waits, look for the reply before going to sleep: to be woken takes
-        longer than a server on the same host takes to answer."""
-        for _ in range(0 if self._followers or self._pumping else SPINS):
-            ready = poller.wait(0)
-            if ready:
-                return ready
-        return ()
 
     def _time_left(self, goal: Goal) -> float:
         """How long to wait for it at most."""

@@ -87,8 +87,8 @@ class Locks:
 
     def _join(self, claim: Claim) -> Steps[bool]:
         """Go to the end of the queue; whether there is a place before."""
-        session = claim.session
-        if not session.granted and not (yield from self._be_fresh(session, self._clock())):
+        session, now = claim.session, self._clock()
+        if session.is_due(now) and not (yield from self._be_fresh(session, now)):
             return False
         claim.doubtful = True
         queue = queue_of(claim.key)
@@ -199,7 +199,7 @@ class Locks:
         sessions = [
             each
             for each in self._registry.sessions(waited_for=True)
-            if each.granted and each.sent_at + each.ttl / 3 <= now
+            if each.granted and each.is_due(now)
         ]
         if sessions:
             yield from self.keep_alive(sessions)

@@ -75,6 +75,10 @@ class Session:
         """Whether a lease that was asked for at that instant can rest on it."""
         return self.sent_at >= since - oldest(self.ttl)
 
+    def is_due(self, now: float) -> bool:
+        """Whether it must be granted, or kept alive, for what waits on it."""
+        return self.sent_at + self.ttl / 3 <= now
+
     def kept(self, sent_at: float, ttl: int) -> None:
         """The servers have granted it, or kept it alive."""
         self.granted, self.sent_at, self.ttl = True, max(self.sent_at, sent_at), ttl

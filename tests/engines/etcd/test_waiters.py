@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from holdfast.engines.etcd.protocol import _messages
+from holdfast.engines.etcd.protocol import messages
 from holdfast.engines.etcd.waiters import Watches
 
 
@@ -16,7 +16,7 @@ class Party:
         self.send = self.sent.append
 
     def receives(self, **fields: Any) -> bool:
-        return self.watches.received(_messages["WatchResponse"](**fields))
+        return self.watches.received(messages["WatchResponse"](**fields))
 
     def watched(self) -> list[bytes]:
         return [each.create_request.key for each in self.sent if each.HasField("create_request")]

@@ -31,9 +31,16 @@ BROKEN = 1
 @click.option("--seed", type=int, help="Play this one, and show it.")
 @click.option("--without", default="", help="With --seed: leave these faults out, as 0,3,4.")
 @click.option("--tasks", default="", help="With --seed: only these tasks, as number:sections,…")
+@click.option(
+    "--engine",
+    type=click.Choice(["redis", "etcd"]),
+    default="redis",
+    show_default=True,
+    help="Whose code to play.",
+)
 @click.option("--nodes", type=click.IntRange(1, 9), help="How many nodes; else each run differs.")
 @click.option("--clients", type=click.IntRange(1, 9), help="How many clients.")
-@click.option("--minutes", default=5 / 60, help="How long faults happen in each run.")
+@click.option("--minutes", type=float, help="How long faults happen in each run.")
 @click.option("--guard", type=click.Choice(["on", "off"]), default="on", help="The restart guard.")
 @click.option("--drift", default=1.0, help="How far clocks drift; 1 is as far as is allowed for.")
 def simulate(
@@ -44,9 +51,10 @@ def simulate(
     seed: int | None,
     without: str,
     tasks: str,
+    engine: str,
     nodes: int | None,
     clients: int | None,
-    minutes: float,
+    minutes: float | None,
     guard: str,
     drift: float,
 ) -> None:
@@ -59,7 +67,8 @@ def simulate(
     with bad_arguments_are_usage_errors(), missing_programs_are_told():
         from holdfast.lab.simulator import Setup, campaign, draw, play
 
-        setup = Setup(nodes, clients, minutes * 60, guard == "on", drift)
+        seconds = minutes * 60 if minutes else None
+        setup = Setup(nodes, clients, seconds, guard == "on", drift, engine)
         run = None
         if seed is None:
             first = secrets.randbelow(MOST) if at_random else first
@@ -118,11 +127,13 @@ def _options_of(setup: Setup) -> list[str]:
 
     options = []
     usual = Default()
+    if setup.engine != usual.engine:
+        options.append(f"--engine {setup.engine}")
     if setup.nodes is not None:
         options.append(f"--nodes {setup.nodes}")
     if setup.clients is not None:
         options.append(f"--clients {setup.clients}")
-    if setup.seconds != usual.seconds:
+    if setup.seconds is not None:
         options.append(f"--minutes {setup.seconds / 60:g}")
     if not setup.guard:
         options.append("--guard off")

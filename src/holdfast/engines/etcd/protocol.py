@@ -55,17 +55,17 @@ def _declare() -> dict[str, Any]:
     }
 
 
-_messages = _declare()
+messages = _declare()
 
-RangeRequest = _messages["RangeRequest"]
-Compare = _messages["Compare"]
-TxnRequest = _messages["TxnRequest"]
-LeaseGrantRequest = _messages["LeaseGrantRequest"]
-LeaseRevokeRequest = _messages["LeaseRevokeRequest"]
-LeaseKeepAliveRequest = _messages["LeaseKeepAliveRequest"]
-LeaseTimeToLiveRequest = _messages["LeaseTimeToLiveRequest"]
-WatchRequest = _messages["WatchRequest"]
-AuthenticateRequest = _messages["AuthenticateRequest"]
+RangeRequest = messages["RangeRequest"]
+Compare = messages["Compare"]
+TxnRequest = messages["TxnRequest"]
+LeaseGrantRequest = messages["LeaseGrantRequest"]
+LeaseRevokeRequest = messages["LeaseRevokeRequest"]
+LeaseKeepAliveRequest = messages["LeaseKeepAliveRequest"]
+LeaseTimeToLiveRequest = messages["LeaseTimeToLiveRequest"]
+WatchRequest = messages["WatchRequest"]
+AuthenticateRequest = messages["AuthenticateRequest"]
 
 
 class Method:
@@ -75,8 +75,8 @@ class Method:
         self.path = f"/etcdserverpb.{path}"
         self.streams = streams
         name = path.rpartition("/")[2]
-        self._request = _messages[f"{name}Request"].SerializeToString
-        self._response = _messages[f"{name}Response"].FromString
+        self._request = messages[f"{name}Request"].SerializeToString
+        self._response = messages[f"{name}Response"].FromString
 
     def on(self, channel: Any) -> Any:
         """The callable for it on that channel."""

@@ -1,11 +1,11 @@
-"""The simulator: the algorithms and the Redis protocol over virtual servers, networks and clocks.
+"""The simulator: the algorithms and engines over virtual servers, networks and clocks.
 
 `draw` makes a plan of a seed, `play` runs it, `campaign` does so for many seeds, and `shrink` finds
 the smallest part of a plan that still fails. The same plan is the same run, event by event,
 on any machine.
 
 What runs is the code of `core/` itself, and what is sent to the servers are the commands of
-`engines.redis`, with its own Lua scripts.
+`engines.redis`, with its own Lua scripts, or the calls of `engines.etcd`.
 
 plan.py      what clients do and what goes wrong, by seed; `attacks.py` combines `faults.py`
 run.py       plays a plan; `campaign.py` plays many, and shrinks one that fails
@@ -13,6 +13,7 @@ driver.py    virtual time: performs the effects of the core
 client.py    a client that can be paused; `store.py` is its engine, `tasks.py` what it does
 network.py   messages: late, held up, lost
 server.py    a virtual Redis server; `keyspace.py` has its data, `lua.py` runs its scripts
+engines.py   what differs from engine to engine (`wiring.py`); `etcd/` has the same files for etcd
 injector.py  applies the faults
 observer.py  checks each step of a turn (`scene.py`); `leftovers.py` what is left of it;
              `record.py` keeps the history

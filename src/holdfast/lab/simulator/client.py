@@ -7,9 +7,7 @@ from typing import Any
 from holdfast.core.effects import Ask, Effect
 from holdfast.core.lease_state import LeaseState
 from holdfast.lab.simulator.driver import CancelledError, Clock, Process, Resumption
-from holdfast.lab.simulator.store import Owner, Store, Wiring
-
-MIN_TTL = 0.01
+from holdfast.lab.simulator.wiring import Owner, Wiring
 
 NEVER_EARLY = 1e-9
 """So that a timer never comes before its time, however instants are rounded."""
@@ -26,7 +24,9 @@ class Client(Owner):
         internal_error: Callable[[str], None],
     ) -> None:
         self.own_clock = Clock(wiring.network.timeline)
-        super().__init__(name, wiring.network.timeline, wiring.drift, MIN_TTL)
+        simulated = wiring.engine
+        super().__init__(name, wiring.network.timeline, simulated.drift, simulated.min_ttl)
+        self.runtime.ttl_step = simulated.ttl_step
         self.calendar = 0.0
         """By how many seconds its wall clock is wrong."""
         self.leases: dict[str, LeaseState] = {}
@@ -41,7 +41,7 @@ class Client(Owner):
         """When it last went on after a pause."""
         self._timers: list[Callable[[], None]] = []
         self._arrivals: list[Callable[[], None]] = []
-        self.store = Store(self, wiring)
+        self.store = simulated.store(self, wiring)
 
     @property
     def number(self) -> int:

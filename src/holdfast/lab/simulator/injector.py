@@ -26,7 +26,7 @@ from holdfast.lab.simulator.faults import (
 )
 from holdfast.lab.simulator.network import Wire
 from holdfast.lab.simulator.record import Record
-from holdfast.lab.simulator.server import Server
+from holdfast.lab.simulator.server import BaseServer
 
 AFTERMATH = 0.5
 """How long a fault without a duration disturbs a run: connections are opened again, and so on."""
@@ -38,7 +38,7 @@ class FaultInjector:
     def __init__(
         self,
         record: Record,
-        servers: Sequence[Server],
+        servers: Sequence[BaseServer],
         clients: Sequence[Client],
         wires: Sequence[Sequence[tuple[Wire, Wire]]],
         quarantine: float,

@@ -1,9 +1,10 @@
 """Nothing of a lock may be left on a node, or in a client, once its turn is over."""
 
-from holdfast.core.attempt import holder_of
-from holdfast.engines.redis.keys import keys_of
+from collections.abc import Callable
+
+from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.scene import Scene, Turn
-from holdfast.lab.simulator.server import Server
+from holdfast.lab.simulator.server import BaseServer
 
 LEFT_BEHIND = "lock left behind"
 
@@ -19,16 +20,20 @@ class Leftovers:
         self._timeline = scene.record.timeline
 
     def check_later(self, turn: Turn) -> None:
-        """Check the nodes soon after a turn."""
-        self._timeline.at(self._timeline.now + TIDY_AFTER, lambda: self._check(turn))
+        """Check the nodes soon after a turn; and again when what may linger there is gone."""
+        self._at(TIDY_AFTER, lambda: self._check(turn))
+        lingers = engine(self._scene.plan.engine).lingers
+        if lingers:
+            self._at(2 * lingers, lambda: self._check_gone(turn))
+
+    def _at(self, seconds: float, action: Callable[[], None]) -> None:
+        self._timeline.at(self._timeline.now + seconds, action)
 
     def check_all(self) -> None:
         """At the end: no lock on any node, no waiter, no renewer that failed."""
         for server in self._scene.servers:
-            for key in server.data.present():
-                if not key.startswith(b"{"):
-                    holder = (server.data.get(key) or b"").decode()
-                    self._find(LEFT_BEHIND, f"{server.name}: {holder}", server.name)
+            for left in server.leftovers():
+                self._find(LEFT_BEHIND, f"{server.name}: {left}", server.name)
         for client in self._scene.clients:
             if client.crashed:
                 continue
@@ -48,17 +53,20 @@ class Leftovers:
             connection = turn.client.store.connections[index]
             if connection.breaks != turn.breaks[index] or server.run != turn.runs[index]:
                 continue  # what was left there expires
-            if connection.is_idle:
-                self._check_node(turn, server)
-            else:
+            if not connection.is_idle:
                 later = True
+                continue
+            self._check_node(turn, server)
         if later:
-            self.check_later(turn)
+            self._at(TIDY_AFTER, lambda: self._check(turn))
 
-    def _check_node(self, turn: Turn, server: Server) -> None:
-        keys = keys_of(turn.spec.key)
-        mine = turn.holder.encode()
-        if holder_of((server.data.get(keys.lock) or b"").decode()) == turn.holder:
-            self._find(LEFT_BEHIND, f"{server.name}: {turn.holder}", server.name)
-        if any(member.endswith(b" " + mine) for member in server.data.zrange(keys.queue)):
-            self._find(LEFT_BEHIND, f"{server.name}: a place in the queue", server.name)
+    def _check_gone(self, turn: Turn) -> None:
+        """Nothing may be left of a turn that ended long ago, whatever happened in it."""
+        settled_at = self._scene.injector.disturbed_until + self._scene.plan.max_ttl * 1.2
+        if self._timeline.now > settled_at and not turn.client.crashed:
+            for server in self._scene.servers:
+                self._check_node(turn, server)
+
+    def _check_node(self, turn: Turn, server: BaseServer) -> None:
+        for left in server.remains(turn.spec.key, turn.holder):
+            self._find(LEFT_BEHIND, f"{server.name}: {left}", server.name)

@@ -10,16 +10,15 @@ from math import inf
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
 from holdfast.core.records import LeaseInfo
-from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.leftovers import Leftovers
 from holdfast.lab.simulator.plan import Section
 from holdfast.lab.simulator.record import Registers
 from holdfast.lab.simulator.scene import Scene, Turn
-from holdfast.lab.simulator.server import Server
+from holdfast.lab.simulator.server import PRECISION, BaseServer, Server
 
-PRECISION = 1e-6
 SOON = OFFER + 0.2
 """How long a free lock may stay free while a client waits for it, without faults: one offer may be
 made to a waiter that has given up, and could not report it."""
@@ -27,6 +26,9 @@ made to a waiter that has given up, and could not report it."""
 IN_TIME = 2.5
 """How much later than its timeout an acquire may return, whatever happens: connections, releases
 and pauses each have a time of their own."""
+
+QUEUED = 0.1
+"""How soon a client that asks for a lock is in its queue, without faults."""
 
 JUST_NOW = 0.1
 """How long ago nodes may have been asked."""
@@ -38,6 +40,9 @@ class Observer:
     def __init__(self, scene: Scene, registers: Registers) -> None:
         self._scene, self._record, self._timeline = scene, scene.record, scene.record.timeline
         self._registers = registers
+        self._engine = engine(scene.plan.engine)
+        self._waiting: dict[str, Turn] = {}
+        """By hold, the turns whose acquire has not returned."""
         self.leftovers = Leftovers(scene)
         self._numbers = count(1)
         self.closing = False
@@ -58,6 +63,7 @@ class Observer:
     def asked(self, turn: Turn) -> None:
         """A client asks for a lock."""
         self._add(turn, Kind.ASKED)
+        self._waiting[turn.hold] = turn
 
     def sent(self, client: Client, requests: Sequence[ToNode]) -> None:
         """A client sends requests. Remember when; check repairs."""
@@ -72,6 +78,7 @@ class Observer:
 
     def refused(self, turn: Turn, why: str) -> None:
         """In time, not without a reason, and leaving nothing behind."""
+        del self._waiting[turn.hold]
         self._add(turn, Kind.REFUSED, note=why)
         now, client, timeout = self._timeline.now, turn.client, turn.section.timeout
         if timeout is not None and client.resumed_at < turn.asked_at and not client.paused:
@@ -84,7 +91,8 @@ class Observer:
         self.leftovers.check_later(turn)
 
     def granted(self, turn: Turn, lease: LeaseState) -> None:
-        """Backed by a quorum, with a fence that a quorum knows, and without undue delay."""
+        """Backed by a quorum, with a fence that a quorum knows, in turn, without undue delay."""
+        del self._waiting[turn.hold]
         client = turn.client
         until = client.own_clock.true(lease.valid_until)
         lease.callbacks = (lambda: self._lost(turn),)
@@ -98,8 +106,7 @@ class Observer:
         began = self._sent_at[turn.client.name, Acquire]
         self._backed(turn.client, lease, until, began)
         known = sum(
-            self._knows(server, lease) or server.lost_data_at >= began
-            for server in self._scene.servers
+            server.knows(lease) or server.lost_data_at >= began for server in self._scene.servers
         )
         if known < self._scene.plan.quorum:
             text = f"only {known} nodes know the fence {lease.fence}"
@@ -107,6 +114,16 @@ class Observer:
         since = max(turn.asked_at, self._free_since.get(name, 0.0))
         if now - since > SOON and self._is_calm(since):
             self.find("free lock not granted", f"free for {now - since:.3f} s", turn.client.name)
+        if self._engine.fair:
+            self._check_order(turn)
+
+    def _check_order(self, turn: Turn) -> None:
+        """First in, first out."""
+        for other in self._waiting.values():
+            first = other.asked_at + QUEUED < turn.asked_at and not other.client.crashed
+            if first and other.section.name == turn.section.name and self._is_calm(other.asked_at):
+                text = f"granted before {other.hold}, which asked before"
+                self.find("waiter overtaken", text, turn.client.name, other.client.name)
 
     def look_at(self, client: Client) -> None:
         """Check whether a client has extended a lease since the last step."""
@@ -143,10 +160,11 @@ class Observer:
         if repair.holder in self._released:
             self.find("released lock repaired", f"{repair.holder} repairs it", client.name)
             return
-        lock, now = keys_of(repair.key).lock, self._timeline.now
+        now = self._timeline.now
         having = sum(
-            server.data.get(lock) == repair.holder.encode() or now - server.lost_data_at < JUST_NOW
+            server.holds(repair.key, repair.holder) or now - server.lost_data_at < JUST_NOW
             for server in self._scene.servers
+            if isinstance(server, Server)
         )
         if having < self._scene.plan.quorum:
             text = f"{repair.holder} repairs what only {having} nodes have"
@@ -155,7 +173,7 @@ class Observer:
     def _lost(self, turn: Turn) -> None:
         """A holder learns of a loss, which must have a reason."""
         self._losses.add(turn.hold)
-        self._free_since[turn.section.name] = self._timeline.now
+        self._free_since[turn.section.name] = self._timeline.now + self._engine.lingers
         section = turn.section
         if section.renew and section.max_hold is None and self._is_calm(self._timeline.now):
             self.find("lost for no reason", "all nodes were well", turn.client.name)
@@ -228,7 +246,7 @@ class Observer:
         a vote when they were asked. What they lose after that is the restart guard's task."""
         backing = sum(
             server.lost_data_at >= began
-            or (self._backs(server, lease, until) and not self._may_have_lost(server))
+            or (server.backs(lease, until) and not self._may_have_lost(server))
             for server in self._scene.servers
         )
         if lease.valid_until > lease.hold_until + PRECISION:
@@ -237,18 +255,7 @@ class Observer:
             text = f"until {until:.4f}, which only {backing} nodes back"
             self.find("lease without a quorum", text, client.name)
 
-    def _backs(self, server: Server, lease: LeaseState, until: float) -> bool:
-        lock = keys_of(lease.spec.key).lock
-        if server.data.get(lock) != lease.holder.encode():
-            return False
-        return server.clock.true(server.data.ends_at(lock)) >= until - PRECISION
-
-    def _knows(self, server: Server, lease: LeaseState) -> bool:
-        keys = keys_of(lease.spec.key)
-        mine = server.data.get(keys.lock) == lease.holder.encode()
-        return mine and server.data.get(keys.fence) == b"%d" % lease.fence
-
-    def _may_have_lost(self, server: Server) -> bool:
+    def _may_have_lost(self, server: BaseServer) -> bool:
         """Whether it restarted so recently that a lease which it lost may still be valid."""
         young = self._timeline.now - server.lost_data_at < self._scene.plan.max_ttl
         return young and self._scene.plan.guard

@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from holdfast.engines.redis import drift
 from holdfast.lab.simulator.attacks import ATTACKS, Target
+from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import Drift, Fault, Jump, Mark, Skew, When
+from holdfast.lab.simulator.wiring import SimulatedEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,13 @@ class Setup:
     nodes: int | None = None
     """How many; None: each plan another number."""
     clients: int | None = None
-    seconds: float = 5.0
-    """How long faults happen; then everything heals."""
+    seconds: float | None = None
+    """How long faults happen; then everything heals. None: as long as suits the engine."""
     guard: bool = True
     """Whether the restart guard is on."""
     drift: float = 1.0
     """How far clocks drift apart, as a multiple of what is allowed for."""
+    engine: str = "redis"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ class Plan:
     """How many messages are late, all the time."""
     tasks: tuple[Task, ...]
     faults: tuple[Fault, ...]
+    engine: str
 
     @property
     def quorum(self) -> int:
@@ -87,9 +90,6 @@ class Plan:
         return replace(self, tasks=tuple(kept))
 
 
-SIZES = (1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5, 5)
-TTLS = (0.5, 1.0, 2.0)
-MAX_TTL = 2.0
 NAMES = ("job", "a {b}%")
 LONGEST_REST = 3.0
 """So that no task sleeps beyond the end of its run."""
@@ -107,68 +107,83 @@ USUAL = Setup()
 def draw(seed: int, setup: Setup = USUAL) -> Plan:
     """The plan of this seed."""
     random = Random(seed)  # noqa: S311 - to be repeatable, not secret
-    nodes = setup.nodes or random.choice(SIZES)
+    simulated = engine(setup.engine)
+    seconds = setup.seconds or simulated.seconds
+    nodes = setup.nodes or random.choice(simulated.sizes)
+    if nodes > max(simulated.sizes):
+        raise ValueError(f"nodes: {setup.engine} is simulated with one server, got {nodes}")
     clients = setup.clients or random.choice((2, 3, 3, 4))
-    ttl = random.choice(TTLS)
+    ttl = random.choice(simulated.ttls)
     durable = nodes == 1 or random.random() < 0.3
     if not setup.guard:
         durable = False
-    target = Target(random, nodes, clients, ttl, setup.seconds, may_lose_data=not durable)
-    faults = _clocks(target, setup)
+    target = Target(random, nodes, clients, ttl, seconds, may_lose_data=not durable)
+    faults = _clocks(target, setup, simulated)
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
         faults += random.choice(ATTACKS)(target)
     return Plan(
         seed=seed,
         nodes=nodes,
         clients=clients,
-        seconds=setup.seconds,
-        max_ttl=MAX_TTL,
+        seconds=seconds,
+        max_ttl=simulated.max_ttl,
         guard=setup.guard,
         durable=durable,
         tail=random.choice(TAILS),
-        tasks=_tasks(random, clients, ttl, setup.seconds),
+        tasks=_tasks(random, clients, ttl, seconds, simulated),
         faults=tuple(faults),
+        engine=setup.engine,
     )
 
 
-def _clocks(target: Target, setup: Setup) -> list[Fault]:
+def _clocks(target: Target, setup: Setup, simulated: SimulatedEngine) -> list[Fault]:
     """Clocks that are wrong, by as much as is allowed for."""
     random, start = target.random, When(Mark.START)
     faults: list[Fault] = []
     if random.random() < 0.3 and setup.drift == 1.0:
         return faults
     # The allowance is for a ttl; for a short one, relatively more, which is not relied on.
-    most = (drift(MAX_TTL) / MAX_TTL) * SHARE_OF_DRIFT * setup.drift
-    calendar = MAX_TTL * 0.4 if target.may_lose_data else 30.0
+    most = simulated.rate * SHARE_OF_DRIFT * setup.drift
+    calendar = simulated.max_ttl * 0.4 if target.may_lose_data else 30.0
     for node in range(target.nodes):
         faults.append(
             Drift(start, node, 1 + random.choice((most, -most, random.uniform(-most, most))))
         )
         if random.random() < 0.1:
             by = random.choice((SMALL_JUMP, -SMALL_JUMP, -random.uniform(0, 1)))
-            faults.append(Jump(target.moment(), node, by))
+            jump = Jump(target.moment(), node, by)
+            faults += [jump] if simulated.jumps else []
     for client in range(target.clients):
         rate = 1 + random.choice((most, -most, random.uniform(-most, most)))
         faults.append(Skew(start, client, rate, random.uniform(-calendar, calendar)))
     return faults
 
 
-def _tasks(random: Random, clients: int, ttl: float, seconds: float) -> tuple[Task, ...]:
-    tasks = [Task(client, _sections(random, ttl, seconds, NAMES[0])) for client in range(clients)]
-    while random.random() < 0.4:
+def _tasks(
+    random: Random, clients: int, ttl: float, seconds: float, simulated: SimulatedEngine
+) -> tuple[Task, ...]:
+    tasks = [
+        Task(client, _sections(random, ttl, seconds, NAMES[0], simulated))
+        for client in range(clients)
+    ]
+    while random.random() < simulated.busy:
         name = random.choice(NAMES)
-        tasks.append(Task(random.randrange(clients), _sections(random, ttl, seconds, name)))
+        tasks.append(
+            Task(random.randrange(clients), _sections(random, ttl, seconds, name, simulated))
+        )
     return tuple(tasks)
 
 
-def _sections(random: Random, ttl: float, seconds: float, name: str) -> tuple[Section, ...]:
+def _sections(
+    random: Random, ttl: float, seconds: float, name: str, simulated: SimulatedEngine
+) -> tuple[Section, ...]:
     # Some come late, and meet nodes for the first time that have restarted before.
     late = random.uniform(0, seconds) if random.random() < 0.2 else 0.0
     sections: list[Section] = []
     busy = late
     lively = random.random() < 0.5
     while busy < seconds:
-        section = _section(random, ttl, name, lively=lively)
+        section = _section(random, ttl, name, simulated, lively=lively)
         if late and not sections:
             section = replace(section, rest=late)
         sections.append(section)
@@ -176,7 +191,9 @@ def _sections(random: Random, ttl: float, seconds: float, name: str) -> tuple[Se
     return tuple(sections)
 
 
-def _section(random: Random, ttl: float, name: str, *, lively: bool) -> Section:
+def _section(
+    random: Random, ttl: float, name: str, simulated: SimulatedEngine, *, lively: bool
+) -> Section:
     longer = min(random.expovariate(2 if lively else 0.7), LONGEST_REST)
     rest = random.choice((0.0, random.uniform(0, 0.05), longer))
     timeout = random.choice((None, None, 0.0, random.uniform(0, ttl), 2 * ttl))
@@ -185,7 +202,10 @@ def _section(random: Random, ttl: float, name: str, *, lively: bool) -> Section:
     )
     renew = random.random() < 0.75
     max_hold = random.uniform(0.3, 2) * ttl if random.random() < 0.1 else None
-    extend_to = random.choice((ttl / 2, ttl, MAX_TTL)) if random.random() < 0.25 else None
-    own = min(ttl, max_hold) if max_hold else ttl
+    if max_hold is not None:
+        max_hold = max(max_hold, simulated.min_ttl)
+    choices = (simulated.ttl(ttl / 2), ttl, simulated.max_ttl)
+    extend_to = random.choice(choices) if random.random() < 0.25 else None
+    own = simulated.ttl(min(ttl, max_hold) if max_hold else ttl)
     looks = random.random() < 0.1
     return Section(rest, name, timeout, own, renew, max_hold, work, extend_to, looks)

@@ -5,20 +5,19 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from holdfast.engines.redis import drift
 from holdfast.lab.checkers import disorder, overlaps, stale_writes, unnotified
 from holdfast.lab.history import Finding, History, Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Timeline
+from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.injector import FaultInjector
 from holdfast.lab.simulator.network import Network, Wire
 from holdfast.lab.simulator.observer import Observer
 from holdfast.lab.simulator.plan import Plan, Section, Task
 from holdfast.lab.simulator.record import PLAIN, Record, Registers
 from holdfast.lab.simulator.scene import Scene
-from holdfast.lab.simulator.server import Server
-from holdfast.lab.simulator.store import Wiring
 from holdfast.lab.simulator.tasks import work_through
+from holdfast.lab.simulator.wiring import Wiring
 
 TELL_WITHIN = 0.02
 """How late a holder may learn that its lease has expired."""
@@ -56,6 +55,7 @@ class Simulation:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self.engine = engine(plan.engine)
         self.timeline = Timeline(plan.seed)
         self.record = Record(self.timeline)
         self.network = Network(
@@ -64,7 +64,7 @@ class Simulation:
             plan.tail,
         )
         self.servers = [
-            Server(
+            self.engine.server(
                 f"n{index}",
                 self.timeline,
                 durable=plan.durable,
@@ -74,7 +74,7 @@ class Simulation:
         ]
         self._wires: list[list[tuple[Wire, Wire]]] = []
         self.clients: list[Client] = []
-        longest = plan.max_ttl + drift(plan.max_ttl)
+        longest = plan.max_ttl + self.engine.drift(plan.max_ttl)
         self.quarantine = longest + 1.0 if plan.nodes > 1 and plan.guard else 0.0
         self.injector = FaultInjector(
             self.record, self.servers, self.clients, self._wires, self.quarantine
@@ -96,10 +96,12 @@ class Simulation:
         self.observer.closing = True
         self.injector.heal()
         within = plan.max_ttl + self.quarantine + self.injector.set_back + SLACK
-        self._wait_for_all(timeline.now + within * (1 + len(plan.tasks)))
+        work = max(section.work for task in plan.tasks for section in task.sections)
+        self._wait_for_all(timeline.now + (within + work) * (1 + len(plan.tasks)))
         self.observer.check_all_ended()
         self._probe(within)
-        timeline.run(timeline.now + plan.max_ttl * 1.02 + self.injector.set_back)
+        left_for = max(plan.max_ttl * 1.02, self.engine.lingers)
+        timeline.run(timeline.now + left_for + self.injector.set_back)
         self.observer.leftovers.check_all()
         history = self.record.history
         plain = {event.name for event in history.of(Kind.WROTE) if event.name.endswith(PLAIN)}
@@ -120,11 +122,11 @@ class Simulation:
         number, plan = len(self.clients), self.plan
         wires = [(Wire(), Wire()) for _ in self.servers]
         wiring = Wiring(
+            engine=self.engine,
             servers=self.servers,
             network=self.network,
             there=[there for there, _ in wires],
             back=[back for _, back in wires],
-            drift=drift,
             max_ttl=plan.max_ttl,
             guard=plan.guard,
             sent=lambda requests: self.observer.sent(self.clients[number], requests),
@@ -145,7 +147,7 @@ class Simulation:
         names = sorted({section.name for task in self.plan.tasks for section in task.sections})
         client = self._join()
         for name in names:
-            section = Section(0.0, name, within, PROBE, True, None, 0.0)
+            section = Section(0.0, name, within, self.engine.ttl(PROBE), True, None, 0.0)
             self.observer.closing = False
             probing = client.start(work_through(self.observer, client, Task(0, (section,))))
             until = self.timeline.now + within + SLACK

@@ -9,7 +9,7 @@ from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.injector import FaultInjector
 from holdfast.lab.simulator.plan import Plan, Section
 from holdfast.lab.simulator.record import Record
-from holdfast.lab.simulator.server import Server
+from holdfast.lab.simulator.server import BaseServer
 
 RETRY = 0.1
 
@@ -20,7 +20,7 @@ class Scene:
 
     plan: Plan
     record: Record
-    servers: Sequence[Server]
+    servers: Sequence[BaseServer]
     clients: Sequence[Client]
     injector: FaultInjector
 
@@ -29,7 +29,7 @@ class Turn:
     """One section in progress."""
 
     def __init__(
-        self, client: Client, section: Section, servers: Sequence[Server], number: int
+        self, client: Client, section: Section, servers: Sequence[BaseServer], number: int
     ) -> None:
         self.client = client
         self.section = section

@@ -7,6 +7,9 @@ from typing import Any
 
 import hiredis
 
+from holdfast.core.attempt import holder_of
+from holdfast.core.lease_state import LeaseState
+from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.simulator.driver import EPOCH, Clock, Timeline
 from holdfast.lab.simulator.keyspace import CommandError, Keyspace, Status, WrongTypeError, perform
 from holdfast.lab.simulator.lua import ScriptError, scripts
@@ -16,11 +19,14 @@ LONG_AGO = -1000.0
 """When servers were started, if not in the run."""
 
 
+PRECISION = 1e-6
+"""Of instants that are compared, in seconds."""
+
 Receive = Callable[[Any], None]
 
 
-class Server:
-    """One node: its data, behind connections. It can freeze, crash, restart and lose its data."""
+class BaseServer:
+    """What answers on connections. It can freeze, crash and restart."""
 
     def __init__(
         self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive
@@ -34,15 +40,9 @@ class Server:
         self.started_at = LONG_AGO
         self.lost_data_at = LONG_AGO
         self.connections: dict[Connection, None] = {}
-        self._frozen = 0
+        self.frozen = 0
         self._internal_error = internal_error
         self._waiting: dict[Connection, list[Callable[[], None]]] = {}
-        self._clear()
-
-    def _clear(self) -> None:
-        self.data = Keyspace(self.clock, self)
-        self._loaded: dict[bytes, bytes] = {}
-        self._subscribers: dict[bytes, dict[Connection, Receive]] = {}
 
     def accept(self, connection: Connection) -> bool:
         """A client connects; False: the server is down."""
@@ -51,27 +51,27 @@ class Server:
             self.connections[connection] = None
         return self.up
 
-    def receive(self, connection: Connection, data: bytes, reply: Receive) -> None:
+    def receive(self, connection: Connection, data: Any, reply: Receive) -> None:
         """Commands arrive, to be executed now, or when it is not frozen any more."""
         if self.up and connection.run == self.run:
             self._waiting.setdefault(connection, []).append(
-                lambda: self._answer(connection, data, reply)
+                lambda: self.answer(connection, data, reply)
             )
             self._work()
 
     def freeze(self) -> None:
         """Pause; what arrives waits."""
-        self._frozen += 1
+        self.frozen += 1
 
     def thaw(self) -> None:
         """Go on."""
-        self._frozen = max(0, self._frozen - 1)
+        self.frozen = max(0, self.frozen - 1)
         self._work()
 
     def crash(self) -> None:
         """Go down. Every connection breaks."""
         self.up = False
-        self._frozen = 0
+        self.frozen = 0
         self._waiting.clear()
         for connection in list(self.connections):
             connection.reset()
@@ -82,16 +82,12 @@ class Server:
         self.up = True
         self.run += 1
         self.started_at = self.timeline.now
-        kept = self.data
-        self._clear()
         if loses_data:
             self.lost_data_at = self.timeline.now
-        else:
-            self.data = kept
 
     def _work(self) -> None:
         """Execute what has arrived: in order for each connection, in any order between them."""
-        while self._waiting and not self._frozen:
+        while self._waiting and not self.frozen:
             some = list(self._waiting)
             connection = some[0] if len(some) == 1 else self.timeline.random.choice(some)
             actions = self._waiting[connection]
@@ -100,7 +96,51 @@ class Server:
                 del self._waiting[connection]
             action()
 
-    def _answer(self, connection: Connection, data: bytes, reply: Receive) -> None:
+    def answer(self, connection: Connection, data: Any, reply: Receive) -> None:
+        """Execute commands, and send the replies back."""
+        raise NotImplementedError
+
+    def knows(self, lease: LeaseState) -> bool:
+        """Whether it has the lease, with its fence."""
+        raise NotImplementedError
+
+    def backs(self, lease: LeaseState, until: float) -> bool:
+        """Whether it keeps the lease until that instant, unless it is released."""
+        raise NotImplementedError
+
+    def remains(self, key: str, holder: str) -> list[str]:
+        """What it has of a holder that has released the lock."""
+        raise NotImplementedError
+
+    def leftovers(self) -> list[str]:
+        """What must not be there when every lock was released."""
+        raise NotImplementedError
+
+
+class Server(BaseServer):
+    """A Redis server, with or without its data after a restart."""
+
+    def __init__(
+        self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive
+    ) -> None:
+        super().__init__(name, timeline, durable=durable, internal_error=internal_error)
+        self._clear()
+
+    def _clear(self) -> None:
+        self.data = Keyspace(self.clock, self)
+        self._loaded: dict[bytes, bytes] = {}
+        self._subscribers: dict[bytes, dict[Connection, Receive]] = {}
+
+    def restart(self, *, loses_data: bool) -> None:
+        """Come up again, with or without what was there."""
+        super().restart(loses_data=loses_data)
+        kept = self.data
+        self._clear()
+        if not loses_data:
+            self.data = kept
+
+    def answer(self, connection: Connection, data: bytes, reply: Receive) -> None:
+        """Execute commands, and send the replies back."""
         replies = b""
         for words in _parsed(data):
             match words:
@@ -159,6 +199,34 @@ class Server:
     def listeners(self, channel: bytes) -> int:
         """The number of subscribers of a channel."""
         return len(self._living(channel))
+
+    def holds(self, key: str, holder: str) -> bool:
+        """Whether this holder has the lock."""
+        return self.data.get(keys_of(key).lock) == holder.encode()
+
+    def knows(self, lease: LeaseState) -> bool:
+        """Whether it has the lease, with its fence."""
+        fence = self.data.get(keys_of(lease.spec.key).fence)
+        return self.holds(lease.spec.key, lease.holder) and fence == b"%d" % lease.fence
+
+    def backs(self, lease: LeaseState, until: float) -> bool:
+        """Whether it keeps the lease until that instant, unless it is released."""
+        if not self.holds(lease.spec.key, lease.holder):
+            return False
+        ends_at = self.data.ends_at(keys_of(lease.spec.key).lock)
+        return self.clock.true(ends_at) >= until - PRECISION
+
+    def remains(self, key: str, holder: str) -> list[str]:
+        """What it has of a holder that has released the lock."""
+        keys, mine = keys_of(key), holder.encode()
+        held = holder_of((self.data.get(keys.lock) or b"").decode()) == holder
+        queued = any(member.endswith(b" " + mine) for member in self.data.zrange(keys.queue))
+        return [holder] * held + ["a place in the queue"] * queued
+
+    def leftovers(self) -> list[str]:
+        """What must not be there when every lock was released."""
+        locks = [key for key in self.data.present() if not key.startswith(b"{")]
+        return [(self.data.get(key) or b"").decode() for key in locks]
 
     def _living(self, channel: bytes) -> list[tuple[Connection, Receive]]:
         subscribers = self._subscribers.get(channel, {})

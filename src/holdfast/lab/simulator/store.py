@@ -4,13 +4,12 @@ Commands, replies, queues, handshakes and skipped nodes are the engine's own. On
 and waiting, are virtual.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from math import inf
 
 from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.guard import RestartGuard
-from holdfast.core.messages import Answer, Request, ToNode
+from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
@@ -20,41 +19,13 @@ from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.node import CONNECT_TIMEOUT, Node, Nodes
 from holdfast.engines.redis.routes import Steps
 from holdfast.engines.redis.waiters import Waiters
-from holdfast.lab.simulator.driver import EPOCH, BaseClient, Resumption
+from holdfast.lab.simulator.driver import EPOCH, Resumption
 from holdfast.lab.simulator.network import Connection, Network, Wire
 from holdfast.lab.simulator.server import Server
+from holdfast.lab.simulator.wiring import Owner, Wiring
 
 KEEP = 3600.0
 """How long a counter outlives its lock."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wiring:
-    """The nodes of a client, and the network in between."""
-
-    servers: Sequence[Server]
-    network: Network
-    there: Sequence[Wire]
-    back: Sequence[Wire]
-    drift: Callable[[float], float]
-    max_ttl: float
-    guard: bool
-    sent: Callable[[Sequence[ToNode]], None]
-    """Called with all requests that are sent."""
-
-
-class Owner(BaseClient):
-    """What a store needs of its client."""
-
-    calendar: float
-
-    def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
-        """Wrap a message: it is read now, or when the client resumes."""
-        raise NotImplementedError
-
-    def fails(self, error: Exception) -> None:
-        """Report an error that must not happen."""
-        raise NotImplementedError
 
 
 class NodeConnection:
@@ -300,14 +271,14 @@ class PendingRequest:
 
 
 def _quorum(client: Owner, wiring: Wiring) -> Quorum:
-    longest = wiring.max_ttl + wiring.drift(wiring.max_ttl)
+    longest = wiring.max_ttl + wiring.engine.drift(wiring.max_ttl)
     return Quorum(
         [server.name for server in wiring.servers],
         [RestartGuard(longest, on=wiring.guard) for _ in wiring.servers],
         client.clock,
         lambda: EPOCH + client.timeline.now + client.calendar,
         client.timeline.random.uniform,
-        wiring.drift,
+        wiring.engine.drift,
     )
 
 

@@ -1,0 +1,50 @@
+"""The engines that can be simulated: their servers and stores, and what runs are like with them."""
+
+from functools import cache
+
+from holdfast.lab.simulator.wiring import SimulatedEngine
+
+
+@cache
+def engine(name: str) -> SimulatedEngine:
+    """The engine of that name."""
+    return {"redis": _redis, "etcd": _etcd}[name]()
+
+
+def _redis() -> SimulatedEngine:
+    from holdfast.engines.redis import drift
+    from holdfast.lab.simulator.server import Server
+    from holdfast.lab.simulator.store import Store
+
+    return SimulatedEngine(
+        server=Server,
+        store=Store,
+        drift=drift,
+        rate=drift(2.0) / 2.0,
+        ttls=(0.5, 1.0, 2.0),
+        min_ttl=0.01,
+        max_ttl=2.0,
+        sizes=(1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5, 5),
+    )
+
+
+def _etcd() -> SimulatedEngine:
+    from holdfast.engines.etcd import GUARANTEES, drift
+    from holdfast.lab.simulator.etcd.server import EtcdServer
+    from holdfast.lab.simulator.etcd.store import EtcdStore
+
+    return SimulatedEngine(
+        server=EtcdServer,
+        store=EtcdStore,
+        drift=drift,
+        rate=0.01,
+        ttls=(2.0, 3.0, 6.0),  # waiters have an etcd lease of 5 s at the most
+        min_ttl=GUARANTEES.min_ttl,
+        max_ttl=6.0,
+        ttl_step=GUARANTEES.ttl_step,
+        seconds=15.0,
+        jumps=False,
+        fair=True,
+        busy=0.7,
+        lingers=7.0,
+    )

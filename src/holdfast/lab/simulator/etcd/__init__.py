@@ -1,0 +1,1 @@
+"""A virtual etcd, and the store of a client over it."""

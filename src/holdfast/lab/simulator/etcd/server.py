@@ -1,0 +1,128 @@
+"""A virtual etcd: one linearizable server, which answers calls and pushes deletions to watchers."""
+
+from typing import Any, NamedTuple
+
+from holdfast.core.lease_state import LeaseState
+from holdfast.engines.etcd.commands import queue_of
+from holdfast.engines.etcd.protocol import DELETED, messages
+from holdfast.lab.simulator.driver import Timeline
+from holdfast.lab.simulator.etcd.keyspace import Keyspace, Refused
+from holdfast.lab.simulator.network import Connection
+from holdfast.lab.simulator.server import PRECISION, BaseServer, Receive
+
+EXPIRY_EVERY = 0.5
+"""Seconds between two looks of a server for leases that are over, at the most."""
+
+
+class Watcher(NamedTuple):
+    """One watch of a stream."""
+
+    connection: Connection
+    number: int
+    key: bytes
+    reply: Receive
+
+
+class EtcdServer(BaseServer):
+    """Keeps its data over a restart, and gives every lease its whole ttl then, as etcd does."""
+
+    def __init__(
+        self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive
+    ) -> None:
+        super().__init__(name, timeline, durable=durable, internal_error=internal_error)
+        self.data = Keyspace(self.clock, self._deleted)
+        self._watchers: list[Watcher] = []
+        self._look()
+
+    def restart(self, *, loses_data: bool) -> None:
+        """Come up again, without the watches."""
+        super().restart(loses_data=loses_data)
+        self._watchers.clear()
+        self.data.renew_all()
+
+    def answer(self, connection: Connection, data: Any, reply: Receive) -> None:
+        """Carry out the requests of a call, or one of a stream of watches."""
+        method, requests = data
+        if method == "Watch":
+            return self._watch(connection, messages["WatchRequest"].FromString(requests[0]), reply)
+        replies = [self._perform(method, each) for each in requests]
+        self.connections.pop(connection, None)
+        return connection.to_client(lambda: reply(replies))
+
+    def _perform(self, method: str, request: bytes) -> bytes | Refused:
+        try:
+            return self.data.perform(method, request)
+        except Refused as error:
+            return error
+
+    def _watch(self, connection: Connection, request: Any, reply: Receive) -> None:
+        if request.HasField("cancel_request"):
+            number = request.cancel_request.watch_id
+            self._watchers = [
+                each
+                for each in self._watchers
+                if (each.connection, each.number) != (connection, number)
+            ]
+            return self._push(Watcher(connection, number, b"", reply), canceled=True)
+        create = request.create_request
+        watcher = Watcher(connection, create.watch_id, create.key, reply)
+        self._watchers.append(watcher)
+        self._push(watcher, created=True)
+        for key, revision in self.data.deletions:
+            if key == create.key and revision >= create.start_revision:
+                self._push_deletion(watcher, revision)
+        return None
+
+    def _deleted(self, key: bytes, revision: int) -> None:
+        for each in self._watchers:
+            if each.key == key:
+                self._push_deletion(each, revision)
+
+    def _push_deletion(self, watcher: Watcher, revision: int) -> None:
+        kv = {"key": watcher.key, "mod_revision": revision}
+        self._push(watcher, events=[{"type": DELETED, "kv": kv}])
+
+    def _push(self, watcher: Watcher, **fields: Any) -> None:
+        header = {"revision": self.data.revision}
+        response = messages["WatchResponse"](header=header, watch_id=watcher.number, **fields)
+        data = response.SerializeToString()
+        watcher.connection.to_client(lambda: watcher.reply([data]))
+
+    def _look(self) -> None:
+        """End leases now and then: some are over for a while before their keys are gone."""
+        if self.up and not self.frozen:
+            self.data.expire()
+        pause = self.timeline.random.uniform(0.0, EXPIRY_EVERY)
+        self.timeline.at(self.timeline.now + pause, self._look)
+
+    def _queue(self, key: str) -> list[Any]:
+        """The places in the queue of a lock; the first holds it."""
+        first, end = queue_of(key)
+        found = [each for each in self.data.keys.values() if first <= each.key < end]
+        return sorted(found, key=lambda each: each.create_revision)
+
+    def _place(self, lease: LeaseState) -> Any:
+        """The place of a lease, if it is the first."""
+        queue = self._queue(lease.spec.key)
+        return queue[0] if queue and queue[0].value == lease.holder.encode() else None
+
+    def knows(self, lease: LeaseState) -> bool:
+        """Whether it has the lease, with its fence."""
+        place = self._place(lease)
+        return place is not None and place.create_revision == lease.fence
+
+    def backs(self, lease: LeaseState, until: float) -> bool:
+        """Whether it keeps the lease until that instant, unless it is released."""
+        place = self._place(lease)
+        if place is None:
+            return False
+        return self.clock.true(self.data.leases[place.lease].ends_at) >= until - PRECISION
+
+    def remains(self, key: str, holder: str) -> list[str]:
+        """What it has of a holder that has released the lock."""
+        return [holder for each in self._queue(key) if each.value == holder.encode()]
+
+    def leftovers(self) -> list[str]:
+        """What must not be there when every lock was released."""
+        keys = [each.value.decode() for each in self.data.keys.values()]
+        return [*keys, *(f"etcd lease {lease:x}" for lease in self.data.leases)]

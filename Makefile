@@ -24,7 +24,7 @@ demo: $(STAMP)
 	@$(BIN)/python -m holdfast.lab.demo
 
 # Most tests wait for processes and timers, so more of them at once than there are cores.
-AT_ONCE := -n 5 --dist loadgroup
+AT_ONCE := -n 4 --dist loadgroup
 
 test: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE)
@@ -45,11 +45,18 @@ check: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not slow"
 	@for version in $(OTHERS); do scripts/check-on $$version; done
 
-.PHONY: lint
+.PHONY: lint style mypy pyright
 lint: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs 3 style mypy pyright
+
+style: $(STAMP)
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/ruff check --quiet
+
+mypy: $(STAMP)
 	$(BIN)/mypy
+
+pyright: $(STAMP)
 	$(BIN)/basedpyright
 
 bench: $(STAMP) servers

@@ -1,6 +1,7 @@
 """One server process on a free loopback port: started, frozen, killed, restarted, removed."""
 
 import contextlib
+import itertools
 import os
 import secrets
 import shutil
@@ -190,7 +191,10 @@ LOWEST = 10_000
 
 SHARE = 500
 """Ports that a process chooses from. Processes that were started one after the other have distinct
-shares: none takes the port of another's server that is down for a while."""
+shares, and each goes through its own in turn: so the port of a server that is down for a while, or
+is about to be started, is not given to another."""
+
+_turns = itertools.count(secrets.randbelow(SHARE))
 
 
 def free_port() -> int:
@@ -203,7 +207,7 @@ def free_port() -> int:
     while True:
         number = 0
         if shares > 0:
-            number = LOWEST + os.getpid() % shares * SHARE + secrets.randbelow(SHARE)
+            number = LOWEST + os.getpid() % shares * SHARE + next(_turns) % SHARE
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((HOST, number))
             port: int = probe.getsockname()[1]

@@ -37,6 +37,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in long]
     for item in items:
         suite = item.path.relative_to(HERE).parts[0]
+        if suite in ("engines", "lab"):  # so that their servers are started once
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
         if suite == "cli" or (suite == "contract" and "memory-" not in item.name):
             item.add_marker(pytest.mark.slow)
 

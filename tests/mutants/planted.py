@@ -547,6 +547,13 @@ PLANTED = [
         "return claim",
         "tests/engines/etcd/test_sessions.py",
     ),
+    Mutant(
+        "etcd: a waiter joins the queue with a session that is about to end",
+        "engines/etcd/locks.py",
+        "        if session.is_due(now) and not (yield",
+        "        if not session.granted and not (yield",
+        "tests/lab/test_simulator_etcd.py",
+    ),
     # ZooKeeper
     Mutant(
         "ZooKeeper: the fence is always 1",

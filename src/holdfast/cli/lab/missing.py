@@ -12,6 +12,9 @@ from holdfast.cli.output import Output
 from holdfast.lab.servers.process import ServerFailed
 from holdfast.lab.servers.programs import ProgramMissing
 
+OF_ETCD = ("grpc", "google", "google.protobuf")
+"""Only `simulate --engine etcd` needs these."""
+
 
 @contextmanager
 def missing_programs_are_told() -> Iterator[None]:
@@ -24,7 +27,8 @@ def missing_programs_are_told() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("holdfast"):
             raise
+        extras = "lab,etcd" if error.name in OF_ETCD else "lab"
         Output().error(
-            f"this needs {error.name}, which is not installed: pip install 'holdfast[lab]'"
+            f"this needs {error.name}, which is not installed: pip install 'holdfast[{extras}]'"
         )
         raise click.exceptions.Exit(exits.UNAVAILABLE) from error

@@ -24,7 +24,7 @@ class Leftovers:
         self._at(TIDY_AFTER, lambda: self._check(turn))
         lingers = engine(self._scene.plan.engine).lingers
         if lingers:
-            self._at(2 * lingers, lambda: self._check_gone(turn))
+            self._at(1.2 * lingers, lambda: self._check_gone(turn))
 
     def _at(self, seconds: float, action: Callable[[], None]) -> None:
         self._timeline.at(self._timeline.now + seconds, action)

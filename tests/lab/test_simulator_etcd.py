@@ -24,6 +24,10 @@ def test_a_few_runs_keep_every_promise() -> None:
     assert grants > 50
 
 
+def test_a_waiter_that_was_cancelled_twice_waits_no_more() -> None:
+    assert play(draw(1865, ETCD)).findings == ()
+
+
 def test_the_same_seed_is_the_same_run() -> None:
     first, second = (play(draw(7, ETCD)) for _ in range(2))
     assert list(first.history) == list(second.history)
@@ -66,9 +70,3 @@ def test_the_command_line_plays_it() -> None:
     done = CliRunner().invoke(simulate, ["--engine", "etcd", "--seeds", "3", "--jobs", "1"])
     assert done.exit_code == 0, done.output
     assert "every promise was kept" in done.output
-
-
-def test_there_is_one_server() -> None:
-    done = CliRunner().invoke(simulate, ["--engine", "etcd", "--nodes", "3", "--seed", "0"])
-    assert done.exit_code != 0
-    assert "one server" in done.output

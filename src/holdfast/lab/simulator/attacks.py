@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-from holdfast.engines.redis import quorum_node_timeout
 from holdfast.lab.simulator.faults import (
     Cancel,
     Crash,
@@ -27,6 +26,7 @@ from holdfast.lab.simulator.faults import (
     Slow,
     When,
 )
+from holdfast.lab.simulator.wiring import SimulatedEngine
 
 MARKS = tuple(mark for mark in Mark if mark is not Mark.START)
 LATEST = 6
@@ -38,6 +38,7 @@ class Target:
     """What an attack is played on."""
 
     random: Random
+    engine: SimulatedEngine
     nodes: int
     clients: int
     ttl: float
@@ -52,7 +53,7 @@ class Target:
     @property
     def request_timeout(self) -> float:
         """How long a client waits for one node."""
-        return self.ttl / 3 if self.nodes == 1 else quorum_node_timeout(self.ttl)
+        return self.ttl / 3 if self.nodes == 1 else self.engine.request_timeout(self.ttl)
 
     def client(self) -> int:
         """Some client."""

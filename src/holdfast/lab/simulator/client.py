@@ -24,7 +24,7 @@ class Client(Owner):
         internal_error: Callable[[str], None],
     ) -> None:
         self.own_clock = Clock(wiring.network.timeline)
-        simulated = wiring.engine
+        self.engine = simulated = wiring.engine
         super().__init__(name, wiring.network.timeline, simulated.drift, simulated.min_ttl)
         self.runtime.ttl_step = simulated.ttl_step
         self.calendar = 0.0

@@ -12,12 +12,12 @@ def engine(name: str) -> SimulatedEngine:
 
 
 def _redis() -> SimulatedEngine:
-    from holdfast.engines.redis import drift
+    from holdfast.engines.redis import drift, quorum_node_timeout
     from holdfast.lab.simulator.server import Server
     from holdfast.lab.simulator.store import Store
 
     return SimulatedEngine(
-        server=Server,
+        servers=Server.several,
         store=Store,
         drift=drift,
         rate=drift(2.0) / 2.0,
@@ -25,6 +25,7 @@ def _redis() -> SimulatedEngine:
         min_ttl=0.01,
         max_ttl=2.0,
         sizes=(1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5, 5),
+        request_timeout=quorum_node_timeout,
     )
 
 
@@ -34,7 +35,7 @@ def _etcd() -> SimulatedEngine:
     from holdfast.lab.simulator.etcd.store import EtcdStore
 
     return SimulatedEngine(
-        server=EtcdServer,
+        servers=EtcdServer.cluster,
         store=EtcdStore,
         drift=drift,
         rate=0.01,
@@ -42,7 +43,9 @@ def _etcd() -> SimulatedEngine:
         min_ttl=GUARANTEES.min_ttl,
         max_ttl=6.0,
         ttl_step=GUARANTEES.ttl_step,
+        sizes=(1, 1, 3),
         seconds=15.0,
+        loses_data=False,
         jumps=False,
         fair=True,
         busy=0.7,

@@ -120,8 +120,9 @@ class Observer:
     def _check_order(self, turn: Turn) -> None:
         """First in, first out."""
         for other in self._waiting.values():
-            first = other.asked_at + QUEUED < turn.asked_at and not other.client.crashed
-            if first and other.section.name == turn.section.name and self._is_calm(other.asked_at):
+            first = other.asked_at + QUEUED < turn.asked_at and self._is_calm(other.asked_at)
+            waits = other.holder in other.client.notifications  # it has not crashed, for one
+            if first and waits and other.section.name == turn.section.name:
                 text = f"granted before {other.hold}, which asked before"
                 self.find("waiter overtaken", text, turn.client.name, other.client.name)
 

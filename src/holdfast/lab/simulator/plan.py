@@ -110,14 +110,13 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     simulated = engine(setup.engine)
     seconds = setup.seconds or simulated.seconds
     nodes = setup.nodes or random.choice(simulated.sizes)
-    if nodes > max(simulated.sizes):
-        raise ValueError(f"nodes: {setup.engine} is simulated with one server, got {nodes}")
     clients = setup.clients or random.choice((2, 3, 3, 4))
     ttl = random.choice(simulated.ttls)
     durable = nodes == 1 or random.random() < 0.3
     if not setup.guard:
         durable = False
-    target = Target(random, nodes, clients, ttl, seconds, may_lose_data=not durable)
+    durable = durable or not simulated.loses_data
+    target = Target(random, simulated, nodes, clients, ttl, seconds, may_lose_data=not durable)
     faults = _clocks(target, setup, simulated)
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
         faults += random.choice(ATTACKS)(target)
@@ -127,7 +126,7 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
         clients=clients,
         seconds=seconds,
         max_ttl=simulated.max_ttl,
-        guard=setup.guard,
+        guard=setup.guard and simulated.loses_data,
         durable=durable,
         tail=random.choice(TAILS),
         tasks=_tasks(random, clients, ttl, seconds, simulated),

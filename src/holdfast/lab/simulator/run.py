@@ -63,15 +63,12 @@ class Simulation:
             Random(plan.seed + 1),  # noqa: S311 - to be repeatable, not secret
             plan.tail,
         )
-        self.servers = [
-            self.engine.server(
-                f"n{index}",
-                self.timeline,
-                durable=plan.durable,
-                internal_error=self._internal_error,
-            )
-            for index in range(plan.nodes)
-        ]
+        self.servers = self.engine.servers(
+            plan.nodes,
+            self.timeline,
+            durable=plan.durable,
+            internal_error=self._internal_error,
+        )
         self._wires: list[list[tuple[Wire, Wire]]] = []
         self.clients: list[Client] = []
         longest = plan.max_ttl + self.engine.drift(plan.max_ttl)

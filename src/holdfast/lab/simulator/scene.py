@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.core.lease_state import LockSpec, node_timeout
-from holdfast.engines.redis import quorum_node_timeout
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.injector import FaultInjector
 from holdfast.lab.simulator.plan import Plan, Section
 from holdfast.lab.simulator.record import Record
 from holdfast.lab.simulator.server import BaseServer
+from holdfast.lab.simulator.wiring import SimulatedEngine
 
 RETRY = 0.1
 
@@ -33,7 +33,7 @@ class Turn:
     ) -> None:
         self.client = client
         self.section = section
-        self.spec = spec_of(section, len(servers))
+        self.spec = spec_of(section, client.engine, len(servers))
         self.hold = f"{client.name}#{number}"
         self.asked_at = client.timeline.now
         self.holder = client.next_holder()
@@ -43,9 +43,9 @@ class Turn:
         """For each node, which of its runs it was."""
 
 
-def spec_of(section: Section, nodes: int) -> LockSpec:
+def spec_of(section: Section, engine: SimulatedEngine, nodes: int) -> LockSpec:
     """What a `Lock` would ask for."""
-    request_timeout = node_timeout(section.ttl) if nodes == 1 else quorum_node_timeout(section.ttl)
+    timeout = node_timeout if nodes == 1 else engine.request_timeout
     return LockSpec(
         name=section.name,
         prefix="",
@@ -53,5 +53,5 @@ def spec_of(section: Section, nodes: int) -> LockSpec:
         renew=section.renew,
         max_hold=section.max_hold,
         retry=RETRY,
-        request_timeout=request_timeout,
+        request_timeout=timeout(section.ttl),
     )

@@ -54,10 +54,12 @@ class BaseServer:
     def receive(self, connection: Connection, data: Any, reply: Receive) -> None:
         """Commands arrive, to be executed now, or when it is not frozen any more."""
         if self.up and connection.run == self.run:
-            self._waiting.setdefault(connection, []).append(
-                lambda: self.answer(connection, data, reply)
-            )
+            self.later(connection, lambda: self.answer(connection, data, reply))
             self._work()
+
+    def later(self, connection: Connection, action: Callable[[], None]) -> None:
+        """Do something when it is not frozen, after all that has arrived on this connection."""
+        self._waiting.setdefault(connection, []).append(action)
 
     def freeze(self) -> None:
         """Pause; what arrives waits."""
@@ -119,6 +121,11 @@ class BaseServer:
 
 class Server(BaseServer):
     """A Redis server, with or without its data after a restart."""
+
+    @classmethod
+    def several(cls, count: int, timeline: Timeline, **settings: Any) -> "Sequence[Server]":
+        """Some that know nothing of each other."""
+        return [cls(f"n{index}", timeline, **settings) for index in range(count)]
 
     def __init__(
         self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from holdfast.core.lease_state import node_timeout
 from holdfast.core.messages import Request
 from holdfast.lab.simulator.driver import BaseClient, Resumption
 from holdfast.lab.simulator.network import Network, Wire
@@ -61,7 +62,7 @@ class Owner(BaseClient):
 class SimulatedEngine:
     """What differs from engine to engine."""
 
-    server: Callable[..., Any]
+    servers: Callable[..., Sequence[Any]]
     store: Callable[[Owner, "Wiring"], VirtualStore]
     drift: Callable[[float], float]
     rate: float
@@ -74,6 +75,10 @@ class SimulatedEngine:
     """How many servers there are."""
     seconds: float = 5.0
     """How long faults happen."""
+    request_timeout: Callable[[float], float] = node_timeout
+    """How long a client waits for one of several servers, by the ttl."""
+    loses_data: bool = True
+    """Whether one of several servers may restart without its data."""
     jumps: bool = True
     """Whether servers go by a clock that can be set."""
     fair: bool = False

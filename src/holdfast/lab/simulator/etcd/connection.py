@@ -68,11 +68,14 @@ class Channel:
                 self.breaks += isinstance(result, NoAnswer)
                 resume(result)
 
-        def read(reply: Any) -> Any:
-            return decode(reply) if isinstance(reply, bytes) else read_error(reply)
+        def read(replies: Any) -> Any:
+            try:
+                return [decode(e) if isinstance(e, bytes) else read_error(e) for e in replies]
+            except NoAnswer as error:
+                return error
 
         def received(replies: Any) -> None:
-            client.arrives(lambda: end([read(each) for each in replies]))()
+            client.arrives(lambda: end(read(replies)))()
 
         def time_out() -> None:
             fate = client.timeline.random.choice(("lost", "late", "on its way"))
@@ -109,7 +112,7 @@ class Stream:
         self._channel, self._client = channel, channel.client
         self._encode, self._decode, self._receive = encode, decode, receive
         self._broken: Resume | None = None
-        self._connection = channel.connect(self._client.arrives(self._end))
+        self._connection = channel.connect(self._client.arrives(self.end))
         channel.streams[self._connection] = None
 
     def send(self, request: Any) -> None:
@@ -136,6 +139,7 @@ class Stream:
             for reply in replies:
                 self._receive(self._decode(reply))
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """It is lost, or of no use any more."""
         if self._broken is not None:
             self._broken(None)

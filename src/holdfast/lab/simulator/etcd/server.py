@@ -1,6 +1,9 @@
-"""A virtual etcd: one linearizable server, which answers calls and pushes deletions to watchers."""
+"""A virtual etcd: members that answer from the same data, and push deletions to their watchers."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import grpc
 
 from holdfast.core.lease_state import LeaseState
 from holdfast.engines.etcd.commands import queue_of
@@ -30,9 +33,23 @@ class EtcdServer(BaseServer):
         self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive
     ) -> None:
         super().__init__(name, timeline, durable=durable, internal_error=internal_error)
+        self.members: Sequence[EtcdServer] = (self,)
         self.data = Keyspace(self.clock, self._deleted)
         self._watchers: list[Watcher] = []
-        self._look()
+
+    @classmethod
+    def cluster(cls, count: int, timeline: Timeline, **settings: Any) -> "Sequence[EtcdServer]":
+        """Members that share their data, and the clock of their leader."""
+        members = [cls(f"n{index}", timeline, **settings) for index in range(count)]
+        for each in members:
+            each.members, each.data, each.clock = members, members[0].data, members[0].clock
+        members[0].expire_leases()
+        return members
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether a majority of the members is there."""
+        return sum(each.up and not each.frozen for each in self.members) > len(self.members) / 2
 
     def restart(self, *, loses_data: bool) -> None:
         """Come up again, without the watches."""
@@ -50,6 +67,8 @@ class EtcdServer(BaseServer):
         return connection.to_client(lambda: reply(replies))
 
     def _perform(self, method: str, request: bytes) -> bytes | Refused:
+        if not self.has_leader:
+            return Refused(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
         try:
             return self.data.perform(method, request)
         except Refused as error:
@@ -74,6 +93,11 @@ class EtcdServer(BaseServer):
         return None
 
     def _deleted(self, key: bytes, revision: int) -> None:
+        for member in self.members:
+            member.push_deletion(key, revision)
+
+    def push_deletion(self, key: bytes, revision: int) -> None:
+        """Report to the watchers of this member that a key was deleted."""
         for each in self._watchers:
             if each.key == key:
                 self._push_deletion(each, revision)
@@ -86,14 +110,18 @@ class EtcdServer(BaseServer):
         header = {"revision": self.data.revision}
         response = messages["WatchResponse"](header=header, watch_id=watcher.number, **fields)
         data = response.SerializeToString()
-        watcher.connection.to_client(lambda: watcher.reply([data]))
+        connection = watcher.connection
+        if self.frozen:
+            self.later(connection, lambda: connection.to_client(lambda: watcher.reply([data])))
+        else:
+            connection.to_client(lambda: watcher.reply([data]))
 
-    def _look(self) -> None:
+    def expire_leases(self) -> None:
         """End leases now and then: some are over for a while before their keys are gone."""
-        if self.up and not self.frozen:
+        if self.has_leader:
             self.data.expire()
         pause = self.timeline.random.uniform(0.0, EXPIRY_EVERY)
-        self.timeline.at(self.timeline.now + pause, self._look)
+        self.timeline.at(self.timeline.now + pause, self.expire_leases)
 
     def _queue(self, key: str) -> list[Any]:
         """The places in the queue of a lock; the first holds it."""

@@ -106,6 +106,7 @@ class EtcdStore:
         self._latest: dict[str, Activity] = {}
         """By holder: the last that asks something for it."""
         self._watches = False
+        self._stream: Any = None
 
     def insecure_channel(self, name: str, options: Any) -> Channel:
         """The channel to a server."""
@@ -200,8 +201,10 @@ class EtcdStore:
         idle = 0
         while idle <= LINGER:
             yield partial(self._sleep, TICK)
-            until = self._clock() + 2 * TICK
+            connection, until = self._connections.current, self._clock() + 2 * TICK
             yield from self._exchange(self._exchanges.locks.keep_waiters, until)
+            if connection is not self._connections.current and self._stream is not None:
+                self._stream.end()  # that endpoint has failed
             idle = 0 if self._exchanges.registry.sessions(waited_for=True) else idle + 1
         self._watches = False
         reader.close()
@@ -210,7 +213,7 @@ class EtcdStore:
         """Read the stream of watches, and open it again when it was lost."""
         watches = self._exchanges.watches
         while True:
-            stream = self._connections.current[WATCH](watches.received)
+            self._stream = stream = self._connections.current[WATCH](watches.received)
             send = stream.send
             watches.opened(send)
             try:

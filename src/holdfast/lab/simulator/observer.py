@@ -27,6 +27,9 @@ IN_TIME = 2.5
 """How much later than its timeout an acquire may return, whatever happens: connections, releases
 and pauses each have a time of their own."""
 
+TRIES = 2.5
+"""The same in request timeouts: a try takes one at most, and so does a release when cancelled."""
+
 QUEUED = 0.1
 """How soon a client that asks for a lock is in its queue, without faults."""
 
@@ -83,7 +86,7 @@ class Observer:
         now, client, timeout = self._timeline.now, turn.client, turn.section.timeout
         if timeout is not None and client.resumed_at < turn.asked_at and not client.paused:
             late = now - turn.asked_at - timeout * 1.02
-            if late > IN_TIME:
+            if late > max(IN_TIME, TRIES * turn.spec.request_timeout):
                 self.find("acquire returned late", f"gave up {late:.3f} s late", client.name)
         hasty = bool(timeout)  # the last try may have had no time to be answered
         if why == "unavailable" and not hasty and self._is_calm(turn.asked_at):

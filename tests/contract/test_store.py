@@ -11,6 +11,7 @@ from typing import Any
 from holdfast.core.messages import (
     Acquire,
     Answer,
+    Break,
     Done,
     Extend,
     Failed,
@@ -48,18 +49,22 @@ class Port:
         self._store = make(host)
 
     async def ask(self, request: Request) -> Answer:
-        """One answer. An engine that is busy, or still connecting, is asked again."""
+        """One answer."""
+        [answer] = await self.ask_together(request)
+        return answer
+
+    async def ask_together(self, *requests: Request) -> Sequence[Answer]:
+        """Answers to a batch. An engine that is busy, or still connecting, is asked again."""
         give_up_at = clock() + AT_ONCE
         while True:
             until = clock() + AT_ONCE / 2
             answers: Sequence[Answer]
             if self._awaits:
-                answers = await self._store.ask((request,), until)
+                answers = await self._store.ask(requests, until)
             else:
-                answers = await asyncio.to_thread(self._store.ask, (request,), until)
-            [answer] = answers
-            if not isinstance(answer, Failed) or clock() > give_up_at:
-                return answer
+                answers = await asyncio.to_thread(self._store.ask, requests, until)
+            if not any(isinstance(each, Failed) for each in answers) or clock() > give_up_at:
+                return answers
 
     async def close(self) -> None:
         if self._awaits:
@@ -103,6 +108,21 @@ async def test_an_expired_lease_is_not_extended(stage: Stage) -> None:
         theirs = await ask.ask(Acquire(KEY, "ben", stage.long))
         assert isinstance(theirs, Granted)
         assert theirs.fence > mine.fence
+
+
+async def test_of_two_leases_on_one_name_in_a_batch_only_the_valid_one_is_extended(
+    stage: Stage,
+) -> None:
+    """After a loss that its holder does not know of yet, a client may have two."""
+    async with port(stage) as ask:
+        lost = await take(ask, "ann", stage.long)
+        assert isinstance(await ask.ask(Break(KEY)), Done)
+        valid = await take(ask, "ben", stage.long)
+        batch = [Extend(KEY, each.holder, stage.long, each.fence) for each in (lost, valid)]
+        refused, extended = await ask.ask_together(*batch)
+        assert isinstance(refused, NotYours)
+        assert isinstance(extended, Done)
+        await ask.ask(Release(KEY, valid.holder))
 
 
 async def test_an_extension_never_shortens(stage: Stage) -> None:

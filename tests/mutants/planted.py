@@ -381,6 +381,13 @@ PLANTED = [
         "tests/engines/test_sqlite.py",
     ),
     Mutant(
+        "PostgreSQL: a lost lease is extended along with another one on its name",
+        "engines/sql/postgres/server.py",
+        "[DONE if request.holder in done else NOT_YOURS for request in requests]",
+        "[DONE if done else NOT_YOURS for request in requests]",
+        contract("postgres", "store"),
+    ),
+    Mutant(
         "SQL: a waiter that leaves keeps its place",
         "engines/sql/commands.py",
         "self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)",

@@ -297,7 +297,7 @@ UPDATE {leases} AS l SET
 FROM unnest(CAST(:keys AS bytea[]), CAST(:holders AS bytea[]), CAST(:ttls AS bigint[]))
      AS r(name, holder, ttl)
 WHERE l.name = r.name AND l.holder = r.holder AND NOT l.offered AND l.expires > {now}
-RETURNING l.name
+RETURNING l.holder
 """
 
 HANDSHAKE = Text(f"SELECT pg_backend_pid(), {NOW}", "$")

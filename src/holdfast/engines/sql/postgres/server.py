@@ -75,5 +75,5 @@ class PostgresServer:
                 ttls=[round(request.ttl * MICROSECONDS) for request in requests],
             ),
         )
-        done = {bytes(name).decode() for (name,) in rows}
-        return [DONE if request.key in done else NOT_YOURS for request in requests]
+        done = {bytes(holder).decode() for (holder,) in rows}
+        return [DONE if request.holder in done else NOT_YOURS for request in requests]

@@ -30,6 +30,7 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
+from holdfast.engines.sql.connection import wait_for as wait_for_descriptors
 from holdfast.engines.sql.sqlite import threads as store_module
 from holdfast.engines.sql.sqlite import waiters
 from holdfast.engines.sql.sqlite.connection import PAGE, default_path, file_system
@@ -549,3 +550,14 @@ def test_an_interrupted_statement_is_not_left_unfinished(host: Host) -> None:
     with pytest.raises(KeyboardInterrupt) as _kept, Strike("execute", interrupt):
         say(store, Acquire("job", "a", 30.0))
     assert other.ask([Acquire("another", "b", 30.0)], until=0.0) == [Granted(1)]
+
+
+def test_a_wait_that_is_overdue_ends_at_once_without_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under eventlet, which has `select` alone."""
+    monkeypatch.delattr("select.poll")
+    reading, writing = os.pipe()
+    try:
+        assert not wait_for_descriptors([reading], seconds=-0.1)
+    finally:
+        os.close(reading)
+        os.close(writing)

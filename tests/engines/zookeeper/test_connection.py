@@ -18,6 +18,7 @@ from holdfast.engines.zookeeper.locks import _settle, find
 from holdfast.engines.zookeeper.registry import Claim, Move
 from holdfast.engines.zookeeper.sessions import Session
 from holdfast.lab.servers.process import HOST
+from tests.engines.redis.strikes import Strike
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 
@@ -90,6 +91,12 @@ OURS = {
     *("_acl", "_context", "_enqueue", "_opened", "_opening", "_promise", "_servers", "_shortest"),
     *("_shortest_session", "_stop", "_wake"),
 }
+
+
+def test_a_strike_is_not_replaced_by_the_error_of_a_closed_connection() -> None:
+    client = Connection(Servers((f"{HOST}:1",)), 10.0, 0.0, lambda shortest: 10.0, lambda *_: None)
+    with pytest.raises(KeyboardInterrupt), Strike(1, ("connection.py",), functions=("_enqueue",)):
+        client.begin_end()
 
 
 def test_private_parts_of_kazoo() -> None:

@@ -72,6 +72,7 @@ def wait_for(
 ) -> bool:
     """Wait until one of these descriptors is ready; False if none was in time (None: forever). By
     functions of `select` that gevent and eventlet replace; eventlet has no `poll`."""
+    seconds = None if seconds is None else max(0.0, seconds)
     if not hasattr(select, "poll"):
         return any(select.select(readable, writable, [], seconds))
     poller = select.poll()
@@ -80,4 +81,4 @@ def wait_for(
             fd,
             (select.POLLIN if fd in readable else 0) | (select.POLLOUT if fd in writable else 0),
         )
-    return bool(poller.poll(None if seconds is None else ceil(max(0.0, seconds) * 1000)))
+    return bool(poller.poll(None if seconds is None else ceil(seconds * 1000)))

@@ -252,7 +252,8 @@ class Connection(KazooClient):  # type: ignore[misc]  # kazoo has no types
         except OSError:
             return False
         except BaseException:
-            self._wake()
+            with contextlib.suppress(OSError):  # the interruption is what the caller must see
+                self._wake()
             raise
         return True
 

@@ -53,7 +53,7 @@ class Leftovers:
             connection = turn.client.store.connections[index]
             if connection.breaks != turn.breaks[index] or server.run != turn.runs[index]:
                 continue  # what was left there expires
-            if not connection.is_idle:
+            if not connection.is_idle or _is_pending(turn):
                 later = True
                 continue
             self._check_node(turn, server)
@@ -70,3 +70,11 @@ class Leftovers:
     def _check_node(self, turn: Turn, server: BaseServer) -> None:
         for left in server.remains(turn.spec.key, turn.holder):
             self._find(LEFT_BEHIND, f"{server.name}: {left}", server.name)
+
+
+def _is_pending(turn: Turn) -> bool:
+    """Whether the client has yet to send its release: behind another one, which waits for nodes
+    that do not answer."""
+    lease = turn.client.leases.get(turn.hold)
+    holder = turn.holder if lease is None else lease.holder
+    return turn.client.runtime.pending.has(holder)

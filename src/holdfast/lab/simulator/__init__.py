@@ -13,7 +13,8 @@ driver.py    virtual time: performs the effects of the core
 client.py    a client that can be paused; `store.py` is its engine, `tasks.py` what it does
 network.py   messages: late, held up, lost
 server.py    a virtual Redis server; `keyspace.py` has its data, `lua.py` runs its scripts
-engines.py   what differs from engine to engine (`wiring.py`); `etcd/` has the same files for etcd
+engines.py   what differs from engine to engine (`wiring.py`); `etcd/` has the same files for etcd;
+             `activity.py` is what its store does, one thing beside the other
 injector.py  applies the faults
 observer.py  checks each step of a turn (`scene.py`); `leftovers.py` what is left of it;
              `record.py` keeps the history

@@ -2,15 +2,14 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from holdfast.engines.etcd.connection import NoAnswer, read_error
 from holdfast.engines.etcd.protocol import WATCH
+from holdfast.lab.simulator.activity import Resume
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.server import BaseServer
 from holdfast.lab.simulator.wiring import Owner, Wiring
-
-Resume: TypeAlias = Callable[[Any], None]
 
 LATEST = 4.0
 """How much later, in seconds, a call may be carried out for which its client does not wait."""

@@ -1,0 +1,154 @@
+"""What a store does over virtual servers: activities, each a generator that waits and goes on.
+
+Every other client is cancelled as a thread is: what it asks ends at once. With the rest it goes on,
+as under asyncio, and the next request for the same holder waits for it.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import Any, TypeAlias
+
+from holdfast.core.messages import Failed, Request
+from holdfast.lab.simulator.driver import Resumption
+from holdfast.lab.simulator.wiring import Owner
+
+UNANSWERED = "an earlier request of this holder is pending"
+
+Resume: TypeAlias = Callable[[Any], None]
+
+Waits: TypeAlias = Generator[Callable[[Resume], None], Any, Any]
+"""An activity: it yields what is to call it back, and is sent what comes."""
+
+
+class Activity:
+    """Something that a store does: it waits, and goes on with what comes, until it is over."""
+
+    def __init__(
+        self, client: Owner, steps: Waits, interrupted: Callable[[], bool] = lambda: False
+    ) -> None:
+        self._client, self._steps, self._interrupted = client, steps, interrupted
+        self._waits = 0
+        self._then: list[Resume] = []
+        self.done = False
+
+    def start(self) -> None:
+        """Begin."""
+        self._go_on(None)
+
+    def then(self, action: Resume) -> None:
+        """Call back with the result; with None if it was interrupted."""
+        self._then.append(action)
+
+    def stop_if_interrupted(self) -> None:
+        """End it where it is, if its caller has stopped waiting."""
+        if self._interrupted():
+            self.close()
+
+    def close(self) -> None:
+        """End it where it is."""
+        if not self.done:
+            self._steps.close()
+            self._end(None)
+
+    def _resume(self, number: int, value: Any) -> None:
+        self.stop_if_interrupted()
+        if number == self._waits and not self.done:
+            self._go_on(value)
+
+    def _go_on(self, value: Any) -> None:
+        try:
+            wait = self._steps.send(value)
+        except StopIteration as stop:
+            return self._end(stop.value)
+        except Exception as error:  # noqa: BLE001 - an internal error, to be reported
+            self._client.fails(error)
+            return self._end(None)
+        self._waits += 1
+        return wait(partial(self._resume, self._waits))
+
+    def _end(self, result: Any) -> None:
+        self.done = True
+        for action in self._then:
+            action(result)
+
+
+class ActivityStore:
+    """The store of a client, but for what it sends."""
+
+    def __init__(self, client: Owner, node: str) -> None:
+        self._client, self._clock, self._node = client, client.clock, node
+        self._blocks = int(client.name[1:]) % 2 == 0
+        self._activities: list[Activity] = []
+        self._latest: dict[str, Activity] = {}
+        """By holder: the last that asks something for it."""
+
+    def ask(self, requests: Sequence[Request], until: float, resume: Resumption) -> None:
+        """Set a request going."""
+        for each in list(self._activities):
+            each.stop_if_interrupted()
+        holder = self._in_turn(requests)
+        before = None if self._blocks else self._latest.get(holder)
+        steps = self._ask_after(before, requests, until)
+        activity = Activity(self._client, steps, lambda: self._blocks and not resume.wanted)
+        if holder:
+            self._latest[holder] = activity
+        activity.then(lambda answers: self._answer(holder, activity, answers, resume))
+        self._start(activity)
+
+    def crash(self) -> None:
+        """The client is dead."""
+        for each in list(self._activities):
+            each.close()
+
+    def _in_turn(self, requests: Sequence[Request]) -> str:
+        """The holder whose requests are asked one after the other; empty: there is none."""
+        raise NotImplementedError
+
+    def _ask(self, requests: Sequence[Request], until: float) -> Waits:
+        """The activity that answers these requests."""
+        raise NotImplementedError
+
+    def _start(self, activity: Activity) -> None:
+        self._activities.append(activity)
+        activity.then(lambda result: self._activities.remove(activity))
+        activity.start()
+
+    def _answer(self, holder: str, activity: Activity, answers: Any, resume: Resumption) -> None:
+        if self._latest.get(holder) is activity:
+            del self._latest[holder]
+        if answers is not None:
+            resume(answers)
+
+    def _ask_after(
+        self, before: Activity | None, requests: Sequence[Request], until: float
+    ) -> Waits:
+        if before is not None:
+            yield partial(self._wait_for, before, until)
+            if not before.done:
+                return [Failed.at(self._node, UNANSWERED)] * len(requests)
+        return (yield from self._ask(requests, until))
+
+    def _drive(
+        self, steps: Generator[Any, Any, Any], perform: Callable[[Any, Resume], None]
+    ) -> Waits:
+        """Perform the effects of an exchange; an error is thrown in."""
+        try:
+            effect = next(steps)
+            while True:
+                reply = yield partial(perform, effect)
+                effect = steps.throw(reply) if isinstance(reply, Exception) else steps.send(reply)
+        except StopIteration as stop:
+            return stop.value
+        finally:
+            steps.close()
+
+    def _notify(self, holder: str) -> None:
+        """Soon, as a real driver does: not in the middle of an exchange."""
+        self._client.at(self._clock(), lambda: self._client.notify(holder))
+
+    def _sleep(self, seconds: float, resume: Resume) -> None:
+        self._client.at(self._clock() + seconds, lambda: resume(None))
+
+    def _wait_for(self, before: Activity, until: float, resume: Resume) -> None:
+        before.then(resume)
+        self._client.at(until, lambda: resume(None))

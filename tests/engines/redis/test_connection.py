@@ -34,7 +34,6 @@ class Client:
         commands = Commands(quorum=False, keep=3600.0, channel="channel")
         self.nodes = Nodes(host, commands.exchange, Waiters(host, "channel"))
         self.nodes.connect = self._connect
-        self.nodes.flush = lambda node: None
         self.nodes.disconnect = lambda node, why, heals=None: node.lost(why, heals)
         self.node = self.nodes.add(server({"host": "server", "port": 1}), Handshake())
 

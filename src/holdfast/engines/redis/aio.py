@@ -59,6 +59,7 @@ class Protocol(asyncio.Protocol):
             raise
         if self._pipeline.outgoing:
             self.flush()
+        self._store.flush_all()
         self._store.set_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -81,7 +82,7 @@ class AsyncRedisStore:
     def __init__(self, nodes: Nodes, route: Route) -> None:
         self._nodes, self._route = nodes, route
         self._clock, self._waiters = nodes.clock, nodes.waiters
-        nodes.connect, nodes.flush, nodes.disconnect = self._connect, self._flush, self.disconnect
+        nodes.connect, nodes.disconnect = self._connect, self.disconnect
         self._closed = False
         self._begin()
 
@@ -154,6 +155,21 @@ class AsyncRedisStore:
             protocol.transport.abort()
             node.lost(why, heals)
 
+    def flush_all(self) -> None:
+        """Send what is outgoing: at once if nothing is pending before it, else together with what
+        else is sent in this turn of the loop."""
+        unsent = self._nodes.unsent
+        while unsent:
+            node = unsent.pop()
+            protocol, pipeline = self._protocols.get(node), node.pipeline
+            if protocol is None or pipeline is None or protocol.is_flushing:
+                continue
+            if len(pipeline.pending) <= 1:
+                protocol.flush()
+            else:
+                protocol.is_flushing = True
+                asyncio.get_running_loop().call_soon(protocol.flush)
+
     def set_timer(self) -> None:
         """Have the timer fire when the next waiter is due."""
         if self._waiters.next_due() < self._due:
@@ -201,6 +217,7 @@ class AsyncRedisStore:
                 each.take(index, [Failed.at(name, GONE)] * len(each.requests))
         else:
             self._nodes.start((each,), waiting)
+            self.flush_all()
             if each.until < self._due:
                 self._fire_at(each.until)
         return waiting
@@ -233,18 +250,6 @@ class AsyncRedisStore:
         following = min(following, self._waiters.next_due())
         if following < inf:
             self._fire_at(following)
-
-    def _flush(self, node: Node) -> None:
-        """Send at once if nothing is pending before it; else together with what else is sent in
-        this turn of the loop."""
-        protocol, pipeline = self._protocols.get(node), node.pipeline
-        if protocol is None or pipeline is None or protocol.is_flushing:
-            return
-        if len(pipeline.pending) <= 1:
-            protocol.flush()
-        else:
-            protocol.is_flushing = True
-            asyncio.get_running_loop().call_soon(protocol.flush)
 
     def _connect(self, node: Node, timeout: float) -> None:
         task = asyncio.ensure_future(self._open(node, timeout))

@@ -251,7 +251,7 @@ class Node:
         if type(first) is Acquire and first.queue:
             self._subscribe(pipeline)
         pipeline.send(pending)
-        self._nodes.flush(self)
+        self._nodes.unsent.add(self)
 
     def _subscribe(self, pipeline: Pipeline) -> None:
         """Subscribe to wake-ups; if that is not possible, report it, once."""
@@ -292,8 +292,6 @@ class Nodes:
 
     connect: Callable[[Node, float], None]
     """Begin to connect; in the end, call `Node.connected` or `Node.lost`. Set by the driver."""
-    flush: Callable[[Node], None]
-    """Send what is outgoing. Set by the driver."""
     disconnect: Callable[..., None]
     """Close a node's connection, and call `Node.lost(why, heals)`. Set by the driver."""
 
@@ -318,6 +316,12 @@ class Nodes:
         self._exchange = exchange
         self.adapt: Callable[[FanOut, Exchange], Exchange] | None = None
         """Changes what is sent for some rounds."""
+        self.check: Callable[[Node], None] = _trust
+        """Look whether a connection that was idle is still open. Set by a driver that is not told
+        so by its event loop."""
+        self.unsent: set[Node] = set()
+        """Where something is outgoing: the driver sends it when it has called `start`, or has
+        received something."""
         self.unused: list[Node] = []
         """Servers that are not needed any more; their connections are closed by `start`."""
         waiters.leave = self._leave
@@ -332,6 +336,7 @@ class Nodes:
     def forget(self) -> None:
         """In a forked child: there are no connections, and no waiters."""
         self.waiters.forget()
+        self.unsent.clear()
         for node in self.all:
             node.forget()
 
@@ -341,6 +346,10 @@ class Nodes:
         while self.unused:
             self.disconnect(self.unused.pop(), "it has left the cluster")
         for each in rounds:
+            for index in each.nodes:
+                node = self.all[index]
+                if node.ready and node.used_at < now - IDLE:
+                    self.check(node)
             spare = bool(self.size) and self._has_spare(each, now)
             first = each.requests[0]
             wakes = True
@@ -384,6 +393,10 @@ class Nodes:
             return each.answers[index]
         node = self.all[index]
         return [Failed.at(node.name, node.last_error or SILENT)] * len(each.requests)
+
+
+def _trust(node: Node) -> None:
+    """Take it for open."""
 
 
 def no_guard() -> RestartGuard:

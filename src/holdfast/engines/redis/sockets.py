@@ -111,9 +111,9 @@ class Poller:
             for fd in self._writes:
                 self._poll.register(fd, select.POLLIN | select.POLLOUT)
 
-    def wait(self, seconds: float) -> Sequence[int]:
-        """Wait; gives the descriptors that can be read or written."""
+    def wait(self, seconds: float) -> Sequence[tuple[int, int]]:
+        """Wait; gives the descriptors that can be read or written, each with its events."""
         if self._poll is not None:
-            return [fd for fd, _ in self._poll.poll(seconds * 1000)]
+            return self._poll.poll(seconds * 1000)  # type: ignore[no-any-return]  # of `select`
         reads, writes, _ = select.select(self._reads, self._writes, (), seconds)
-        return [*reads, *writes]
+        return [(fd, 0) for fd in (*reads, *writes)]

@@ -20,14 +20,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from math import inf
 from threading import get_ident
 from typing import Protocol
 
 from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.engines.redis.connection import BROKEN, explain, heals_in
-from holdfast.engines.redis.node import GONE, IDLE, INTERRUPTED, Node, Nodes
+from holdfast.engines.redis.node import GONE, INTERRUPTED, Node, Nodes
 from holdfast.engines.redis.routes import Route
 from holdfast.engines.redis.sockets import Poller, Socket, Wakeup
 
@@ -101,7 +100,8 @@ class RedisStore:
     def __init__(self, nodes: Nodes, route: Route) -> None:
         self._nodes, self._route = nodes, route
         self._clock, self._waiters = nodes.clock, nodes.waiters
-        nodes.connect, nodes.flush, nodes.disconnect = self._connect, self._flush, self._disconnect
+        nodes.connect, nodes.disconnect = self._connect, self._disconnect
+        nodes.check = self._receive
         self._waiters.woken = self._woken
         self._closed = False
         self._begin()
@@ -111,14 +111,13 @@ class RedisStore:
         self._owner = 0
         """The thread that has the mutex."""
         self._sockets: dict[Node, Socket] = {}
+        self._by_fd: dict[int, Node] = {}
         self._connecting: dict[threading.Thread, None] = {}
         self._leader: Follower | None = None
         self._leading = 0
         """The leader's thread."""
         self._followers: dict[Follower, None] = {}
         self._inbox: deque[tuple[Sequence[FanOut], Follower]] = deque()
-        self._combining = False
-        self._unflushed: dict[Node, None] = {}
         self._pumping: dict[str, Follower] = {}
         self._poller: Poller | None = None
         self._version = 0
@@ -208,15 +207,14 @@ class RedisStore:
         """Send some rounds, and wait until they are over or their time is."""
         follower = Follower()
         try:
+            self._inbox.append((rounds, follower))
             if self._mutex.locked():  # the thread that has it sends this, and it may answer soon
                 self._follow_leader(follower)
-            self._inbox.append((rounds, follower))
-            self._send_inbox()
+                self._send_inbox()
             for each in rounds:
                 if not each.over:
                     self._wait(follower, each)
         finally:
-            self._followers.pop(follower, None)
             for each in rounds:
                 if not each.over:
                     self._expire(each)
@@ -231,16 +229,18 @@ class RedisStore:
             with self._mutex:
                 self._owner = me
                 try:
-                    self._combining = True
-                    while self._inbox:
-                        self._start(*self._inbox.popleft())
-                    self._combining = False
-                    while self._unflushed:
-                        self._flush(self._unflushed.popitem()[0])
+                    self._send_all()
                 finally:
-                    self._combining = False
                     self._owner = 0
             self._promote()
+
+    def _send_all(self) -> None:
+        """Send what is in the inbox, and what was received asks for. Needs the mutex."""
+        while self._inbox:
+            self._start(*self._inbox.popleft())
+        unsent = self._nodes.unsent
+        while unsent:
+            self._flush(unsent.pop())
 
     def _start(self, rounds: Sequence[FanOut], follower: Follower) -> None:
         nodes = self._nodes.all
@@ -251,12 +251,6 @@ class RedisStore:
             follower.wake()
             return
         try:
-            idle_since = self._clock() - IDLE
-            for each in rounds:
-                for index in each.nodes:
-                    node = nodes[index]
-                    if node.used_at < idle_since and node in self._sockets:
-                        self._receive(node)  # it may have been closed meanwhile
             self._nodes.start(rounds, follower)
         except BaseException:
             for each in rounds:
@@ -275,10 +269,10 @@ class RedisStore:
         self._send_inbox()
 
     def _wait(self, follower: Follower, goal: Goal) -> None:
-        """Wait until something is over, or its time is."""
+        """Wait until something is over, or its time is. What is to be sent goes out first."""
         me = get_ident()
         poller: Poller | None = None
-        ready: Sequence[int] = ()
+        ready: Sequence[tuple[int, int]] = ()
         left = TAKEOVER
         try:
             while True:
@@ -293,6 +287,7 @@ class RedisStore:
                         if poller is not None:
                             self._poller, poller = poller, None
                             self._handle(ready)
+                        self._send_all()
                         left = 0.0 if goal.over else self._time_left(goal)
                         if left > 0 and self._leads(follower, me):
                             poller = self._take_poller()
@@ -316,8 +311,9 @@ class RedisStore:
     def _time_left(self, goal: Goal) -> float:
         """How long to wait for it at most."""
         left = goal.until - self._clock()
-        if left <= 0:
-            self._receive_all()  # this thread may have been held up, and the answer be there
+        if left <= 0:  # this thread may have been held up, and the answer be there
+            for node in list(self._sockets):
+                self._receive(node)
         return min(left, LONGEST)
 
     def _leads(self, follower: Follower, me: int) -> bool:
@@ -368,31 +364,27 @@ class RedisStore:
             self._wakeup = Wakeup()
         return Poller(self._sockets.values(), self._wakeup, self._version)
 
-    def _handle(self, ready: Sequence[int]) -> None:
-        """Read and write what can be read and written, and wake waiters whose time has come."""
-        if self._waiters.next_due() < inf:
-            self._waiters.wake_due()
-        if self._wakeup is not None and self._wakeup.fd in ready:
-            self._wakeup.drain()
-        for node, sock in list(self._sockets.items()):
-            if sock.fd in ready:
+    def _handle(self, ready: Sequence[tuple[int, int]]) -> None:
+        """Read what can be read, and wake waiters whose time has come."""
+        self._waiters.wake_due()
+        for fd, _ in ready:
+            node = self._by_fd.get(fd)
+            if node is not None:
                 self._receive(node)
-                if sock.unsent:
-                    self._flush(node)
-
-    def _receive_all(self) -> None:
-        for node in list(self._sockets):
-            self._receive(node)
+            elif self._wakeup is not None:
+                self._wakeup.drain()
 
     def _receive(self, node: Node) -> None:
-        sock = self._sockets[node]
+        sock = self._sockets.get(node)
+        if sock is None:
+            return
         try:
             pipeline = node.pipeline
             while pipeline is not None and (data := sock.receive()):
                 pipeline.receive(data)
                 pipeline = node.pipeline if sock.has_more(data) else None
-            if node.pipeline is not None and node.pipeline.outgoing:
-                self._flush(node)
+            if sock.unsent or (node.pipeline is not None and node.pipeline.outgoing):
+                self._nodes.unsent.add(node)
         except BROKEN as error:
             self._disconnect(node, explain(error))
         except BaseException:
@@ -400,11 +392,8 @@ class RedisStore:
             raise
 
     def _flush(self, node: Node) -> None:
-        if self._combining:
-            self._unflushed[node] = None
-            return
         sock, pipeline = self._sockets.get(node), node.pipeline
-        if sock is None or pipeline is None:
+        if sock is None or pipeline is None or not (pipeline.outgoing or sock.unsent):
             return
         waited = bool(sock.unsent)
         try:
@@ -421,6 +410,7 @@ class RedisStore:
     def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
         sock = self._sockets.pop(node, None)
         if sock is not None:
+            del self._by_fd[sock.fd]
             self._sockets_changed()
             sock.close()
             node.lost(why, heals)
@@ -466,6 +456,7 @@ class RedisStore:
                     node.lost(GONE if error is None else explain(error), heals_in(error))
                 else:
                     self._sockets[node] = sock
+                    self._by_fd[sock.fd] = node
                     node.connected()
                     self._flush(node)
                     self._sockets_changed()

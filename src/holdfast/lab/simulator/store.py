@@ -124,6 +124,7 @@ class NodeConnection:
         try:
             pipeline.receive(replies)
             self.flush()
+            self._store.flush_all()
         except BROKEN as error:
             self._lose(connection, explain(error))
         except Exception as error:  # noqa: BLE001 - a internal_error, to be reported
@@ -144,7 +145,6 @@ class Store:
         size = 0 if self.quorum is None else self.quorum.size
         self.nodes = Nodes(host, commands.exchange, self.waiters, size=size)
         self.nodes.connect = lambda node, _: self.connections[node.index].connect()
-        self.nodes.flush = lambda node: self.connections[node.index].flush()
         self.nodes.disconnect = self._disconnect
         self.connections = [
             NodeConnection(
@@ -175,6 +175,13 @@ class Store:
         """The kernel closes its connections."""
         for line in self.connections:
             line.crash()
+
+    def flush_all(self) -> None:
+        """Send what is outgoing."""
+        unsent = sorted(self.nodes.unsent, key=lambda node: node.index)
+        self.nodes.unsent.clear()
+        for node in unsent:
+            self.connections[node.index].flush()
 
     def receiving(self) -> None:
         """A real driver notices a cancellation at once; here, before it matters."""
@@ -243,6 +250,7 @@ class PendingRequest:
         self._rounds = rounds
         try:
             self._store.nodes.start(rounds, self)
+            self._store.flush_all()
         except Exception as error:  # noqa: BLE001 - a internal_error, to be reported
             return self._client.fails(error)
         for each in rounds:

@@ -8,7 +8,6 @@ from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.commands import MICROSECONDS, Commands, Steps
-from holdfast.engines.sql.connection import MissingError, RefusedError
 from holdfast.engines.sql.mysql.commands import (
     LOCK_TABLES,
     UNLOCK_TABLES,
@@ -37,6 +36,7 @@ class MySqlServer:
         self.waiters = Waiters(host.clock, host.notify)
         self.commands = Commands(node, statements.dialect, self._server_clock, self.waiters)
         self.ddl = statements.ddl
+        self.version = statements.version(), VERSION
 
     def connect(self, until: float) -> MySqlConnection:
         """Open a connection, and learn the server's clock."""
@@ -51,19 +51,6 @@ class MySqlServer:
             connection.close()
             raise
         return settled
-
-    def check(self, connection: MySqlConnection, until: float) -> None:
-        """Raise unless the tables are of our version."""
-        [rows] = connection.run((self._statements.version(),), until)
-        if not rows:
-            raise MissingError("the table of versions is empty")
-        if rows[0][0] != VERSION:
-            raise RefusedError(
-                f"the tables are of version {rows[0][0]}, and this version of holdfast knows "
-                f"{VERSION}: another version of holdfast made them; upgrade this client, or name "
-                "another table",
-                is_final=True,
-            )
 
     def create(self, connection: MySqlConnection, until: float) -> None:
         """Make the tables, or bring those of the first release up to date. The version comes last:

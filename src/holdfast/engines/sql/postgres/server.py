@@ -6,7 +6,7 @@ from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.commands import MICROSECONDS, Commands, Steps
-from holdfast.engines.sql.connection import MissingError, RefusedError
+from holdfast.engines.sql.connection import RefusedError
 from holdfast.engines.sql.postgres.commands import SETTLE, VERSION, Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, handshake
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters
@@ -27,6 +27,7 @@ class PostgresServer:
         self.waiters = ListeningWaiters(host.clock, host.notify, self.connect)
         self.commands = Commands(node, statements.dialect, self._server_clock, self.waiters)
         self.ddl = statements.ddl
+        self.version = statements.version(), VERSION
 
     def connect(self, until: float) -> PostgresConnection:
         """Open a connection, and learn the server's clock."""
@@ -38,19 +39,6 @@ class PostgresServer:
             connection.close()
             raise
         return connection
-
-    def check(self, connection: PostgresConnection, until: float) -> None:
-        """Raise unless the tables are of our version."""
-        [rows] = connection.run((self._statements.version(),), until)
-        if not rows:
-            raise MissingError("the table of versions is empty")
-        if rows[0][0] != VERSION:
-            raise RefusedError(
-                f"the tables are of version {rows[0][0]}, and this version of holdfast knows "
-                f"{VERSION}: another version of holdfast made them; upgrade this client, or name "
-                "another table",
-                is_final=True,
-            )
 
     def create(self, connection: PostgresConnection, until: float) -> None:
         """Make the tables, or bring those of the first release up to date."""

@@ -1,7 +1,7 @@
 """The store of an SQL server, for threads. A thread takes a free connection, or opens another."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -17,7 +17,6 @@ from holdfast.engines.sql.exchanges import (
     Prepare,
     Run,
     Server,
-    Steps,
 )
 
 CONNECTIONS = 8
@@ -42,7 +41,20 @@ class ServerStore:
 
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
-        return self._perform_all(self._exchanges.ask(requests, until))
+        entered = False
+
+        def perform(effect: Effect) -> Any:
+            nonlocal entered
+            if isinstance(effect, Enter):
+                entered = self._enter(effect.until)
+                return entered
+            return self._perform(effect)
+
+        try:
+            return perform_all(self._exchanges.ask(requests, until), perform)
+        finally:
+            if entered:
+                self._permits.put(None)
 
     def close(self) -> None:
         """Close every connection."""
@@ -56,28 +68,6 @@ class ServerStore:
         self._exchanges.begin()
         self._begin()
 
-    def _perform_all(self, steps: Steps[T]) -> T:
-        """Perform the effects of an exchange. If that is interrupted, it closes its connection."""
-        entered = False
-        try:
-            effect = next(steps)
-            while True:
-                try:
-                    if isinstance(effect, Enter):
-                        result = entered = self._enter(effect.until)
-                    else:
-                        result = self._perform(effect)
-                except SqlError as error:
-                    effect = steps.throw(error)
-                else:
-                    effect = steps.send(result)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]  # it is a T
-        finally:
-            steps.close()
-            if entered:
-                self._permits.put(None)
-
     def _enter(self, until: float) -> bool:
         try:
             self._permits.get(timeout=max(0.0, until - self._clock()))
@@ -85,7 +75,7 @@ class ServerStore:
             return False
         return True
 
-    def _perform(self, effect: Effect) -> Any:
+    def _perform(self, effect: Any) -> Any:
         match effect:
             case Run(connection, statements, until):
                 return connection.run(statements, until)
@@ -97,6 +87,24 @@ class ServerStore:
                 return self._server.waiters.prepare(seconds)
             case Pause(seconds):
                 return time.sleep(seconds)
+
+
+def perform_all(steps: Generator[Any, Any, T], perform: Callable[[Any], Any]) -> T:
+    """Perform what these steps yield; an `SqlError` is thrown in. If that is interrupted, the steps
+    are closed, and close their connection."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                result = perform(effect)
+            except SqlError as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(result)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]  # it is a T
+    finally:
+        steps.close()
 
 
 def read_count(options: dict[str, str]) -> int:

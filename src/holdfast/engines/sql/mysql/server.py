@@ -7,7 +7,7 @@ import pymysql
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.commands import MICROSECONDS, Commands, Steps
+from holdfast.engines.sql.commands import MICROSECONDS, Commands, Statement, Steps
 from holdfast.engines.sql.mysql.commands import (
     LOCK_TABLES,
     UNLOCK_TABLES,
@@ -36,7 +36,7 @@ class MySqlServer:
         self.waiters = Waiters(host.clock, host.notify)
         self.commands = Commands(node, statements.dialect, self._server_clock, self.waiters)
         self.ddl = statements.ddl
-        self.version = statements.version(), VERSION
+        self.version: tuple[Statement, int] = statements.version(), VERSION
 
     def connect(self, until: float) -> MySqlConnection:
         """Open a connection, and learn the server's clock."""

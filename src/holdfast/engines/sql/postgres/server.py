@@ -5,11 +5,11 @@ from collections.abc import Callable, Sequence
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.commands import MICROSECONDS, Commands, Steps
+from holdfast.engines.sql.commands import MICROSECONDS, Commands, Statement, Steps
 from holdfast.engines.sql.connection import RefusedError
 from holdfast.engines.sql.postgres.commands import SETTLE, VERSION, Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, handshake
-from holdfast.engines.sql.postgres.waiters import ListeningWaiters
+from holdfast.engines.sql.postgres.waiters import ThreadWaiters
 
 Connect = Callable[[float], PostgresConnection]
 """Opens a connection by that instant."""
@@ -23,18 +23,18 @@ class PostgresServer:
     ) -> None:
         self._connect, self._statements = connect, statements
         self.clock = host.clock
-        self._server_clock = ServerClock(host.clock)
-        self.waiters = ListeningWaiters(host.clock, host.notify, self.connect)
-        self.commands = Commands(node, statements.dialect, self._server_clock, self.waiters)
+        self.server_clock = ServerClock(host.clock)
+        self.waiters = ThreadWaiters(host.clock, host.notify, self.connect)
+        self.commands = Commands(node, statements.dialect, self.server_clock, self.waiters)
         self.ddl = statements.ddl
-        self.version = statements.version(), VERSION
+        self.version: tuple[Statement, int] = statements.version(), VERSION
 
     def connect(self, until: float) -> PostgresConnection:
         """Open a connection, and learn the server's clock."""
         connection = self._connect(until)
         try:
             asked_at = self.clock()
-            self._server_clock.learn(asked_at, handshake(connection, until))
+            self.server_clock.learn(asked_at, handshake(connection, until))
         except BaseException:
             connection.close()
             raise

@@ -7,12 +7,15 @@ queue all the same.
 import secrets
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import suppress
+from typing import Any, NamedTuple
 
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.connection import SqlError, wait_for
+from holdfast.engines.sql.exchanges import Open, Pause
 from holdfast.engines.sql.postgres.connection import PostgresConnection
+from holdfast.engines.sql.threads import perform_all
 from holdfast.engines.sql.waiters import Waiters
 
 CONNECTING = 2.0
@@ -22,8 +25,74 @@ RECONNECT_AFTER = 0.2
 """How long a server that could not be reached is left alone."""
 
 
+class Subscribe(NamedTuple):
+    """Listen to this channel."""
+
+    connection: Any
+    channel: str
+    until: float
+
+
+class Receive(NamedTuple):
+    """Wait for notifications; gives the holders that they are for, or none when closed."""
+
+    connection: Any
+
+
 class ListeningWaiters(Waiters):
-    """The waiters of one client. The first of them starts the listener."""
+    """The waiters of one client, which are woken while it listens."""
+
+    def __init__(self, clock: Clock, notify: Notify) -> None:
+        super().__init__(clock, notify)
+        self.address = ("", 0)
+        """The channel, and the server process that listens."""
+        self._connection: Any = None
+        self.is_closed = False
+
+    def listener(self) -> tuple[str, int]:
+        """The channel, and the server process that listens."""
+        return self.address
+
+    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
+        """It is notified by the statement itself, unless it polls."""
+        return True if listener else super().wake(listener, holder, is_offered=is_offered)
+
+    def listen(
+        self, channel: str, settled: Callable[[], None]
+    ) -> Generator[Open | Subscribe | Receive | Pause, Any, None]:
+        """Listen until closed; behind a pooler it ends by itself. Pure, as `exchanges` is.
+        `settled` is called when it listens for the first time, or knows that it cannot."""
+        while not self.is_closed:
+            try:
+                self._connection = connection = yield Open(self._clock() + CONNECTING)
+                if not connection.is_direct:
+                    break
+                yield Subscribe(connection, channel, self._clock() + CONNECTING)
+                self.address = (channel, connection.pid)
+                settled()
+                self.wake_all()  # to store the new listener, and since wake-ups may be lost
+                while not self.is_closed:
+                    for holder in (yield Receive(connection)):
+                        self._notify(holder)
+            except SqlError:
+                settled()
+            finally:
+                self._hang_up()
+            yield Pause(RECONNECT_AFTER)
+        settled()
+
+    def _hang_up(self) -> None:
+        """Until it is back, waiters poll: wake them, so that they begin."""
+        was_listening, self.address = bool(self.address[0]), ("", 0)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if was_listening and not self.is_closed:
+            self.wake_all()
+
+
+class ThreadWaiters(ListeningWaiters):
+    """The first of them starts a thread that listens."""
 
     def __init__(
         self, clock: Clock, notify: Notify, connect: Callable[[float], PostgresConnection]
@@ -32,33 +101,26 @@ class ListeningWaiters(Waiters):
         self._connect = connect
         self._listener: Listener | None = None
 
-    def listener(self) -> tuple[str, int]:
-        """The channel, and the server process that listens."""
-        return self._listener.address if self._listener is not None else ("", 0)
-
-    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
-        """It is notified by the statement itself, unless it polls."""
-        return True if listener else super().wake(listener, holder, is_offered=is_offered)
-
     def prepare(self, seconds: float) -> None:
         """Start the listener; the first time, wait until it listens, or knows that it cannot."""
         if self._listener is None:
             with self._mutex:
                 if self._listener is None:
-                    self._listener = Listener(self._clock, self._connect, self)
+                    self._listener = Listener(self._connect, self)
         self._listener.is_settled.wait(seconds)
-
-    def notify(self, holder: str) -> None:
-        """Wake a waiter of this client."""
-        self._notify(holder)
 
     def close(self) -> None:
         """Stop listening."""
+        self.is_closed = True
         if self._listener is not None:
             self._listener.close()
 
     def forget(self) -> None:
-        """In a forked child: the listener is the parent's."""
+        """In a forked child: the listener and its connection are the parent's."""
+        self.address, self.is_closed = ("", 0), False
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.forget()
         if self._listener is not None:
             self._listener.forget()
             self._listener = None
@@ -66,20 +128,15 @@ class ListeningWaiters(Waiters):
 
 
 class Listener:
-    """A thread that listens until it is closed. Behind a pooler it ends by itself."""
+    """The thread."""
 
     def __init__(
-        self,
-        clock: Clock,
-        connect: Callable[[float], PostgresConnection],
-        waiters: ListeningWaiters,
+        self, connect: Callable[[float], PostgresConnection], waiters: ThreadWaiters
     ) -> None:
-        self._clock, self._connect, self._waiters = clock, connect, waiters
-        self._channel = f"holdfast_{secrets.token_hex(8)}"
-        self.address = ("", 0)
+        self._connect = connect
         self.is_settled = threading.Event()
         """Set when it listens for the first time, or knows that it cannot."""
-        self._connection: PostgresConnection | None = None
+        self._listening = waiters.listen(f"holdfast_{secrets.token_hex(8)}", self.is_settled.set)
         self._closed = threading.Event()
         self._stopped, self._stopping = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name="holdfast-listener", daemon=True)
@@ -94,48 +151,26 @@ class Listener:
             self._thread.join()
 
     def forget(self) -> None:
-        """In a forked child: the connection is the parent's."""
-        if self._connection is not None:
-            self._connection.forget()
+        """In a forked child: close our ends, and nothing else."""
         self._stopped.close()
         self._stopping.close()
 
     def _run(self) -> None:
         try:
-            while not self._closed.is_set():
-                try:
-                    if not self._listen():
-                        return
-                except SqlError:
-                    self.is_settled.set()
-                finally:
-                    self._hang_up()
-                self._closed.wait(RECONNECT_AFTER)
+            perform_all(self._listening, self._perform)
         finally:
             self.is_settled.set()
             self._stopped.close()
             self._stopping.close()
 
-    def _listen(self) -> bool:
-        """Pass wake-ups on until closed; False if there are none here: this is a pooler."""
-        connection = self._connection = self._connect(self._clock() + CONNECTING)
-        if not connection.is_direct:
-            return False
-        connection.run_text(f'LISTEN "{self._channel}"', self._clock() + CONNECTING)
-        self.address = (self._channel, connection.pid)
-        self.is_settled.set()
-        self._waiters.wake_all()  # to store the new listener, and since wake-ups may be lost
-        while not self._closed.is_set():
-            wait_for([connection.fd, self._stopped.fileno()])
-            for holder in connection.notifications():
-                self._waiters.notify(holder)
-        return True
-
-    def _hang_up(self) -> None:
-        """Until it is back, waiters poll: wake them, so that they begin."""
-        was_listening, self.address = bool(self.address[0]), ("", 0)
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-        if was_listening and not self._closed.is_set():
-            self._waiters.wake_all()
+    def _perform(self, effect: Open | Subscribe | Receive | Pause) -> Any:
+        match effect:
+            case Open(until):
+                return self._connect(until)
+            case Subscribe(connection, channel, until):
+                return connection.run_text(f'LISTEN "{channel}"', until)
+            case Receive(connection):
+                wait_for([connection.fd, self._stopped.fileno()])
+                return connection.notifications()
+            case Pause(seconds):
+                return self._closed.wait(seconds)

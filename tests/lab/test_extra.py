@@ -70,9 +70,12 @@ def test_without_the_extra_it_says_what_to_install(arguments: tuple[str, ...]) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", ["grpc", "google"])
-def test_etcd_can_be_simulated_with_its_own_extra(library: str) -> None:
-    done = holdfast("lab", "simulate", "--engine", "etcd", "--seed", "1", missing=(library,))
+@pytest.mark.parametrize(
+    ("engine", "library", "extra"),
+    [("etcd", "grpc", "etcd"), ("etcd", "google", "etcd"), ("sql", "psycopg", "postgres")],
+)
+def test_an_engine_is_simulated_with_its_own_extra(engine: str, library: str, extra: str) -> None:
+    done = holdfast("lab", "simulate", "--engine", engine, "--seed", "1", missing=(library,))
     assert done.returncode == 69
-    assert "pip install 'holdfast[lab,etcd]'" in done.stderr
+    assert f"pip install 'holdfast[lab,{extra}]'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -12,8 +12,8 @@ from holdfast.cli.output import Output
 from holdfast.lab.servers.process import ServerFailed
 from holdfast.lab.servers.programs import ProgramMissing
 
-OF_ETCD = ("grpc", "google", "google.protobuf")
-"""Only `simulate --engine etcd` needs these."""
+EXTRAS = {"grpc": "etcd", "google": "etcd", "google.protobuf": "etcd", "psycopg": "postgres"}
+"""What only `simulate --engine etcd`, or `sql`, needs."""
 
 
 @contextmanager
@@ -27,7 +27,8 @@ def missing_programs_are_told() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("holdfast"):
             raise
-        extras = "lab,etcd" if error.name in OF_ETCD else "lab"
+        extra = EXTRAS.get(error.name or "")
+        extras = f"lab,{extra}" if extra else "lab"
         Output().error(
             f"this needs {error.name}, which is not installed: pip install 'holdfast[{extras}]'"
         )

@@ -8,7 +8,7 @@ from holdfast.lab.simulator.wiring import SimulatedEngine
 @cache
 def engine(name: str) -> SimulatedEngine:
     """The engine of that name."""
-    return {"redis": _redis, "etcd": _etcd}[name]()
+    return {"redis": _redis, "etcd": _etcd, "sql": _sql}[name]()
 
 
 def _redis() -> SimulatedEngine:
@@ -50,4 +50,23 @@ def _etcd() -> SimulatedEngine:
         fair=True,
         busy=0.7,
         lingers=7.0,
+    )
+
+
+def _sql() -> SimulatedEngine:
+    from holdfast.engines.sql.postgres import GUARANTEES, drift
+    from holdfast.lab.simulator.sql.server import SqlServer
+    from holdfast.lab.simulator.sql.store import SqlStore
+
+    return SimulatedEngine(
+        servers=SqlServer.several,
+        store=SqlStore,
+        drift=drift,
+        rate=0.01,
+        ttls=(0.5, 1.0, 2.0),
+        min_ttl=GUARANTEES.min_ttl,
+        max_ttl=2.0,
+        loses_data=False,
+        fair=True,
+        busy=0.7,
     )

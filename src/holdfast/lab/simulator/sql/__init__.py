@@ -1,0 +1,1 @@
+"""A virtual PostgreSQL, and the store of a client over it."""

@@ -157,6 +157,14 @@ def test_replicas_acknowledge(watched: SentinelSet, invite: Invite, wanted: int)
     ben(lease.release)
 
 
+def test_waiting_for_replicas_overwrites_no_lock(watched: SentinelSet, invite: Invite) -> None:
+    ann, ben = (invite(watched.url, prefix="", replicas=1) for _ in range(2))
+    lease = ann.takes("{job}:wait")
+    ben(ben.takes("job").release)
+    assert ben.tries("{job}:wait") is None
+    ann(lease.release)
+
+
 def test_a_replica_that_is_silent_does_not_acknowledge(
     watched: SentinelSet, invite: Invite
 ) -> None:

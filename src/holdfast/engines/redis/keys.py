@@ -1,8 +1,8 @@
 """How names become Redis keys.
 
 The lock is a plain string under its own key, as any other client of the Redlock algorithm would
-keep it. What belongs to it has a key beside it: `{key}:fence`, `{key}:queue`, `{key}:cell`, and in
-some protocols more.
+keep it. What belongs to it has a key beside it: `{key}:fence`, `{key}:queue`, `{key}:cell`, and
+with some options more.
 
 1. On a single server and over a quorum, the key of a lock is its name with the prefix, unchanged.
    So other clients that lock the same key exclude holdfast and are excluded.
@@ -15,7 +15,7 @@ some protocols more.
 import re
 from typing import NamedTuple
 
-_BESIDE = re.compile(r"\{.*\}:(fence|queue(:guard|:next)?|cell|holder|max_ttl)", re.DOTALL)
+_BESIDE = re.compile(r"\{.*\}:(fence|queue(:guard)?|cell|wait|holder|max_ttl)", re.DOTALL)
 
 
 class Keys(NamedTuple):

@@ -45,7 +45,7 @@ def _write(key: bytes, request: Write, replicas: int) -> Exchange:
         for reply in replies:
             if isinstance(reply, Exception):
                 return [failed(reply)]
-        _, found, (seconds, micros) = replies
+        *_, found, (seconds, micros) = replies
         try:
             version = int(found or 0)
         except ValueError:
@@ -55,8 +55,9 @@ def _write(key: bytes, request: Write, replicas: int) -> Exchange:
         first = int(seconds) * 1_000_000 + int(micros)
         return _set(key, request.value, version + 1 if version else first, replicas)
 
-    looks = (command(b"WATCH", key), command(b"HGET", key, b"version"), command(b"TIME"))
-    return Exchange(looks, compare)
+    unwatch = command(b"UNWATCH")  # what was watched before, and not written
+    watch, version = command(b"WATCH", key), command(b"HGET", key, b"version")
+    return Exchange((unwatch, watch, version, command(b"TIME")), compare)
 
 
 def _set(key: bytes, value: bytes | str, version: int, replicas: int) -> Exchange:

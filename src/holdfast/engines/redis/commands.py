@@ -110,10 +110,8 @@ class Commands:
             return self._raise(first)
         if type(first) is Break:
             return Exchange((self._release_head(first.key, True) + word(b""),), self._read_codes)
-        if type(first) is Read:
+        if type(first) is Read or type(first) is Write:
             return cell_exchange(first, self._replicas, in_cluster=self._scattered)
-        if type(first) is Write:
-            return _unwatched(cell_exchange(first, self._replicas, in_cluster=self._scattered))
         if type(first) is Ping:
             return Exchange((command(b"PING"),), lambda replies: [DONE])
         if type(first) is Replicated:
@@ -205,12 +203,6 @@ class Commands:
     def _read_codes(self, replies: list[Reply]) -> Answers:
         codes = self._codes
         return [codes[reply] if type(reply) is int else failed(reply) for reply in replies]
-
-
-def _unwatched(exchange: Exchange) -> Exchange:
-    """Forget what the exchange before it has watched, and not written, on the same connection."""
-    unwatch = command(b"UNWATCH")
-    return Exchange((unwatch, *exchange.commands), lambda replies: exchange.read(replies[1:]))
 
 
 def _milliseconds(seconds: float) -> bytes:

@@ -28,37 +28,27 @@ from holdfast.core.holding import lose
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.release import lose_all, send_last
-from holdfast.core.renewal import renew_forever, watch_deadlines
-from holdfast.core.runtime import RENEWER, WATCHER, Runtime
-from holdfast.drivers import common
-from holdfast.drivers.common import CLOSE_TIMEOUT, RESTART_PAUSE, clock, log, make_runtime
+from holdfast.drivers.common import (
+    CLOSE_TIMEOUT,
+    LOOPS,
+    RESTART_PAUSE,
+    Driver,
+    clock,
+    log,
+    report_loss,
+)
 from holdfast.drivers.loss import LossWatch
 from holdfast.errors import ClientClosed, LockError
 from holdfast.events import InternalError
 
 T = TypeVar("T")
 
-_LOOPS: dict[str, Callable[[Runtime], Steps[None]]] = {
-    RENEWER: renew_forever,
-    WATCHER: watch_deadlines,
-}
 
-
-class AsyncDriver:
+class AsyncDriver(Driver):
     """Runs the core for one `AsyncClient`."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.runtime = make_runtime(
-            engine,
-            nullcontext(),
-            subscribe=self._subscribe,
-            unsubscribe=self._unsubscribe,
-            wake=self._wake,
-            notify_lost=self._notify_lost,
-        )
-        self._begin()
-        common.survive_forks(self)
+        super().__init__(engine, nullcontext())
 
     def _begin(self) -> None:
         self.in_use = False
@@ -247,7 +237,7 @@ class AsyncDriver:
             self._loop.call_soon_threadsafe(function, *args)
 
     def _notify_lost(self, lease: LeaseState) -> None:
-        common.report_loss(self.runtime, lease)
+        report_loss(self.runtime, lease)
 
     def _wake(self, loop: str) -> None:
         """Notify a loop of the client; start it if it does not run."""
@@ -285,7 +275,7 @@ class AsyncDriver:
         fail, start it again."""
         while not self.runtime.closed and not self.runtime.is_idle(loop):
             try:
-                await self._drive(_LOOPS[loop](self.runtime))
+                await self._drive(LOOPS[loop](self.runtime))
             except ClientClosed:
                 return
             except Exception as error:  # noqa: BLE001 - a defect must not end all renewals

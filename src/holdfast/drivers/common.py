@@ -4,15 +4,17 @@ import os
 import random
 import sys
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Protocol
 from weakref import WeakSet
 
+from holdfast.core.effects import Steps
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.ports import Engine
-from holdfast.core.runtime import Runtime
+from holdfast.core.renewal import renew_forever, watch_deadlines
+from holdfast.core.runtime import RENEWER, WATCHER, Runtime
 from holdfast.drivers.log import EventLog
 from holdfast.events import InternalError, Lost
 
@@ -21,6 +23,12 @@ CLOSE_TIMEOUT = 10.0
 
 RESTART_PAUSE = 0.1
 """How long a loop that failed pauses before it starts again."""
+
+LOOPS: dict[str, Callable[[Runtime], Steps[None]]] = {
+    RENEWER: renew_forever,
+    WATCHER: watch_deadlines,
+}
+"""What runs beside the callers, for as long as the client has leases."""
 
 
 def _boot_clock() -> Callable[[], float]:
@@ -64,32 +72,6 @@ log = EventLog(clock)
 """Hands events to the `holdfast` logger, for all clients of the process."""
 
 
-def make_runtime(
-    engine: Engine,
-    mutex: AbstractContextManager[object],
-    *,
-    subscribe: Callable[[str], None],
-    unsubscribe: Callable[[str], None],
-    wake: Callable[[str], None],
-    notify_lost: Callable[[LeaseState], None],
-) -> Runtime:
-    """The runtime of a client in the real world."""
-    return Runtime(
-        clock=clock,
-        uniform=random.uniform,
-        new_holder=new_holder,
-        emit=log,
-        mutex=mutex,
-        drift=engine.drift,
-        min_ttl=engine.guarantees.min_ttl,
-        ttl_step=engine.guarantees.ttl_step,
-        subscribe=subscribe,
-        unsubscribe=unsubscribe,
-        wake=wake,
-        notify_lost=notify_lost,
-    )
-
-
 def report_loss(runtime: Runtime, lease: LeaseState) -> None:
     """Log a loss and call the lease's callbacks."""
     runtime.emit(Lost(lease.spec.name, lease.fence, lease.why))
@@ -105,32 +87,59 @@ def isolated(runtime: Runtime, callback: Callable[[], object]) -> None:
         runtime.emit(InternalError("an on_lost callback", error))
 
 
-class Driver(Protocol):
+class Driver(ABC):
     """What the two drivers have in common."""
 
-    runtime: Runtime
-    engine: Engine
-    in_use: bool
+    in_use = False
 
+    def __init__(self, engine: Engine, mutex: AbstractContextManager[object]) -> None:
+        self.engine = engine
+        self.runtime = Runtime(
+            clock=clock,
+            uniform=random.uniform,
+            new_holder=new_holder,
+            emit=log,
+            mutex=mutex,
+            drift=engine.drift,
+            min_ttl=engine.guarantees.min_ttl,
+            ttl_step=engine.guarantees.ttl_step,
+            subscribe=self._subscribe,
+            unsubscribe=self._unsubscribe,
+            wake=self._wake,
+            notify_lost=self._notify_lost,
+        )
+        self._begin()
+        _drivers.add(self)
+
+    @abstractmethod
+    def _begin(self) -> None: ...
+
+    @abstractmethod
+    def _subscribe(self, waiter_id: str) -> None: ...
+
+    @abstractmethod
+    def _unsubscribe(self, waiter_id: str) -> None: ...
+
+    @abstractmethod
+    def _wake(self, loop: str) -> None: ...
+
+    @abstractmethod
+    def _notify_lost(self, lease: LeaseState) -> None: ...
+
+    @abstractmethod
     def current(self) -> object:
         """The caller: the running thread or task."""
-        ...
 
+    @abstractmethod
     def abandon(self) -> None:
         """Stop without waiting for anything: the client was garbage-collected."""
-        ...
 
+    @abstractmethod
     def forked(self) -> None:
         """In a forked child: all that was held or under way belongs to the parent."""
-        ...
 
 
 _drivers: WeakSet[Driver] = WeakSet()
-
-
-def survive_forks(driver: Driver) -> None:
-    """Have `driver.forked()` called in every forked child."""
-    _drivers.add(driver)
 
 
 def _after_fork_in_child() -> None:

@@ -15,7 +15,6 @@ Rules:
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
@@ -28,11 +27,17 @@ from holdfast.core.holding import lose
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.ports import Engine, PumpedStore, StoreHost
 from holdfast.core.release import lose_all, send_last
-from holdfast.core.renewal import renew_forever, watch_deadlines
-from holdfast.core.runtime import RENEWER, WATCHER, Runtime
-from holdfast.drivers import common
+from holdfast.core.runtime import RENEWER, Runtime
 from holdfast.drivers.callbacks import CallbackThreads
-from holdfast.drivers.common import CLOSE_TIMEOUT, RESTART_PAUSE, clock, log, make_runtime
+from holdfast.drivers.common import (
+    CLOSE_TIMEOUT,
+    LOOPS,
+    RESTART_PAUSE,
+    Driver,
+    clock,
+    log,
+    report_loss,
+)
 from holdfast.errors import ClientClosed, LockError
 from holdfast.events import InternalError
 
@@ -40,11 +45,6 @@ T = TypeVar("T")
 
 RENEWER_TIMEOUT = 0.2
 """How long closing waits before it looks whether there is a renewer."""
-
-_LOOPS: dict[str, Callable[[Runtime], Steps[None]]] = {
-    RENEWER: renew_forever,
-    WATCHER: watch_deadlines,
-}
 
 
 class _Current(threading.local):
@@ -63,21 +63,11 @@ class _Token:
 _current = _Current()
 
 
-class ThreadDriver:
+class ThreadDriver(Driver):
     """Runs the core for one `Client`."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine = engine
-        self.runtime = make_runtime(
-            engine,
-            threading.RLock(),
-            subscribe=self._subscribe,
-            unsubscribe=self._unsubscribe,
-            wake=self._wake,
-            notify_lost=self._notify_lost,
-        )
-        self._begin()
-        common.survive_forks(self)
+        super().__init__(engine, threading.RLock())
 
     def _begin(self) -> None:
         self.in_use = False
@@ -152,7 +142,7 @@ class ThreadDriver:
         notifications = self._notifications[waiter_id]
         if self.runtime.closed:  # `close` sets it before it ends the waits
             raise ClientClosed
-        if self._pumped is not None and waiter_id not in _LOOPS:
+        if self._pumped is not None and waiter_id not in LOOPS:
             self._pumped.pump(waiter_id, notifications.empty, until)
         woken = _get(notifications, until)
         if self.runtime.closed:
@@ -199,7 +189,7 @@ class ThreadDriver:
                     del self._loops[loop]
                     return
             try:
-                self._drive(_LOOPS[loop](runtime))
+                self._drive(LOOPS[loop](runtime))
             except ClientClosed:
                 break
             except BaseException as error:  # noqa: BLE001 - a defect must not end all renewals
@@ -275,7 +265,7 @@ class ThreadDriver:
 
 def _report_loss(runtime: Runtime, lease: LeaseState, facade: object) -> None:
     """Report a loss. Until then this call keeps the facade alive, also if its user dropped it."""
-    common.report_loss(runtime, lease)
+    report_loss(runtime, lease)
 
 
 def _get(notifications: "SimpleQueue[None]", until: float) -> bool:

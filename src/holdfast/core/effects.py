@@ -6,7 +6,7 @@ ends with it: it may clean up its own state, and yields nothing more. What the e
 of an interrupted caller goes to the pending releases, which the renewer sends.
 """
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, final
 
@@ -43,10 +43,50 @@ class Sleep:
 
 Effect: TypeAlias = Ask | Wait | Sleep
 
+E = TypeVar("E")
 T = TypeVar("T")
+Errors: TypeAlias = tuple[type[Exception], ...]
 Steps: TypeAlias = Generator[Effect, Any, T]
 
 
 def ask(request: Request, until: float) -> Ask:
     """Ask one thing: `[answer] = yield ask(...)`."""
     return Ask((request,), until)
+
+
+def perform(steps: Generator[E, Any, T], do: Callable[[E], object], throws: Errors = ()) -> T:
+    """Do what these steps yield, and send each result back in; errors of these kinds are thrown in.
+    After any other the steps are closed. (The drivers, where each microsecond counts, have loops of
+    their own.)"""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                result = do(effect)
+            except throws as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(result)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]  # it is a T
+    finally:
+        steps.close()
+
+
+async def perform_async(
+    steps: Generator[E, Any, T], do: Callable[[E], Awaitable[object]], throws: Errors = ()
+) -> T:
+    """The same by awaiting."""
+    try:
+        effect = next(steps)
+        while True:
+            try:
+                result = await do(effect)
+            except throws as error:
+                effect = steps.throw(error)
+            else:
+                effect = steps.send(result)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]  # it is a T
+    finally:
+        steps.close()

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
+from holdfast.core.effects import perform_async
 from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
@@ -146,20 +147,7 @@ class AsyncEtcdStore:
         self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
     ) -> T | Failed:
         steps = exchange(begin, Failover(self._connections, self._clock, until, once=once))
-        try:
-            effect = next(steps)
-            while True:
-                try:
-                    reply = await self._do(effect)
-                except (NoAnswer, Rejected) as error:
-                    effect = steps.throw(error)
-                else:
-                    effect = steps.send(reply)
-        except StopIteration as stop:
-            result: T | Failed = stop.value
-            return result
-        finally:
-            steps.close()
+        return await perform_async(steps, self._do, (NoAnswer, Rejected))
 
     async def _do(self, effect: Perform | Pause) -> Any:
         if isinstance(effect, Pause):

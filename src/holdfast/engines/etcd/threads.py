@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import grpc
 
+from holdfast.core.effects import perform
 from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
@@ -99,20 +100,7 @@ class EtcdStore:
         self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
     ) -> T | Failed:
         steps = exchange(begin, Failover(self._connections, self._clock, until, once=once))
-        try:
-            effect = next(steps)
-            while True:
-                try:
-                    reply = self._do(effect)
-                except (NoAnswer, Rejected) as error:
-                    effect = steps.throw(error)
-                else:
-                    effect = steps.send(reply)
-        except StopIteration as stop:
-            result: T | Failed = stop.value
-            return result
-        finally:
-            steps.close()
+        return perform(steps, self._do, (NoAnswer, Rejected))
 
     def _do(self, effect: Perform | Pause) -> Any:
         if isinstance(effect, Pause):

@@ -10,12 +10,13 @@ from contextlib import suppress
 from math import inf
 from typing import Any
 
+from holdfast.core.effects import perform_async
 from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.engines.inherited import detach
 from holdfast.engines.redis.connection import BROKEN, CLOSED, explain, heals_in
 from holdfast.engines.redis.node import GONE, Node, Nodes
-from holdfast.engines.redis.routes import Route
+from holdfast.engines.redis.routes import Effect, Route
 
 LATE = 0.005
 """By how much a timer may come late without the loop having been held up."""
@@ -108,7 +109,7 @@ class AsyncRedisStore:
                 single.over = True  # a cancelled task must not be granted anything any more
             answers = self._nodes.answers(single)
         else:
-            answers = await self._follow(self._route, requests, until)
+            answers = await perform_async(self._route.ask(requests, until), self._do)
         self._waiters.answered(requests, answers)
         return answers
 
@@ -182,20 +183,11 @@ class AsyncRedisStore:
             self._timer.cancel()
             self._due = inf
 
-    async def _follow(
-        self, route: Route, requests: Sequence[Request], until: float
-    ) -> Sequence[Answer]:
-        """Perform what a route yields."""
-        steps = route.ask(requests, until)
-        try:
-            while True:
-                effect = next(steps)
-                if isinstance(effect, Pause):
-                    await asyncio.sleep(effect.until - self._clock())
-                else:
-                    await self._perform((effect,) if isinstance(effect, FanOut) else effect)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]  # typed by Route
+    async def _do(self, effect: Effect) -> None:
+        if isinstance(effect, Pause):
+            await asyncio.sleep(effect.until - self._clock())
+        else:
+            await self._perform((effect,) if isinstance(effect, FanOut) else effect)
 
     async def _perform(self, rounds: Sequence[FanOut]) -> None:
         """Send some rounds, and wait until they are over or their time is."""

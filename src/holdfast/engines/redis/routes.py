@@ -9,8 +9,10 @@ from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.commands import Ping, Replicated
 from holdfast.engines.redis.node import Nodes
 
-Steps: TypeAlias = Generator[FanOut | Sequence[FanOut] | Pause, None, Sequence[Answer]]
-"""Rounds, to be sent together and to be waited for; and pauses."""
+Effect: TypeAlias = FanOut | Sequence[FanOut] | Pause
+"""A round, or several to be sent together, that is to be waited for; or a pause."""
+
+Steps: TypeAlias = Generator[Effect, None, Sequence[Answer]]
 
 
 class Route(Protocol):

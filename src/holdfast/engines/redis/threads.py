@@ -23,11 +23,12 @@ from contextlib import suppress
 from threading import get_ident
 from typing import Protocol
 
+from holdfast.core.effects import perform
 from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.engines.redis.connection import BROKEN, explain, heals_in
 from holdfast.engines.redis.node import GONE, INTERRUPTED, Node, Nodes
-from holdfast.engines.redis.routes import Route
+from holdfast.engines.redis.routes import Effect, Route
 from holdfast.engines.redis.sockets import Poller, Socket, Wakeup
 
 TAKEOVER = 1.0
@@ -134,7 +135,7 @@ class RedisStore:
             self._perform((single,))
             answers = self._nodes.answers(single)
         else:
-            answers = self._follow(self._route, requests, until)
+            answers = perform(self._route.ask(requests, until), self._do)
         self._waiters.answered(requests, answers)
         return answers
 
@@ -190,18 +191,11 @@ class RedisStore:
         mutex."""
         return self._owner == get_ident() and self._mutex.locked()
 
-    def _follow(self, route: Route, requests: Sequence[Request], until: float) -> Sequence[Answer]:
-        """Perform what a route yields."""
-        steps = route.ask(requests, until)
-        try:
-            while True:
-                effect = next(steps)
-                if isinstance(effect, Pause):
-                    time.sleep(max(0.0, effect.until - self._clock()))
-                else:
-                    self._perform((effect,) if isinstance(effect, FanOut) else effect)
-        except StopIteration as stop:
-            return stop.value  # type: ignore[no-any-return]  # typed by Route
+    def _do(self, effect: Effect) -> None:
+        if isinstance(effect, Pause):
+            time.sleep(max(0.0, effect.until - self._clock()))
+        else:
+            self._perform((effect,) if isinstance(effect, FanOut) else effect)
 
     def _perform(self, rounds: Sequence[FanOut]) -> None:
         """Send some rounds, and wait until they are over or their time is."""

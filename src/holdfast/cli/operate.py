@@ -1,4 +1,5 @@
-"""`holdfast ls`, `show` and `break`: list the held locks, show one, break one."""
+"""`holdfast ls`, `show`, `break` and `ddl`: list the held locks, show one, break one; print the DDL
+of the tables, for migrations."""
 
 from __future__ import annotations
 
@@ -89,7 +90,20 @@ def break_lock(name: str, yes: bool, as_json: bool, url: str | None) -> None:
         click.get_current_context().exit(exits.FREE)
 
 
-COMMANDS = {"ls": list_locks, "show": show_lock, "break": break_lock}
+@click.command("ddl", short_help="Print the DDL of holdfast's tables.")
+@url_option
+def print_ddl(url: str | None) -> None:
+    """Print the DDL of holdfast's tables for a database: PostgreSQL, MariaDB, MySQL or SQLite.
+
+    Clients create the tables on first use, if their role may. This command makes no connection.
+    """
+    from holdfast import schema
+
+    with bad_arguments_are_usage_errors():
+        click.echo(schema.ddl(url))
+
+
+COMMANDS = {"ls": list_locks, "show": show_lock, "break": break_lock, "ddl": print_ddl}
 
 
 def _confirmed(info: LeaseInfo) -> bool:

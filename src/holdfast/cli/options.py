@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 
 from holdfast.cli import exits
-from holdfast.cli.output import Output, printable
+from holdfast.cli.output import Output, printable, show_log
 
 if TYPE_CHECKING:
     from holdfast import Client, LeaseInfo
@@ -55,7 +55,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Machine-read
 def open_client(url: str | None, output: Output | None = None) -> Iterator[Client]:
     """The client. An invalid URL is a usage error, an unreachable engine exit code 69."""
     from holdfast import Client, EngineUnavailable  # not above: `holdfast --help` must be quick
-    from holdfast.cli.log import show_log
 
     output = output or Output()
     show_log(output.without_waiting())

@@ -50,3 +50,22 @@ def _stderr_is_ready() -> bool:
 def printable(text: str) -> str:
     """The text with everything escaped that could move a cursor or hide a line."""
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def show_log(output: Output) -> None:
+    """Show what the library logs: errors always, failed renewals unless quiet, the rest when
+    verbose."""
+    import logging  # not above: `holdfast --help` must be quick
+
+    from holdfast.events import RenewalFailed
+
+    class LogToPeople(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            about = record.args[0] if isinstance(record.args, tuple) and record.args else None
+            if record.levelno >= logging.ERROR:
+                show = output.error
+            else:
+                show = output.note if isinstance(about, RenewalFailed) else output.detail
+            show(self.format(record))
+
+    logging.getLogger("holdfast").addHandler(LogToPeople())

@@ -14,9 +14,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from holdfast.cli import exits
 from holdfast.cli.child import Child, Ended
@@ -25,6 +24,9 @@ from holdfast.cli.output import Output
 from holdfast.cli.signals import TERMINAL_STOPS, Signals
 from holdfast.cli.terminal import Terminal
 
+if TYPE_CHECKING:
+    from holdfast import Lease
+
 # The lease's clock counts while the machine sleeps, and that of `wait` does not. After a resume a
 # longer wait would end too late.
 _LONGEST_WAIT = 1.0
@@ -32,33 +34,6 @@ _LONGEST_WAIT = 1.0
 _KILL_WAIT = 1.0
 _GROUP_POLL = 0.02
 _FROM_KEYBOARD = (-signal.SIGINT, -signal.SIGQUIT)
-
-
-class Held(Protocol):
-    """The part of a lease that is used here."""
-
-    @property
-    def name(self) -> str:
-        """The lock's name."""
-        ...
-
-    @property
-    def fence(self) -> int:
-        """The fencing token."""
-        ...
-
-    @property
-    def lost(self) -> bool:
-        """Whether the lease was lost."""
-        ...
-
-    def remaining(self) -> float:
-        """Seconds of validity left; jumps up when it is renewed."""
-        ...
-
-    def on_lost(self, callback: Callable[..., object], /) -> object:
-        """Call `callback`, from any thread, when the lease is lost."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +56,7 @@ class Supervisor:
     def __init__(
         self,
         child: Child,
-        lease: Held,
+        lease: Lease,
         rule: LossRule,
         signals: Signals,
         terminal: Terminal,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.lazy import Commands
+from holdfast.cli.app import Commands
 
 _HOME = {
     "list": "holdfast.cli.lab.scenarios",

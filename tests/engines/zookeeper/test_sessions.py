@@ -1,10 +1,11 @@
 """What is known of a session: from when on the leader surely counts its time."""
 
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 
-from holdfast.engines.zookeeper.connection import Servers
+from holdfast.engines.zookeeper.connection import Connection, Servers
 from holdfast.engines.zookeeper.sessions import Session, Terms
 from holdfast.lab.servers.process import free_port
 
@@ -15,7 +16,8 @@ TICK = 1.0
 def session() -> Iterator[Session]:
     """One that nobody answers: what it is told here is all that it knows."""
     servers = Servers((f"127.0.0.1:{free_port()}",))
-    session = Session(Terms(servers, TICK), 8.0, lambda: 100.0, lambda session: None)
+    terms = Terms(servers, TICK)
+    session = Session(terms, 8.0, lambda: 100.0, lambda session: None, Connection, Random())
     yield session
     session.end()
 

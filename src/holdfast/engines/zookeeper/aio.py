@@ -5,12 +5,13 @@ import asyncio
 import sys
 import threading
 from collections.abc import Sequence
+from contextlib import closing
 from typing import Any
 
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
-from holdfast.engines.zookeeper.exchange import Exchange, request_timeout
-from holdfast.engines.zookeeper.exchanges import Exchanges, answers_of
+from holdfast.engines.zookeeper.exchange import Wait
+from holdfast.engines.zookeeper.exchanges import Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
 from holdfast.engines.zookeeper.threads import Heartbeat
 
@@ -30,12 +31,13 @@ class AsyncZooKeeperStore:
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         self._heartbeat.start()
-        parts = self._exchanges.parts(requests)
-        if len(parts) == 1:
-            await self._run(parts[0].exchange, until)
-        else:
-            await asyncio.gather(*(self._run(part.exchange, until) for part in parts))
-        return answers_of(parts, len(requests))
+        with closing(self._exchanges.ask(requests, until)) as waits:
+            try:
+                while True:
+                    await self._perform(next(waits))
+            except StopIteration as stop:
+                answers: list[Answer] = stop.value
+                return answers
 
     async def close(self) -> None:
         """End every session, and with it its nodes."""
@@ -52,43 +54,14 @@ class AsyncZooKeeperStore:
         self._exchanges.forget()
         self._heartbeat = Heartbeat(self._exchanges)
 
-    async def _run(self, exchange: Exchange[Any], until: float) -> None:
-        try:
-            while not exchange.over:
-                results = exchange.awaited()
-                if exchange.over:
-                    break
-                if await self._are_there(results, exchange.pause, until):
-                    exchange.go_on()
-                else:
-                    exchange.run_out()
-        except asyncio.CancelledError:
-            exchange.give_up("was cancelled")
-            raise
-
-    async def _are_there(self, results: Sequence[Any], pause: float, until: float) -> bool:
-        """Wait until all results are there, or a pause is over; False if that is too late."""
-        left = until - self._clock()
-        if pause:
-            await asyncio.sleep(max(0.0, min(pause, left)))
-            return pause < left
-        # They come in order: after the last, hardly any is missing.
-        for result in reversed(results):
-            if not result.ready() and not await self._wait(result, until):
-                return False
-        return True
-
-    async def _wait(self, result: Any, until: float) -> bool:
-        """Wait for a result, or an error; False if that comes too late."""
-        done = _awaitable(result)
-        while not result.ready():
-            now = self._clock()
-            left = request_timeout(until, now)
-            if left <= 0:
-                return False
-            until = now + left
-            await asyncio.wait([done], timeout=min(left, LOOK_AGAIN))
-        return True
+    async def _perform(self, wait: Wait) -> None:
+        result, until = wait.result, self._clock() + wait.seconds
+        if result is None:
+            await asyncio.sleep(wait.seconds)
+        elif wait.seconds:
+            done = _awaitable(result)
+            while not result.ready() and (left := until - self._clock()) > 0:
+                await asyncio.wait([done], timeout=min(left, LOOK_AGAIN))
 
 
 def _awaitable(result: Any) -> "asyncio.Future[None]":

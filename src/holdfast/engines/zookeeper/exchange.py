@@ -4,9 +4,12 @@ The steps are a generator. It yields a `Round` of calls that go out together in 
 `Pause`, and is sent the replies: a result, or one of the errors that are `ANSWERS`. It is closed in
 the middle if there is no reply. If that is because a connection was lost, the exchange begins
 again, unless what may have been done must not be done again.
+
+`run` runs exchanges side by side. It yields each `Wait`, which a store performs by blocking, or by
+awaiting.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
@@ -78,7 +81,16 @@ class Pause(NamedTuple):
     seconds: float
 
 
+class Wait(NamedTuple):
+    """Wait for so many seconds, or until a result is there."""
+
+    seconds: float
+    result: Any = None
+    """kazoo's, or None: just wait."""
+
+
 Steps: TypeAlias = Generator[Round | Pause, list[Any], T]
+Waits: TypeAlias = Generator[Wait, None, T]
 
 
 @dataclass(slots=True)
@@ -174,6 +186,48 @@ class Exchange(Generic[T]):
             self.outcome, self.over = stop.value, True
         except Rejected as refusal:
             self.give_up(str(refusal), refusal.heals_in)
+
+
+def run(exchanges: "Sequence[Exchange[Any]]", until: float, clock: Clock) -> Waits[None]:
+    """Run exchanges side by side: each sends its calls before the results are waited for. If this
+    is closed in the middle, they end without a result."""
+    running = list(exchanges)
+    try:
+        while running:
+            awaited = [(exchange, exchange.awaited()) for exchange in running]
+            for exchange, results in awaited:
+                if not exchange.over:
+                    yield from _go_on(exchange, results, until, clock)
+            running = [exchange for exchange in running if not exchange.over]
+    finally:
+        for exchange in running:
+            exchange.give_up("was cancelled")
+
+
+def _go_on(
+    exchange: Exchange[Any], results: Sequence[Any], until: float, clock: Clock
+) -> Waits[None]:
+    if exchange.pause:
+        yield Wait(max(0.0, min(exchange.pause, until - clock())))
+        there = clock() < until
+    else:
+        there = True
+        # They come in order: after the last, hardly any is missing.
+        for result in reversed(results):
+            there = there and (yield from _is_there(result, until, clock))
+    if there:
+        exchange.go_on()
+    else:
+        exchange.run_out()
+
+
+def _is_there(result: Any, until: float, clock: Clock) -> Waits[bool]:
+    """Wait for a result, or an error; False if that comes too late."""
+    for _ in range(2):  # the second time for 0 s, unless the process was stopped
+        if result.ready():
+            break
+        yield Wait(request_timeout(until, clock()), result)
+    return bool(result.ready())
 
 
 def _shown(error: BaseException) -> str:

@@ -1,5 +1,6 @@
 """Which exchange with the servers there is for which request: what both stores share."""
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,11 +23,14 @@ from holdfast.core.messages import (
 from holdfast.core.ports import StoreHost
 from holdfast.engines.zookeeper.cells import Cells
 from holdfast.engines.zookeeper.commands import Tree
-from holdfast.engines.zookeeper.exchange import Exchange, Steps
+from holdfast.engines.zookeeper.connection import Connection
+from holdfast.engines.zookeeper.exchange import Exchange, Steps, Waits, run
 from holdfast.engines.zookeeper.inspect import Inspection
 from holdfast.engines.zookeeper.locks import Locks, by_session
 from holdfast.engines.zookeeper.registry import Claim, Registry
 from holdfast.engines.zookeeper.sessions import Session, Sessions, Terms
+
+CHANCE = random.Random()  # noqa: S311 - not a secret
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +51,45 @@ class Part:
 class Exchanges:
     """All exchanges of one client."""
 
-    def __init__(self, terms: Terms, chroot: str, host: StoreHost) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        chroot: str,
+        host: StoreHost,
+        connect: Callable[..., Connection] = Connection,
+        chance: random.Random = CHANCE,
+    ) -> None:
         self.clock, self.emit = host.clock, host.emit
-        self.sessions = Sessions(terms, host.clock, self._lose)
+        self.sessions = Sessions(terms, host.clock, self._lose, connect, chance)
         self.registry = Registry(host.notify)
         self._host = host
         tree = Tree(chroot)
-        self._locks = Locks(tree, self.sessions, self.registry, host.clock)
+        self._locks = Locks(tree, self.sessions, self.registry, host.clock, chance)
         self._inspection = Inspection(tree, self.sessions)
         self._cells = Cells(tree, self.sessions)
 
-    def parts(self, requests: Sequence[Request]) -> list[Part]:
-        """The exchanges for these requests, which are all of a kind."""
+    def ask(self, requests: Sequence[Request], until: float) -> Waits[list[Answer]]:
+        """Answer each request, of which all are of a kind; `Failed` for what could not be answered
+        by `until`."""
+        parts = self._parts(requests)
+        yield from run([part.exchange for part in parts], until, self.clock)
+        return _answers_of(parts, len(requests))
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two heartbeats."""
+        return self.sessions.terms.tick / 2
+
+    def beat(self) -> Waits[None]:
+        """Send the heartbeats of all sessions, and release what is overdue."""
+        for session in self.sessions:
+            session.heartbeat()
+        groups = by_session(self.registry.overdue(self.clock()))
+        overdue = [self._release(range(len(group)), group).exchange for group in groups]
+        yield from run(overdue, self.clock() + self.pause / 2, self.clock)
+
+    def _parts(self, requests: Sequence[Request]) -> list[Part]:
+        """The exchanges for these requests."""
         first = requests[0]
         if isinstance(first, Acquire):
             now = self.clock()
@@ -79,11 +110,6 @@ class Exchanges:
         if isinstance(request, Read):
             return self._cells.read(request)
         return self._cells.write(request)
-
-    def overdue(self) -> list[Part]:
-        """The releases of claims that are overdue."""
-        groups = by_session(self.registry.overdue(self.clock()))
-        return [self._release(range(len(group)), group) for group in groups]
 
     def forget(self) -> None:
         """In a forked child: everything is the parent's."""
@@ -139,7 +165,7 @@ class Exchanges:
         return Part(indices, Exchange(begin, self.clock, name, once))
 
 
-def answers_of(parts: Sequence[Part], count: int) -> list[Answer]:
+def _answers_of(parts: Sequence[Part], count: int) -> list[Answer]:
     """The answers to all requests; a holder without a claim has nothing."""
     found: list[Answer] = [NOT_YOURS] * count
     for part in parts:

@@ -15,8 +15,8 @@ happen between two rounds, and what then:
 - The queue itself is gone, since it was empty: it is created again.
 """
 
-import random
 from collections.abc import Iterable, Sequence
+from random import Random
 from typing import Any
 
 from kazoo.exceptions import NoAuthError, NoNodeError, UnimplementedError
@@ -55,8 +55,16 @@ BACKSTOP = 10.0
 class Locks:
     """The locks of one client."""
 
-    def __init__(self, tree: Tree, sessions: Sessions, registry: Registry, clock: Clock) -> None:
+    def __init__(
+        self,
+        tree: Tree,
+        sessions: Sessions,
+        registry: Registry,
+        clock: Clock,
+        chance: Random,
+    ) -> None:
         self._tree, self._sessions, self._registry, self._clock = tree, sessions, registry, clock
+        self._chance = chance
 
     def acquire(self, request: Acquire, asked_at: float) -> Steps[list[Answer]]:
         """Hold the lock if the place is the first; else wait for it, if that is wanted."""
@@ -160,7 +168,7 @@ class Locks:
         age = (claim.created_at - found.ctime) / 1000 + self._clock() - asked_at
         if age >= SETTLED:
             return True
-        yield Pause(LOOK_AGAIN * random.uniform(0.2, 1.0))  # noqa: S311 - not a secret
+        yield Pause(LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
         return False
 
     def _hold(self, claim: Claim, asked_at: float) -> Steps[Answer]:

@@ -15,12 +15,12 @@ How long a session lives at least, on which leases are based:
    no lease is granted or extended before it is newer.
 """
 
-import random
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from math import inf
+from random import Random
 from typing import Any
 
 from holdfast.core.ports import Clock
@@ -94,7 +94,13 @@ class Session:
     """One session after the other, all of one timeout. `ended` is called when one has ended."""
 
     def __init__(
-        self, terms: Terms, ttl: float, clock: Clock, ended: "Callable[[Session], None]"
+        self,
+        terms: Terms,
+        ttl: float,
+        clock: Clock,
+        ended: "Callable[[Session], None]",
+        connect: Callable[..., Connection],
+        chance: Random,
     ) -> None:
         self.ttl = ttl
         """The timeout that the servers granted; until they have, the one to request."""
@@ -109,11 +115,10 @@ class Session:
         self._heartbeats: deque[float] = deque()
         self._began = -inf
         self._ending = False
-        hosts = random.sample(
-            terms.servers.hosts, len(terms.servers.hosts)
-        )  # so that clients spread over them
-        servers = replace(terms.servers, hosts=tuple(hosts))
-        self._connection = Connection(servers, ttl, terms.shortest, self._opening, self._opened)
+        hosts = terms.servers.hosts
+        spread = chance.sample(hosts, len(hosts))  # so that clients spread over them
+        servers = replace(terms.servers, hosts=tuple(spread))
+        self._connection = connect(servers, ttl, terms.shortest, self._opening, self._opened)
         self._connection.add_listener(self._changed)
         self._ready = self._connection.handler.async_result()
         self._connection.start_async()
@@ -209,8 +214,16 @@ class Session:
 class Sessions:
     """All sessions of a client."""
 
-    def __init__(self, terms: Terms, clock: Clock, ended: Callable[[Session], None]) -> None:
+    def __init__(
+        self,
+        terms: Terms,
+        clock: Clock,
+        ended: Callable[[Session], None],
+        connect: Callable[..., Connection],
+        chance: Random,
+    ) -> None:
         self.terms, self._clock, self._ended = terms, clock, ended
+        self._connect, self._chance = connect, chance
         self.begin()
 
     def begin(self) -> None:
@@ -230,8 +243,9 @@ class Sessions:
             with self._mutex:
                 session = self._by_ttl.get(ttl)
                 if session is None:
-                    session = Session(self.terms, ttl, self._clock, self._ended)
-                    self._by_ttl[ttl] = session
+                    session = self._by_ttl[ttl] = Session(
+                        self.terms, ttl, self._clock, self._ended, self._connect, self._chance
+                    )
         return session
 
     def any(self) -> Session:

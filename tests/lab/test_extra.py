@@ -72,7 +72,12 @@ def test_without_the_extra_it_says_what_to_install(arguments: tuple[str, ...]) -
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "library", "extra"),
-    [("etcd", "grpc", "etcd"), ("etcd", "google", "etcd"), ("sql", "psycopg", "postgres")],
+    [
+        ("etcd", "grpc", "etcd"),
+        ("etcd", "google", "etcd"),
+        ("zookeeper", "kazoo", "zookeeper"),
+        ("sql", "psycopg", "postgres"),
+    ],
 )
 def test_an_engine_is_simulated_with_its_own_extra(engine: str, library: str, extra: str) -> None:
     done = holdfast("lab", "simulate", "--engine", engine, "--seed", "1", missing=(library,))

@@ -12,8 +12,14 @@ from holdfast.cli.output import Output
 from holdfast.lab.servers.process import ServerFailed
 from holdfast.lab.servers.programs import ProgramMissing
 
-EXTRAS = {"grpc": "etcd", "google": "etcd", "google.protobuf": "etcd", "psycopg": "postgres"}
-"""What only `simulate --engine etcd`, or `sql`, needs."""
+EXTRAS = {
+    "grpc": "etcd",
+    "google": "etcd",
+    "google.protobuf": "etcd",
+    "kazoo": "zookeeper",
+    "psycopg": "postgres",
+}
+"""What only `simulate --engine` needs, and the extra that has it."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ BROKEN = 1
 @click.option("--tasks", default="", help="With --seed: only these tasks, as number:sections,…")
 @click.option(
     "--engine",
-    type=click.Choice(["redis", "etcd", "sql"]),
+    type=click.Choice(["redis", "etcd", "zookeeper", "sql"]),
     default="redis",
     show_default=True,
     help="Whose code to play.",

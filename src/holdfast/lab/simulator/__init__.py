@@ -5,8 +5,8 @@ the smallest part of a plan that still fails. The same plan is the same run, eve
 on any machine.
 
 What runs is the code of `core/` itself, and what is sent to the servers are the commands of
-`engines.redis`, with its own Lua scripts, the calls of `engines.etcd`, or the statements of
-`engines.sql.postgres`.
+`engines.redis`, with its own Lua scripts, the calls of `engines.etcd` or `engines.zookeeper`, or
+the statements of `engines.sql.postgres`.
 
 plan.py      what clients do and what goes wrong, by seed; `attacks.py` combines `faults.py`
 run.py       plays a plan; `campaign.py` plays many, and shrinks one that fails
@@ -14,8 +14,8 @@ driver.py    virtual time: performs the effects of the core
 client.py    a client that can be paused; `store.py` is its engine, `tasks.py` what it does
 network.py   messages: late, held up, lost
 server.py    a virtual Redis server; `keyspace.py` has its data, `lua.py` runs its scripts
-engines.py   what differs from engine to engine (`wiring.py`); `etcd/` and `sql/` have the same
-             files, `activity.py` what their stores do, one thing beside the other
+engines.py   what differs from engine to engine (`wiring.py`); `etcd/`, `zookeeper/` and `sql/` have
+             the same files, `activity.py` what their stores do, one thing beside the other
 injector.py  applies the faults
 observer.py  checks each step of a turn (`scene.py`); `leftovers.py` what is left of it;
              `record.py` keeps the history

@@ -8,9 +8,11 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+from holdfast.core.holding import lose
 from holdfast.core.messages import Failed, Request
+from holdfast.core.ports import StoreHost
 from holdfast.lab.simulator.driver import Resumption
-from holdfast.lab.simulator.wiring import Owner
+from holdfast.lab.simulator.wiring import Owner, ToServer
 
 UNANSWERED = "an earlier request of this holder is pending"
 
@@ -75,8 +77,12 @@ class Activity:
 class ActivityStore:
     """The store of a client, but for what it sends."""
 
+    connections: Sequence[ToServer]
+
     def __init__(self, client: Owner, node: str) -> None:
         self._client, self._clock, self._node = client, client.clock, node
+        lose_leases = partial(lose, client.runtime)
+        self.host = StoreHost(client.clock, self._notify, client.events.append, lose_leases)
         self._blocks = int(client.name[1:]) % 2 == 0
         self._activities: list[Activity] = []
         self._latest: dict[str, Activity] = {}
@@ -96,7 +102,9 @@ class ActivityStore:
         self._start(activity)
 
     def crash(self) -> None:
-        """The client is dead."""
+        """The client is dead: the kernel closes its connections."""
+        for connection in self.connections:
+            connection.reset(ghost=True)
         for each in list(self._activities):
             each.close()
 

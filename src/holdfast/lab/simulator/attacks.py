@@ -17,6 +17,7 @@ from holdfast.lab.simulator.faults import (
     Double,
     Fault,
     Freeze,
+    Isolate,
     Kill,
     Lose,
     Mark,
@@ -268,6 +269,43 @@ def slow_network(target: Target) -> list[Fault]:
     """Messages take long, some very."""
     client = target.client()
     return [Slow(target.moment(), client, target.some(), target.duration() + target.ttl)]
+
+
+def cut_off_server(target: Target) -> list[Fault]:
+    """A server is cut off from the others, and goes on answering what it can by itself; its client
+    may be cut off from the others, too, or hold a lock until about its deadline."""
+    random = target.random
+    marks = (Mark.GRANTED, Mark.EXTENDED, Mark.SENT_ACQUIRE, Mark.SENT_EXTEND, Mark.RELEASING)
+    when = target.moment(*marks)
+    nodes = target.some(1)
+    faults: list[Fault] = [Isolate(when, nodes, target.duration())]
+    if random.random() < 0.4:
+        client = target.client()
+        others = tuple(node for node in range(target.nodes) if node not in nodes)
+        faults.append(Cut(when, client, others, to=True, back=True, lasting=target.duration()))
+    return faults
+
+
+def late_session(target: Target) -> list[Fault]:
+    """A client connects again, and learns late that its session goes on, or has ended."""
+    random, client, nodes = target.random, target.client(), tuple(range(target.nodes))
+    when = target.moment(Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND, Mark.ASKED, who=client)
+    soon = When(when.mark, when.nth, when.delay + random.uniform(0, 0.06), client)
+    lasting = random.uniform(0, 1) * target.ttl
+    cut = Cut(soon, client, nodes, to=random.random() < 0.3, back=True, lasting=lasting)
+    return [Reset(when, client, nodes, ghost=random.random() < 0.6), cut]
+
+
+def stopped_leader(target: Target) -> list[Fault]:
+    """A server is stopped, maybe the leader; when it goes on, another one is cut off from it, so
+    that what clients sent meanwhile may have reached the one and not the other."""
+    random = target.random
+    when = target.moment(Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND)
+    stopped, *rest = target.some(2)
+    lasting = random.uniform(0.1, 0.8) * target.ttl
+    end = When(when.mark, when.nth, when.delay + lasting + random.uniform(0, 0.02))
+    isolate = Isolate(end, tuple(rest), random.uniform(0.5, 2) * target.ttl)
+    return [Freeze(when, (stopped,), lasting), *([isolate] if rest else [])]
 
 
 ATTACKS: tuple[Attack, ...] = (

@@ -50,7 +50,7 @@ class Client(Owner):
 
     def next_holder(self) -> str:
         """The holder id that will be used next."""
-        return f"{self.name}/1/lab/{self._holders + 1}"
+        return f"{self.name}/1/lab/{self.name}.{self._holders + 1}"
 
     def _new_holder(self) -> str:
         holder = self.next_holder()

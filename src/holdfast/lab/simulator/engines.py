@@ -1,6 +1,6 @@
 """The engines that can be simulated: their servers and stores, and what runs are like with them."""
 
-from functools import cache
+from functools import cache, partial
 
 from holdfast.lab.simulator.wiring import SimulatedEngine
 
@@ -8,7 +8,8 @@ from holdfast.lab.simulator.wiring import SimulatedEngine
 @cache
 def engine(name: str) -> SimulatedEngine:
     """The engine of that name."""
-    return {"redis": _redis, "etcd": _etcd, "sql": _sql}[name]()
+    engines = {"redis": _redis, "etcd": _etcd, "zookeeper": _zookeeper, "sql": _sql}
+    return engines[name]()
 
 
 def _redis() -> SimulatedEngine:
@@ -50,6 +51,36 @@ def _etcd() -> SimulatedEngine:
         fair=True,
         busy=0.7,
         lingers=7.0,
+    )
+
+
+def _zookeeper() -> SimulatedEngine:
+    from holdfast.engines.zookeeper import drift, guarantees
+    from holdfast.engines.zookeeper.connection import Servers
+    from holdfast.engines.zookeeper.sessions import Terms
+    from holdfast.lab.simulator.attacks import cut_off_server, late_session, stopped_leader
+    from holdfast.lab.simulator.zookeeper.ensemble import TICK
+    from holdfast.lab.simulator.zookeeper.server import ZooKeeperServer
+    from holdfast.lab.simulator.zookeeper.store import ZooKeeperStore
+
+    promised = guarantees(TICK, None)
+    return SimulatedEngine(
+        servers=ZooKeeperServer.several,
+        store=ZooKeeperStore,
+        drift=partial(drift, Terms(Servers(()), TICK)),
+        rate=0.01,
+        ttls=(1.0, 1.5, 3.0),
+        min_ttl=promised.min_ttl,
+        max_ttl=3.0,
+        ttl_step=promised.ttl_step,
+        sizes=(1, 3, 3),
+        seconds=8.0,
+        loses_data=False,
+        jumps=False,
+        fair=True,
+        busy=0.7,
+        lingers=4.0,  # a session ends with its ttl, and up to a tick later
+        attacks=(cut_off_server, late_session, stopped_leader) * 3,
     )
 
 

@@ -109,6 +109,15 @@ class Freeze:
 
 
 @dataclass(frozen=True, slots=True)
+class Isolate:
+    """A node is cut off from the other nodes, and not from its clients."""
+
+    when: When
+    nodes: tuple[int, ...]
+    lasting: float
+
+
+@dataclass(frozen=True, slots=True)
 class Crash:
     """Nodes go down, and restart after a while, with or without their data."""
 
@@ -180,6 +189,7 @@ Fault: TypeAlias = (
     | Double
     | Cut
     | Freeze
+    | Isolate
     | Crash
     | Jump
     | Drift
@@ -195,6 +205,7 @@ NAMES: dict[type[Fault], str] = {
     Reset: "broken connection",
     Double: "doubled connection",
     Freeze: "frozen node",
+    Isolate: "isolated node",
     Jump: "clock jump",
     Drift: "clock drift",
     Skew: "client clock skew",

@@ -15,6 +15,7 @@ from holdfast.lab.simulator.faults import (
     Drift,
     Fault,
     Freeze,
+    Isolate,
     Jump,
     Kill,
     Lose,
@@ -76,7 +77,7 @@ class FaultInjector:
             return
         self.done[name_of(fault)] += 1
         match fault:
-            case Slow() | Cut() | Freeze() | Crash() | Pause():
+            case Slow() | Cut() | Freeze() | Isolate() | Crash() | Pause():
                 self._last(fault)
             case Lose(client=client, node=node, back=back):
                 self._wires[client][node][back].doomed = True
@@ -116,7 +117,7 @@ class FaultInjector:
             self._note(f"c{client}", "the connection breaks", f"n{node}")
         self._disturb(AFTERMATH + late)
 
-    def _last(self, fault: Slow | Cut | Freeze | Crash | Pause) -> None:
+    def _last(self, fault: Slow | Cut | Freeze | Isolate | Crash | Pause) -> None:
         """Begin a fault that lasts."""
         match fault:
             case Slow(client=client, nodes=nodes):
@@ -125,6 +126,8 @@ class FaultInjector:
                 undo = self._cut(fault)
             case Freeze(nodes=nodes):
                 undo = self._freeze(nodes)
+            case Isolate(nodes=nodes):
+                undo = self._isolate(nodes)
             case Crash(nodes=nodes, loses_data=loses_data):
                 undo = self._crash(nodes, loses_data=loses_data)
                 self._disturb(fault.lasting + self._quarantine)
@@ -175,6 +178,18 @@ class FaultInjector:
             for node in nodes:
                 self._record.add(f"n{node}", Kind.RESUMED)
                 self._servers[node].thaw()
+
+        return undo
+
+    def _isolate(self, nodes: tuple[int, ...]) -> Callable[[], None]:
+        for node in nodes:
+            self._servers[node].isolate()
+            self._note(f"n{node}", "is cut off from the other nodes")
+
+        def undo() -> None:
+            for node in nodes:
+                self._note(f"n{node}", "is not cut off any more")
+                self._servers[node].reconnect()
 
         return undo
 

@@ -22,6 +22,9 @@ TAIL, TAIL_INDEX, LONGEST = 0.002, 0.9, 3.0
 SLOW_SHARE = 0.5
 """How many messages are in the tail while a wire is slow."""
 
+LATEST = 4.0
+"""How much later, in seconds, a request may be carried out for which its client does not wait."""
+
 TWIN_LASTS = 0.4
 """How long a node keeps a connection of which its client does not know."""
 
@@ -71,6 +74,11 @@ class Network:
             return min(TAIL * random.paretovariate(TAIL_INDEX), LONGEST)
         return random.uniform(*QUICK)
 
+    def lateness(self) -> float:
+        """How much later a request is carried out for which its client does not wait."""
+        random = self.timeline.random
+        return random.choice((0.0, random.uniform(0.0, LATEST)))
+
 
 class Connection:
     """Two wires, on which messages keep their order."""
@@ -99,6 +107,11 @@ class Connection:
         self.broken = False
         self.run = 0
         """Which run of the node it leads to."""
+
+    @property
+    def wires(self) -> tuple[Wire, Wire]:
+        """There, and back."""
+        return self._there, self._back
 
     def open(self, arrive: Callable[["Connection"], None]) -> None:
         """Connect to the node. If the attempt is doubled, the node gets a second connection, of

@@ -119,7 +119,7 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     target = Target(random, simulated, nodes, clients, ttl, seconds, may_lose_data=not durable)
     faults = _clocks(target, setup, simulated)
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
-        faults += random.choice(ATTACKS)(target)
+        faults += random.choice((*ATTACKS, *simulated.attacks))(target)
     return Plan(
         seed=seed,
         nodes=nodes,

@@ -54,8 +54,12 @@ class BaseServer:
     def receive(self, connection: Connection, data: Any, reply: Receive) -> None:
         """Commands arrive, to be executed now, or when it is not frozen any more."""
         if self.up and connection.run == self.run:
-            self.later(connection, lambda: self.answer(connection, data, reply))
-            self._work()
+            self.in_turn(connection, lambda: self.answer(connection, data, reply))
+
+    def in_turn(self, connection: Connection, action: Callable[[], None]) -> None:
+        """Do something now, or when it is not frozen any more."""
+        self.later(connection, action)
+        self._work()
 
     def later(self, connection: Connection, action: Callable[[], None]) -> None:
         """Do something when it is not frozen, after all that has arrived on this connection."""
@@ -69,6 +73,14 @@ class BaseServer:
         """Go on."""
         self.frozen = max(0, self.frozen - 1)
         self._work()
+
+    def isolate(self) -> None:
+        """Cut it off from the other nodes."""
+        raise NotImplementedError
+
+    def reconnect(self) -> None:
+        """Let it reach the other nodes again."""
+        raise NotImplementedError
 
     def crash(self) -> None:
         """Go down. Every connection breaks."""

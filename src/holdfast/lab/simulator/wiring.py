@@ -14,8 +14,10 @@ from holdfast.options import nearest_ttl
 class ToServer(Protocol):
     """What a client has towards one server."""
 
-    breaks: int
-    """How often a connection or a call broke: each time, something may have been left behind."""
+    @property
+    def breaks(self) -> int:
+        """How often a connection or a call broke: each time, something may have been left there."""
+        ...
 
     @property
     def is_idle(self) -> bool:
@@ -87,6 +89,8 @@ class SimulatedEngine:
     """How likely it is that one more task shares a client."""
     lingers: float = 0.0
     """How long a lock may stay taken when its holder has learned of a loss."""
+    attacks: tuple[Callable[[Any], list[Any]], ...] = ()
+    """Those that only this engine's servers can suffer."""
 
     def ttl(self, wanted: float) -> float:
         """The nearest that is allowed."""

@@ -11,9 +11,6 @@ from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.server import BaseServer
 from holdfast.lab.simulator.wiring import Owner, Wiring
 
-LATEST = 4.0
-"""How much later, in seconds, a call may be carried out for which its client does not wait."""
-
 
 class Channel:
     """The way to one server, as gRPC has it. Each call is a connection of its own: those that are
@@ -50,11 +47,7 @@ class Channel:
         """All connections break; the client learns of it in a while. What a server has accepted
         may be carried out much later."""
         for connection in (*self.calls, *self.streams):
-            connection.reset(ghost=ghost, late=late or self._lateness())
-
-    def _lateness(self) -> float:
-        random = self.client.timeline.random
-        return random.choice((0.0, random.uniform(0.0, LATEST)))
+            connection.reset(ghost=ghost, late=late or self._network.lateness())
 
     def _call(
         self, method: str, encode: Any, decode: Any, requests: Any, until: float, resume: Resume
@@ -79,7 +72,7 @@ class Channel:
         def time_out() -> None:
             fate = client.timeline.random.choice(("lost", "late", "on its way"))
             if connection in self.calls and fate != "on its way":
-                connection.reset(ghost=fate == "late", late=self._lateness())
+                connection.reset(ghost=fate == "late", late=self._network.lateness())
             end(NoAnswer("did not answer in time"))
 
         broken = client.arrives(lambda: end(NoAnswer("the connection broke")))

@@ -8,9 +8,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from holdfast.core.holding import lose
 from holdfast.core.messages import Failed, Request
-from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, KeepAlives
 from holdfast.engines.etcd.connection import Cluster, Connections, Failover, NoAnswer
 from holdfast.engines.etcd.exchanges import (
@@ -34,15 +32,14 @@ class EtcdStore(ActivityStore):
     def __init__(self, client: Owner, wiring: Wiring) -> None:
         super().__init__(client, "etcd")
         self._sent = wiring.sent
-        emit = client.events.append
-        host = StoreHost(client.clock, self._notify, emit, partial(lose, client.runtime))
         randbits = Random(client.name).getrandbits  # noqa: S311 - to be repeatable, not secret
-        self._exchanges = Exchanges(host, {}, randbits)
-        self.connections = [Channel(client, wiring, index) for index in range(len(wiring.servers))]
+        self._exchanges = Exchanges(self.host, {}, randbits)
+        channels = [Channel(client, wiring, index) for index in range(len(wiring.servers))]
+        self.connections = channels
         names = (server.name for server in wiring.servers)
-        self._channels: dict[str, Channel] = dict(zip(names, self.connections, strict=True))
+        self._channels: dict[str, Channel] = dict(zip(names, channels, strict=True))
         self._connections = Connections(
-            Cluster(tuple(self._channels)), self, emit, lambda *pairs: pairs
+            Cluster(tuple(self._channels)), self, self.host.emit, lambda *pairs: pairs
         )
         self._watches = False
         self._stream: Any = None
@@ -50,12 +47,6 @@ class EtcdStore(ActivityStore):
     def insecure_channel(self, name: str, options: Any) -> Channel:
         """The channel to a server."""
         return self._channels[name]
-
-    def crash(self) -> None:
-        """The kernel closes its connections."""
-        for channel in self.connections:
-            channel.reset(ghost=True)
-        super().crash()
 
     def _in_turn(self, requests: Sequence[Request]) -> str:
         return holder_of(requests)

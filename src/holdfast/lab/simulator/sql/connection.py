@@ -11,9 +11,6 @@ from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.sql.server import Listen, SqlServer
 from holdfast.lab.simulator.wiring import Owner, Wiring
 
-LATEST = 4.0
-"""How much later, in seconds, a statement may be run for which its client does not wait."""
-
 
 class Link:
     """All connections of a client to its server. Behind a pooler it cannot listen."""
@@ -119,9 +116,8 @@ class ServerConnection:
         self._sever(ghost=ghost, late=late)
 
     def _sever(self, *, ghost: bool, late: float) -> None:
-        random, timeline = self._client.timeline.random, self._client.timeline
-        late = late or random.choice((0.0, random.uniform(0.0, LATEST)))
-        self._wires.reset(ghost=ghost, late=late)
+        timeline = self._client.timeline
+        self._wires.reset(ghost=ghost, late=late or self._link.network.lateness())
         there = self._link.there
         learns = timeline.now + self._link.network.delay(there)
         timeline.at(learns, lambda: there.deliver(lambda: self._server.hang_up(self._wires)))

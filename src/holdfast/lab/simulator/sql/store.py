@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from holdfast.core.messages import Acquire, Failed, Release, Request
-from holdfast.core.ports import StoreHost
 from holdfast.engines.offload import GRACE
 from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Pause, Prepare, Run
 from holdfast.engines.sql.postgres.commands import HANDSHAKE
@@ -30,8 +29,7 @@ class SqlStore(ActivityStore):
         self._sent = wiring.sent
         self._link = Link(client, wiring, is_direct=int(client.name[1:]) % 3 != 1)
         self.connections = [self._link]
-        host = StoreHost(client.clock, self._notify, client.events.append)
-        self._server = PostgresServer(_nowhere, wiring.servers[0].name, STATEMENTS, host)
+        self._server = PostgresServer(_nowhere, wiring.servers[0].name, STATEMENTS, self.host)
         self._exchanges = Exchanges(self._server, CONNECTIONS)
         self._settling: list[Resume] | None = None
         """Waiters that wait until the listener listens; None: it has yet to be started."""
@@ -43,11 +41,6 @@ class SqlStore(ActivityStore):
         if not self._blocks:
             late = [Failed.at(self._node, UNANSWERED)] * len(requests)
             self._client.at(until + GRACE, lambda: resume(late))
-
-    def crash(self) -> None:
-        """The kernel closes its connections."""
-        self._link.reset(ghost=True)
-        super().crash()
 
     def _in_turn(self, requests: Sequence[Request]) -> str:
         request = requests[0]

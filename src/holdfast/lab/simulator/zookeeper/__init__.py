@@ -1,0 +1,1 @@
+"""A virtual ZooKeeper, and the store of a client over it."""

@@ -1,0 +1,74 @@
+"""The simulator over a virtual ZooKeeper: promises are kept, and planted bugs are found."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.cli.lab.simulate import simulate
+from holdfast.engines.zookeeper import locks
+from holdfast.engines.zookeeper.exchange import Steps
+from holdfast.engines.zookeeper.registry import Claim
+from holdfast.engines.zookeeper.sessions import Session
+from holdfast.lab.history import Kind
+from holdfast.lab.simulator import Setup, draw, play
+from holdfast.lab.simulator.plan import Section, Task
+
+ZOOKEEPER = Setup(engine="zookeeper")
+
+
+def labels(*seeds: int) -> set[str]:
+    """What goes wrong in these runs."""
+    return {finding.label for seed in seeds for finding in play(draw(seed, ZOOKEEPER)).findings}
+
+
+def test_a_few_runs_keep_every_promise() -> None:
+    grants, faults = 0, Counter[str]()
+    for seed in range(15):
+        run = play(draw(seed, ZOOKEEPER))
+        assert run.findings == (), seed
+        grants += run.grants
+        faults += run.faults
+    assert grants > 100
+    assert faults["isolated node"] > 2
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    first, second = (play(draw(7, ZOOKEEPER)) for _ in range(2))
+    assert list(first.history) == list(second.history)
+
+
+def test_waiters_are_served_in_order() -> None:
+    works = Section(0.0, "job", None, 3.0, True, None, 1.0)
+    tasks = tuple(Task(client, (replace(works, rest=client * 0.2),)) for client in (0, 1, 2, 3))
+    plan = replace(draw(0, Setup(clients=4, engine="zookeeper")), tasks=tasks, faults=(), tail=0.0)
+    run = play(plan)
+    granted = [event.who for event in run.history.of(Kind.GRANTED)]
+    assert granted[:4] == ["c0", "c1", "c2", "c3"]
+    assert run.findings == ()
+
+
+def test_a_lease_on_a_session_that_the_leader_may_have_given_up_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What a follower has acknowledged is not yet known to the leader."""
+    monkeypatch.setattr(Session, "is_surely_alive", lambda session, since: True)
+    assert "lease without a quorum" in labels(17, 27)
+
+
+def test_a_place_that_was_not_looked_for_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reply to its creation was lost, and its holder has released the lock."""
+
+    def find(claim: Claim, queue: str) -> Steps[None]:
+        claim.gone()
+        yield from ()
+
+    monkeypatch.setattr(locks, "find", find)
+    assert "lock left behind" in labels(0, 5)
+
+
+def test_the_command_line_plays_it() -> None:
+    done = CliRunner().invoke(simulate, ["--engine", "zookeeper", "--seeds", "3", "--jobs", "1"])
+    assert done.exit_code == 0, done.output
+    assert "every promise was kept" in done.output

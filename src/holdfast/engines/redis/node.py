@@ -20,7 +20,6 @@ from math import inf
 from typing import Any
 
 from holdfast.core.fanout import FanOut
-from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Acquire, Answer, Break, Failed, Held, Inspect, List, Release
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import Address
@@ -397,11 +396,6 @@ class Nodes:
 
 def _trust(node: Node) -> None:
     """Take it for open."""
-
-
-def no_guard() -> RestartGuard:
-    """For a server that is not one of several."""
-    return RestartGuard(0, on=False)
 
 
 def _take_late(each: FanOut, node: int, answers: Answers) -> None:

@@ -273,44 +273,34 @@ class Locks:
 
     def release(self, requests: Sequence[Release]) -> Steps[list[Answer]]:
         """Delete the places of these holders, all together."""
-        claims = [self._registry.take(request.holder) for request in requests]
-        known = [claim for claim in claims if claim is not None]
-        for claim in known:
+        taken = [self._registry.take(request.holder) for request in requests]
+        claims = [claim for claim in taken if claim is not None]
+        for claim in claims:
             self._watches.end(claim.holder)
         replies: list[Any] = []
         try:
-            if known:
-                replies = yield [commands.delete(claim.place) for claim in known]
+            if claims:
+                replies = yield [commands.delete(claim.place) for claim in claims]
         finally:
             if not replies:
-                for claim in known:
+                for claim in claims:
                     self._registry.release_failed(claim)
-        deleted = {
-            claim.holder
-            for claim, reply in zip(known, replies, strict=True)
-            if claim.undelivered or _deleted(reply)
-        }
-        for claim, reply in zip(known, replies, strict=True):
+        released: set[str] = set()
+        for claim, reply in zip(claims, replies, strict=True):
             if isinstance(reply, ErrorReply):
                 self._registry.release_failed(claim)
-            elif claim.doubtful:
+                continue
+            deleted = reply.responses[0].response_delete_range.deleted
+            if claim.ends_at < inf and (claim.undelivered or deleted):
+                released.add(claim.holder)
+            if claim.doubtful:
                 self._registry.abandon(claim)
             else:
                 self._registry.close(claim)
         yield from self.revoke(self._registry.take_unused())
         for reply in replies:
             accepted(reply)
-        return [
-            DONE if claim and claim.ends_at < inf and claim.holder in deleted else NOT_YOURS
-            for claim in claims
-        ]
-
-
-def _deleted(reply: Any) -> bool:
-    """Whether there was a key to delete."""
-    if isinstance(reply, ErrorReply):
-        return False
-    return bool(reply.responses[0].response_delete_range.deleted)
+        return [DONE if request.holder in released else NOT_YOURS for request in requests]
 
 
 def _place(claim: Claim) -> Place:

@@ -149,6 +149,20 @@ class Cluster:
         turns = {i: Turn(place) for i, slot in enumerate(slots) if (place := self._owner(slot))}
         if len(turns) < len(slots):
             self._doubtful = True  # the node that was asked may not have known better
+        yield from self._send(requests, slots, turns, answers, until)
+        if self._replicas and isinstance(first, (Acquire, Extend)):
+            yield from self._replicate(requests, slots, answers, until)
+        return answers
+
+    def _send(
+        self,
+        requests: Sequence[Request],
+        slots: Sequence[int],
+        turns: dict[int, Turn],
+        answers: list[Answer],
+        until: float,
+    ) -> Steps[None]:
+        """Send each request to where its turn leads, and on from there; note each answer."""
         hops = 0
         while turns and hops < MOST_HOPS:
             failures: list[tuple[int, NodeRound, str]] = []
@@ -158,19 +172,16 @@ class Cluster:
                     if type(answer) is Failed:
                         failures.append((index, sent, answer.nodes[0][1]))
             if not failures:
-                break
+                return
             elsewhere = yield from self._elsewhere(failures, slots, until)
             later = self._clock() + A_MOMENT
             if later >= until:
-                break
+                return
             if any(turn == turns[index] for index, turn in elsewhere.items()):
                 yield Pause(later)
             else:
                 hops += 1
             turns = elsewhere
-        if self._replicas and isinstance(first, (Acquire, Extend)):
-            yield from self._replicate(requests, slots, answers, until)
-        return answers
 
     def _run(
         self, requests: Sequence[Request], turns: dict[int, Turn], until: float

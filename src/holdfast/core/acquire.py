@@ -32,7 +32,7 @@ FAILING_TIMEOUT = 0.1
 """How long to wait for the confirmation of a release by an engine that has not been answering."""
 
 HASTE = 0.25
-"""A last try with less time than this, and no answer, does not prove that the engine fails."""
+"""A last try has less time than this."""
 
 
 def acquire(
@@ -162,16 +162,22 @@ class Contender:
     def _failing(self, answer: Answer, began: float) -> Failing:
         now = self.runtime.clock()
         self.queued = True
-        self.was_busy = self.was_busy and self.give_up_at - began < HASTE
+        if not self._was_hasty(began):
+            self.was_busy = False
         self.failing_since = min(self.failing_since, now)
         heals_in = answer.heals_in if isinstance(answer, Failed) else None
         if heals_in == inf:
             return Failing(now, now, answer)
         give_up_at = self.give_up_at
         if self.timeout is None:
-            give_up_at = max(self.failing_since, now + (heals_in or -inf)) + self.spec.ttl
+            heals_at = now + heals_in if heals_in else self.failing_since
+            give_up_at = heals_at + self.spec.ttl
         self.pauses = self.pauses or backoff(self.runtime.uniform)
         return Failing(now + next(self.pauses), give_up_at, answer)
+
+    def _was_hasty(self, began: float) -> bool:
+        """Whether a try that began then had too little time to prove that the engine fails."""
+        return self.give_up_at - began < HASTE
 
     def pause(self, until: float) -> Steps[None]:
         """Wait until that instant, or for a notification."""

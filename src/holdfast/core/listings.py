@@ -1,9 +1,49 @@
 """Which locks are held, given what each node of a quorum reports."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from holdfast.core.messages import Seen
+from holdfast.core.fanout import FanOut, Rounds
+from holdfast.core.messages import Failed, List, Listing, Request, Seen
+
+SILENT = Failed.at("node", "did not answer in time")
+
+
+def look(
+    request: Request, nodes: Sequence[int], quorum: int, clock: Callable[[], float], until: float
+) -> Rounds[tuple[FanOut, Listing | None]]:
+    """The locks for which a quorum of nodes report the same holder; None if no quorum answered.
+    Gives the answers of the nodes, too."""
+    request_timeout = until - clock()
+    while True:
+        fan_out = FanOut((request,), nodes, clock() + request_timeout)
+        yield fan_out
+        if type(request) is List:
+            yield from _search_on(request, fan_out, clock, request_timeout)
+        received = [answers[0] for answers in fan_out.answers.values()]
+        listings = [answer.leases for answer in received if type(answer) is Listing]
+        if len(listings) < quorum:
+            return fan_out, None
+        if type(request) is not List:
+            return fan_out, Listing(agreed_on(listings, quorum))
+        # A node that filled its page has reported nothing of what comes after it.
+        full = [leases[-1].key for leases in listings if len(leases) >= request.limit]
+        found = agreed_on(listings, quorum, up_to=min(full, default=""))
+        if found or not full:
+            return fan_out, Listing(found)
+        request = List(request.prefix, min(full), request.limit)
+
+
+def _search_on(
+    request: List, fan_out: FanOut, clock: Callable[[], float], request_timeout: float
+) -> Rounds[None]:
+    """Ask the nodes whose search is not over until it is."""
+    for node in fan_out.nodes:
+        while type(answer := fan_out.answer_of(node)) is Listing and answer.cursor:
+            asking = List(request.prefix, request.after, request.limit, answer.cursor)
+            following = FanOut((asking,), (node,), clock() + request_timeout)
+            yield following
+            fan_out.answers[node] = following.answers.get(node, (SILENT,))
 
 
 def agreed_on(

@@ -26,7 +26,7 @@ from typing import NamedTuple, cast
 from holdfast.core.attempt import attempt_id, undoing
 from holdfast.core.fanout import AcquireRound, FanOut, Pause, ReleaseRound, Rounds, describe
 from holdfast.core.guard import RestartGuard, quarantine_of
-from holdfast.core.listings import agreed_on
+from holdfast.core.listings import look
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
@@ -38,8 +38,6 @@ from holdfast.core.messages import (
     Failed,
     Granted,
     Held,
-    List,
-    Listing,
     Missing,
     Raise,
     Release,
@@ -58,8 +56,6 @@ UNSURE = 0.5
 
 SETTLE_TIMEOUT = 3.0
 """For how long a holder that tries once votes again before it reports a split vote."""
-
-SILENT = Failed.at("node", "did not answer in time")
 
 SHORTEST_VOTE, LONGEST_DRAW = 0.001, 0.5
 """Bounds of the random pause before the next vote, in seconds."""
@@ -231,11 +227,12 @@ class Quorum:
         if nodes + silent < self.size:  # a split vote: the rivals release theirs at once, too
             return Vote(Held(self.uniform(0, draw), wakes=False), draw)
         ends = sorted(answer.remaining for answer in held if answer.holder == owner)
-        last = ends[max(nodes - (total - self.size) - 1, 0)]
+        must_end = nodes - (total - self.size)  # on so many of its nodes, until a quorum is free
+        remaining = ends[max(must_end, 1) - 1]
         wakes = any(answer.wakes for answer in held)
         if nodes >= self.size:
-            return Vote(Held(last, wakes, owner))
-        return Vote(Held(min(last, UNSURE), wakes, owner), draw)
+            return Vote(Held(remaining, wakes, owner))
+        return Vote(Held(min(remaining, UNSURE), wakes, owner), draw)
 
     def _release(self, requests: Sequence[Request], until: float) -> Rounds[Sequence[Answer]]:
         if self._extending:
@@ -307,34 +304,8 @@ class Quorum:
         return (DONE if Done in received else NOT_YOURS,)
 
     def _look(self, request: Request, until: float) -> Rounds[Sequence[Answer]]:
-        """The locks for which a quorum of nodes report the same holder."""
-        request_timeout = until - self.clock()
-        while True:
-            fan_out = FanOut((request,), self.all_nodes, self.clock() + request_timeout)
-            yield fan_out
-            if type(request) is List:
-                yield from self._search_on(request, fan_out, request_timeout)
-            received = [a[0] for a in fan_out.answers.values()]
-            listings = [answer.leases for answer in received if type(answer) is Listing]
-            if len(listings) < self.size:
-                return (self._failed(fan_out, self.clock()),)
-            if type(request) is not List:
-                return (Listing(agreed_on(listings, self.size)),)
-            # A node that filled its page has reported nothing of what comes after it.
-            full = [leases[-1].key for leases in listings if len(leases) >= request.limit]
-            found = agreed_on(listings, self.size, up_to=min(full, default=""))
-            if found or not full:
-                return (Listing(found),)
-            request = List(request.prefix, min(full), request.limit)
-
-    def _search_on(self, request: List, fan_out: FanOut, request_timeout: float) -> Rounds[None]:
-        """Ask the nodes whose search is not over until it is."""
-        for node in self.all_nodes:
-            while type(answer := fan_out.answer_of(node)) is Listing and answer.cursor:
-                asking = List(request.prefix, request.after, request.limit, answer.cursor)
-                following = FanOut((asking,), (node,), self.clock() + request_timeout)
-                yield following
-                fan_out.answers[node] = following.answers.get(node, (SILENT,))
+        fan_out, found = yield from look(request, self.all_nodes, self.size, self.clock, until)
+        return (found or self._failed(fan_out, self.clock()),)
 
     def _voters(self, at: float) -> Sequence[int]:
         if max(map(quarantine_of, self.guards)) <= at:

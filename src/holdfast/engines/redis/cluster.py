@@ -14,9 +14,9 @@
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, cast
 
 from redis.crc import key_slot
 
@@ -40,7 +40,7 @@ from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, f
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.node import Node, Nodes
-from holdfast.engines.redis.routes import replicated
+from holdfast.engines.redis.routes import Steps, replicated
 
 MOST_HOPS = 8
 """How often a request is sent elsewhere; more can only be nodes that contradict each other."""
@@ -53,8 +53,6 @@ A_STEP = 5.0
 
 MOVING = ("MOVED ", "ASK ", "TRYAGAIN ")
 """How the errors begin that report a slot that moves, or has moved."""
-
-T = TypeVar("T")
 
 
 class Share(NamedTuple):
@@ -93,9 +91,6 @@ class NodeRound(FanOut):
     def __init__(self, turn: Turn, requests: Sequence[Request], node: int, until: float) -> None:
         super().__init__(requests, (node,), until)
         self.turn = turn
-
-
-Steps: TypeAlias = Generator[FanOut | Sequence[FanOut] | Pause, None, T]
 
 
 class ClusterCommands(Commands):

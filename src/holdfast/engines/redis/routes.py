@@ -1,7 +1,7 @@
 """How a request gets to the server that is to answer it. Pure: a route yields rounds to be sent."""
 
 from collections.abc import Generator, Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Acquire, Answer, Done, Extend, Failed, Granted, Request, Write
@@ -12,13 +12,14 @@ from holdfast.engines.redis.node import Nodes
 Effect: TypeAlias = FanOut | Sequence[FanOut] | Pause
 """A round, or several to be sent together, that is to be waited for; or a pause."""
 
-Steps: TypeAlias = Generator[Effect, None, Sequence[Answer]]
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Effect, None, T]
 
 
 class Route(Protocol):
     """The way of requests, of any number of threads or tasks."""
 
-    def ask(self, requests: Sequence[Request], until: float) -> Steps:
+    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
         """Answer each request."""
         ...
 
@@ -31,7 +32,7 @@ class Single:
         self._nodes, self._replicas = nodes, replicas
         nodes.is_direct = not replicas
 
-    def ask(self, requests: Sequence[Request], until: float) -> Steps:
+    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
         """Answer each request."""
         main, exclusive = 0, 1
         first = requests[0]
@@ -51,7 +52,7 @@ class Voting:
         self._quorum = quorum
         self._is_first = True
 
-    def ask(self, requests: Sequence[Request], until: float) -> Steps:
+    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
         """Answer each request."""
         if self._is_first:
             self._is_first = False
@@ -63,7 +64,7 @@ class Voting:
 
 def replicated(
     nodes: Nodes, exclusive: int, key: str, answers: Sequence[Answer], until: float
-) -> Steps:
+) -> Steps[Sequence[Answer]]:
     """Count only what enough replicas have acknowledged."""
     if not any(isinstance(answer, (Granted, Done)) for answer in answers):
         return answers

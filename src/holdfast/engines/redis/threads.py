@@ -265,7 +265,7 @@ class RedisStore:
     def _wait(self, follower: Follower, goal: Goal) -> None:
         """Wait until something is over, or its time is. What is to be sent goes out first."""
         me = get_ident()
-        poller: Poller | None = None
+        poller: Poller | None = None  # taken as the leader, and put back after it was polled
         ready: Sequence[tuple[int, int]] = ()
         left = TAKEOVER
         try:

@@ -163,7 +163,7 @@ class Store:
         self.pending.append(pending)
         pending.go_on()
 
-    def steps(self, requests: Sequence[Request], until: float) -> Steps:
+    def steps(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
         """The rounds of a request, one after the other."""
         if self.quorum is not None:
             return (yield from self.quorum.ask(requests, until))

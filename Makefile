@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OTHERS := 3.12 3.13
 
-.PHONY: help demo test contract mutants soak check bench docs format clean servers
+.PHONY: help demo test contract mutants soak check bench docs dist format clean servers
 
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
@@ -16,12 +16,19 @@ help:
 	@echo "make mutants plants bugs, and sees whether the tests find them"
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
 	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md and a line of series.jsonl"
+	@echo "make dist    build the wheel and the source archive, and try them in a bare environment"
 	@echo "make docs    check that every example in the documentation works"
 	@echo "make format  format the code"
 	@echo "make clean   remove what make made"
 
-demo: $(STAMP)
-	@$(BIN)/python -m holdfast.lab.demo
+# The package alone is enough, and takes seconds to install.
+DEMO := .venv-demo
+demo: $(DEMO)/.installed
+	@$(DEMO)/bin/holdfast lab demo
+
+$(DEMO)/.installed: pyproject.toml scripts/setup
+	scripts/setup "$(PYTHON)" "$(DEMO)"
+	@touch $@
 
 # Most tests wait for processes and timers, so more of them at once than there are cores.
 AT_ONCE := -n 4 --dist loadgroup
@@ -60,11 +67,14 @@ pyright: $(STAMP)
 	$(BIN)/basedpyright
 
 bench: $(STAMP) servers
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks
 
 docs: $(STAMP) servers
 	$(BIN)/python -m pytest tests/test_docs.py
+
+dist: $(STAMP)  # which installs venv where Debian left it out
+	scripts/dist "$(PYTHON)"
 
 format: $(STAMP)
 	$(BIN)/ruff format

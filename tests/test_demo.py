@@ -18,7 +18,7 @@ from holdfast.lab.demo.__main__ import show
 from holdfast.lab.demo.contest import Plan
 from holdfast.lab.demo.turn import Section, read_notes, smallest_gap
 
-DEMO = [sys.executable, "-m", "holdfast.lab.demo"]
+DEMO = [sys.executable, "-m", "holdfast.cli", "lab", "demo"]
 SHORT = Plan(contenders=("ann", "ben", "cyd"), turns=1, work=0.3, ttl=1.5, kill=2)
 
 

@@ -7,6 +7,7 @@ import click
 from holdfast.cli.app import Commands
 
 _HOME = {
+    "demo": "holdfast.cli.lab.demo",
     "list": "holdfast.cli.lab.scenarios",
     "run": "holdfast.cli.lab.scenarios",
     "simulate": "holdfast.cli.lab.simulate",
@@ -19,6 +20,7 @@ def lab() -> None:
     """Try to break a lock, and see what happens.
 
     \b
+    holdfast lab demo        processes compete for one lock, and one is killed; needs no server
     holdfast lab list        the classic failures that can be run here
     holdfast lab run pause   one of them, on real servers, with a picture and the reasons
 

@@ -181,13 +181,15 @@ class Exchanges:
         """Run a command, and its statements again where that makes sense; see above."""
         connection: Connection | None = None
         retries = _Retries(may_repeat)
-        statements = next(command)
+        statements: tuple[Statement, ...] = ()
         try:
             while True:
                 try:
                     connection = connection or (yield from self._take(until))
                     if self._clock() >= until:
                         raise RefusedError("no connection in time")
+                    # Not before there is a connection, which knows the server's clock.
+                    statements = statements or next(command)
                     results = yield Run(connection, statements, until)
                 except SqlError as error:
                     if isinstance(error, BrokenError) and connection is not None:

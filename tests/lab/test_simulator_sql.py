@@ -1,16 +1,23 @@
 """The simulator over a virtual PostgreSQL: promises are kept, and planted bugs are found."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.lab.simulate import simulate
-from holdfast.engines.sql.commands import Text
+from holdfast.engines.sql.commands import Results, Statement, Text
+from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, draw, play
-from holdfast.lab.simulator.sql.database import STATEMENTS
+from holdfast.lab.simulator.plan import Section, Task
+from holdfast.lab.simulator.run import Simulation
+from holdfast.lab.simulator.sql.database import STATEMENTS, Database
 
 SQL = Setup(engine="sql")
+
+EXTENDED_LATE, SET_BACK = (2, 17, 134), (40, 148)
+"""Seeds in which a renewal comes late, and in which a clock is set back."""
 
 
 def plant(patch: pytest.MonkeyPatch, name: str, before: str, after: str) -> None:
@@ -38,6 +45,34 @@ def test_a_few_runs_keep_every_promise() -> None:
 def test_the_same_seed_is_the_same_run() -> None:
     first, second = (play(draw(7, SQL)) for _ in range(2))
     assert list(first.history) == list(second.history)
+
+
+def test_the_first_acquire_of_a_client_is_one_statement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has a deadline by the server's clock, which the client learns when it connects."""
+    sent: list[Text] = []
+    run = Database.run
+
+    def noting(database: Database, statements: Sequence[Statement], pid: int) -> Results:
+        sent.extend(text for text, _ in statements)
+        return run(database, statements, pid)
+
+    monkeypatch.setattr(Database, "run", noting)
+    task = Task(0, (Section(0.0, "job", 0.0, 1.0, True, None, 0.0),))
+    simulation = Simulation(replace(draw(0, SQL), tasks=(task,), faults=(), tail=0.0))
+    assert simulation.play().findings == ()
+    granted = simulation.record.history.of(Kind.GRANTED)
+    assert sent.count(STATEMENTS.dialect.acquire) == len(granted) == 2  # the other one: the probe
+
+
+def test_an_expired_lease_that_is_extended_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
+    plant(monkeypatch, "extend", f"AND NOT offered AND expires > {now}", "AND NOT offered")
+    assert "internal error" in labels(*EXTENDED_LATE)
+
+
+def test_a_lease_that_a_clock_lengthens_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "adopt", "+ ttl OR holder", "+ 1000000000 OR holder")
+    assert "client stuck" in labels(*SET_BACK)
 
 
 def test_a_takeover_without_a_new_fence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ one, a minority, exactly a quorum, all.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
 
@@ -18,6 +18,7 @@ from holdfast.lab.simulator.faults import (
     Fault,
     Freeze,
     Isolate,
+    Jump,
     Kill,
     Lose,
     Mark,
@@ -306,6 +307,17 @@ def stopped_leader(target: Target) -> list[Fault]:
     end = When(when.mark, when.nth, when.delay + lasting + random.uniform(0, 0.02))
     isolate = Isolate(end, tuple(rest), random.uniform(0.5, 2) * target.ttl)
     return [Freeze(when, (stopped,), lasting), *([isolate] if rest else [])]
+
+
+def clock_set_back(target: Target) -> list[Fault]:
+    """A clock is set far back around a grant or a release; perhaps that client is killed."""
+    random, client = target.random, target.client()
+    mark = random.choice((Mark.GRANTED, Mark.GRANTED, Mark.RELEASED, Mark.ASKED))
+    when = When(mark, random.randint(1, 3), target.shift(mark), client)
+    faults: list[Fault] = [Jump(when, node, -random.uniform(1, 100)) for node in target.some()]
+    if random.random() < 0.5:
+        faults.append(Kill(replace(when, delay=when.delay + random.uniform(0, 0.1)), client))
+    return faults
 
 
 ATTACKS: tuple[Attack, ...] = (

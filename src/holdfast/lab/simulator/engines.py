@@ -86,6 +86,7 @@ def _zookeeper() -> SimulatedEngine:
 
 def _sql() -> SimulatedEngine:
     from holdfast.engines.sql.postgres import GUARANTEES, drift
+    from holdfast.lab.simulator.attacks import clock_set_back
     from holdfast.lab.simulator.sql.server import SqlServer
     from holdfast.lab.simulator.sql.store import SqlStore
 
@@ -98,6 +99,8 @@ def _sql() -> SimulatedEngine:
         min_ttl=GUARANTEES.min_ttl,
         max_ttl=2.0,
         loses_data=False,
+        lengthens=2.0,
+        attacks=(clock_set_back, clock_set_back),
         fair=True,
         busy=0.7,
     )

@@ -43,10 +43,12 @@ class FaultInjector:
         clients: Sequence[Client],
         wires: Sequence[Sequence[tuple[Wire, Wire]]],
         quarantine: float,
+        lengthens: float,
     ) -> None:
+        """`lengthens`: by how much, at the most, a lease lasts longer if a clock is set back."""
         self._record, self._timeline = record, record.timeline
         self._servers, self._clients, self._wires = servers, clients, wires
-        self._quarantine = quarantine
+        self._quarantine, self._lengthens = quarantine, lengthens
         self._undo: dict[int, Callable[[], None]] = {}
         self._numbers = count()
         self.done: Counter[str] = Counter()
@@ -54,7 +56,7 @@ class FaultInjector:
         self.disturbed_until = 0.0
         """Until when the faults so far disturb the run."""
         self.set_back = 0.0
-        """By how much clocks of nodes were set back, in all."""
+        """By how much longer leases last, since clocks of nodes were set back."""
         self._healed = False
 
     def arm(self, faults: Sequence[Fault]) -> None:
@@ -92,9 +94,9 @@ class FaultInjector:
                 self._disturb(AFTERMATH * 2)
             case Jump(node=node, by=by):
                 self._servers[node].clock.jump(by)
-                self.set_back += max(0.0, -by)
+                self.set_back += min(max(0.0, -by), self._lengthens)
                 self._record.add(f"n{node}", Kind.JUMPED, note=f"{by:+.4f} s")
-                self._disturb(AFTERMATH + abs(by))
+                self._disturb(AFTERMATH + min(abs(by), self._lengthens))
             case Drift(node=node, rate=rate):
                 self._servers[node].clock.run_at(rate)
                 self._note(f"n{node}", f"its clock runs at {rate:.5f}")

@@ -52,6 +52,8 @@ class Observer:
         """Whether tasks stop before their next section."""
         self._losses: set[str] = set()
         """Holds whose client has learned of a loss."""
+        self._unkept: set[str] = set()
+        """Holds whose lease was not kept, and that were reported."""
         self._free_since: dict[str, float] = {}
         """By lock, when it was last released or lost."""
         self._sent_at: dict[tuple[str, type], float] = {}
@@ -145,6 +147,18 @@ class Observer:
                     hold=hold,
                     until=until,
                 )
+            if not self._engine.loses_data and lease.is_held(client.clock()):
+                self._check_kept(client, hold, lease, until)
+
+    def _check_kept(self, client: Client, hold: str, lease: LeaseState, until: float) -> None:
+        """Servers that lose nothing have the lease, with its fence, while its holder believes in
+        it."""
+        keeping = sum(
+            each.knows(lease) and each.backs(lease, until) for each in self._scene.servers
+        )
+        if keeping < self._scene.plan.quorum and hold not in self._unkept:
+            self._unkept.add(hold)
+            self.find("lease not kept", f"{lease.holder}, until {until:.4f}", client.name)
 
     def _check_extension(
         self, client: Client, hold: str, lease: LeaseState, before: float, until: float

@@ -74,7 +74,12 @@ class Simulation:
         longest = plan.max_ttl + self.engine.drift(plan.max_ttl)
         self.quarantine = longest + 1.0 if plan.nodes > 1 and plan.guard else 0.0
         self.injector = FaultInjector(
-            self.record, self.servers, self.clients, self._wires, self.quarantine
+            self.record,
+            self.servers,
+            self.clients,
+            self._wires,
+            self.quarantine,
+            self.engine.lengthens,
         )
         self.observer = Observer(
             Scene(plan, self.record, self.servers, self.clients, self.injector),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Protocol
 
 from holdfast.core.lease_state import node_timeout
@@ -83,6 +84,8 @@ class SimulatedEngine:
     """Whether one of several servers may restart without its data."""
     jumps: bool = True
     """Whether servers go by a clock that can be set."""
+    lengthens: float = inf
+    """By how much longer, at the most, a lease lasts when such a clock is set back."""
     fair: bool = False
     """Whether waiters get the lock in the order of their arrival."""
     busy: float = 0.4

@@ -6,11 +6,11 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from holdfast.core.lease_state import LeaseState
-from holdfast.engines.sql.commands import MICROSECONDS
+from holdfast.engines.sql.commands import MICROSECONDS, Row, Statement
 from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.server import PRECISION, BaseServer, Receive
-from holdfast.lab.simulator.sql.database import Database
+from holdfast.lab.simulator.sql.database import STATEMENTS, Database
 
 
 class Listen(NamedTuple):
@@ -55,12 +55,25 @@ class SqlServer(BaseServer):
             self._listeners[data.channel] = connection, data.receive
             return connection.to_client(lambda: reply([]))
         pid = next(pid for pid, each in self._processes.items() if each is connection)
+        expired = self._expired()
         try:
             results = self.data.run(data, pid)
         except sqlite3.Error as error:
             self._internal_error(f"{self.name} got an invalid statement: {error}")
             return None
+        self._check(data[0], results[0], expired)
         return connection.to_client(lambda: reply(results))
+
+    def _check(self, statement: Statement, rows: list[Row], expired: set[Row]) -> None:
+        """Late requests do nothing: an expired lease is not extended, and nothing is granted to a
+        client that has given up."""
+        text, values = statement
+        if text in (STATEMENTS.dialect.extend, STATEMENTS.extend_all) and expired - self._expired():
+            self._internal_error(f"{self.name} extended an expired lease")
+        if text is STATEMENTS.dialect.acquire and rows[0][0] is not None:
+            deadline = values[text.names.index("deadline")]
+            if self._micros() >= deadline:
+                self._internal_error(f"{self.name} granted a lock after the deadline")
 
     def knows(self, lease: LeaseState) -> bool:
         """Whether it has the lease, with its fence."""
@@ -89,6 +102,10 @@ class SqlServer(BaseServer):
             *(holder.decode() for (holder,) in held),
             *(f"a place in the queue of {holder.decode()}" for (holder,) in waiters),
         ]
+
+    def _expired(self) -> set[Row]:
+        leases = "SELECT name, holder, expires FROM holdfast_leases WHERE holder IS NOT NULL"
+        return set(self.data.read(f"{leases} AND expires <= ?", self._micros()))
 
     def _row(self, key: str, holder: str) -> tuple[int, int] | None:
         """The fence and the expiry of a lease."""

@@ -22,13 +22,22 @@ SIGNATURES = {
     "Client": "(url: str | holdfast.engines.RedisClient | holdfast.engines.RedisClusterClient "
     "| collections.abc.Sequence[holdfast.engines.RedisClient] | holdfast.engines.SqlAlchemyEngine "
     "| holdfast.engines.PsycopgPool | None = None, *, prefix: str | None = None, "
-    "ttl: float | None = None, retry: float | None = None, "
+    "ttl: float | None = None, retry: float | None = None, label: str | None = None, "
     "connect: collections.abc.Callable[[], typing.Any] | None = None, "
     "**engine_options: str | float | bool | os.PathLike[str]) -> None",
     "Client.from_sqlalchemy": "(engine: holdfast.engines.SqlAlchemyEngine, **options: Any) -> Self",
     "Client.lock": "(self, name: str, *, ttl: float | None = None, timeout: float | None = None, "
     "renew: bool = True, reentrant: bool = False, max_hold: float | None = None, "
-    "retry: float | None = None) -> holdfast.lock.Lock",
+    "min_hold: float = 0.0, retry: float | None = None, label: str | None = None) "
+    "-> holdfast.lock.Lock",
+    "Client.lock_all": "(self, names: collections.abc.Iterable[str], *, ttl: float | None = None, "
+    "timeout: float | None = None, renew: bool = True, max_hold: float | None = None, "
+    "retry: float | None = None, label: str | None = None) -> holdfast.lock_all.LockAll",
+    "Client.once": "(self, name: str, *, every: float, ttl: float | None = None, "
+    "timeout: float = 0.0, max_hold: float | None = None, retry: float | None = None, "
+    "label: str | None = None) -> holdfast.skip.Once",
+    "LeaseAll.extend": "(self, ttl: float | None = None) -> None",
+    "LeaseAll.release": "(self) -> None",
     "Client.cell": "(self, name: str) -> holdfast.cell.Cell",
     "Cell.get": "(self) -> holdfast.core.records.Versioned",
     "Cell.set": "(self, value: bytes | str, *, expect: int) -> bool",
@@ -54,20 +63,29 @@ SIGNATURES = {
 }
 
 MEMBERS = {
-    "Client": "break_lock cell close closed from_sqlalchemy guarantees inspect leases lock url",
+    "Client": "break_lock cell close closed from_sqlalchemy guarantees inspect leases lock "
+    "lock_all once url",
     "AsyncClient": "aclose break_lock cell closed from_sqlalchemy guarantees inspect leases lock "
-    "url",
+    "lock_all once url",
     "Cell": "get name set update",
     "AsyncCell": "get name set update",
     "Versioned": "count index value version",
-    "Lock": "acquire locked name release ttl",
-    "AsyncLock": "acquire locked name release ttl",
+    "Lock": "acquire locked name or_skip release ttl with_lease",
+    "AsyncLock": "acquire locked name or_skip release ttl with_lease",
+    "LockAll": "acquire names ttl",
+    "AsyncLockAll": "acquire names ttl",
+    "LeaseAll": "ensure_held extend fences held lost names on_lost release remaining ttl",
+    "AsyncLeaseAll": "ensure_held extend fences held lost names on_lost release remaining ttl",
+    "Once": "with_lease",
+    "AsyncOnce": "with_lease",
+    "OrSkip": "with_lease",
+    "AsyncOrSkip": "with_lease",
     "Lease": "ensure_held extend fence guard guard_sql held holder lost name on_lost release "
     "remaining ttl",
     "AsyncLease": "ensure_held extend fence guard guard_sql held holder lost name on_lost release "
     "remaining ttl",
     "LeaseInfo": "fence holder label name remaining waiters",
-    "Label": "host of pid program",
+    "Label": "host of pid program text",
     "Guarantees": "broken_by engine exclusion fairness fence fence_ends max_ttl min_ttl suits "
     "ttl_step wake_up",
 }
@@ -99,14 +117,18 @@ def test_both_colours_take_the_same_arguments() -> None:
         (Lock.acquire, AsyncLock.acquire),
         (Lease.guard, AsyncLease.guard),
         (fence.check, fence.acheck),
+        (holdfast.LockAll.acquire, holdfast.AsyncLockAll.acquire),
         (Cell.set, AsyncCell.set),
         (Cell.update, AsyncCell.update),
     ]
     for pair in pairs:
         sync, other = (list(inspect.signature(each).parameters) for each in pair)
         assert sync == other
-    of_sync, of_async = (set(inspect.signature(c.lock).parameters) for c in (Client, AsyncClient))
-    assert of_async - of_sync == {"cancel_on_loss"}
+    for name in ("lock", "lock_all", "once"):
+        of_sync, of_async = (
+            set(inspect.signature(getattr(c, name)).parameters) for c in (Client, AsyncClient)
+        )
+        assert of_async - of_sync == {"cancel_on_loss"}
 
 
 def test_errors_are_what_the_documentation_says() -> None:

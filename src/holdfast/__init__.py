@@ -29,13 +29,19 @@ if TYPE_CHECKING:
     )
     from holdfast.lease import AsyncLease, Lease
     from holdfast.lock import AsyncLock, Lock
+    from holdfast.lock_all import AsyncLeaseAll, AsyncLockAll, LeaseAll, LockAll
+    from holdfast.skip import AsyncOnce, AsyncOrSkip, Once, OrSkip
 
 __all__ = [
     "AcquireTimeout",
     "AsyncCell",
     "AsyncClient",
     "AsyncLease",
+    "AsyncLeaseAll",
     "AsyncLock",
+    "AsyncLockAll",
+    "AsyncOnce",
+    "AsyncOrSkip",
     "Cell",
     "Client",
     "ClientClosed",
@@ -43,11 +49,15 @@ __all__ = [
     "Guarantees",
     "Label",
     "Lease",
+    "LeaseAll",
     "LeaseInfo",
     "Lock",
+    "LockAll",
     "LockError",
     "LockLost",
     "NotHeld",
+    "Once",
+    "OrSkip",
     "StaleFence",
     "UpdateTimeout",
     "Versioned",
@@ -74,6 +84,8 @@ _HOMES = {
     ),
     "lease": ("AsyncLease", "Lease"),
     "lock": ("AsyncLock", "Lock"),
+    "lock_all": ("AsyncLeaseAll", "AsyncLockAll", "LeaseAll", "LockAll"),
+    "skip": ("AsyncOnce", "AsyncOrSkip", "Once", "OrSkip"),
 }
 
 

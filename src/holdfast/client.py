@@ -3,7 +3,8 @@ asyncio."""
 
 import os
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from math import inf
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
 from holdfast.cell import AsyncCell, Cell
@@ -15,10 +16,14 @@ from holdfast.drivers.threads import ThreadDriver
 from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
 from holdfast.lease import refuse_pickling
 from holdfast.lock import AsyncLock, Lock
+from holdfast.lock_all import AsyncLockAll, LockAll
 from holdfast.options import (
     DEFAULT_TTL,
     check_bool,
+    check_label,
     check_name,
+    check_names,
+    check_number,
     check_positive,
     check_text,
     check_timeout,
@@ -26,6 +31,7 @@ from holdfast.options import (
     nearest_ttl,
     read_options,
 )
+from holdfast.skip import AsyncOnce, Once
 
 if TYPE_CHECKING:
     from holdfast.drivers.aio import AsyncDriver
@@ -48,6 +54,7 @@ class BaseClient(Generic[D]):
         prefix: str | None = None,
         ttl: float | None = None,
         retry: float | None = None,
+        label: str | None = None,
         connect: Callable[[], Any] | None = None,
         **engine_options: str | float | bool | os.PathLike[str],
     ) -> None:
@@ -59,7 +66,7 @@ class BaseClient(Generic[D]):
                 raise ValueError("connect: needs a URL, and not a client or a pool")
             url, opening = of_clients(url, awaits=self._awaits)
         self._options = read_options(
-            url, prefix=prefix, ttl=ttl, retry=retry, engine=engine_options
+            url, prefix=prefix, ttl=ttl, retry=retry, label=label, engine=engine_options
         )
         if opening is None:
             self._engine = open_engine(self._options.url, self._options.engine, connect)
@@ -137,6 +144,8 @@ class BaseClient(Generic[D]):
         renew: bool,
         max_hold: float | None,
         retry: float | None,
+        label: str | None,
+        min_hold: float = 0.0,
     ) -> LockSpec:
         name = check_name(name)
         ttl = self._ttl if ttl is None else self._check_ttl(ttl)
@@ -147,6 +156,11 @@ class BaseClient(Generic[D]):
                 least = self.guarantees.min_ttl
                 raise ValueError(f"max_hold: must be at least {least:g} seconds, got {max_hold!r}")
             ttl = min(ttl, self._check_ttl(min(ttl, max_hold)))
+        longest = min(ttl if not renew else inf, inf if max_hold is None else max_hold)
+        if check_number("min_hold", min_hold) < 0 or min_hold > longest:
+            of = "max_hold" if max_hold == longest else "ttl, since it is not renewed"
+            limit = "" if longest == inf else f", and at most {longest:g}, its {of}"
+            raise ValueError(f"min_hold: must be 0 or more{limit}; got {min_hold!r}")
         return LockSpec(
             name=name,
             prefix=self._options.prefix,
@@ -155,6 +169,8 @@ class BaseClient(Generic[D]):
             max_hold=max_hold,
             retry=self._options.retry if retry is None else check_positive("retry", retry),
             request_timeout=self._engine.request_timeout(ttl),
+            label=self._options.label if label is None else check_label(label),
+            min_hold=min_hold,
         )
 
 
@@ -162,9 +178,9 @@ class Client(BaseClient[ThreadDriver]):
     """Locks and cells of one engine, for threads. It connects on first use.
 
     `url` defaults to `$HOLDFAST_URL`, else to an SQLite file in the user's state folder. `prefix`
-    (default `holdfast:`) goes before every name; `ttl` (default 30 s) and `retry` (default 0.1 s,
-    for engines that must poll) are the defaults of its locks. All can be given as URL parameters
-    too. So can the options of the engine, which are arguments as well:
+    (default `holdfast:`) goes before every name; `ttl` (default 30 s), `retry` (default 0.1 s, for
+    engines that must poll) and `label` (default: none) are the defaults of its locks. All can be
+    given as URL parameters too. So can the options of the engine, which are arguments as well:
     `Client("redlock://h1,h2,h3", max_ttl=120)`. An argument goes before a parameter.
 
     Instead of a URL, `url` can be a client of redis-py, or several for a quorum, an `Engine` of
@@ -191,17 +207,22 @@ class Client(BaseClient[ThreadDriver]):
         renew: bool = True,
         reentrant: bool = False,
         max_hold: float | None = None,
+        min_hold: float = 0.0,
         retry: float | None = None,
+        label: str | None = None,
     ) -> Lock:
         """Describe a lock. Nothing is asked of the engine yet.
 
         `ttl`: how long a lease lasts unless renewed (default: the client's). `timeout`: how long to
         wait for it (default: forever). `renew`: in the background, every third of the ttl
         (default: yes). `reentrant`: the same thread may take it again (default: no). `max_hold`:
-        the longest that one lease is kept alive (default: no limit). `retry`: how often waiters
-        poll where the engine does not wake them (default: the client's).
+        the longest that one lease is kept alive (default: no limit). `min_hold`: a release waits
+        until the lock was held for this many seconds (default: 0), so that a short job runs once on
+        hosts whose clocks differ. `retry`: how often waiters poll where the engine does not wake
+        them (default: the client's). `label`: what to show beside host, pid and program (default:
+        the client's).
         """
-        spec = self._spec(name, ttl, renew, max_hold, retry)
+        spec = self._spec(name, ttl, renew, max_hold, retry, label, min_hold)
         return Lock(
             self._driver,
             spec,
@@ -209,6 +230,54 @@ class Client(BaseClient[ThreadDriver]):
             check_bool("reentrant", reentrant),
             self,
         )
+
+    def lock_all(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        retry: float | None = None,
+        label: str | None = None,
+    ) -> LockAll:
+        """Describe several locks that are taken together: all of them, or none.
+
+        They are acquired in the order of their names, whatever order is given, so that callers
+        whose names overlap cannot deadlock. A name that is given twice is taken once. `timeout` is
+        shared. The rest is as for `lock`.
+        """
+        specs = [
+            self._spec(name, ttl, renew, max_hold, retry, label) for name in check_names(names)
+        ]
+        return LockAll(self._driver, specs, check_timeout(timeout), self)
+
+    def once(
+        self,
+        name: str,
+        *,
+        every: float,
+        ttl: float | None = None,
+        timeout: float = 0.0,
+        max_hold: float | None = None,
+        retry: float | None = None,
+        label: str | None = None,
+    ) -> Once:
+        """Describe work that is done at most once in each period of `every` seconds, over all
+        clients. As a decorator, the function returns None if it is not this client's turn; in a
+        `with`, the lease is None.
+
+        Periods are those of the calendar in UTC: `every=3600` begins with each hour. If a run
+        fails, or its host crashes, another may run in the same period: at once, if it was waiting
+        (`timeout`, default: it does not wait). It holds the lock `name` while it runs, and keeps
+        the time of the last run in the cell `once:name`.
+        """
+        lock = self.lock(
+            name, ttl=ttl, timeout=timeout, max_hold=max_hold, retry=retry, label=label
+        )
+        cell = self.cell(f"once:{name}")
+        return Once(self._driver, lock, timeout, cell, check_positive("every", every))
 
     def cell(self, name: str) -> Cell:
         """A value that is set only with its latest version. No I/O yet. A cell and a lock of the
@@ -284,13 +353,15 @@ class AsyncClient(BaseClient[AsyncDriver]):
         renew: bool = True,
         reentrant: bool = False,
         max_hold: float | None = None,
+        min_hold: float = 0.0,
         retry: float | None = None,
+        label: str | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncLock:
         """Describe a lock: as `Client.lock`, with tasks for threads, and `cancel_on_loss`: the body
         of an `async with` is cancelled at the moment of loss, and leaves as `LockLost` (default:
         no)."""
-        spec = self._spec(name, ttl, renew, max_hold, retry)
+        spec = self._spec(name, ttl, renew, max_hold, retry, label, min_hold)
         return AsyncLock(
             self._driver,
             spec,
@@ -299,6 +370,55 @@ class AsyncClient(BaseClient[AsyncDriver]):
             self,
             check_bool("cancel_on_loss", cancel_on_loss),
         )
+
+    def lock_all(
+        self,
+        names: Iterable[str],
+        *,
+        ttl: float | None = None,
+        timeout: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        retry: float | None = None,
+        label: str | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncLockAll:
+        """Describe several locks that are taken together: as `Client.lock_all`."""
+        specs = [
+            self._spec(name, ttl, renew, max_hold, retry, label) for name in check_names(names)
+        ]
+        return AsyncLockAll(
+            self._driver,
+            specs,
+            check_timeout(timeout),
+            self,
+            check_bool("cancel_on_loss", cancel_on_loss),
+        )
+
+    def once(
+        self,
+        name: str,
+        *,
+        every: float,
+        ttl: float | None = None,
+        timeout: float = 0.0,
+        max_hold: float | None = None,
+        retry: float | None = None,
+        label: str | None = None,
+        cancel_on_loss: bool = False,
+    ) -> AsyncOnce:
+        """Describe work that is done at most once in each period: as `Client.once`."""
+        lock = self.lock(
+            name,
+            ttl=ttl,
+            timeout=timeout,
+            max_hold=max_hold,
+            retry=retry,
+            label=label,
+            cancel_on_loss=cancel_on_loss,
+        )
+        cell = self.cell(f"once:{name}")
+        return AsyncOnce(self._driver, lock, timeout, cell, check_positive("every", every))
 
     def cell(self, name: str) -> AsyncCell:
         """A value that is set only with its latest version: as `Client.cell`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Protocol, Self, Ty
 from weakref import ref
 
 from holdfast.core.effects import Steps
-from holdfast.core.holding import explain_unguarded, extend, mark_lost
+from holdfast.core.holding import explain_unguarded, extend, keep, mark_lost
 from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.ports import Comparison, Guard
 from holdfast.core.records import Guarantees
@@ -116,10 +116,7 @@ class BaseLease(Generic[D]):
         It is called from a thread of its own, or from the event loop, which it must not block. It
         is not called for a lease that is released. What it raises is only logged.
         """
-        if not callable(callback):
-            raise TypeError(f"callback: must be callable, got {callback!r}")
-        if iscoroutinefunction(callback):
-            raise TypeError(f"callback: {callback!r} is async, and would not be awaited")
+        check_callback(callback)
         myself = ref(self)  # the renewer must not keep a dropped lease alive
 
         def call() -> None:
@@ -276,6 +273,7 @@ class Lease(BaseLease[ThreadDriver]):
         """Release it. From any thread. If the engine is unreachable (`EngineUnavailable`), the
         client keeps trying in the background, and so does a second call."""
         try:
+            self._keep()
             if begin_release(self._runtime, self._state):
                 self._driver.finish(finish_release(self._runtime, self._state), self._deliver())
         except LockError:
@@ -283,6 +281,11 @@ class Lease(BaseLease[ThreadDriver]):
         except BaseException:
             self._interrupted()
             raise
+
+    def _keep(self) -> None:
+        """Wait until `min_hold` is over."""
+        if self._state.spec.min_hold:
+            self._driver.finish(keep(self._runtime, self._state), self._deliver())
 
     def _interrupted(self) -> None:
         """A Ctrl-C came in the middle of a release."""
@@ -301,6 +304,7 @@ class Lease(BaseLease[ThreadDriver]):
         trace: TracebackType | None,
     ) -> None:
         try:
+            self._keep()
             if begin_leave(self._runtime, self._state, error):
                 steps = finish_leave(self._runtime, self._state, error)
                 self._driver.finish(steps, self._deliver())
@@ -360,8 +364,18 @@ class AsyncLease(BaseLease[AsyncDriver]):
 
     async def release(self) -> None:
         """Release it. From any task of the loop. As `Lease.release`."""
+        await self._keep()
         if begin_release(self._runtime, self._state):
             await self._driver.finish(finish_release(self._runtime, self._state), self._deliver())
+
+    async def _keep(self) -> None:
+        """Wait until `min_hold` is over; a cancellation ends that, and releases it."""
+        if self._state.spec.min_hold:
+            try:
+                await self._driver.finish(keep(self._runtime, self._state), self._deliver())
+            except BaseException:
+                interrupt_release(self._runtime, self._state)
+                raise
 
     async def __aenter__(self) -> Self:
         self.ensure_held()
@@ -377,10 +391,19 @@ class AsyncLease(BaseLease[AsyncDriver]):
     ) -> None:
         if self._cancel_on_loss and await self._driver.was_cancelled_by_loss(self._state, error):
             error = None  # our own cancellation: it leaves as the loss that it stands for
+        await self._keep()
         if begin_leave(self._runtime, self._state, error):
             await self._driver.finish(
                 finish_leave(self._runtime, self._state, error), self._deliver()
             )
+
+
+def check_callback(callback: object) -> None:
+    """It must be a plain function."""
+    if not callable(callback):
+        raise TypeError(f"callback: must be callable, got {callback!r}")
+    if iscoroutinefunction(callback):
+        raise TypeError(f"callback: {callback!r} is async, and would not be awaited")
 
 
 def refuse_pickling(thing: object) -> NoReturn:

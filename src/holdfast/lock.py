@@ -3,9 +3,8 @@
 import functools
 import sys
 from collections.abc import Callable, Coroutine
-from inspect import isasyncgenfunction, iscoroutine, iscoroutinefunction, isgeneratorfunction
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
 
 from holdfast.core.acquire import acquire
 from holdfast.core.lease_state import LeaseState, LockSpec
@@ -15,8 +14,15 @@ from holdfast.core.release import abandon, deliver
 from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError, NotHeld
+from holdfast.functions import (
+    check_async_function,
+    check_plain_function,
+    hide_first_parameter,
+    not_a_coroutine,
+)
 from holdfast.lease import AsyncLease, BaseLease, ClientOfLease, Lease, refuse_pickling
 from holdfast.options import check_bool, check_timeout
+from holdfast.skip import AsyncOrSkip, OrSkip
 
 if TYPE_CHECKING:
     from holdfast.drivers.aio import AsyncDriver
@@ -38,6 +44,17 @@ class _Own:
 
 
 OWN: Any = _Own()
+
+
+def waiting_time(own: float | None, blocking: bool, timeout: Any) -> float | None:
+    """How long an `acquire()` with these arguments waits; `own`: the lock's timeout."""
+    if timeout is OWN and blocking is True:
+        return own
+    if not check_bool("blocking", blocking):
+        if timeout is not OWN and timeout != -1:
+            raise ValueError(f"timeout: means nothing with blocking=False, got {timeout!r}")
+        return 0.0
+    return own if timeout is OWN else check_timeout(timeout)
 
 
 class BaseLock(Generic[D, L]):
@@ -76,15 +93,6 @@ class BaseLock(Generic[D, L]):
 
     def __reduce__(self) -> NoReturn:
         refuse_pickling(self)
-
-    def _waiting_time(self, blocking: bool, timeout: Any) -> float | None:
-        if timeout is OWN and blocking is True:
-            return self._timeout
-        if not check_bool("blocking", blocking):
-            if timeout is not OWN and timeout != -1:
-                raise ValueError(f"timeout: means nothing with blocking=False, got {timeout!r}")
-            return 0.0
-        return self._timeout if timeout is OWN else check_timeout(timeout)
 
     def _again(self, frame: int = 0) -> L | None:
         """The lease that this thread or task has already, counted once more."""
@@ -173,12 +181,12 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         `timeout`: None or -1 waits without a limit, 0 tries once, default is the lock's own. An
         engine that is unreachable raises `EngineUnavailable`.
         """
-        return self._again() or self._acquire(self._waiting_time(blocking, timeout))
+        return self._again() or self._acquire(waiting_time(self._timeout, blocking, timeout))
 
     def _acquire(self, timeout: float | None, frame: int = 0) -> Lease | None:
         """Acquire, and enter the `with` in this frame, if there is one."""
         runtime, owner = self._driver.runtime, self._driver.current()
-        holder = runtime.new_holder()
+        holder = runtime.new_holder(self._spec.label)
         try:
             state = self._driver.run(
                 acquire(runtime, self._spec, holder, timeout), deliver(runtime, self._spec, holder)
@@ -227,21 +235,49 @@ class Lock(BaseLock[ThreadDriver, Lease]):
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while it holds the lock, or raises `AcquireTimeout`."""
-        if isgeneratorfunction(function) or isasyncgenfunction(function):
-            raise _is_a_generator(function)
-        if iscoroutinefunction(function):
-            raise TypeError(f"function: {function!r} is async; use the lock of an AsyncClient")
+        check_plain_function(function)
 
         @functools.wraps(function)
         def locked(*args: P.args, **kwargs: P.kwargs) -> R:
             with self:
-                result = function(*args, **kwargs)
-                if iscoroutine(result):
-                    result.close()
-                    raise TypeError(f"function: {function!r} is async; use an AsyncClient's lock")
-                return result
+                return not_a_coroutine(function, function(*args, **kwargs))
 
         return locked
+
+    def with_lease(self, function: Callable[Concatenate[Lease, P], R]) -> Callable[P, R]:
+        """Decorate a function, as the lock itself does, and call it with the lease as its first
+        argument."""
+        check_plain_function(function)
+
+        @functools.wraps(function)
+        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self as lease:
+                return not_a_coroutine(function, function(lease, *args, **kwargs))
+
+        hide_first_parameter(locked, function)
+        return locked
+
+    @property
+    def or_skip(self) -> OrSkip:
+        """For work that is left out where another holder does it. It tries once, or waits for the
+        lock's own `timeout` if it has one.
+
+        As a decorator, the function returns None if the lock is held by another; in a `with`, the
+        lease is None.
+
+        >>> import holdfast
+        >>> client = holdfast.Client("memory://or-skip-example")
+        >>> @client.lock("nightly").or_skip
+        ... def nightly():
+        ...     return "done"
+        >>> nightly()
+        'done'
+        >>> with client.lock("nightly"), client.lock("nightly").or_skip as lease:
+        ...     print(lease, nightly())
+        None None
+        >>> client.close()
+        """
+        return OrSkip(self._driver, self, self._timeout)
 
     # What `threading.Condition` asks of a lock, as an RLock has it.
 
@@ -299,11 +335,11 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         `timeout`: None or -1 waits without a limit, 0 tries once, default is the lock's own. An
         engine that is unreachable raises `EngineUnavailable`.
         """
-        return self._again() or await self._acquire(self._waiting_time(blocking, timeout))
+        return self._again() or await self._acquire(waiting_time(self._timeout, blocking, timeout))
 
     async def _acquire(self, timeout: float | None, frame: int = 0) -> AsyncLease | None:
         runtime, owner = self._driver.runtime, self._driver.current()
-        holder = runtime.new_holder()
+        holder = runtime.new_holder(self._spec.label)
         state = await self._driver.run(
             acquire(runtime, self._spec, holder, timeout), deliver(runtime, self._spec, holder)
         )
@@ -336,10 +372,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     ) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a coroutine function: it runs while it holds the lock, or raises
         `AcquireTimeout`."""
-        if isgeneratorfunction(function) or isasyncgenfunction(function):
-            raise _is_a_generator(function)
-        if not iscoroutinefunction(function):
-            raise TypeError(f"function: {function!r} is not async; use the lock of a Client")
+        check_async_function(function)
 
         @functools.wraps(function)
         async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -348,10 +381,22 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
 
         return locked
 
+    def with_lease(
+        self, function: Callable[Concatenate[AsyncLease, P], Coroutine[Any, Any, R]]
+    ) -> Callable[P, Coroutine[Any, Any, R]]:
+        """Decorate a coroutine function, as the lock itself does, and call it with the lease as its
+        first argument."""
+        check_async_function(function)
 
-def _is_a_generator(function: Callable[..., object]) -> TypeError:
-    kind = "an async generator" if isasyncgenfunction(function) else "a generator"
-    return TypeError(
-        f"function: {function!r} is {kind}, whose body would run after the lock was released; "
-        "take the lock inside of it"
-    )
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self as lease:
+                return await function(lease, *args, **kwargs)
+
+        hide_first_parameter(locked, function)
+        return locked
+
+    @property
+    def or_skip(self) -> AsyncOrSkip:
+        """For work that is left out where another holder does it: as `Lock.or_skip`."""
+        return AsyncOrSkip(self._driver, self, self._timeout)

@@ -1,16 +1,17 @@
 """Arguments: read from URLs, checked before anything happens, refused by name and value."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, floor, inf, isfinite
 from os import PathLike, fspath
 from typing import Any, TypeVar
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
 T = TypeVar("T")
 
 LONGEST_NAME = 512
+LONGEST_LABEL = 100
 SHORTEST_TTL, LONGEST_TTL = 0.01, 86400.0
 DEFAULT_PREFIX = "holdfast:"
 DEFAULT_TTL = 30.0
@@ -28,6 +29,8 @@ class Options:
     ttl: float | None
     """None: not given; then the nearest to 30 s that the engine allows."""
     retry: float
+    label: str
+    """Encoded, as holder ids have it."""
     engine: dict[str, str]
     """The other parameters and arguments: the engine's own."""
 
@@ -39,6 +42,7 @@ def read_options(
     ttl: float | None,
     retry: float | None,
     engine: Mapping[str, Any],
+    label: str | None = None,
 ) -> Options:
     """Put arguments and URL parameters together; an argument goes before a parameter."""
     if not url.isprintable():
@@ -62,12 +66,14 @@ def read_options(
     text = given.pop("prefix", DEFAULT_PREFIX)
     ttl_text = given.pop("ttl", None)
     retry_text = given.pop("retry", None)
+    label_text = given.pop("label", "")
     return Options(
         url=parts._replace(query=""),
         shown=shown,
         prefix=check_prefix(text if prefix is None else prefix),
         ttl=_either(ttl, "ttl", ttl_text, None),
         retry=check_positive("retry", _either(retry, "retry", retry_text, DEFAULT_RETRY)),
+        label=check_label(label_text if label is None else label),
         engine=given | {name: _as_text(name, value) for name, value in engine.items()},
     )
 
@@ -127,6 +133,21 @@ def check_prefix(value: Any) -> str:
     return check_text("prefix", value)
 
 
+def check_label(value: Any) -> str:
+    """Any text of up to 100 bytes, as holder ids have it: percent-encoded, behind a `+`.
+
+    >>> check_label("blue fleet"), check_label("")
+    ('+blue%20fleet', '')
+    """
+    encoded = quote(check_text("label", value), safe="")
+    if len(encoded) > LONGEST_LABEL:
+        raise ValueError(
+            f"label: must have at most {LONGEST_LABEL} bytes when it is percent-encoded, "
+            f"got {len(encoded)} in {value!r}"
+        )
+    return f"+{encoded}" if encoded else ""
+
+
 def check_name(value: Any) -> str:
     """Any text of 1 to 512 bytes."""
     name = check_text("name", value)
@@ -136,6 +157,20 @@ def check_name(value: Any) -> str:
             f"name: must have 1 to {LONGEST_NAME} bytes as UTF-8, got {size} in {name!r}"
         )
     return name
+
+
+def check_names(values: Any) -> list[str]:
+    """At least one name, each once, in order.
+
+    >>> check_names(["b", "a", "b"])
+    ['a', 'b']
+    """
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise TypeError(f"names: must be several names, got {values!r}")
+    names = sorted({check_name(each) for each in values})
+    if not names:
+        raise ValueError("names: must be at least one, got none")
+    return names
 
 
 def check_number(argument: str, value: Any) -> float:

@@ -64,6 +64,7 @@ def test_what_is_held(holdfast: Holdfast) -> None:
             "host": socket.gethostname(),
             "pid": os.getpid(),
             "program": info.label.program,
+            "label": "",
         }
         assert "a\\x1b[2Jb\\nc" in trick[1]
         lease.release()
@@ -82,6 +83,18 @@ def test_break_frees_the_lock(holdfast: Holdfast) -> None:
         with client.lock("job") as lease:
             assert leases[0]
             assert lease.fence > leases[0].fence
+
+
+def test_break_only_with_this_fence(holdfast: Holdfast) -> None:
+    with library.Client(holdfast.url) as client:
+        lease = client.lock("job").acquire()
+        assert lease
+        other, same = holdfast.run_each(
+            ["break", "--yes", "--fence", str(lease.fence + 1), "job"],
+            ["break", "--yes", "--fence", str(lease.fence), "job"],
+        )
+        assert other[:2] == (1, "job is not broken: its fence is 1, and not 2\n")
+        assert same[:2] == (0, "job is broken: it is free for the next holder\n")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,21 @@ def test_the_command_finds_its_lease_in_the_environment(holdfast: Holdfast) -> N
     assert finish(process)[0] == 0
 
 
+def test_its_label_is_shown(holdfast: Holdfast) -> None:
+    process = holdfast.start("run", "job", "--label", "blue fleet", "-c", f"{SHOW}; cat")
+    line_of(process.stdout)
+    assert "(blue fleet) on" in holdfast.run("ls").stdout
+    assert finish(process)[0] == 0
+
+
+def test_it_is_stopped_when_it_has_held_the_lock_for_too_long(holdfast: Holdfast) -> None:
+    done = holdfast.run(
+        "run", "--max-hold", "1", "--kill-after", "0.5", "job", "--", "sleep", "600"
+    )
+    assert done.returncode == 70
+    assert holdfast.run("run", "--wait", "60", "job", "--", "true").returncode == 0
+
+
 def test_the_commands_url_is_left_alone(holdfast: Holdfast) -> None:
     """So that a holdfast in the command means the same engine, and can log in."""
     url = "memory://me:secret@place"

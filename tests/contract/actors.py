@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future as ThreadFuture
 from typing import Any
 
-from holdfast import AsyncLease, Lease
+from holdfast import AsyncLease, AsyncLeaseAll, Lease, LeaseAll
 
 Body = Callable[[Any], Awaitable[Any]]
 
@@ -36,7 +36,7 @@ class Actor:
     def _remember(self, answer: asyncio.Future[Any]) -> None:
         if answer.cancelled() or answer.exception():
             return
-        if isinstance(answer.result(), (Lease, AsyncLease)):
+        if isinstance(answer.result(), (Lease, AsyncLease, LeaseAll, AsyncLeaseAll)):
             self._leases.append(answer.result())
 
     def lock(self, name: str, **options: Any) -> Any:

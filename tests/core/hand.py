@@ -30,7 +30,7 @@ class Hand:
         self.runtime = Runtime(
             clock=lambda: self.now,
             uniform=lambda low, high: high,
-            new_holder=lambda: "me",
+            new_holder=lambda _: "me",
             emit=self.events.append,
             mutex=nullcontext(),
             drift=lambda ttl: DRIFT,

@@ -60,7 +60,7 @@ def increasing(numbers: Iterable[int]) -> bool:
 
 def acquire(runtime: Runtime, spec: LockSpec, timeout: float | None) -> Steps[LeaseState | None]:
     """As `Lock.acquire` does."""
-    return acquire_as(runtime, spec, runtime.new_holder(), timeout)
+    return acquire_as(runtime, spec, runtime.new_holder(""), timeout)
 
 
 def release(runtime: Runtime, lease: LeaseState) -> Steps[None]:

@@ -18,7 +18,7 @@ def begin(
     client: VirtualClient, timeout: float | None, ttl: float = TTL
 ) -> Process[LeaseState | None]:
     runtime = client.runtime
-    return client.start(acquire(runtime, spec("job", ttl), runtime.new_holder(), timeout))
+    return client.start(acquire(runtime, spec("job", ttl), runtime.new_holder(""), timeout))
 
 
 def release(client: VirtualClient, lease: LeaseState) -> None:

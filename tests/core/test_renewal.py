@@ -21,7 +21,7 @@ def take(
     stage: Stage, client: VirtualClient, name: str = "job", ttl: float = TTL, **options: object
 ) -> LeaseState:
     asked = spec(name, ttl, **options)  # type: ignore[arg-type]
-    taking = client.start(acquire(client.runtime, asked, client.runtime.new_holder(), 0))
+    taking = client.start(acquire(client.runtime, asked, client.runtime.new_holder(""), 0))
     stage.run(0.01)
     assert taking.result is not None
     return taking.result

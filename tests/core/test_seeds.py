@@ -37,7 +37,7 @@ def section(stage: Stage, client: VirtualClient, windows: list[Window]) -> Steps
             lease = yield from acquire(
                 client.runtime,
                 spec("job", TTL),
-                client.runtime.new_holder(),
+                client.runtime.new_holder(""),
                 random.choice([None, 1.0]),
             )
         except LockError:

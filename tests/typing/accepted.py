@@ -15,11 +15,13 @@ from holdfast import (
     AsyncCell,
     AsyncClient,
     AsyncLease,
+    AsyncLeaseAll,
     AsyncLock,
     Cell,
     Client,
     Guarantees,
     Lease,
+    LeaseAll,
     LeaseInfo,
     Lock,
     Versioned,
@@ -83,6 +85,24 @@ def threads(client: Client) -> None:
 
     assert_type(work(1), str)
 
+    @lock.with_lease
+    def fenced(lease: Lease, x: int) -> int:
+        return lease.fence + x
+
+    assert_type(fenced(1), int)
+
+    @client.once("report", every=3600)
+    def report(x: int) -> str:
+        return str(x)
+
+    assert_type(report(1), str | None)
+    with client.lock("job").or_skip as found:
+        assert_type(found, Lease | None)
+    with client.lock_all(["a", "b"]) as leases:
+        assert_type(leases, LeaseAll)
+        assert_type(leases.fences, dict[str, int])
+    assert_type(client.lock_all({"a"}).acquire(), LeaseAll | None)
+
 
 def cells(cell: Cell) -> None:
     def decrement(value: str | None) -> str:
@@ -114,6 +134,20 @@ async def tasks(client: AsyncClient, cell: AsyncCell) -> None:
     assert_type(await work(1), str)
     assert_type(await cell.get(), Versioned)
     assert_type(await cell.update(lambda value: b"!"), bytes)
+
+    @client.lock("job").or_skip
+    async def skipping(x: int) -> str:
+        return str(x)
+
+    assert_type(await skipping(1), str | None)
+
+    @client.once("report", every=3600).with_lease
+    async def report(lease: AsyncLease, x: int) -> str:
+        return f"{lease.fence} {x}"
+
+    assert_type(await report(1), str | None)
+    async with client.lock_all(["a", "b"], cancel_on_loss=True) as leases:
+        assert_type(leases, AsyncLeaseAll)
 
 
 async def fences(connection: object, lease: Lease) -> None:

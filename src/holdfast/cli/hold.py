@@ -40,6 +40,8 @@ class Request:
     timeout: float | None
     conflict_exit_code: int
     min_hold: float
+    max_hold: float | None
+    label: str
     on_lost: OnLost
     kill_after: float | None
 
@@ -87,7 +89,12 @@ class _Run:
 
     def _prepare(self, client: Client) -> tuple[Lock, LossRule]:
         with bad_arguments_are_usage_errors():
-            lock = client.lock(self.request.name, ttl=self.request.ttl)
+            lock = client.lock(
+                self.request.name,
+                ttl=self.request.ttl,
+                max_hold=self.request.max_hold,
+                label=self.request.label,
+            )
         kill_after = self.request.kill_after
         if kill_after is None:
             kill_after = min(_LONGEST_DEFAULT_KILL_AFTER, lock.ttl / 3)

@@ -63,9 +63,10 @@ def show_lock(name: str, as_json: bool, url: str | None) -> None:
 @click.command("break", short_help="Take a lock away from its holder.")
 @click.argument("name")
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--fence", type=int, metavar="N", help="Only if it is held with this fence.")
 @json_option
 @url_option
-def break_lock(name: str, yes: bool, as_json: bool, url: str | None) -> None:
+def break_lock(name: str, yes: bool, fence: int | None, as_json: bool, url: str | None) -> None:
     """Take the lock NAME away from its holder. The holder is not stopped.
 
     Until its next renewal fails, it and the next holder may both be at work; only fences keep their
@@ -75,7 +76,9 @@ def break_lock(name: str, yes: bool, as_json: bool, url: str | None) -> None:
         raise click.UsageError("there is no terminal to ask on: give --yes to break the lock.")
     with open_client(url) as client, bad_arguments_are_usage_errors():
         info = client.inspect(name)
-        if not yes and info and not _confirmed(info):
+        if fence is not None and info and info.fence != fence:
+            broken, why = False, f"not broken: its fence is {info.fence}, and not {fence}"
+        elif not yes and info and not _confirmed(info):
             broken, why = False, "left alone"
         elif not yes and info and _changed_hands(info, client.inspect(name)):
             broken, why = False, "not broken: another client holds it by now; look again"
@@ -165,6 +168,7 @@ def _as_dict(info: LeaseInfo) -> dict[str, object]:
         "host": label.host if label else None,
         "pid": label.pid if label else None,
         "program": label.program if label else None,
+        "label": label.text if label else None,
     }
 
 

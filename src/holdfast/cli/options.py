@@ -81,4 +81,5 @@ def describe_holder(info: LeaseInfo) -> str:
     """The holder, for people."""
     if info.label is None:
         return printable(info.holder)
-    return printable(f"{info.label.program} on {info.label.host}, pid {info.label.pid}")
+    text = f" ({info.label.text})" if info.label.text else ""
+    return printable(f"{info.label.program}{text} on {info.label.host}, pid {info.label.pid}")

@@ -67,6 +67,8 @@ HOLDFAST_URL is left as it is.
 @click.option(
     "-w",
     "--timeout",
+    "--wait",
+    "timeout",
     type=seconds,
     metavar="SECONDS",
     help="Wait at most this long, then exit 75. Default: forever.",
@@ -93,6 +95,18 @@ HOLDFAST_URL is left as it is.
     metavar="SECONDS",
     default=0.0,
     help="Keep the lock at least this long, even if the command ends sooner.",
+)
+@click.option(
+    "--max-hold",
+    type=positive_seconds,
+    metavar="SECONDS",
+    help="Stop the command when it has held the lock for this long. Default: no limit.",
+)
+@click.option(
+    "--label",
+    default="",
+    metavar="TEXT",
+    help="What `ls` and `show` print beside host, pid and program.",
 )
 @click.option(
     "--on-lost",
@@ -123,6 +137,8 @@ def run(
     timeout: float | None,
     conflict_exit_code: int,
     min_hold: float,
+    max_hold: float | None,
+    label: str,
     on_lost: OnLost,
     kill_after: float | None,
     verbose: bool,
@@ -147,6 +163,8 @@ def run(
         timeout=0.0 if nonblock else timeout,
         conflict_exit_code=conflict_exit_code,
         min_hold=min_hold,
+        max_hold=max_hold,
+        label=label,
         on_lost=on_lost,
         kill_after=kill_after,
     )

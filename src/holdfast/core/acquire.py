@@ -139,8 +139,10 @@ class Contender:
         with runtime.mutex:
             if runtime.closed:
                 raise ClientClosed
-            if runtime.clock() >= valid_until:
+            now = runtime.clock()
+            if now >= valid_until:
                 return None
+            lease.keep_until = now + spec.min_hold
             runtime.registry.add(lease)
             plan(runtime, lease)
         return lease

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from math import ceil, inf
 
-from holdfast.core.effects import Steps, ask
+from holdfast.core.effects import Sleep, Steps, ask
 from holdfast.core.lease_state import HELD, RELEASED, TAKEN, LeaseState, LockSpec
 from holdfast.core.messages import Answer, Extend, Failed, Inspect, Listing, NotYours, Release
 from holdfast.core.runtime import RENEWER, WATCHER, Runtime
@@ -53,6 +53,13 @@ def extend(runtime: Runtime, lease: LeaseState, ttl: float) -> Steps[None]:
         raise unavailable(
             f"{spec.name!r} was not extended; it is still yours for {left:.3f} s", answer
         )
+
+
+def keep(runtime: Runtime, lease: LeaseState) -> Steps[None]:
+    """Before a release: wait until `min_hold` is over, or until the lease is lost. (That is noticed
+    when its time is over, at the latest.)"""
+    while lease.depth == 1 and (now := runtime.clock()) < lease.keep_until and lease.is_held(now):
+        yield Sleep(min(lease.keep_until, lease.valid_until))
 
 
 def cut_to(runtime: Runtime, lease: LeaseState, ttl: float, now: float) -> float:

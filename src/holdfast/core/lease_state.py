@@ -49,6 +49,9 @@ class LockSpec:
     retry: float
     request_timeout: float
     """How long the engine may take to answer about it."""
+    label: str = ""
+    """What its holder ids say of it, encoded."""
+    min_hold: float = 0.0
 
     @property
     def key(self) -> str:
@@ -89,6 +92,7 @@ class LeaseState:
         "fence",
         "hold_until",
         "holder",
+        "keep_until",
         "release_failed",
         "renew_at",
         "spec",
@@ -118,6 +122,8 @@ class LeaseState:
         self.valid_until = valid_until
         self.hold_until = hold_until
         self.ttl = ttl or spec.ttl
+        self.keep_until = -inf
+        """Until when a release waits."""
         self.renew_at = inf
         self.why = ""
         self.depth = 1

@@ -19,9 +19,10 @@ All of it needs the runtime's mutex.
 """
 
 from typing import Any, Generic, TypeVar
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 from holdfast.core.lease_state import HELD, LOST, LeaseState
+from holdfast.errors import NotHeld
 
 L = TypeVar("L")
 
@@ -141,3 +142,28 @@ class Ownership(Generic[L]):
         here = (block for block in blocks if block.frame == frame)
         mine = (block for block in blocks if block.belongs_to(owner))
         return next(here, None) or next(mine, None) or (blocks[0] if len(blocks) == 1 else None)
+
+
+class Blocks(Generic[L]):
+    """The open `with` blocks of something that several threads or tasks may use at once. Each
+    leaves the blocks that it entered, the innermost first."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: WeakKeyDictionary[Any, list[L]] = WeakKeyDictionary()
+
+    def enter(self, owner: object, what: L) -> None:
+        """This owner has entered a block with that."""
+        self._open.setdefault(owner, []).append(what)
+
+    def leave(self, owner: object) -> L:
+        """What this owner entered its innermost block with."""
+        blocks = self._open.get(owner)
+        if not blocks:
+            raise NotHeld(
+                "this thread or task has entered no block here, so it is unknown which one is "
+                "left; nothing was released. Use `with lock.acquire() as lease:` for blocks that "
+                "end on another thread"
+            )
+        return blocks.pop()

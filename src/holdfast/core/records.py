@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+from urllib.parse import unquote
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,26 +55,30 @@ class Versioned(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Host, pid and program of a holder, as its holder id names them.
+    """Host, pid and program of a holder, and the text of its `label=`, as its holder id names them.
 
     >>> Label("web-3", 4711, "nightly.py")
-    Label(host='web-3', pid=4711, program='nightly.py')
+    Label(host='web-3', pid=4711, program='nightly.py', text='')
     """
 
     host: str
     pid: int
     program: str
+    text: str = ""
+    """What was given as `label=`; empty if nothing was."""
 
     @classmethod
     def of(cls, holder: str) -> "Label | None":
-        """Read the label out of a holder id: `host/pid/program/secret`; None if it has none.
+        """Read the label out of a holder id: `host/pid/program/secret`, where a `+` and the text,
+        percent-encoded, may follow the program; None if it has none.
 
-        >>> Label.of("web-3/4711/nightly.py/1f0c")
-        Label(host='web-3', pid=4711, program='nightly.py')
+        >>> Label.of("web-3/4711/nightly.py+blue%20fleet/1f0c")
+        Label(host='web-3', pid=4711, program='nightly.py', text='blue fleet')
         """
         match holder.split("/"):
             case [host, pid, program, _] if pid.isdecimal():
-                return cls(host, int(pid), program)
+                program, _, text = program.partition("+")
+                return cls(host, int(pid), program, unquote(text))
             case _:
                 return None
 
@@ -100,5 +105,5 @@ class LeaseInfo:
 
     @property
     def label(self) -> Label | None:
-        """Host, pid and program of the holder, if it was taken by holdfast."""
+        """Host, pid, program and `label=` of the holder, if it was taken by holdfast."""
         return Label.of(self.holder)

@@ -22,7 +22,8 @@ class Runtime:
     clock: Callable[[], float]
     """Seconds, on a clock that is never set and that counts while the machine sleeps."""
     uniform: Callable[[float, float], float]
-    new_holder: Callable[[], str]
+    new_holder: Callable[[str], str]
+    """A new holder id, with this label in it."""
     emit: Callable[[Event], None]
     mutex: AbstractContextManager[object]
     """Guards all state below and every lease. Re-entrant; held for a few lines at a time."""

@@ -49,23 +49,24 @@ def _plain(text: str, limit: int) -> str:
     return "".join(c if c.isalnum() or c in "._-" else "_" for c in text)[:limit] or "_"
 
 
-class _Label:
-    """`host/pid/program/` of this process; made anew in a forked child."""
+class _Process:
+    """`host/pid/program` of this process; made anew in a forked child."""
 
     def __init__(self) -> None:
         self.make()
 
     def make(self) -> None:
         program = _plain(os.path.basename(sys.argv[0] or "python"), 40)
-        self.text = f"{_plain(_host(), 64)}/{os.getpid()}/{program}/"
+        self.text = f"{_plain(_host(), 64)}/{os.getpid()}/{program}"
 
 
-_label = _Label()
+_process = _Process()
 
 
-def new_holder() -> str:
-    """`host/pid/program/secret`: names its owner, and cannot be guessed."""
-    return _label.text + os.urandom(16).hex()
+def new_holder(label: str = "") -> str:
+    """`host/pid/program/secret`: names its owner, and cannot be guessed. The label follows the
+    program."""
+    return f"{_process.text}{label}/{os.urandom(16).hex()}"
 
 
 log = EventLog(clock)
@@ -143,7 +144,7 @@ _drivers: WeakSet[Driver] = WeakSet()
 
 
 def _after_fork_in_child() -> None:
-    _label.make()
+    _process.make()
     for driver in list(_drivers):
         driver.forked()
 

@@ -52,7 +52,7 @@ class Client(Owner):
         """The holder id that will be used next."""
         return f"{self.name}/1/lab/{self.name}.{self._holders + 1}"
 
-    def _new_holder(self) -> str:
+    def _new_holder(self, label: str = "") -> str:
         holder = self.next_holder()
         self._holders += 1
         return holder

@@ -291,7 +291,7 @@ class BaseClient:
             steps = renew_forever if loop == RENEWER else watch_deadlines
             self.loops[loop] = self.start(steps(self.runtime))
 
-    def _new_holder(self) -> str:
+    def _new_holder(self, label: str = "") -> str:
         self._holders += 1
         return f"{self.name}/{self._holders}"
 

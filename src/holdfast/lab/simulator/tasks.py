@@ -27,7 +27,7 @@ def take(observer: Observer, turn: Turn) -> Steps[None]:
     """Take the lock, and if it is granted, work."""
     client = turn.client
     observer.asked(turn)
-    holder = client.runtime.new_holder()
+    holder = client.runtime.new_holder("")
     try:
         lease = yield from acquire(client.runtime, turn.spec, holder, turn.section.timeout)
     except EngineUnavailable:

@@ -1,0 +1,389 @@
+"""Several locks as one: all of them, or none. `LockAll` for threads, `AsyncLockAll` for asyncio."""
+
+import functools
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+from weakref import ref
+
+from holdfast.core.effects import Steps
+from holdfast.core.lease_state import LeaseState, LockSpec
+from holdfast.core.ownership import Blocks
+from holdfast.core.release import abandon, deliver
+from holdfast.core.several import acquire_all, leave_all, release_all
+from holdfast.drivers.common import Driver
+from holdfast.drivers.threads import ThreadDriver
+from holdfast.errors import AcquireTimeout, LockError
+from holdfast.functions import check_async_function, check_plain_function, not_a_coroutine
+from holdfast.lease import (
+    AsyncLease,
+    BaseLease,
+    ClientOfLease,
+    Lease,
+    check_callback,
+    refuse_pickling,
+)
+from holdfast.lock import OWN, waiting_time
+
+if TYPE_CHECKING:
+    from holdfast.drivers.aio import AsyncDriver
+else:
+    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
+
+P = ParamSpec("P")
+R = TypeVar("R")
+D = TypeVar("D", bound=Driver)
+L = TypeVar("L", bound=BaseLease[Any])
+A = TypeVar("A")
+
+
+class BaseLeaseAll(Generic[D, L]):
+    """What is the same for threads and asyncio: everything that needs no engine."""
+
+    __slots__ = ("__weakref__", "_driver", "_leases")
+
+    def __init__(self, driver: D, leases: Sequence[L]) -> None:
+        self._driver = driver
+        self._leases = tuple(leases)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the locks, in the order in which they were acquired."""
+        return tuple(lease.name for lease in self._leases)
+
+    @property
+    def fences(self) -> dict[str, int]:
+        """The fencing token of each name."""
+        return {lease.name: lease.fence for lease in self._leases}
+
+    @property
+    def ttl(self) -> float:
+        """How long they last from their last renewal, in seconds."""
+        return self._leases[0].ttl
+
+    @property
+    def held(self) -> bool:
+        """Whether all are surely yours at this instant, by the clock."""
+        return all(lease.held for lease in self._leases)
+
+    @property
+    def lost(self) -> bool:
+        """Whether one of them ended without your releasing it."""
+        return any(lease.lost for lease in self._leases)
+
+    def remaining(self) -> float:
+        """Seconds for which all are surely yours if no renewal succeeds; never negative."""
+        return min(lease.remaining() for lease in self._leases)
+
+    def ensure_held(self) -> None:
+        """Raise `LockLost` if one of them is lost, `NotHeld` if they were released."""
+        for lease in self._leases:
+            lease.ensure_held()
+
+    def on_lost(self, callback: Callable[[Self], object]) -> None:
+        """Call `callback` with this, once, when the first of them is lost; at once if one is lost
+        already. As `Lease.on_lost`."""
+        check_callback(callback)
+        myself = ref(self)
+        waiting = [callback]
+
+        def call(_: object) -> None:
+            lease = myself()
+            if lease is not None:
+                with suppress(IndexError):  # another of them was lost before
+                    waiting.pop()(lease)
+
+        for lease in self._leases:
+            lease.on_lost(call)
+
+    def __repr__(self) -> str:
+        state = "held" if self.held else "lost" if self.lost else "released"
+        return f"<{type(self).__name__} {', '.join(map(repr, self.names))} {state}>"
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self)
+
+    @property
+    def _states(self) -> list[LeaseState]:
+        return [lease._state for lease in self._leases]
+
+    def _deliver(self) -> Steps[None]:
+        return _deliver_all(self._driver, [(each.spec, each.holder) for each in self._states])
+
+
+class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
+    """Several held locks as one: held while all are, lost as soon as one is.
+
+    >>> import holdfast
+    >>> client = holdfast.Client("memory://lease-all-example")
+    >>> leases = client.lock_all(["stock:7", "order:42"]).acquire()
+    >>> leases.fences, leases.held
+    ({'order:42': 1, 'stock:7': 1}, True)
+    >>> leases.release()
+    >>> client.close()
+    """
+
+    __slots__ = ()
+
+    def extend(self, ttl: float | None = None) -> None:
+        """Let each last at least `ttl` seconds from now: as `Lease.extend`."""
+        for lease in self._leases:
+            lease.extend(ttl)
+
+    def release(self) -> None:
+        """Release them all. If one was lost, the others are released all the same."""
+        self._driver.finish(release_all(self._driver.runtime, self._states), self._deliver())
+
+    def __enter__(self) -> Self:
+        self.ensure_held()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        steps = leave_all(self._driver.runtime, self._states, error)
+        self._driver.finish(steps, self._deliver())
+
+
+class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
+    """Several held locks as one: as `LeaseAll`, with methods to await.
+
+    >>> import asyncio, holdfast
+    >>> async def main():
+    ...     async with holdfast.AsyncClient("memory://async-lease-all-example") as client:
+    ...         leases = await client.lock_all(["a", "b"]).acquire()
+    ...         print(leases.fences)
+    ...         await leases.release()
+    >>> asyncio.run(main())
+    {'a': 1, 'b': 1}
+    """
+
+    __slots__ = ("_cancel_on_loss",)
+
+    def __init__(
+        self, driver: AsyncDriver, leases: Sequence[AsyncLease], cancel_on_loss: bool
+    ) -> None:
+        super().__init__(driver, leases)
+        self._cancel_on_loss = cancel_on_loss
+
+    async def extend(self, ttl: float | None = None) -> None:
+        """Let each last at least `ttl` seconds from now: as `Lease.extend`."""
+        for lease in self._leases:
+            await lease.extend(ttl)
+
+    async def release(self) -> None:
+        """Release them all. If one was lost, the others are released all the same."""
+        steps = release_all(self._driver.runtime, self._states)
+        await self._driver.finish(steps, self._deliver())
+
+    async def __aenter__(self) -> Self:
+        self.ensure_held()
+        if self._cancel_on_loss:
+            for state in self._states:
+                self._driver.cancel_on_loss(state)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._cancel_on_loss:
+            ours = [await self._driver.was_cancelled_by_loss(each, error) for each in self._states]
+            error = None if any(ours) else error
+        steps = leave_all(self._driver.runtime, self._states, error)
+        await self._driver.finish(steps, self._deliver())
+
+
+class BaseLockAll(Generic[D, A]):
+    """What is the same for threads and asyncio: the locks, and the open blocks."""
+
+    def __init__(
+        self,
+        driver: D,
+        specs: Iterable[LockSpec],
+        timeout: float | None,
+        client: ClientOfLease,
+    ) -> None:
+        self._driver = driver
+        self._specs = tuple(specs)
+        self._timeout = timeout
+        self._client = client
+        self._blocks: Blocks[A] = Blocks()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the locks, in the order in which they are acquired."""
+        return tuple(spec.name for spec in self._specs)
+
+    @property
+    def ttl(self) -> float:
+        """The ttl of their leases, in seconds."""
+        return self._specs[0].ttl
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(map(repr, self.names))} ttl={self.ttl:g}>"
+
+    def __reduce__(self) -> NoReturn:
+        refuse_pickling(self)
+
+    def _holders(self) -> list[str]:
+        return [self._driver.runtime.new_holder(spec.label) for spec in self._specs]
+
+    def _abandon(self, holders: Sequence[str]) -> None:
+        """A Ctrl-C came between the grants and the caller."""
+        for spec, holder in zip(self._specs, holders, strict=True):
+            abandon(self._driver.runtime, spec, holder)
+
+    def _timed_out(self) -> AcquireTimeout:
+        return AcquireTimeout(", ".join(self.names), self._timeout or 0.0)
+
+
+class LockAll(BaseLockAll[ThreadDriver, LeaseAll]):
+    """Several named locks as one, for threads: all of them, or none.
+
+    They are acquired in the order of their names, so that callers whose names overlap cannot
+    deadlock.
+
+    >>> import holdfast
+    >>> client = holdfast.Client("memory://lock-all-example")
+    >>> with client.lock_all(["account:2", "account:1"], timeout=5) as leases:
+    ...     print("transferring under", leases.fences)
+    transferring under {'account:1': 1, 'account:2': 1}
+    >>> client.close()
+    """
+
+    def acquire(self, blocking: bool = True, timeout: float | None = OWN) -> LeaseAll | None:
+        """Take them all, waiting up to `timeout` seconds altogether; None, and none is taken, if
+        another holder has one of them for longer. As `Lock.acquire`."""
+        return self._acquire(waiting_time(self._timeout, blocking, timeout))
+
+    def _acquire(self, timeout: float | None) -> LeaseAll | None:
+        runtime, holders = self._driver.runtime, self._holders()
+        try:
+            states = self._driver.run(
+                acquire_all(runtime, self._specs, holders, timeout),
+                _deliver_all(self._driver, list(zip(self._specs, holders, strict=True))),
+            )
+            if states is None:
+                return None
+            leases = [Lease(self._driver, state, self._client) for state in states]
+            return LeaseAll(self._driver, leases)
+        except LockError:
+            raise
+        except BaseException:
+            self._abandon(holders)
+            raise
+
+    def __enter__(self) -> LeaseAll:
+        lease = self._acquire(self._timeout)
+        if lease is None:
+            raise self._timed_out()
+        if not lease.held:
+            lease.release()  # which raises the loss
+        self._blocks.enter(self._driver.current(), lease)
+        return lease
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._blocks.leave(self._driver.current()).__exit__(kind, error, trace)
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Decorate a function: it runs while it holds them all, or raises `AcquireTimeout`."""
+        check_plain_function(function)
+
+        @functools.wraps(function)
+        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            with self:
+                return not_a_coroutine(function, function(*args, **kwargs))
+
+        return locked
+
+
+class AsyncLockAll(BaseLockAll[AsyncDriver, AsyncLeaseAll]):
+    """Several named locks as one, for asyncio: as `LockAll`.
+
+    >>> import asyncio, holdfast
+    >>> async def main():
+    ...     async with holdfast.AsyncClient("memory://async-lock-all-example") as client:
+    ...         async with client.lock_all(["account:2", "account:1"]) as leases:
+    ...             print(leases.names)
+    >>> asyncio.run(main())
+    ('account:1', 'account:2')
+    """
+
+    def __init__(
+        self,
+        driver: AsyncDriver,
+        specs: Iterable[LockSpec],
+        timeout: float | None,
+        client: ClientOfLease,
+        cancel_on_loss: bool,
+    ) -> None:
+        super().__init__(driver, specs, timeout, client)
+        self._cancel_on_loss = cancel_on_loss
+
+    async def acquire(
+        self, blocking: bool = True, timeout: float | None = OWN
+    ) -> AsyncLeaseAll | None:
+        """Take them all, waiting up to `timeout` seconds altogether; None, and none is taken, if
+        another holder has one of them for longer. As `Lock.acquire`."""
+        return await self._acquire(waiting_time(self._timeout, blocking, timeout))
+
+    async def _acquire(self, timeout: float | None) -> AsyncLeaseAll | None:
+        runtime, holders = self._driver.runtime, self._holders()
+        states = await self._driver.run(
+            acquire_all(runtime, self._specs, holders, timeout),
+            _deliver_all(self._driver, list(zip(self._specs, holders, strict=True))),
+        )
+        if states is None:
+            return None
+        leases = [AsyncLease(self._driver, state, self._client) for state in states]
+        return AsyncLeaseAll(self._driver, leases, self._cancel_on_loss)
+
+    async def __aenter__(self) -> AsyncLeaseAll:
+        lease = await self._acquire(self._timeout)
+        if lease is None:
+            raise self._timed_out()
+        if not lease.held:
+            await lease.release()  # which raises the loss
+        await lease.__aenter__()
+        self._blocks.enter(self._driver.current(), lease)
+        return lease
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._blocks.leave(self._driver.current()).__aexit__(kind, error, trace)
+
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]]
+    ) -> Callable[P, Coroutine[Any, Any, R]]:
+        """Decorate a coroutine function: it runs while it holds them all, or raises
+        `AcquireTimeout`."""
+        check_async_function(function)
+
+        @functools.wraps(function)
+        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
+            async with self:
+                return await function(*args, **kwargs)
+
+        return locked
+
+
+def _deliver_all(driver: Driver, what: Sequence[tuple[LockSpec, str]]) -> Steps[None]:
+    """After an interruption: try once to deliver each release."""
+    for spec, holder in what:
+        yield from deliver(driver.runtime, spec, holder)

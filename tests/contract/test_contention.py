@@ -32,7 +32,7 @@ class Tally:
         assert sorted(self.fences) == self.fences, "granted in one order, fenced in another"
 
 
-CROWDS = [(4, 20), pytest.param(8, 200, marks=pytest.mark.full)]
+CROWDS = [(4, 20), pytest.param(8, 100, marks=pytest.mark.full)]
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["one client", "own clients"])

@@ -79,6 +79,16 @@ def test_a_forced_failover_is_followed(watched: SentinelSet, invite: Invite) -> 
             ann(lease.release)
 
 
+def test_what_a_silent_master_does_late_is_undone(watched: SentinelSet, invite: Invite) -> None:
+    ann, ben = invite(watched.url), invite(watched.url)
+    ann(ann.takes().release)
+    watched.master.freeze()
+    with pytest.raises(EngineUnavailable):
+        ann(ann.client.lock("job", ttl=60).acquire, timeout=0.5)
+    watched.master.thaw()
+    wait_for(lambda: ben.tries() is not None)  # which is given up long before the ttl is over
+
+
 def test_a_killed_master_is_replaced(watched: SentinelSet, invite: Invite) -> None:
     ann = invite(watched.url, ttl=20)
     lease = ann.takes()

@@ -16,8 +16,8 @@ from holdfast.lab.simulator.sql.database import STATEMENTS, Database
 
 SQL = Setup(engine="sql")
 
-EXTENDED_LATE, SET_BACK = (2, 17, 134), (40, 148)
-"""Seeds in which a renewal comes late, and in which a clock is set back."""
+EXTENDED_LATE, ACQUIRED_LATE, SET_BACK, INTERRUPTED = (2, 17), (46, 60), (40, 148), (33, 164)
+"""Seeds in which a request comes late, a clock is set back, or a request is interrupted."""
 
 
 def plant(patch: pytest.MonkeyPatch, name: str, before: str, after: str) -> None:
@@ -35,7 +35,7 @@ def labels(*seeds: int) -> set[str]:
 
 def test_a_few_runs_keep_every_promise() -> None:
     grants = 0
-    for seed in range(30):
+    for seed in (*range(30), *ACQUIRED_LATE, *SET_BACK, *INTERRUPTED):
         run = play(draw(seed, SQL))
         assert run.findings == (), seed
         grants += run.grants

@@ -10,6 +10,7 @@ def contract(engine: str, *parts: str) -> str:
 
 
 CORE = "tests/core"
+SIMULATED_SQL = "tests/lab/test_simulator_sql.py -k promise"
 CORE_ACQUIRE = "tests/core/test_acquire.py tests/core/test_acquire_instants.py"
 VIRTUAL = "tests/drivers/test_punctuality.py"
 QUORUM = (
@@ -314,6 +315,27 @@ PLANTED = [
         "WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)",
         "WHERE name = :key AND holder = :holder AND offered",
         "tests/engines/sql/test_clock.py -k 'back_by and postgres'",
+    ),
+    Mutant(
+        "PostgreSQL: a waiter that gave up stays in the queue",
+        "engines/sql/postgres/commands.py",
+        '"leave": "DELETE FROM {waiters} WHERE holder = :holder"',
+        '"leave": "DELETE FROM {waiters} WHERE holder = :holder AND false"',
+        SIMULATED_SQL,
+    ),
+    Mutant(
+        "PostgreSQL: a lock is granted to a client that gave up",
+        "engines/sql/postgres/commands.py",
+        "WHERE name = :key AND {now} < :deadline\n",
+        "WHERE name = :key\n",
+        SIMULATED_SQL,
+    ),
+    Mutant(
+        "SQL: an interrupted request leaves its connection to the next one",
+        "engines/sql/exchanges.py",
+        "            if connection is not None:\n                self._drop(connection)\n",
+        "            self._put_back(connection)\n",
+        SIMULATED_SQL,
     ),
     # MariaDB
     Mutant(

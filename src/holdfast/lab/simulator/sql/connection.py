@@ -128,6 +128,8 @@ class ServerConnection:
         self._wires.to_node(lambda: self._server.receive(self._wires, data, received))
 
     def _expect(self, until: float, resume: Resume) -> int:
+        if self.is_pending or self._is_closed:
+            self._client.fails(RuntimeError("a connection is used that is busy, or closed"))
         self._sent += 1
         number, self._resume = self._sent, resume
         self._client.at(until, lambda: self._answer(number, BrokenError(SILENT)))

@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ class SqlServer(BaseServer):
         self.data = Database(self._micros, self._notify, self._is_running)
         self._processes: dict[int, Connection] = {}
         self._pids = count(1)
-        self._listeners: dict[str, tuple[Connection, Receive]] = {}
+        self._listeners: dict[tuple[str, Connection], Receive] = {}
 
     @classmethod
     def several(cls, count: int, timeline: Timeline, **settings: Any) -> "Sequence[SqlServer]":
@@ -52,7 +53,7 @@ class SqlServer(BaseServer):
     def answer(self, connection: Connection, data: Any, reply: Receive) -> None:
         """Run statements, or begin to listen."""
         if isinstance(data, Listen):
-            self._listeners[data.channel] = connection, data.receive
+            self._listeners[data.channel, connection] = data.receive
             return connection.to_client(lambda: reply([]))
         pid = next(pid for pid, each in self._processes.items() if each is connection)
         expired = self._expired()
@@ -120,5 +121,6 @@ class SqlServer(BaseServer):
         return self._processes.get(pid) in self.connections
 
     def _notify(self, channel: str, holder: str) -> None:
-        connection, receive = self._listeners[channel]
-        connection.to_client(lambda: receive(holder))
+        for (listened, connection), receive in self._listeners.items():
+            if listened == channel:
+                connection.to_client(partial(receive, holder))

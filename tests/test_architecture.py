@@ -12,7 +12,7 @@ import holdfast
 
 SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 
-# cli, web, lab -> client -> drivers, engines -> core; leaves may be imported by anybody.
+# cli, contrib, lab -> client -> drivers, engines -> core; leaves may be imported by anybody.
 LEAVES = {"_version", "errors", "events", "functions", "options"}
 FACADE = {"cell", "client", "fence", "lease", "lock", "lock_all", "schema", "skip"}
 MAY_IMPORT = {
@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "engines": {"engines", "core"} | LEAVES,
     "facade": FACADE | {"drivers", "engines", "core"} | LEAVES,
     "lab": {"lab", "engines", "core", "holdfast"} | FACADE | LEAVES,
+    "contrib": {"contrib"} | FACADE | LEAVES,
     "cli": {"cli", "lab", "holdfast"} | FACADE | LEAVES,
     "leaf": set[str](),
 }
@@ -114,6 +115,8 @@ def imported_modules(module: str) -> Iterator[str]:
         ("engines.memory", "import holdfast.client"),
         ("client", "from holdfast.lab.history import History"),
         ("errors", "from holdfast.core import effects"),
+        ("client", "from holdfast.contrib import fastapi"),
+        ("contrib.fastapi", "from holdfast.drivers.aio import AsyncDriver"),
     ],
 )
 def test_a_forbidden_import_is_found(module: str, source: str) -> None:

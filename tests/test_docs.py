@@ -19,9 +19,13 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [name for name in holdfast.__all__ if not name.startswith("_")]
 HOMES = {inspect.getmodule(getattr(holdfast, name)) for name in NAMES}
 MODULES = sorted(home.__name__ for home in HOMES if home is not None)
+CONTRIB = sorted(
+    f"holdfast.contrib.{path.stem}"
+    for path in (ROOT / "src" / "holdfast" / "contrib").glob("[!_]*.py")
+)
 
 
-@pytest.mark.parametrize("module", ["holdfast", "holdfast.options", *MODULES])
+@pytest.mark.parametrize("module", ["holdfast", "holdfast.options", *MODULES, *CONTRIB])
 def test_docstring_examples(module: str) -> None:
     result = doctest.testmod(importlib.import_module(module), verbose=False)
     assert result.failed == 0

@@ -85,7 +85,7 @@ def test_runs_are_eventful() -> None:
         assert run.findings == (), seed
         kinds.update(event.kind for event in run.history)
         faults.update(run.faults)
-    among_others = ("isolated node",)  # servers that know of each other
+    among_others = ("isolated node", "client close")  # of other engines
     assert [name for name in ALL_NAMES if not faults[name] and name not in among_others] == []
     for kind in (Kind.GRANTED, Kind.EXTENDED, Kind.LOST, Kind.REFUSED, Kind.REJECTED):
         assert kinds[kind] > 10, kind

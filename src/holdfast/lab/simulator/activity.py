@@ -108,6 +108,10 @@ class ActivityStore:
         for each in list(self._activities):
             each.close()
 
+    def close(self) -> None:
+        """The client closes its connections."""
+        self.crash()
+
     def _in_turn(self, requests: Sequence[Request]) -> str:
         """The holder whose requests are asked one after the other; empty: there is none."""
         raise NotImplementedError

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from holdfast.lab.simulator.faults import (
     Cancel,
+    Close,
     Crash,
     Cut,
     Double,
@@ -285,6 +286,14 @@ def cut_off_server(target: Target) -> list[Fault]:
         others = tuple(node for node in range(target.nodes) if node not in nodes)
         faults.append(Cut(when, client, others, to=True, back=True, lasting=target.duration()))
     return faults
+
+
+def closed_client(target: Target) -> list[Fault]:
+    """A client is closed, at any step; some servers may not answer it."""
+    random, client = target.random, target.client()
+    when = target.moment(who=client)
+    deaf = Cut(when, client, target.some(), to=True, back=True, lasting=target.duration())
+    return [Close(when, client), *([deaf] if random.random() < 0.4 else [])]
 
 
 def late_session(target: Target) -> list[Fault]:

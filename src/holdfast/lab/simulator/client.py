@@ -4,10 +4,17 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from holdfast.core.effects import Ask, Effect
+from holdfast.core.effects import Ask, Effect, Sleep, Steps
 from holdfast.core.lease_state import LeaseState
+from holdfast.core.release import lose_all, send_last
 from holdfast.lab.simulator.driver import CancelledError, Clock, Process, Resumption
 from holdfast.lab.simulator.wiring import Owner, Wiring
+
+CLOSE_TIMEOUT = 10.0
+"""Seconds for the last releases of a client that is closed, as in the drivers."""
+
+LOOK_AGAIN = 0.05
+"""Seconds until a client that is closed looks again whether its tasks have ended."""
 
 NEVER_EARLY = 1e-9
 """So that a timer never comes before its time, however instants are rounded."""
@@ -116,6 +123,26 @@ class Client(Owner):
         """Stop everything at once; the kernel closes its connections."""
         super().crash()
         self.store.crash()
+
+    def close(self) -> None:
+        """Close it: its leases are lost, what is under way ends, and then its connections."""
+        if self.crashed or self.runtime.closed:
+            return
+        lose_all(self.runtime)
+        for loop in self.loops:
+            self.notify(loop)
+        for process in self._tasks():
+            process.cancel()
+        self.start(self._finish(self._tasks()))
+
+    def _finish(self, tasks: list[Process[Any]]) -> Steps[None]:
+        while any(not task.done for task in tasks):
+            yield Sleep(self.clock() + LOOK_AGAIN)
+        yield from send_last(self.runtime, self.clock() + CLOSE_TIMEOUT)
+        self.store.close()
+
+    def _tasks(self) -> list[Process[Any]]:
+        return [process for process in self.processes if process not in self.loops.values()]
 
     def _do(self, action: Callable[[], None], missed: list[Callable[[], None]]) -> None:
         if self.crashed:

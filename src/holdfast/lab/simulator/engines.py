@@ -58,7 +58,7 @@ def _zookeeper() -> SimulatedEngine:
     from holdfast.engines.zookeeper import drift, guarantees
     from holdfast.engines.zookeeper.connection import Servers
     from holdfast.engines.zookeeper.sessions import Terms
-    from holdfast.lab.simulator.attacks import cut_off_server, late_session, stopped_leader
+    from holdfast.lab.simulator import attacks
     from holdfast.lab.simulator.zookeeper.ensemble import TICK
     from holdfast.lab.simulator.zookeeper.server import ZooKeeperServer
     from holdfast.lab.simulator.zookeeper.store import ZooKeeperStore
@@ -80,7 +80,10 @@ def _zookeeper() -> SimulatedEngine:
         fair=True,
         busy=0.7,
         lingers=4.0,  # a session ends with its ttl, and up to a tick later
-        attacks=(cut_off_server, late_session, stopped_leader) * 3,
+        attacks=(
+            *(attacks.cut_off_server, attacks.late_session, attacks.stopped_leader) * 3,
+            *(attacks.closed_client,) * 2,
+        ),
     )
 
 

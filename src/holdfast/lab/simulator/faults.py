@@ -175,6 +175,14 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Close:
+    """A client is closed, whatever it does."""
+
+    when: When
+    client: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
     """The oldest algorithm of a client is cancelled."""
 
@@ -196,6 +204,7 @@ Fault: TypeAlias = (
     | Skew
     | Pause
     | Kill
+    | Close
     | Cancel
 )
 
@@ -211,6 +220,7 @@ NAMES: dict[type[Fault], str] = {
     Skew: "client clock skew",
     Pause: "client pause",
     Kill: "client crash",
+    Close: "client close",
     Cancel: "cancellation",
 }
 PARTITION, ONE_WAY = "partition", "one-wiring partition"

@@ -9,6 +9,7 @@ from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.faults import (
     Cancel,
+    Close,
     Crash,
     Cut,
     Double,
@@ -104,8 +105,8 @@ class FaultInjector:
                 self._clients[client].own_clock.run_at(rate)
                 self._clients[client].calendar = calendar
                 self._note(f"c{client}", f"clock at {rate:.5f}, calendar {calendar:+.3f} s")
-            case Kill(client=client):
-                self._kill(self._clients[client])
+            case Kill(client=client) | Close(client=client):
+                self._end(self._clients[client], closes=isinstance(fault, Close))
             case Cancel(client=client):
                 self._clients[client].cancel_one()
                 self._note(f"c{client}", "is cancelled")
@@ -221,11 +222,14 @@ class FaultInjector:
 
         return undo
 
-    def _kill(self, client: Client) -> None:
-        if not client.crashed:
+    def _end(self, client: Client, *, closes: bool) -> None:
+        self._disturb(AFTERMATH)
+        if closes:
+            self._note(client.name, "is closed")
+            client.arrives(client.close)()
+        elif not client.crashed:
             self._record.add(client.name, Kind.CRASHED)
             client.crash()
-        self._disturb(AFTERMATH)
 
     def _disturb(self, seconds: float) -> None:
         self.disturbed_until = max(self.disturbed_until, self._timeline.now + seconds)

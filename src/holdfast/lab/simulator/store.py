@@ -176,6 +176,10 @@ class Store:
         for line in self.connections:
             line.crash()
 
+    def close(self) -> None:
+        """The client closes its connections."""
+        self.crash()
+
     def flush_all(self) -> None:
         """Send what is outgoing."""
         unsent = sorted(self.nodes.unsent, key=lambda node: node.index)

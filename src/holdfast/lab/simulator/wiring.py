@@ -46,6 +46,10 @@ class VirtualStore(Protocol):
         """The kernel closes its connections."""
         ...
 
+    def close(self) -> None:
+        """The client closes them."""
+        ...
+
 
 class Owner(BaseClient):
     """What a store needs of its client."""

@@ -45,6 +45,13 @@ class ZooKeeperStore(ActivityStore):
         waits = any(claim.pending_release for claim in claims)
         return not waits and all(each.is_idle for each in self.sockets)
 
+    def close(self) -> None:
+        """End every session."""
+        for each in list(self._activities):
+            each.close()
+        for session in self._exchanges.sessions:
+            session.begin_end()
+
     def _in_turn(self, requests: Sequence[Request]) -> str:
         return ""  # the requests of a session are carried out in order
 

@@ -13,6 +13,7 @@ from holdfast.engines.zookeeper.registry import Claim
 from holdfast.engines.zookeeper.sessions import Session
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, draw, play
+from holdfast.lab.simulator.faults import Mark, Pause, When
 from holdfast.lab.simulator.plan import Section, Task
 
 ZOOKEEPER = Setup(engine="zookeeper")
@@ -46,6 +47,18 @@ def test_waiters_are_served_in_order() -> None:
     run = play(plan)
     granted = [event.who for event in run.history.of(Kind.GRANTED)]
     assert granted[:4] == ["c0", "c1", "c2", "c3"]
+    assert run.findings == ()
+
+
+@pytest.mark.parametrize("step", range(1, 9))
+def test_no_lock_is_granted_by_a_place_whose_session_has_ended(step: int) -> None:
+    """A client is paused while its place is made, until its session is about to end. It ends while
+    the client waits for the leader to know it; the next session is known, and has no place."""
+    works = Section(0.0, "job", None, 1.0, True, None, 0.5)
+    tasks = (Task(0, (works,)), Task(1, (replace(works, rest=1.1),)))
+    paused = Pause(When(Mark.SENT_ACQUIRE, step, 0.001, 0), 0, 1.17, timers_first=False)
+    plan = draw(0, Setup(nodes=3, clients=2, engine="zookeeper"))
+    run = play(replace(plan, tasks=tasks, faults=(paused,), tail=0.0))
     assert run.findings == ()
 
 

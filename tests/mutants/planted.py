@@ -598,6 +598,20 @@ PLANTED = [
         "return sorted(places, key=lambda p: (-((p.number - somewhere + HALF) % ALL), p.name))",
         "tests/engines/zookeeper/test_commands.py " + contract("zookeeper", "basic"),
     ),
+    Mutant(
+        "ZooKeeper: a place whose session has ended is a grant",
+        "engines/zookeeper/locks.py",
+        "        if claim.session.id != claim.owner:\n            return None\n        ttl",
+        "        ttl",
+        "tests/lab/test_simulator_zookeeper.py",
+    ),
+    Mutant(
+        "ZooKeeper: what one server has acknowledged is known to the leader",
+        "engines/zookeeper/sessions.py",
+        "while self._sent[0] <= sent_at - self._terms.tick:",
+        "while self._sent and self._sent[0] <= sent_at:",
+        "tests/engines/zookeeper/test_sessions.py",
+    ),
     # the command line
     Mutant(
         "cli: a lock that is held is exit code 0",

@@ -7,7 +7,8 @@ happen between two rounds, and what then:
   that is not there, it will never be: the requests of a session are carried out in order, a server
   that takes a session over ends what was sent elsewhere, and before the client looks, its server
   has caught up with the leader.
-- The session ends while the client waits: its place is gone, and it joins the queue again.
+- The session ends while the client waits, or before the leader is known to count its time: its
+  place is gone, and it joins the queue again.
 - The client's server is cut off and shows an old state, in which the client is the first although
   its session has ended: so a waiter writes to its own place, and holds the lock only when the
   leader, and with it a majority, has acknowledged that.
@@ -79,7 +80,9 @@ class Locks:
                 continue
             before = _before(places, claim)
             if before is None:
-                return [(yield from self._hold(claim, asked_at))]
+                if (granted := (yield from self._hold(claim, asked_at))) is None:
+                    continue
+                return [granted]
             if not request.queue:
                 if request.once and not (yield from self._is_held(places[0], claim, asked_at)):
                     continue
@@ -171,9 +174,11 @@ class Locks:
         yield Pause(LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
         return False
 
-    def _hold(self, claim: Claim, asked_at: float) -> Steps[Answer]:
-        """The place is the first."""
+    def _hold(self, claim: Claim, asked_at: float) -> Steps[Granted | None]:
+        """The place is the first. None if its session has ended."""
         yield from be_known(claim.session, asked_at, self._sessions.terms.tick)
+        if claim.session.id != claim.owner:
+            return None
         ttl = claim.session.ttl
         claim.ends_at = asked_at + ttl
         return Granted(claim.fence, ttl=ttl)
@@ -199,7 +204,8 @@ class Locks:
         answers: list[Answer] = []
         for request, claim, is_there in zip(requests, claims, there, strict=True):
             ends_at = asked_at + request.ttl
-            lives = is_there and self._registry.prolong(claim, ends_at, self._clock())
+            lives = is_there and claim.owner == session.id
+            lives = lives and self._registry.prolong(claim, ends_at, self._clock())
             answers.append(DONE if lives else NOT_YOURS)
         return answers
 
@@ -257,7 +263,8 @@ class Locks:
 
 
 def be_known(session: Session, since: float, tick: float) -> Steps[None]:
-    """Have the leader count the session's time from about `since`, or later."""
+    """Have the leader count the session's time from about `since`, or later. Another session may
+    have begun meanwhile: then it counts for that one."""
     while not session.is_surely_alive(since):
         yield Pause(tick / 2)
         yield Round(session, [commands.sync()])

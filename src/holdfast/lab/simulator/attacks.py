@@ -307,15 +307,19 @@ def late_session(target: Target) -> list[Fault]:
 
 
 def stopped_leader(target: Target) -> list[Fault]:
-    """A server is stopped, maybe the leader; when it goes on, another one is cut off from it, so
-    that what clients sent meanwhile may have reached the one and not the other."""
+    """A server is stopped, maybe the leader, or cut off from the leader; just after that, one is
+    cut off: what clients sent meanwhile is answered, and hardly anything else arrives."""
     random = target.random
-    when = target.moment(Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND)
-    stopped, *rest = target.some(2)
-    lasting = random.uniform(0.1, 0.8) * target.ttl
-    end = When(when.mark, when.nth, when.delay + lasting + random.uniform(0, 0.02))
-    isolate = Isolate(end, tuple(rest), random.uniform(0.5, 2) * target.ttl)
-    return [Freeze(when, (stopped,), lasting), *([isolate] if rest else [])]
+    when = target.moment(Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND, Mark.START)
+    first, *others = target.some(2)
+    if not others:
+        return [Freeze(when, (first,), target.duration())]
+    ticks = target.engine.ttl_step * random.uniform(0, 3)
+    end = When(when.mark, when.nth, when.delay + ticks + random.uniform(0, 0.003))
+    lasting = random.uniform(0.5, 2) * target.ttl
+    if random.random() < 0.5:
+        return [Freeze(when, (first,), ticks), Isolate(end, tuple(others), lasting)]
+    return [Isolate(when, (first,), ticks), Isolate(end, (first,), lasting)]
 
 
 def clock_set_back(target: Target) -> list[Fault]:

@@ -193,27 +193,32 @@ class Ensemble:
     def _beat(self) -> None:
         """Twice a tick, by the leader's clock."""
         self._supervise()
+        term = self.term
         leader = self.leader
         if leader is not None:
-            leader.in_turn(self._pulse, partial(self._lead, self.term))
+            leader.in_turn(self._pulse, partial(self._expire, self.term))
+            later = self._timeline.now + self._phase
+            self._timeline.at(later, lambda: leader.in_turn(self._pulse, partial(self._ask, term)))
         clock = leader.clock if leader is not None else self.members[0].clock
         half = TICK / 2
         self._timeline.at(clock.true((clock() + half / 100) // half * half + half), self._beat)
 
-    def _lead(self, term: int) -> None:
-        """What the leader does: end sessions, and ask the servers which ones are alive."""
-        if term != self.term:
-            return
-        if self.has_quorum:
+    def _expire(self, term: int) -> None:
+        """The leader ends sessions, and removes queues."""
+        if term == self.term and self.has_quorum:
             for number, session in list(self.sessions.items()):
                 if session.ends_at <= self._clock() + PRECISION:
                     self._close(number)
             empty = self.tree.empty_containers()
             if empty and self._has_containers and self._timeline.random.random() < TIDIES:
                 self._commit(Entry(empty))
-        for each in self.members:
-            self._send(each, each.report)
-        self._proceed()
+            self._proceed()
+
+    def _ask(self, term: int) -> None:
+        """The leader asks the servers which sessions are alive."""
+        if term == self.term:
+            for each in self.members:
+                self._send(each, each.report)
 
     def _supervise(self) -> None:
         """Servers without a leader stop answering; a majority elects another one."""
@@ -236,6 +241,7 @@ class Ensemble:
             return
         random = self._timeline.random
         self.leader, self.term = random.choice(well), self.term + 1
+        self._phase = random.uniform(0, TICK / 2)
         proposals, self._proposals = list(self._proposals), deque()
         for proposal in proposals[: random.randint(0, len(proposals))]:
             self._perform(proposal)

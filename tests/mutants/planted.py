@@ -608,8 +608,8 @@ PLANTED = [
     Mutant(
         "ZooKeeper: what one server has acknowledged is known to the leader",
         "engines/zookeeper/sessions.py",
-        "while self._sent[0] <= sent_at - self._terms.tick:",
-        "while self._sent and self._sent[0] <= sent_at:",
+        "while self._answered and self._answered[0][1] <= sent_at - self._terms.tick:",
+        "while self._answered and self._answered[0][1] <= sent_at:",
         "tests/engines/zookeeper/test_sessions.py",
     ),
     # the command line

@@ -28,7 +28,7 @@ from holdfast.engines.zookeeper.exchange import Exchange, Steps, Waits, run
 from holdfast.engines.zookeeper.inspect import Inspection
 from holdfast.engines.zookeeper.locks import Locks, by_session
 from holdfast.engines.zookeeper.registry import Claim, Registry
-from holdfast.engines.zookeeper.sessions import Session, Sessions, Terms
+from holdfast.engines.zookeeper.sessions import HEARTBEATS, Session, Sessions, Terms
 
 CHANCE = random.Random()  # noqa: S311 - not a secret
 
@@ -78,7 +78,7 @@ class Exchanges:
     @property
     def pause(self) -> float:
         """Seconds between two heartbeats."""
-        return self.sessions.terms.tick / 2
+        return self.sessions.terms.tick / HEARTBEATS
 
     def beat(self) -> Waits[None]:
         """Send the heartbeats of all sessions, and release what is overdue."""
@@ -86,7 +86,7 @@ class Exchanges:
             session.heartbeat()
         groups = by_session(self.registry.overdue(self.clock()))
         overdue = [self._release(range(len(group)), group).exchange for group in groups]
-        yield from run(overdue, self.clock() + self.pause / 2, self.clock)
+        yield from run(overdue, self.clock() + self.sessions.terms.tick / 4, self.clock)
 
     def _parts(self, requests: Sequence[Request]) -> list[Part]:
         """The exchanges for these requests."""

@@ -7,12 +7,13 @@ How long a session lives at least, on which leases are based:
 2. A write that was acknowledged proves that the session was alive, but not that the leader counts
    from it: another server reports to the leader which of its sessions were active, twice a tick. If
    the server is cut off before that, the leader still counts from an earlier instant.
-3. Server and leader have one connection, in order. So if a request was sent at one instant, and
-   another that the leader answers at least a tick later, then the leader counts from the first, or
-   from later. That is `known_at`.
-4. So that it moves on, each session sends a *heartbeat* that the leader answers, twice a tick. A
-   lease is valid until `known_at` + ttl at least, and if `known_at` is older than `MARGIN` ticks,
-   no lease is granted or extended before it is newer.
+3. Server and leader have one connection, in order. So if a request was answered, and another that
+   the leader answers was sent at least a tick after that, then the leader counts from the first, or
+   from later. When that was sent is `known_at`. That both were sent a tick apart is not enough: a
+   network that was held up may have delivered them together.
+4. So that it moves on, each session sends *heartbeats* that the leader answers. A lease is valid
+   until `known_at` + ttl at least, and if `known_at` is older than `MARGIN` ticks, no lease is
+   granted or extended before it is newer.
 """
 
 import threading
@@ -35,6 +36,10 @@ INSPECTING = 10
 
 MARGIN = 2
 """Ticks that a lease is shorter than its session."""
+
+HEARTBEATS = 3
+"""How many there are in a tick: an answer, and what was sent a tick after it, are newer than the
+margin then."""
 
 SILENCE = 2
 """Ticks after which the client leaves a server that does not answer for another one."""
@@ -111,7 +116,9 @@ class Session:
         """The leader knows that this session was alive at this instant, or later."""
         self._terms, self._clock, self._ended = terms, clock, ended
         self._mutex = threading.Lock()
-        self._sent: deque[float] = deque()
+        self._answered: deque[tuple[float, float]] = deque()
+        """When requests were sent, and when they were answered, of which the leader may not know
+        yet."""
         self._heartbeats: deque[float] = deque()
         self._began = -inf
         self._ending = False
@@ -139,10 +146,11 @@ class Session:
 
     def answered(self, sent_at: float) -> None:
         """The leader has answered a request that was sent then."""
+        now = self._clock()
         with self._mutex:
-            self._sent.append(sent_at)
-            while self._sent[0] <= sent_at - self._terms.tick:
-                self.known_at = max(self.known_at, self._sent.popleft())
+            while self._answered and self._answered[0][1] <= sent_at - self._terms.tick:
+                self.known_at = max(self.known_at, self._answered.popleft()[0])
+            self._answered.append((sent_at, now))
 
     def is_surely_alive(self, since: float) -> bool:
         """Whether it lives for a ttl, less the margin, from that instant on."""
@@ -194,7 +202,7 @@ class Session:
         with self._mutex:
             self.id, self.ttl = session, timeout
             self.known_at = self._began
-            self._sent.clear()
+            self._answered.clear()
             self._heartbeats.clear()
         if refusal:
             self._ready.set_exception(Refused(refusal))

@@ -606,6 +606,13 @@ PLANTED = [
         "tests/lab/test_simulator_zookeeper.py",
     ),
     Mutant(
+        "ZooKeeper: a place is not found again after a lost reply",
+        "engines/zookeeper/locks.py",
+        "        mine = [place for place in in_order(names) if place.secret == secret]",
+        "        mine = []",
+        "tests/lab/test_simulator_zookeeper.py",
+    ),
+    Mutant(
         "ZooKeeper: what one server has acknowledged is known to the leader",
         "engines/zookeeper/sessions.py",
         "while self._answered and self._answered[0][1] <= sent_at - self._terms.tick:",

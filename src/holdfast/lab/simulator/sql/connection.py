@@ -79,7 +79,7 @@ class ServerConnection:
         self._wires.open(arrive)
 
     def run(self, statements: Sequence[Statement], until: float, resume: Resume) -> None:
-        """Run one statement, or several as one transaction."""
+        """Run one statement, or several as one transaction; gives the rows, or an error."""
         self._send(statements, until, resume)
 
     def listen(self, channel: str, until: float, resume: Resume) -> None:
@@ -105,17 +105,10 @@ class ServerConnection:
         if fate == "on its way":
             self._wires.to_node(lambda: self._server.hang_up(self._wires))
         else:
-            self._sever(ghost=fate == "late", late=0.0)
-
-    def forget(self) -> None:
-        """There are no forks here."""
-        raise NotImplementedError
+            self.reset(ghost=fate == "late")
 
     def reset(self, *, ghost: bool, late: float = 0.0) -> None:
-        """It breaks; the client learns of it in a while."""
-        self._sever(ghost=ghost, late=late)
-
-    def _sever(self, *, ghost: bool, late: float) -> None:
+        """It breaks; the client and the server learn of it in a while."""
         timeline = self._client.timeline
         self._wires.reset(ghost=ghost, late=late or self._link.network.lateness())
         there = self._link.there

@@ -14,6 +14,8 @@ import pytest
 import holdfast
 from holdfast.lab.servers.redis import RedisServer
 
+from .equipment.django import configure_django
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [name for name in holdfast.__all__ if not name.startswith("_")]
@@ -21,12 +23,14 @@ HOMES = {inspect.getmodule(getattr(holdfast, name)) for name in NAMES}
 MODULES = sorted(home.__name__ for home in HOMES if home is not None)
 CONTRIB = sorted(
     f"holdfast.contrib.{path.stem}"
-    for path in (ROOT / "src" / "holdfast" / "contrib").glob("[!_]*.py")
+    for path in (ROOT / "src" / "holdfast" / "contrib").glob("[!_]*")
 )
 
 
 @pytest.mark.parametrize("module", ["holdfast", "holdfast.options", *MODULES, *CONTRIB])
 def test_docstring_examples(module: str) -> None:
+    if module == "holdfast.contrib.django":
+        configure_django()
     result = doctest.testmod(importlib.import_module(module), verbose=False)
     assert result.failed == 0
     assert result.attempted > 0

@@ -167,13 +167,11 @@ def _django(url: str, level: str) -> tuple[Any, Any]:
 
 def django_connection(url: str, level: str = READ_COMMITTED, alias: str = "default") -> Any:
     """One of Django's connections, which are made known under an alias."""
-    import django
-    from django.conf import settings
     from django.db import connections
 
-    if not settings.configured:
-        settings.configure(DATABASES={}, LOGGING_CONFIG=None)
-        django.setup()
+    from tests.equipment.django import configure_django
+
+    configure_django()
     parts = urlsplit(url)
     engine = "postgresql" if parts.scheme == "postgresql" else "mysql"
     isolation: Any = None

@@ -17,7 +17,7 @@ help:
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
 	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md and a line of series.jsonl"
 	@echo "make dist    build the wheel and the source archive, and try them in a bare environment"
-	@echo "make docs    check that every example in the documentation works"
+	@echo "make docs    build the documentation into site/, and check that every example in it works"
 	@echo "make format  format the code"
 	@echo "make clean   remove what make made"
 
@@ -71,6 +71,8 @@ bench: $(STAMP) servers
 	$(BIN)/python -m benchmarks
 
 docs: $(STAMP) servers
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet, warnings would not count
 	$(BIN)/python -m pytest tests/test_docs.py
 
 dist: $(STAMP)  # which installs venv where Debian left it out
@@ -91,4 +93,4 @@ servers: $(STAMP)
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check "mysqlclient>=2.2"
 
 clean:
-	rm -rf $(VENV) .venv-* build dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* build dist site .mypy_cache .ruff_cache .pytest_cache

@@ -1,4 +1,8 @@
-"""Every example works: those of the docstrings, and those of the Markdown pages."""
+"""Every example works: those of the docstrings, and those of the Markdown pages.
+
+On a page, blocks of Python run in order, as one program. A block with a title is a file; on a page
+that has files, blocks of `console` run in a shell, and must print what the page shows.
+"""
 
 import ast
 import asyncio
@@ -7,17 +11,22 @@ import importlib
 import inspect
 import re
 from collections.abc import Iterator
+from doctest import ELLIPSIS, OutputChecker
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from holdfast.lab.servers.redis import RedisServer
+from tests.equipment.examples import Servers, blocks, run_in_shell
 
 from .equipment.django import configure_django
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+RECIPES = sorted((ROOT / "docs/recipes").glob("*.md"))
+NOT_EVERYWHERE = ("alembic", "uvicorn")
+"""What the group `dev` has, and an older environment lacks."""
+
 NAMES = [name for name in holdfast.__all__ if not name.startswith("_")]
 HOMES = {inspect.getmodule(getattr(holdfast, name)) for name in NAMES}
 MODULES = sorted(home.__name__ for home in HOMES if home is not None)
@@ -25,6 +34,10 @@ CONTRIB = sorted(
     f"holdfast.contrib.{path.stem}"
     for path in (ROOT / "src" / "holdfast" / "contrib").glob("[!_]*")
 )
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
 
 
 @pytest.mark.parametrize("module", ["holdfast", "holdfast.options", *MODULES, *CONTRIB])
@@ -41,37 +54,47 @@ def test_every_public_name_has_an_example(name: str) -> None:
     assert ">>>" in (inspect.getdoc(getattr(holdfast, name)) or "")
 
 
-REDIS = "redis://localhost:6379"
-"""In examples; the tests have a server elsewhere."""
+def test_every_public_name_is_in_the_reference() -> None:
+    text = (ROOT / "docs/reference.md").read_text()
+    entries = re.findall(r"^::: holdfast\.(\w+)$", text, re.MULTILINE)
+    assert sorted(entries) == sorted(NAMES)
 
 
 @pytest.fixture(scope="module")
-def redis_url() -> Iterator[str]:
-    with RedisServer() as server:
-        yield server.url
+def running() -> Iterator[Servers]:
+    with Servers() as servers:
+        yield servers
 
 
-def python_blocks(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
-
-
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if python_blocks(page)], ids=lambda p: p.name
-)
-def test_python_examples_of_a_page_run_in_order(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
+def test_examples_of_a_page_run_in_order(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: Servers
 ) -> None:
+    for library in NOT_EVERYWHERE:
+        if f"import {library}" in page.read_text() or f"$ {library}" in page.read_text():
+            pytest.importorskip(library)
     monkeypatch.setenv("HOLDFAST_URL", f"sqlite://{tmp_path}/locks.db")
     monkeypatch.chdir(tmp_path)
+    running.empty()
     names: dict[str, object] = {"__name__": "example"}
-    for block in python_blocks(page):
-        text = (
-            block.replace(REDIS, request.getfixturevalue("redis_url")) if REDIS in block else block
-        )
-        code = compile(text, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-        result = eval(code, names)
-        if inspect.iscoroutine(result):  # the block has an `await` at its top level
-            asyncio.run(result)
+    for block in blocks(page):
+        text = running.instead_of_those_named(block.text)
+        if block.file:
+            block.write(tmp_path, text)
+        elif block.language == "console":
+            printed, expected = run_in_shell(text)
+            assert OutputChecker().check_output(expected, printed, ELLIPSIS), printed
+        else:
+            code = compile(text, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            result = eval(code, names)
+            if inspect.iscoroutine(result):  # the block has an `await` at its top level
+                asyncio.run(result)
+
+
+@pytest.mark.parametrize("page", [*RECIPES, ROOT / "docs/migrating.md"], ids=name_of)
+def test_no_example_of_a_recipe_is_left_out(page: Path) -> None:
+    """Elsewhere, a block of `py` is one that cannot be run by itself."""
+    assert "```py\n" not in page.read_text()
 
 
 def test_links_between_pages_lead_somewhere() -> None:

@@ -11,6 +11,7 @@ def contract(engine: str, *parts: str) -> str:
 
 CORE = "tests/core"
 SIMULATED_SQL = "tests/lab/test_simulator_sql.py -k promise"
+SEVERAL = "tests/contract/test_several.py -k '[memory- or [sqlite- or [redis-'"
 CORE_ACQUIRE = "tests/core/test_acquire.py tests/core/test_acquire_instants.py"
 VIRTUAL = "tests/drivers/test_punctuality.py"
 QUORUM = (
@@ -38,9 +39,59 @@ PLANTED = [
     Mutant(
         "a grant that came too late is taken",
         "core/acquire.py",
-        "            if runtime.clock() >= valid_until:\n                return None\n",
+        "            if now >= valid_until:\n                return None\n",
         "",
         CORE,
+    ),
+    # core: several at once
+    Mutant(
+        "several locks are taken in the order given",
+        "options.py",
+        "names = sorted({check_name(each) for each in values})",
+        "names = list(dict.fromkeys(check_name(each) for each in values))",
+        SEVERAL,
+    ),
+    Mutant(
+        "several locks: those before a busy one are kept",
+        "core/several.py",
+        "                yield from _give_up(runtime, taken)\n",
+        "",
+        SEVERAL,
+    ),
+    Mutant(
+        "several locks: an interrupted release keeps the rest",
+        "core/several.py",
+        "            interrupt_release(runtime, lease)",
+        "            pass",
+        SEVERAL,
+    ),
+    Mutant(
+        "several locks: an interruption leaves what was granted",
+        "core/several.py",
+        "                abandon(runtime, lease.spec, lease.holder)",
+        "                pass",
+        SEVERAL,
+    ),
+    Mutant(
+        "a release does not wait for min_hold",
+        "core/holding.py",
+        "        yield Sleep(min(lease.keep_until, lease.valid_until))",
+        "        return; yield",
+        "tests/contract/test_keeping.py -k '[memory-'",
+    ),
+    Mutant(
+        "once: a run is noted although its lease was lost",
+        "skip.py",
+        "            run.lease.ensure_held()\n            if not self._cell",
+        "            if not self._cell",
+        "tests/contract/test_skipping.py -k '[memory- or [sqlite-'",
+    ),
+    Mutant(
+        "once: a run that failed is noted",
+        "skip.py",
+        "            if error is None:\n                self._note(run)",
+        "            self._note(run)",
+        "tests/contract/test_skipping.py -k '[memory- or [sqlite-'",
     ),
     Mutant(
         "a grant is taken by a closed client",

@@ -10,6 +10,9 @@ from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
 
 T = TypeVar("T")
 
+COMMON = ("prefix", "ttl", "retry", "label")
+"""The options of every engine."""
+
 LONGEST_NAME = 512
 LONGEST_LABEL = 100
 SHORTEST_TTL, LONGEST_TTL = 0.01, 86400.0
@@ -53,7 +56,8 @@ def read_options(
     except ValueError as error:
         raise ValueError(f"url: {error} in {shown!r}") from None
     if not parts.scheme:
-        raise ValueError(f"url: must begin with a scheme such as sqlite://, got {shown!r}")
+        hint = hint_for_address(shown)
+        raise ValueError(f"url: must begin with a scheme such as sqlite://, got {shown!r}{hint}")
     if parts.fragment:
         raise ValueError(f"url: a '#' must be written %23, got {shown!r}")
     given: dict[str, str] = {}
@@ -76,6 +80,38 @@ def read_options(
         label=check_label(label_text if label is None else label),
         engine=given | {name: _as_text(name, value) for name, value in engine.items()},
     )
+
+
+_PORTS = {
+    "6379": "redis",
+    "5432": "postgresql",
+    "3306": "mysql",
+    "2379": "etcd",
+    "2181": "zookeeper",
+}
+
+
+def hint_for_address(url: str) -> str:
+    """What may be meant by an address without a scheme; empty if it is none.
+
+    >>> hint_for_address("localhost:6379/0")
+    '; did you mean redis://localhost:6379/0?'
+    """
+    address = re.match(r"[^/?#]*:(\d+)(?=$|[/?,])", url)
+    scheme = _PORTS.get(address[1]) if address else None
+    return f"; did you mean {without_password(f'{scheme}://{url}')}?" if scheme else ""
+
+
+def hint_for_word(word: str, known: Iterable[str]) -> str:
+    """Which of the known words may be meant; empty if none is like it.
+
+    >>> hint_for_word("max_tll", ["max_ttl", "replicas"])
+    '; did you mean max_ttl?'
+    """
+    from difflib import get_close_matches  # it takes time to import, and few need it
+
+    near = get_close_matches(word, list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def without_password(url: str) -> str:

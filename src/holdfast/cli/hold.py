@@ -22,6 +22,7 @@ from holdfast.cli.output import Output
 from holdfast.cli.signals import Signals, all_signals_blocked
 from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
+from holdfast.cli.waiting import WaitingLine, waits_for_its_parent
 
 if TYPE_CHECKING:
     from holdfast import Client, Lease, Lock
@@ -76,7 +77,13 @@ class _Run:
     def with_client(self, client: Client) -> int:
         lock, rule = self._prepare(client)
         self.output.detail(f"waiting for {self.request.name!r} on {client.url}")
-        lease = self._acquire(lock)
+        if self.request.timeout != 0 and waits_for_its_parent(client, self.request.name):
+            self.output.note(
+                f"{self.request.name!r} is held by the holdfast run that this one runs inside of:"
+                " it will not be released before this one ends"
+            )
+        with WaitingLine(client, self.request.name, quiet=self.output.quiet):
+            lease = self._acquire(lock)
         if lease is None:
             self._explain_conflict(client)
             return self.request.conflict_exit_code

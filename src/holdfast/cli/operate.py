@@ -12,6 +12,7 @@ import click
 from holdfast.cli import exits
 from holdfast.cli.options import (
     bad_arguments_are_usage_errors,
+    complete_name,
     describe_holder,
     json_option,
     open_client,
@@ -29,7 +30,7 @@ _WHAT_BREAKING_MEANS = (
 
 
 @click.command("ls", short_help="List the locks that are held.")
-@click.argument("prefix", default="")
+@click.argument("prefix", default="", shell_complete=complete_name)
 @json_option
 @url_option
 def list_locks(prefix: str, as_json: bool, url: str | None) -> None:
@@ -38,12 +39,14 @@ def list_locks(prefix: str, as_json: bool, url: str | None) -> None:
         leases = sorted(client.leases(prefix), key=lambda info: info.name)
     if as_json:
         _print_json([_as_dict(info) for info in leases])
-    elif leases:
+    elif sys.stdout.isatty():
+        click.secho(f"{client.url}{'' if leases else ': no lock is held'}", dim=True)
+    if leases and not as_json:
         _print_table(leases)
 
 
 @click.command("show", short_help="Show who holds a lock.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @json_option
 @url_option
 def show_lock(name: str, as_json: bool, url: str | None) -> None:
@@ -53,6 +56,8 @@ def show_lock(name: str, as_json: bool, url: str | None) -> None:
     if as_json:
         _print_json(_as_dict(info) if info else None)
     elif info:
+        if sys.stdout.isatty():
+            click.secho(client.url, dim=True)
         _print_facts(info)
     else:
         click.echo(f"{printable(name)} is free")
@@ -61,7 +66,7 @@ def show_lock(name: str, as_json: bool, url: str | None) -> None:
 
 
 @click.command("break", short_help="Take a lock away from its holder.")
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--fence", type=int, metavar="N", help="Only if it is held with this fence.")
 @json_option
@@ -120,12 +125,14 @@ def _changed_hands(before: LeaseInfo, now: LeaseInfo | None) -> bool:
 
 
 def _print_table(leases: Iterable[LeaseInfo]) -> None:
-    rows = [("NAME", "FENCE", "LEFT", "WAITERS", "HELD BY"), *map(_row, leases)]
+    head = ("NAME", "FENCE", "LEFT", "WAITERS", "HELD BY")
+    rows = [head, *map(_row, leases)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for name, fence, left, waiters, holder in rows:
+    for row in rows:
+        name, fence, left, waiters, holder = row
+        shown = click.style(f"{name:<{widths[0]}}", bold=row is head, fg="cyan")
         click.echo(
-            f"{name:<{widths[0]}}  {fence:>{widths[1]}}  {left:>{widths[2]}}"
-            f"  {waiters:>{widths[3]}}  {holder}"
+            f"{shown}  {fence:>{widths[1]}}  {left:>{widths[2]}}  {waiters:>{widths[3]}}  {holder}"
         )
 
 

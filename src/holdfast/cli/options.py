@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -15,6 +16,8 @@ from holdfast.cli.output import Output, printable, show_log
 if TYPE_CHECKING:
     from holdfast import Client, LeaseInfo
 
+
+MOST_COMPLETIONS = 100
 
 OnLost = Literal["term", "kill", "warn"]
 """What is done to the command if its lease cannot be renewed."""
@@ -75,6 +78,17 @@ def bad_arguments_are_usage_errors() -> Iterator[None]:
         yield
     except (ValueError, TypeError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error
+
+
+def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """The names of held locks that begin so, for the completion of a shell."""
+    from holdfast import Client, LockError
+
+    try:
+        with Client(ctx.params.get("url")) as client:
+            return [info.name for info in islice(client.leases(incomplete), MOST_COMPLETIONS)]
+    except (LockError, ValueError, ModuleNotFoundError):
+        return []
 
 
 def describe_holder(info: LeaseInfo) -> str:

@@ -12,7 +12,7 @@ class Output:
     """`error` always; `note` unless quiet; `detail` when verbose."""
 
     def __init__(self, *, quiet: bool = False, verbose: bool = False, waits: bool = True) -> None:
-        self._quiet = quiet
+        self.quiet = quiet
         self._verbose = verbose
         self._waits = waits
 
@@ -21,18 +21,18 @@ class Output:
 
         A stopped terminal (Ctrl-S) or a full pipe must not delay a renewal or a kill.
         """
-        return Output(quiet=self._quiet, verbose=self._verbose, waits=False)
+        return Output(quiet=self.quiet, verbose=self._verbose, waits=False)
 
     def error(self, text: str) -> None:
         """Always shown."""
-        if not self._waits and not _stderr_is_ready():
+        if not self._waits and not stderr_is_ready():
             return
         with suppress(OSError):  # the reader has gone: the command goes on
             click.echo(f"holdfast: {text}", err=True)
 
     def note(self, text: str) -> None:
         """Shown unless quiet."""
-        if not self._quiet:
+        if not self.quiet:
             self.error(text)
 
     def detail(self, text: str) -> None:
@@ -41,7 +41,8 @@ class Output:
             self.error(text)
 
 
-def _stderr_is_ready() -> bool:
+def stderr_is_ready() -> bool:
+    """Whether a message can be written without waiting."""
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     return bool(poll.poll(0))

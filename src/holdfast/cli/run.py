@@ -7,7 +7,13 @@ from typing import get_args
 import click
 
 from holdfast.cli import exits
-from holdfast.cli.options import OnLost, positive_seconds, seconds, url_option
+from holdfast.cli.options import (
+    OnLost,
+    complete_name,
+    positive_seconds,
+    seconds,
+    url_option,
+)
 from holdfast.cli.output import Output
 
 
@@ -61,7 +67,7 @@ HOLDFAST_URL is left as it is.
     options_metavar="[OPTIONS]",
     epilog=_EXIT_CODES,
 )
-@click.argument("name")
+@click.argument("name", shell_complete=complete_name)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait: exit 75 if the lock is held.")
 @click.option(

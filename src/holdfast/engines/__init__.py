@@ -1,13 +1,13 @@
 """The engines, by URL scheme. Each is imported when a client asks for it, and not before."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import SplitResult, quote
 
 from holdfast.core.ports import Engine
-from holdfast.options import without_password
+from holdfast.options import COMMON, hint_for_address, hint_for_word, without_password
 
 _MODULES = {
     "memory": "holdfast.engines.memory",
@@ -90,8 +90,13 @@ def open_engine(
     way of connecting to an SQL server."""
     module = _MODULES.get(url.scheme)
     if module is None:
-        known = ", ".join(f"{scheme}://" for scheme in _MODULES)
-        raise ValueError(f"url: there is no engine for {url.scheme!r}; this version has {known}")
+        known = [f"{scheme}://" for scheme in _MODULES]
+        hint = hint_for_address(url.geturl())
+        hint = hint or hint_for_word(f"{url.scheme}://", known)
+        raise ValueError(
+            f"url: there is no engine for {url.scheme!r}{hint or '; this version has '}"
+            f"{'' if hint else ', '.join(known)}"
+        )
     if connect is None:
         engine: Engine = _import(module).engine(url, options)
         return engine
@@ -154,7 +159,9 @@ def default_url() -> str:
     return f"sqlite://{quote(bytes(default_path()))}"
 
 
-def refuse_options(options: dict[str, str]) -> None:
-    """Raise for the first option, for an engine that has none."""
+def refuse_options(options: Iterable[str], *known: str) -> None:
+    """Raise for the first of these options, which the engine does not have. `known`: those that it
+    has, of which one may be meant."""
     for name in options:  # its value is not shown: it may be a password
-        raise ValueError(f"{name}: this engine has no such option")
+        hint = hint_for_word(name, {*known, *COMMON} - {name})
+        raise ValueError(f"{name}: this engine has no such option{hint}")

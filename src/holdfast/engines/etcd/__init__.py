@@ -90,7 +90,7 @@ def _cluster(url: SplitResult, given: dict[str, str]) -> Cluster:
     login, _, places = url.netloc.rpartition("@")
     user, _, password = login.partition(":")
     files = {name: _file(name, given.pop(name)) for name in FILES if name in given}
-    refuse_options(given)
+    refuse_options(given, *FILES)
     if files and url.scheme != "etcds":
         raise ValueError(f"{next(iter(files))}: is for etcds://, got {url.scheme}://")
     if ("cert" in files) != ("key" in files):

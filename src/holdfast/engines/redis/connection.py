@@ -44,9 +44,18 @@ REFUSED = (
 something else than a lock."""
 
 
+NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
+"""What OpenSSL calls an answer that is no TLS."""
+
+
 def explain(error: BaseException) -> str:
     """The text for an error of a connection."""
-    return str(error) or ("timed out" if isinstance(error, TimeoutError) else repr(error))
+    text = str(error) or ("timed out" if isinstance(error, TimeoutError) else repr(error))
+    if any(each in text for each in NO_TLS):
+        return (
+            f"{text}; the server seems to expect no TLS on this port: try redis://, not rediss://"
+        )
+    return text
 
 
 def heals_in(error: object) -> float | None:

@@ -7,6 +7,13 @@ from holdfast.engines.redis.addresses import Settings
 
 FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
+NAMES = (
+    *("client_name", "db", "fence_keep", "max_ttl", "node_timeout", "protocol", "replicas"),
+    *("restart_guard", "sentinel_password", "sentinel_username", "ssl_cert_reqs"),
+    *("ssl_check_hostname", *FILES),
+)
+"""All of them, to suggest one for a misspelt one."""
+
 MOST_DATABASES = 10**6
 
 
@@ -85,4 +92,4 @@ class Options:
 
     def end(self) -> None:
         """Refuse what is left."""
-        refuse_options(self._left)
+        refuse_options(self._left, *NAMES)

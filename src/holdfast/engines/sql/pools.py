@@ -206,7 +206,7 @@ def _mysql(scheme: str, given: Callable[[], Any], shown: Mapping[str, Any]) -> t
 def read_table(options: dict[str, str], default: str) -> tuple[str, int]:
     """The options that there are: the table, and the number of connections."""
     table, connections = options.pop("table", default), read_count(options)
-    refuse_options(options)
+    refuse_options(options, "table", "connections")
     return table, connections
 
 

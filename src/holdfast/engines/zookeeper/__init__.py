@@ -13,7 +13,7 @@ from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.green import refuse_eventlet
-from holdfast.engines.zookeeper.connection import Servers, read_security
+from holdfast.engines.zookeeper.connection import FILES, Servers, read_security
 from holdfast.engines.zookeeper.sessions import MARGIN, SHORTEST, Terms
 
 DAY = 86400.0
@@ -30,7 +30,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     tick = _seconds(options, "tick", 0.001, 3600.0)
     max_ttl = _seconds(options, "max_ttl", SHORTEST * (tick or 0.0), DAY)
     security = read_security(url.scheme, options)
-    refuse_options(options)
+    refuse_options(options, "tick", "max_ttl", *FILES)
     login, _, places = url.netloc.rpartition("@")
     servers = Servers(_hosts(places, PORTS[url.scheme]), unquote(login), security)
     terms = Terms(servers, tick)

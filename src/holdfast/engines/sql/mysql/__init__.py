@@ -19,7 +19,7 @@ from holdfast.engines.sql.guard import mysql_guard
 from holdfast.engines.sql.mysql.commands import LEASES, Statements, tables
 from holdfast.engines.sql.mysql.connection import connect
 from holdfast.engines.sql.mysql.server import MySqlServer
-from holdfast.engines.sql.mysql.tls import read_tls
+from holdfast.engines.sql.mysql.tls import FILES, read_tls
 from holdfast.engines.sql.threads import ServerStore, read_count
 
 MARIADB = Guarantees(
@@ -118,7 +118,7 @@ def address(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
     }
     if "socket" in options:
         found["unix_socket"] = options.pop("socket")
-    refuse_options(options)
+    refuse_options(options, "table", "connections", "socket", "ssl", *FILES)
     return found
 
 

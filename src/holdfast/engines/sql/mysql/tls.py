@@ -2,7 +2,7 @@
 
 import ssl
 
-_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 
 
 def read_tls(options: dict[str, str]) -> ssl.SSLContext | None:
@@ -12,7 +12,7 @@ def read_tls(options: dict[str, str]) -> ssl.SSLContext | None:
     is_on = options.pop("ssl", None)
     if is_on not in (None, "on"):
         raise ValueError(f"ssl: must be on, or left out, got {is_on!r}")
-    files = {name: options.pop(name) for name in _FILES if name in options}
+    files = {name: options.pop(name) for name in FILES if name in options}
     if not is_on and not files:
         return None
     try:

@@ -9,6 +9,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.records import Guarantees
+from holdfast.engines import refuse_options
 from holdfast.engines.offload import Offloaded
 from holdfast.engines.sql.guard import postgresql_guard
 from holdfast.engines.sql.postgres.commands import LEASES, Statements
@@ -98,9 +99,8 @@ def _node(url: SplitResult) -> str:
 
 def conninfo(url: SplitResult, options: dict[str, str]) -> str:
     """What libpq is to connect with."""
-    for name in options:  # its value is not shown: it may be a password
-        if name not in _known():
-            raise ValueError(f"{name}: this engine has no such option")
+    unknown = [name for name in options if name not in _known()]
+    refuse_options(unknown, "table", "connections", *_known())
     try:
         given = conninfo_to_dict(f"{url.scheme}://{url.netloc}{url.path}") | options
     except ProgrammingError:

@@ -19,6 +19,7 @@ from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.sqlite.aio import AsyncSqliteStore
 from holdfast.engines.sql.sqlite.threads import SqliteStore
+from holdfast.options import without_password
 
 GUARANTEES = Guarantees(
     engine="an SQLite file on one host",
@@ -44,9 +45,12 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     refuse_options(options)
     path = os.fsdecode(unquote_to_bytes(url.path))
     if url.netloc or not path.startswith("/") or not path.strip("/"):
+        shown = without_password(url.geturl())
+        file = shown.removeprefix("sqlite:").strip("/")
+        hint = f"; for a file in this folder write sqlite://{Path.cwd() / file}" if file else ""
         raise ValueError(
             f"url: sqlite:// takes an absolute path, as in sqlite:///var/lib/locks.db; "
-            f"got the host {url.hostname or ''!r} and the path {url.path!r}"
+            f"got {shown!r}{hint}"
         )
     if "\0" in path:
         raise ValueError(f"url: a path has no NUL character, got {path!r}")

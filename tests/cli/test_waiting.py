@@ -1,0 +1,85 @@
+"""What a person sees on a terminal, and a program does not."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+import holdfast as library
+
+from .console import console
+from .processes import Holdfast
+
+CLI = [sys.executable, "-m", "holdfast.cli"]
+
+
+def test_a_terminal_shows_whom_it_waits_for(holdfast: Holdfast) -> None:
+    environment = {"HOLDFAST_URL": holdfast.url}
+    with library.Client(holdfast.url, label="blue") as client:
+        lease = client.lock("nightly").acquire()
+        assert lease
+        with console([*CLI, "run", "nightly", "--", "echo", "done"], environment) as screen:
+            shown = screen.expect("s left")
+            assert "waiting for nightly: held by" in shown
+            assert "(blue) on" in shown
+            lease.release()
+            screen.expect("\r\x1b[K")  # the line is removed
+            screen.expect("done")
+            assert screen.expect_exit() == 0
+
+
+def test_a_pipe_is_not_told(holdfast: Holdfast) -> None:
+    with library.Client(holdfast.url) as client, client.lock("nightly"):
+        done = holdfast.run("run", "-w", "1.5", "nightly", "--", "true")
+    assert done.returncode == 75
+    assert "waiting for" not in done.stderr
+    assert "still held by" in done.stderr
+
+
+def test_ls_on_a_terminal_names_the_engine(holdfast: Holdfast) -> None:
+    environment = {"HOLDFAST_URL": holdfast.url}
+    with console([*CLI, "ls"], environment) as screen:
+        screen.expect(f"{holdfast.url}: no lock is held")
+        assert screen.expect_exit() == 0
+    with library.Client(holdfast.url) as client:
+        lease = client.lock("nightly").acquire()
+        with console([*CLI, "ls"], environment) as screen:
+            screen.expect(holdfast.url)
+            screen.expect("nightly")
+            assert screen.expect_exit() == 0
+        assert lease
+
+
+def test_a_run_inside_of_one_that_has_its_lock(holdfast: Holdfast) -> None:
+    inner = f"{sys.executable} -m holdfast.cli run -w 0.1 job -- true"
+    done = holdfast.run("run", "job", "-c", inner)
+    assert done.returncode == 75
+    assert "held by the holdfast run that this one runs inside of" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "hint"),
+    [
+        ("localhost:6379", "did you mean redis://localhost:6379?"),
+        ("ann:secret@10.0.0.1:5432/shop", "did you mean postgresql://ann@10.0.0.1:5432/shop?"),
+        ("redsi://localhost", "did you mean redis://?"),
+        ("redis://localhost?max_tll=5", "did you mean max_ttl?"),
+        ("mariadb://localhost/shop?conections=5", "did you mean connections?"),
+        ("etcd://localhost?perfix=x", "did you mean prefix?"),
+        ("sqlite://locks.db", "for a file in this folder write sqlite:///"),
+        ("sqlite:///?ann:secret", "this engine has no such option"),
+    ],
+)
+def test_a_hint_for_a_wrong_url(url: str, hint: str) -> None:
+    with pytest.raises(ValueError, match=r"url: |no such option") as caught:
+        library.Client(url)
+    assert hint in str(caught.value)
+    assert "secret@" not in str(caught.value)
+
+
+def test_names_are_completed(holdfast: Holdfast) -> None:
+    with library.Client(holdfast.url) as client, client.lock("nightly"), client.lock("noon"):
+        words = {"COMP_WORDS": "holdfast show ni", "COMP_CWORD": "2"}
+        done = holdfast.run(env={"_HOLDFAST_COMPLETE": "bash_complete", **words})
+    assert done.stdout == "plain,nightly\n"

@@ -56,8 +56,8 @@ class WaitingLine:
             with self._mutex:
                 if not self._over.is_set():
                     self._written = True
-                    width = os.get_terminal_size(2).columns - 1
-                    _write(CLEAR + text[:width])
+                    width = os.get_terminal_size(2).columns or 80  # 0: it does not know
+                    _write(CLEAR + text[: width - 1])
 
     def _text(self) -> str:
         from holdfast import LockError

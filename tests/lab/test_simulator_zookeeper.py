@@ -40,6 +40,10 @@ def test_the_same_seed_is_the_same_run() -> None:
     assert list(first.history) == list(second.history)
 
 
+def test_a_lease_that_is_being_released_is_not_moved_to_another_session() -> None:
+    assert play(draw(502306, ZOOKEEPER)).findings == ()
+
+
 def test_waiters_are_served_in_order() -> None:
     works = Section(0.0, "job", None, 3.0, True, None, 1.0)
     tasks = tuple(Task(client, (replace(works, rest=client * 0.2),)) for client in (0, 1, 2, 3))

@@ -219,6 +219,8 @@ class Locks:
         yield Round(session, [])  # connected, from here on
         if session.ttl < request.ttl:
             raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
+        if claim.pending_release:  # which is under way, and would not find the new place
+            return [NOT_YOURS]
         name = name_of(session.id, claim.holder, number_of(claim.place))
         entry = write_entry(Entry(request.ttl, claim.fence, claim.holder))
         place = f"{self._tree.queue(claim.key)}/{name}"
@@ -236,24 +238,28 @@ class Locks:
     def release(self, claims: Sequence[Claim]) -> Steps[list[Answer]]:
         """Delete the places of these holders in one session; and a queue that is empty then, if the
         servers do not do that."""
-        answered = False
+        deleted: dict[str, str] | None = None
         try:
             for claim in claims:
                 yield from _settle(claim)
                 if claim.asked and not claim.place:
                     yield from find(claim, self._tree.queue(claim.key))
             known = [claim for claim in claims if claim.place]
-            calls = [commands.delete(claim.place) for claim in known]
+            places = {claim.holder: claim.place for claim in known}
+            calls = [commands.delete(place) for place in places.values()]
             if self._sessions.has_containers is False:
                 calls += [commands.delete_empty(self._tree.queue(claim.key)) for claim in known]
             replies = yield Round(claims[0].session, calls)
-            answered = True
+            deleted = places
         finally:
             for claim in claims:
-                if answered:
-                    self._registry.close(claim)
-                else:
+                moved = claim.move is not None or claim.place != (deleted or {}).get(
+                    claim.holder, ""
+                )
+                if deleted is None or moved:
                     claim.pending_release = True  # it is tried again until it is answered
+                else:
+                    self._registry.close(claim)
         removed = {
             claim.holder
             for claim, reply in zip(known, replies, strict=False)  # behind them, the empty queues

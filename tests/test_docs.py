@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from tests.equipment.examples import Servers, blocks, run_in_shell
+from tests.equipment.examples import Servers, blocks, is_slow, run_in_shell
 
 from .equipment.django import configure_django
 
@@ -66,7 +66,14 @@ def running() -> Iterator[Servers]:
         yield servers
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=name_of)
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.slow] if is_slow(page) else [], id=name_of(page))
+        for page in PAGES
+        if blocks(page)
+    ],
+)
 def test_examples_of_a_page_run_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: Servers
 ) -> None:

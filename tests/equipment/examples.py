@@ -20,6 +20,7 @@ from tests.equipment.servers.zookeeper import ZooKeeperServer
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 BIN = Path(sys.executable).parent
+SLOW_TO_START = re.compile(r"localhost:(5432|3306|2379|2181)")
 SHELL_TIMEOUT = 180.0
 
 
@@ -48,6 +49,11 @@ def blocks(page: Path) -> list[Block]:
         for block in found
         if block.file or block.language == "python" or (has_files and block.language == "console")
     ]
+
+
+def is_slow(page: Path) -> bool:
+    """Whether its examples are programs, or need servers that are slow to start."""
+    return any(block.file or SLOW_TO_START.search(block.text) for block in blocks(page))
 
 
 def run_in_shell(text: str) -> tuple[str, str]:

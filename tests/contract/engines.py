@@ -32,6 +32,7 @@ from .redis_places import (
     valkey_place,
 )
 from .sql_places import pgbouncer_place, postgres_place
+from .toy_places import ToyPlace
 from .zookeeper_places import zookeeper_place
 
 NEEDS = ("processes", "outage", "restart", "cells")
@@ -188,6 +189,16 @@ ENGINES = (
         server="zookeeper",
         cannot={
             "a_killed_waiter_blocks_nobody": "a dead waiter has its place until its session ends"
+        },
+    ),
+    Engine(
+        "toy",  # that of docs/new-engine.md
+        ToyPlace,
+        only=VARIANT | {"cells", "inspection"},
+        cannot={
+            "processes": "it lives in one process",
+            "outage": "a dictionary always answers",
+            "restart": "it ends with its process",
         },
     ),
 )

@@ -38,6 +38,9 @@ _LIBRARIES = {
 }
 """Libraries whose clients can be given instead of a URL."""
 
+ENTRY_POINTS = "holdfast.engines"
+"""The group of entry points by which other packages add engines: docs/new-engine.md."""
+
 
 class RedisClient(Protocol):
     """A client of redis-py: `Redis`, of threads or of asyncio."""
@@ -89,22 +92,32 @@ def open_engine(
     to all engines; one that the engine does not know is a `ValueError`. `connect`: the user's own
     way of connecting to an SQL server."""
     module = _MODULES.get(url.scheme)
-    if module is None:
-        known = [f"{scheme}://" for scheme in _MODULES]
-        hint = hint_for_address(url.geturl())
-        hint = hint or hint_for_word(f"{url.scheme}://", known)
-        raise ValueError(
-            f"url: there is no engine for {url.scheme!r}{hint or '; this version has '}"
-            f"{'' if hint else ', '.join(known)}"
-        )
+    make = _added(url) if module is None else None
     if connect is None:
-        engine: Engine = _import(module).engine(url, options)
+        engine: Engine = (make or _import(_MODULES[url.scheme]).engine)(url, options)
         return engine
     if module not in _CONNECTED:
         raise ValueError(f"connect: is for SQL servers, and not for {url.scheme}://")
     _import(module)
     own: Engine = _import("holdfast.engines.sql.pools").of_function(url, options, connect)
     return own
+
+
+def _added(url: SplitResult) -> Callable[[SplitResult, dict[str, str]], Engine]:
+    """The engine that another package has added for the scheme of a URL."""
+    from importlib.metadata import entry_points  # it takes time that our own engines do not need
+
+    added = entry_points(group=ENTRY_POINTS)
+    if url.scheme in added.names:
+        make: Callable[[SplitResult, dict[str, str]], Engine] = added[url.scheme].load()
+        return make
+    known = [f"{scheme}://" for scheme in (*_MODULES, *sorted(added.names))]
+    hint = hint_for_address(url.geturl())
+    hint = hint or hint_for_word(f"{url.scheme}://", known)
+    raise ValueError(
+        f"url: there is no engine for {url.scheme!r}{hint or '; this version has '}"
+        f"{'' if hint else ', '.join(known)}"
+    )
 
 
 def of_clients(given: object, *, awaits: bool) -> tuple[str, Opening]:

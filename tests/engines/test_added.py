@@ -28,7 +28,7 @@ def test_without_the_package_there_is_no_such_engine() -> None:
 
 
 def test_the_schemes_of_packages_are_named_with_ours(toy: ToyPlace) -> None:
-    with pytest.raises(ValueError, match="there is no engine for 'toyy'.*toy://"):
+    with pytest.raises(ValueError, match=r"there is no engine for 'toyy'.*toy://"):
         Client("toyy://here")
     with pytest.raises(ValueError, match=r"there is no engine for 'unknown'.*etcds://, toy://"):
         Client("unknown://here")

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OTHERS := 3.12 3.13
 
-.PHONY: help demo test contract mutants soak check bench docs dist format clean servers
+.PHONY: help demo test contract mutants soak check bench comparison docs dist format clean servers
 
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
@@ -16,6 +16,7 @@ help:
 	@echo "make mutants plants bugs, and sees whether the tests find them"
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
 	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md and a line of series.jsonl"
+	@echo "make comparison  try what other locks for Python do; prints the table of the README"
 	@echo "make dist    build the wheel and the source archive, and try them in a bare environment"
 	@echo "make docs    build the documentation into site/, and check that every example in it works"
 	@echo "make format  format the code"
@@ -69,6 +70,10 @@ pyright: $(STAMP)
 bench: $(STAMP) servers
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
 	$(BIN)/python -m benchmarks
+
+comparison: $(STAMP) servers
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group bench
+	$(BIN)/python -m benchmarks.comparison
 
 docs: $(STAMP) servers
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs

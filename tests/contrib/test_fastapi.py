@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -31,8 +32,8 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-def url(request: pytest.FixtureRequest) -> str:
-    return f"memory://{request.node.name}"
+def url() -> str:
+    return f"memory://{uuid4()}"
 
 
 @pytest.fixture(autouse=True)
@@ -200,7 +201,7 @@ def replica(url: str, job: Job) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        async with client, on_one_replica(client, "job", job):
+        async with client, on_one_replica(client, "job", job, ttl=6):
             yield
 
     return FastAPI(lifespan=lifespan)
@@ -244,13 +245,16 @@ def test_work_is_cancelled_before_its_lease_ends_and_begins_again() -> None:
     play(scene)
 
 
-def test_work_that_fails_is_tried_again_and_work_that_returns_is_done(url: str) -> None:
+@pytest.mark.parametrize("failure", [OSError, asyncio.CancelledError])
+def test_work_that_fails_is_tried_again_and_work_that_returns_is_done(
+    url: str, failure: type[BaseException]
+) -> None:
     fences = []
 
     async def work(lease: AsyncLease) -> None:
         fences.append(lease.fence)
         if len(fences) == 1:
-            raise OSError("no such file")
+            raise failure
 
     async def scene() -> None:
         async with AsyncClient(url) as client:
@@ -264,7 +268,7 @@ def test_a_campaign_ends_with_its_client(url: str) -> None:
     async def scene() -> None:
         job = Job()
         client = AsyncClient(url)
-        campaign = asyncio.create_task(lead(client, "job", job))
+        campaign = asyncio.create_task(lead(client, "job", job, ttl=3600))
         await job.begun.get()
         await client.aclose()
         await campaign

@@ -162,16 +162,22 @@ async def _campaign(
         await asyncio.sleep(PAUSE)
 
 
-async def _finished(work: "asyncio.Future[object]", lease: AsyncLease, grace: float) -> bool:
+async def _finished(work: "asyncio.Future[Any]", lease: AsyncLease, grace: float) -> bool:
     """Whether the work has ended by itself; if not, it has been cancelled in time."""
+    lost = asyncio.Event()
+    lease.on_lost(lambda _: lost.set())
+    loss: asyncio.Future[Any] = asyncio.ensure_future(lost.wait())
     try:
-        while (left := lease.remaining() - grace) > 0:
-            await asyncio.wait([work], timeout=left)  # meanwhile it may have been renewed
+        while (left := lease.remaining() - grace) > 0:  # it grows with each renewal
+            await asyncio.wait([work, loss], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if work.cancelled():
+                raise RuntimeError("the work was cancelled, but not by this replica")
             if work.done():
                 await work
                 return True
         return False
     finally:
+        loss.cancel()
         await _cancelled(work)
 
 

@@ -63,7 +63,7 @@ def run_in_shell(text: str) -> tuple[str, str]:
     expected = "".join(line for line in lines if not line.startswith("$ "))
     shell = subprocess.Popen(
         ["bash", "-c", script],
-        env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONUNBUFFERED": "1"},
+        env=os.environ | {"PATH": f"{BIN}:{os.environ['PATH']}"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

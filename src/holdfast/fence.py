@@ -17,7 +17,7 @@ holdfast.errors.StaleFence: fence 33 for 'invoice:42' is stale: a later holder h
 
 from typing import Any
 
-from holdfast.engines.sql.adapters import adapt, adapt_async, perform, perform_async
+from holdfast.engines.sql.adapters import adapt, adapt_async, execute, execute_async
 from holdfast.engines.sql.fences import newest
 from holdfast.errors import StaleFence
 from holdfast.options import check_name
@@ -37,7 +37,7 @@ def check(connection: object, name: str, fence: int) -> None:
     """
     name, fence = check_name(name), _check_fence(fence)
     adapter = adapt(connection)
-    _compare(name, fence, perform(newest(adapter.database, name, fence), adapter))
+    _compare(name, fence, execute(newest(adapter.database, name, fence), adapter))
 
 
 async def acheck(connection: object, name: str, fence: int) -> None:
@@ -45,7 +45,7 @@ async def acheck(connection: object, name: str, fence: int) -> None:
     SQLAlchemy (or an AsyncSession)."""
     name, fence = check_name(name), _check_fence(fence)
     adapter = await adapt_async(connection)
-    _compare(name, fence, await perform_async(newest(adapter.database, name, fence), adapter))
+    _compare(name, fence, await execute_async(newest(adapter.database, name, fence), adapter))
 
 
 def _compare(name: str, fence: int, seen: int) -> None:

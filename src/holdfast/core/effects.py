@@ -45,7 +45,7 @@ Effect: TypeAlias = Ask | Wait | Sleep
 
 E = TypeVar("E")
 T = TypeVar("T")
-Errors: TypeAlias = tuple[type[Exception], ...]
+Errors: TypeAlias = type[Exception] | tuple[type[Exception], ...]
 Steps: TypeAlias = Generator[Effect, Any, T]
 
 

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
+from holdfast.core.effects import perform, perform_async
+
 T = TypeVar("T")
 
 Row: TypeAlias = tuple[Any, ...]
@@ -76,34 +78,14 @@ async def adapt_async(connection: Any) -> AsyncAdapter:
     return adapter
 
 
-def perform(steps: Steps[T], adapter: Adapter) -> T:
+def execute(steps: Steps[T], adapter: Adapter) -> T:
     """Execute each statement."""
-    try:
-        statement = next(steps)
-        while True:
-            try:
-                rows = adapter.execute(*statement)
-            except Exception as error:  # noqa: BLE001 - raised again by the generator
-                statement = steps.throw(error)
-            else:
-                statement = steps.send(rows)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]  # it is a T
+    return perform(steps, lambda statement: adapter.execute(*statement), Exception)
 
 
-async def perform_async(steps: Steps[T], adapter: AsyncAdapter) -> T:
+async def execute_async(steps: Steps[T], adapter: AsyncAdapter) -> T:
     """Execute each statement, under asyncio."""
-    try:
-        statement = next(steps)
-        while True:
-            try:
-                rows = await adapter.execute(*statement)
-            except Exception as error:  # noqa: BLE001 - raised again by the generator
-                statement = steps.throw(error)
-            else:
-                statement = steps.send(rows)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]  # it is a T
+    return await perform_async(steps, lambda statement: adapter.execute(*statement), Exception)
 
 
 def render(

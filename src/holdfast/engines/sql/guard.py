@@ -14,10 +14,10 @@ from holdfast.engines.sql.adapters import (
     Steps,
     adapt,
     adapt_async,
+    execute,
+    execute_async,
     is_missing_table,
     is_overtaken,
-    perform,
-    perform_async,
     render,
 )
 
@@ -57,13 +57,13 @@ class SqlGuard:
         """Tie the transaction of a connection that blocks; False if it does not see the lease."""
         adapter = adapt(connection)
         self._check(adapter)
-        return perform(self._lock(key, holder, fence), adapter)
+        return execute(self._lock(key, holder, fence), adapter)
 
     async def lock_async(self, connection: object, key: str, holder: str, fence: int) -> bool:
         """The same for a connection of asyncio."""
         adapter = await adapt_async(connection)
         self._check(adapter)
-        return await perform_async(self._lock(key, holder, fence), adapter)
+        return await execute_async(self._lock(key, holder, fence), adapter)
 
     def sql(
         self, paramstyle: str, key: str, holder: str, fence: int

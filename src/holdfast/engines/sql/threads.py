@@ -1,10 +1,11 @@
 """The store of an SQL server, for threads. A thread takes a free connection, or opens another."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from queue import Empty, SimpleQueue
-from typing import Any, TypeVar
+from typing import Any
 
+from holdfast.core.effects import perform
 from holdfast.core.messages import Answer, Request
 from holdfast.engines.sql.connection import SqlError
 from holdfast.engines.sql.exchanges import (
@@ -21,8 +22,6 @@ from holdfast.engines.sql.exchanges import (
 
 CONNECTIONS = 8
 """How many connections a client opens at the most, besides the one that listens."""
-
-T = TypeVar("T")
 
 
 class ServerStore:
@@ -43,7 +42,7 @@ class ServerStore:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         entered = False
 
-        def perform(effect: Effect) -> Any:
+        def do(effect: Effect) -> Any:
             nonlocal entered
             if isinstance(effect, Enter):
                 entered = self._enter(effect.until)
@@ -51,7 +50,7 @@ class ServerStore:
             return self._perform(effect)
 
         try:
-            return perform_all(self._exchanges.ask(requests, until), perform)
+            return perform(self._exchanges.ask(requests, until), do, SqlError)
         finally:
             if entered:
                 self._permits.put(None)
@@ -87,24 +86,6 @@ class ServerStore:
                 return self._server.waiters.prepare(seconds)
             case Pause(seconds):
                 return time.sleep(seconds)
-
-
-def perform_all(steps: Generator[Any, Any, T], perform: Callable[[Any], Any]) -> T:
-    """Perform what these steps yield; an `SqlError` is thrown in. If that is interrupted, the steps
-    are closed, and close their connection."""
-    try:
-        effect = next(steps)
-        while True:
-            try:
-                result = perform(effect)
-            except SqlError as error:
-                effect = steps.throw(error)
-            else:
-                effect = steps.send(result)
-    except StopIteration as stop:
-        return stop.value  # type: ignore[no-any-return]  # it is a T
-    finally:
-        steps.close()
 
 
 def read_count(options: dict[str, str]) -> int:

@@ -5,9 +5,9 @@ import asyncio
 import sys
 import threading
 from collections.abc import Sequence
-from contextlib import closing
 from typing import Any
 
+from holdfast.core.effects import perform_async
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
 from holdfast.engines.zookeeper.exchange import Wait
@@ -31,13 +31,7 @@ class AsyncZooKeeperStore:
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         self._heartbeat.start()
-        with closing(self._exchanges.ask(requests, until)) as waits:
-            try:
-                while True:
-                    await self._perform(next(waits))
-            except StopIteration as stop:
-                answers: list[Answer] = stop.value
-                return answers
+        return await perform_async(self._exchanges.ask(requests, until), self._perform)
 
     async def close(self) -> None:
         """End every session, and with it its nodes."""

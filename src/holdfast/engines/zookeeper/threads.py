@@ -5,17 +5,14 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from contextlib import closing
-from typing import TypeVar
 
+from holdfast.core.effects import perform
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
-from holdfast.engines.zookeeper.exchange import Waits
+from holdfast.engines.zookeeper.exchange import Wait
 from holdfast.engines.zookeeper.exchanges import Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
 from holdfast.events import InternalError
-
-T = TypeVar("T")
 
 
 class ZooKeeperStore:
@@ -28,7 +25,7 @@ class ZooKeeperStore:
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         self._heartbeat.start()
-        return perform(self._exchanges.ask(requests, until))
+        return perform(self._exchanges.ask(requests, until), _wait)
 
     def close(self) -> None:
         """End every session, and with it its nodes."""
@@ -84,21 +81,13 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stop.wait(self._exchanges.pause):
             try:
-                perform(self._exchanges.beat())
+                perform(self._exchanges.beat(), _wait)
             except Exception as error:  # noqa: BLE001 - a defect must not end all sessions
                 self._exchanges.emit(InternalError("the heartbeat", error))
 
 
-def perform(waits: Waits[T]) -> T:
-    """Perform each wait by blocking; the result."""
-    with closing(waits):
-        try:
-            while True:
-                wait = next(waits)
-                if wait.result is None:
-                    time.sleep(wait.seconds)
-                else:
-                    wait.result.wait(wait.seconds)
-        except StopIteration as stop:
-            result: T = stop.value
-            return result
+def _wait(wait: Wait) -> None:
+    if wait.result is None:
+        time.sleep(wait.seconds)
+    else:
+        wait.result.wait(wait.seconds)

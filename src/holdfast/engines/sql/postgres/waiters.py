@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from holdfast.core.effects import perform
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.connection import SqlError, wait_for
 from holdfast.engines.sql.exchanges import Open, Pause
 from holdfast.engines.sql.postgres.connection import PostgresConnection
-from holdfast.engines.sql.threads import perform_all
 from holdfast.engines.sql.waiters import Waiters
 
 CONNECTING = 2.0
@@ -157,7 +157,7 @@ class Listener:
 
     def _run(self) -> None:
         try:
-            perform_all(self._listening, self._perform)
+            perform(self._listening, self._perform, SqlError)
         finally:
             self.is_settled.set()
             self._stopped.close()

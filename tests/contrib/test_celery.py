@@ -12,7 +12,8 @@ import pytest
 from celery import Celery
 
 import holdfast
-from holdfast.contrib.celery import STANDBY, Scheduler, single_instance
+from holdfast.contrib.celery import single_instance
+from holdfast.contrib.celery_beat import STANDBY, Scheduler
 from holdfast.lab.servers.process import wait_until
 from holdfast.lab.servers.redis import RedisServer
 

@@ -15,7 +15,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
 from holdfast import AsyncClient, AsyncLease, LockLost
-from holdfast.contrib import fastapi
+from holdfast.contrib import leader
 from holdfast.contrib.fastapi import holding, lead, locked, on_one_replica
 from holdfast.lab.servers.redis import RedisServer
 
@@ -38,7 +38,7 @@ def url() -> str:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fastapi, "PAUSE", 0.01)
+    monkeypatch.setattr(leader, "PAUSE", 0.01)
 
 
 def browser(app: App) -> httpx2.AsyncClient:

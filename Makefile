@@ -78,7 +78,7 @@ comparison: $(STAMP) servers
 docs: $(STAMP) servers
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict  # with --quiet, warnings would not count
-	$(BIN)/python -m pytest tests/test_docs.py
+	$(BIN)/python -m pytest --full tests/test_docs.py
 
 dist: $(STAMP)  # which installs venv where Debian left it out
 	scripts/dist "$(PYTHON)"

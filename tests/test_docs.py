@@ -24,8 +24,9 @@ from .equipment.django import configure_django
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RECIPES = sorted((ROOT / "docs/recipes").glob("*.md"))
-NOT_EVERYWHERE = ("alembic", "uvicorn")
-"""What the group `dev` has, and an older environment lacks."""
+PUNCTUAL = ("cron.md", "web-workers.md")
+"""Pages whose programs must start within some seconds of each other: for a machine that is not busy
+with other things (`make docs`, `make contract`)."""
 
 NAMES = [name for name in holdfast.__all__ if not name.startswith("_")]
 HOMES = {inspect.getmodule(getattr(holdfast, name)) for name in NAMES}
@@ -60,6 +61,11 @@ def test_every_public_name_is_in_the_reference() -> None:
     assert sorted(entries) == sorted(NAMES)
 
 
+def marks_of(page: Path) -> list[pytest.MarkDecorator]:
+    marks = [pytest.mark.slow] if is_slow(page) else []
+    return [*marks, pytest.mark.full] if page.name in PUNCTUAL else marks
+
+
 @pytest.fixture(scope="module")
 def running() -> Iterator[Servers]:
     with Servers() as servers:
@@ -68,18 +74,11 @@ def running() -> Iterator[Servers]:
 
 @pytest.mark.parametrize(
     "page",
-    [
-        pytest.param(page, marks=[pytest.mark.slow] if is_slow(page) else [], id=name_of(page))
-        for page in PAGES
-        if blocks(page)
-    ],
+    [pytest.param(page, marks=marks_of(page), id=name_of(page)) for page in PAGES if blocks(page)],
 )
 def test_examples_of_a_page_run_in_order(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, running: Servers
 ) -> None:
-    for library in NOT_EVERYWHERE:
-        if f"import {library}" in page.read_text() or f"$ {library}" in page.read_text():
-            pytest.importorskip(library)
     monkeypatch.setenv("HOLDFAST_URL", f"sqlite://{tmp_path}/locks.db")
     monkeypatch.chdir(tmp_path)
     running.empty()

@@ -273,12 +273,13 @@ class Locks:
 
     def release(self, requests: Sequence[Release]) -> Steps[list[Answer]]:
         """Delete the places of these holders, all together."""
-        taken = [self._registry.take(request.holder) for request in requests]
-        claims = [claim for claim in taken if claim is not None]
-        for claim in claims:
-            self._watches.end(claim.holder)
+        # First found, then taken: a Ctrl-C in between loses no claim.
+        claims = self._registry.find(request.holder for request in requests)
         replies: list[Any] = []
         try:
+            claims = self._registry.take(claims)
+            for claim in claims:
+                self._watches.end(claim.holder)
             if claims:
                 replies = yield [commands.delete(claim.place) for claim in claims]
         finally:

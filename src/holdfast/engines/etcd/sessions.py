@@ -20,7 +20,7 @@
 
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from math import inf
 
@@ -232,10 +232,19 @@ class Registry:
             session.add(claim)
             claim.session = session
 
-    def take(self, holder: str) -> Claim | None:
-        """The claim of a holder that is about to be released: only one thread gets it."""
+    def find(self, holders: Iterable[str]) -> list[Claim]:
+        """The claims of these holders."""
         with self._mutex:
-            return self.claims.pop(holder, None)
+            known = [each for each in dict.fromkeys(holders) if each in self.claims]
+            return [self.claims[holder] for holder in known]
+
+    def take(self, claims: Iterable[Claim]) -> list[Claim]:
+        """Those of these claims that are about to be released: only one thread gets each."""
+        with self._mutex:
+            present = [each for each in claims if self.claims.get(each.holder) is each]
+            for claim in present:
+                del self.claims[claim.holder]
+            return present
 
     def close(self, claim: Claim) -> None:
         """Its place is gone."""

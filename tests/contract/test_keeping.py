@@ -31,10 +31,8 @@ async def test_it_is_held_and_renewed_meanwhile(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lock = ann.lock("nightly", ttl=stage.ttl, min_hold=LONG)
     lease = await ann(lock.acquire)
-    end = lease.remaining()
     releasing = ann.begins(lease.release)
-    await stage.until(lambda: lease.remaining() < end / 2 or lease.remaining() > end)
-    await stage.passes(stage.ttl)
+    await stage.passes(2 * stage.ttl)  # it would have ended by now
     assert lease.held
     assert not releasing.done()
     assert not await stage.takes(ben, "nightly")

@@ -308,6 +308,7 @@ class RedisStore:
         if left <= 0:  # this thread may have been held up, and the answer be there
             for node in list(self._sockets):
                 self._receive(node)
+            self._send_all()  # what was received may ask for more
         return min(left, LONGEST)
 
     def _leads(self, follower: Follower, me: int) -> bool:

@@ -349,22 +349,30 @@ class TestInterruptions:
                 interrupt.disarm()
         assert calls > 10
 
-    def test_of_a_waiter(self, client: Client, other: Client) -> None:
+    @pytest.mark.parametrize("struck", ["the waiter", "another thread"])
+    def test_of_a_waiter(self, client: Client, other: Client, struck: str) -> None:
+        """A signal that strikes another thread, or an instant before this one blocks, does not wake
+        it: it must look by itself."""
+
         def handler(number: int, frame: object) -> None:
             raise KeyboardInterrupt
 
         def interrupt() -> None:
             wait_for(lambda: waiters(other) == 1)
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+            thread = threading.main_thread() if struck == "the waiter" else interrupting.thread
+            signal.pthread_kill(thread.ident or 0, signal.SIGUSR1)
+            try:
+                wait_for(lambda: waiters(other) == 0)
+            finally:
+                held.release()
 
         before = signal.signal(signal.SIGUSR1, handler)
         try:
-            with other.lock("job"):
-                interrupting = Background(interrupt)
-                with pytest.raises(KeyboardInterrupt):
-                    client.lock("job").acquire()
-                interrupting.join()
-                wait_for(lambda: waiters(other) == 0)
+            held = take(other.lock("job", ttl=600))
+            interrupting = Background(interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                client.lock("job").acquire()
+            assert interrupting.join().error is None
         finally:
             signal.signal(signal.SIGUSR1, before)
 

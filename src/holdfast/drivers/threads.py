@@ -46,6 +46,10 @@ T = TypeVar("T")
 RENEWER_TIMEOUT = 0.2
 """How long closing waits before it looks whether there is a renewer."""
 
+SIGNALS_EVERY = 1.0
+"""How often a caller that waits looks for signals. Python sees one that came an instant before the
+thread blocked, or in another thread, only when the thread wakes: a Ctrl-C could wait for a ttl."""
+
 
 class _Current(threading.local):
     """A token for each thread, equal to no other's, past or to come."""
@@ -140,11 +144,18 @@ class ThreadDriver(Driver):
 
     def _wait(self, waiter_id: str, until: float) -> bool:
         notifications = self._notifications[waiter_id]
-        if self.runtime.closed:  # `close` sets it before it ends the waits
-            raise ClientClosed
-        if self._pumped is not None and waiter_id not in LOOPS:
-            self._pumped.pump(waiter_id, notifications.empty, until)
-        woken = _get(notifications, until)
+        woken = False
+        while not woken:
+            if self.runtime.closed:  # `close` sets it before it ends the waits
+                raise ClientClosed
+            look_at = until
+            if waiter_id not in LOOPS:
+                look_at = min(until, clock() + SIGNALS_EVERY)
+                if self._pumped is not None:
+                    self._pumped.pump(waiter_id, notifications.empty, look_at)
+            woken = _get(notifications, look_at)
+            if look_at == until:
+                break
         if self.runtime.closed:
             raise ClientClosed
         return woken

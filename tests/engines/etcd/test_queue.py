@@ -12,6 +12,7 @@ import holdfast
 from holdfast.core.messages import Acquire, Answer, Granted, Held, Release
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import locks
+from tests.engines.redis.strikes import Strike
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
@@ -54,6 +55,23 @@ def test_waiters_are_served_in_the_order_of_their_arrival(client: holdfast.Clien
     for thread in threads:
         thread.join()
     assert served == list(range(8))
+
+
+@pytest.mark.parametrize("line", range(5))
+def test_a_waiter_is_woken_although_the_one_before_it_was_interrupted(
+    server: EtcdServer, client: holdfast.Client, line: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a Ctrl-C while the threads that wake waiters were being started."""
+    monkeypatch.setattr(locks, "HELD", Held(600.0, wakes=True))
+    strike = Strike(line, ("etcd/threads.py",), functions=("_watch", "start"))
+    with holdfast.Client(server.url) as other, other.lock("door"):
+        with pytest.raises(KeyboardInterrupt), strike:
+            client.lock("door").acquire(timeout=30)
+        served: list[int] = []
+        threads = queue_up(client, 1, served)
+    wait_for(lambda: served)
+    for thread in threads:
+        thread.join()
 
 
 def test_a_newcomer_does_not_overtake_a_waiter(client: holdfast.Client) -> None:

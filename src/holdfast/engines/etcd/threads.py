@@ -53,7 +53,7 @@ class EtcdStore:
     def _begin(self) -> None:
         self._closing = False
         self._watchers: list[Watcher] = []
-        """The last one works; those before it are ending."""
+        """One that works, if there are waiters, and those that are ending."""
         self._mutex = threading.Lock()
 
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
@@ -88,10 +88,13 @@ class EtcdStore:
     def _watch(self) -> None:
         """See to it that waiters are woken, and their sessions kept alive."""
         with self._mutex:
-            if not self._closing and (not self._watchers or self._watchers[-1].over):
-                watcher = Watcher(self._connections, self._exchanges, self._keep_waiters)
-                self._watchers = [*(each for each in self._watchers if each.alive), watcher]
-                watcher.start()
+            if self._closing or any(watcher.works for watcher in self._watchers):
+                return
+            for each in self._watchers:
+                each.end()  # a Ctrl-C may have struck while it was being started
+            watcher = Watcher(self._connections, self._exchanges, self._keep_waiters)
+            self._watchers = [*(each for each in self._watchers if each.alive), watcher]
+            watcher.start()
 
     def _keep_waiters(self) -> None:
         self._exchange(self._exchanges.locks.keep_waiters, self._clock() + 2 * TICK)
@@ -195,9 +198,9 @@ class Watcher:
             thread.start()
 
     @property
-    def over(self) -> bool:
-        """Whether it serves no waiter any more."""
-        return self._over.is_set()
+    def works(self) -> bool:
+        """Whether it serves waiters."""
+        return not self._over.is_set() and all(thread.is_alive() for thread in self._threads)
 
     @property
     def alive(self) -> bool:
@@ -205,12 +208,14 @@ class Watcher:
         return any(thread.is_alive() for thread in self._threads)
 
     def stop(self) -> None:
-        """End, and wait until it has."""
-        self._end()
+        """End, and wait for it."""
+        self.end()
         for thread in self._threads:
-            thread.join()
+            if thread.is_alive():
+                thread.join()
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """Serve no waiter any more."""
         self._over.set()
         self._cancel_stream()
 
@@ -223,7 +228,7 @@ class Watcher:
                 self._cancel_stream()  # that endpoint has failed
             idle = 0 if self._registry.sessions(waited_for=True) else idle + 1
             if idle > LINGER:
-                self._end()  # a waiter that came at the last moment is woken, and asks again
+                self.end()  # a waiter that came at the last moment is woken, and asks again
 
     def _cancel_stream(self) -> None:
         with self._mutex:

@@ -113,7 +113,7 @@ class RedisStore:
         """The thread that has the mutex."""
         self._sockets: dict[Node, Socket] = {}
         self._by_fd: dict[int, Node] = {}
-        self._connecting: dict[threading.Thread, None] = {}
+        self._connecting: dict[Node, threading.Thread] = {}
         self._leader: Follower | None = None
         self._leading = 0
         """The leader's thread."""
@@ -167,14 +167,14 @@ class RedisStore:
             try:
                 for node in list(self._sockets):
                     self._disconnect(node, GONE)
-                connecting = list(self._connecting)
+                connecting = list(self._connecting.values())
                 if self._leader is None:
                     self._close_wakeup()  # else the leader does, when it stops
             finally:
                 self._owner = 0
         self._hand_on()
         for thread in connecting:
-            if thread is not threading.current_thread():
+            if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(JOIN_TIMEOUT)
 
     def forget(self) -> None:
@@ -403,11 +403,13 @@ class RedisStore:
             self._sockets_changed()
 
     def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
+        self._connecting.pop(node, None)  # what that thread opens, it closes
         sock = self._sockets.pop(node, None)
         if sock is not None:
             del self._by_fd[sock.fd]
             self._sockets_changed()
             sock.close()
+        if sock is not None or node.connecting:
             node.lost(why, heals)
 
     def _hand_on(self) -> None:
@@ -430,7 +432,7 @@ class RedisStore:
         thread = threading.Thread(
             target=self._open, args=(node, timeout), name="holdfast-connect", daemon=True
         )
-        self._connecting[thread] = None
+        self._connecting[node] = thread
         thread.start()
 
     def _open(self, node: Node, timeout: float) -> None:
@@ -444,17 +446,20 @@ class RedisStore:
         with self._mutex:
             self._owner = me
             try:
-                self._connecting.pop(threading.current_thread(), None)
-                if sock is None or self._closed:
-                    if sock is not None:
-                        sock.close()
-                    node.lost(GONE if error is None else explain(error), heals_in(error))
-                else:
+                is_wanted = self._connecting.get(node) is threading.current_thread()
+                if is_wanted:
+                    del self._connecting[node]
+                if sock is not None and is_wanted and not self._closed:
                     self._sockets[node] = sock
                     self._by_fd[sock.fd] = node
                     node.connected()
                     self._flush(node)
                     self._sockets_changed()
+                else:
+                    if sock is not None:
+                        sock.close()
+                    if is_wanted:
+                        node.lost(GONE if error is None else explain(error), heals_in(error))
             finally:
                 self._owner = 0
         self._hand_on()

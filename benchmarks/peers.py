@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from benchmarks.contenders import TTL, AsyncPair, Pair
 from holdfast.drivers.common import clock, new_holder
-from holdfast.engines.sql.commands import MICROSECONDS, Text
+from holdfast.engines.sql.dialect import MICROSECONDS, Text
 from holdfast.engines.sql.sqlite import commands as statements
 from holdfast.engines.sql.sqlite.connection import boot_id, connect, relax
 

@@ -12,7 +12,8 @@ from benchmarks.relay import Hold, Result
 from benchmarks.sql.statements import KEY, Statements, mariadb_lease, postgres_lease
 from holdfast.core.messages import Acquire, Release
 from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.commands import Commands, Dialect
+from holdfast.engines.sql.commands import Commands
+from holdfast.engines.sql.dialect import LEASES, Dialect
 from holdfast.engines.sql.mysql import commands as mysql
 from holdfast.engines.sql.postgres import commands as postgres
 from holdfast.engines.sql.waiters import Waiters
@@ -21,8 +22,8 @@ from tests.equipment.servers.masters import RedisMasters
 HOLDER = "host/1/program/secret"
 
 DIALECTS: dict[str, tuple[Dialect, Callable[[], Statements]]] = {
-    "postgres": (postgres.Statements(postgres.LEASES).dialect, postgres_lease),
-    "mariadb": (mysql.Statements(mysql.LEASES, returns=True).dialect, mariadb_lease),
+    "postgres": (postgres.Statements(LEASES).dialect, postgres_lease),
+    "mariadb": (mysql.Statements(LEASES, returns=True).dialect, mariadb_lease),
 }
 
 

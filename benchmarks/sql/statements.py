@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from benchmarks.contenders import TTL
-from holdfast.engines.sql.commands import LONGEST_LOCK_WAIT, Dialect, Text
+from holdfast.engines.sql.commands import LONGEST_LOCK_WAIT
+from holdfast.engines.sql.dialect import LEASES, Dialect, Text
 from holdfast.engines.sql.mysql import commands as mysql
 from holdfast.engines.sql.postgres import commands as postgres
 
@@ -31,12 +32,12 @@ class Statements:
 
 def postgres_lease() -> Statements:
     """A lease in PostgreSQL, as holdfast takes it."""
-    return _lease(postgres.Statements(postgres.LEASES).dialect, lambda text: text.sql)
+    return _lease(postgres.Statements(LEASES).dialect, lambda text: text.sql)
 
 
 def mariadb_lease() -> Statements:
     """A lease in MariaDB, as holdfast takes it: with `%s` for each value."""
-    dialect = mysql.Statements(mysql.LEASES, returns=True).dialect
+    dialect = mysql.Statements(LEASES, returns=True).dialect
     return _lease(dialect, lambda text: text.sql.replace("?", "%s"))
 
 

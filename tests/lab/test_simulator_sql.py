@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.lab.simulate import simulate
-from holdfast.engines.sql.commands import Results, Statement, Text
+from holdfast.engines.sql.dialect import Results, Statement, Text
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, draw, play
 from holdfast.lab.simulator.plan import Section, Task

@@ -25,10 +25,8 @@ clock.
    the client gave up, does nothing.
 """
 
-import re
-from collections.abc import Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from holdfast.core.messages import (
     CHANGED,
@@ -51,14 +49,15 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.records import Versioned
-
-MICROSECONDS = 1_000_000
+from holdfast.engines.sql.clock import DatabaseClock
+from holdfast.engines.sql.dialect import MICROSECONDS as MICROSECONDS
+from holdfast.engines.sql.dialect import Dialect, Row, Steps, Text
+from holdfast.engines.sql.dialect import Results as Results
+from holdfast.engines.sql.dialect import Statement as Statement
+from holdfast.engines.sql.waiters import LIFE, Waiters
 
 POLL = 0.2
 """The longest interval, in seconds, at which a waiter polls that cannot be woken."""
-
-LIFE = 2.0
-"""A waiter that polls is taken for dead when it has not asked for this many seconds."""
 
 GUARDED = 0.05
 """When to ask again for a lock that is free but for a transaction that relies on its last lease."""
@@ -70,166 +69,11 @@ by another's statement."""
 ROUNDS = 4
 """How often the lock may change hands while one request tries to take it."""
 
-Row: TypeAlias = tuple[Any, ...]
-
-
-class Text:
-    """A statement of one dialect. Called with its values by name, it can be yielded."""
-
-    __slots__ = ("names", "skips_locked", "sql")
-
-    def __init__(self, sql: str, mark: str, *, skips_locked: bool = False) -> None:
-        """`sql` has named values (`:key`). `mark` stands for a value in what is sent: `?`, or `$`
-        for numbers. `skips_locked`: meeting a locked row is no error, but finds nothing."""
-        names = re.findall(r":([a-z_]+)", sql)
-        self.skips_locked = skips_locked
-        if mark == "$":
-            self.names = tuple(dict.fromkeys(names))
-            sql = re.sub(r":([a-z_]+)", lambda found: f"${self.names.index(found[1]) + 1}", sql)
-        else:
-            self.names = tuple(names)
-            sql = re.sub(r":[a-z_]+", mark, sql)
-        self.sql = " ".join(sql.split())
-
-    def __call__(self, **values: Any) -> "Statement":
-        """The statement with these values."""
-        return self, [values[name] for name in self.names]
-
-
-Statement: TypeAlias = tuple[Text, list[Any]]
-Results: TypeAlias = list[list[Row]]
-T = TypeVar("T")
-Steps: TypeAlias = Generator[tuple[Statement, ...], Results, T]
-
-
-@dataclass(frozen=True, slots=True)
-class Dialect:
-    """The statements of one kind of database. Each *gives* rows.
-
-    A *state* is (fence if granted else null, now, remaining, ttl, holder).
-    """
-
-    acquire: Text
-    """Gives a state, or nothing."""
-    look: Text
-    """Gives a state, and `place` behind it: the asker's in the queue, or null."""
-    extend: Text
-    """Gives a row if done."""
-    release: Text
-    """Gives a row if done."""
-    adopt: Text
-    """Counts a lease of another clock anew, and an offer to the asker."""
-    join: Text
-    """Takes a place in the queue, or takes it again: `place` is 0, or the one that it was."""
-    mark: Text
-    """Marks in the lease's row that there is a queue."""
-    touch: Text
-    """Marks a waiter that polls as alive; gives a row if it has a place."""
-    leave: Text
-    """Gives the place up."""
-    free: Text
-    """Ends the holder's lease; gives a row if done."""
-    bury: Text
-    """Deletes the dead waiters before the first living one, if the lock is free or expired."""
-    settle: Text
-    """Offers the lock to the first waiter, else to `me`, if it is free or expired."""
-    heads: Text
-    """Wakes the waiters that should know of an offer that was just made, and gives (holder,
-    listener) of each: the first waiter, and the first of another listener: one stopped process must
-    not delay the others. `again`: also of an offer that was made before, since a waiter that knew
-    of it has left, or is dead."""
-    drop: Text
-    """Takes the waiter that the lock is offered to out of the queue."""
-    take_away: Text
-    """Ends the lease of any holder; gives a row if done."""
-    inspect: Text
-    """Gives (key, holder, fence, remaining, waiters)."""
-    listing: Text
-    """Gives the same of each."""
-    cell: Text
-    """Gives (value, whether it is text, version) of a cell that was set."""
-    make_cell: Text
-    """Gives a row if done; does nothing if there is such a cell."""
-    set_cell: Text
-    """Gives a row if done; does nothing unless the version is the expected one."""
-    lock: Text | None = None
-    """Locks the row; None where a transaction locks the whole database."""
-    front: Text | None = None
-    """Finds the first living waiter, where `bury` cannot do so itself."""
-    verdict: Text | None = None
-    """Where `acquire` only gives whether it did something: gives the state."""
-    take_away_guarded: Text | None = None
-    """The same as `take_away` where a transaction keeps that from being done."""
-    forget: Text | None = None
-    """Takes all waiters of a dead listener out, where the database cannot detect its death."""
-
-    @classmethod
-    def of(
-        cls,
-        mark: str,
-        names: Mapping[str, str],
-        texts: Mapping[str, str],
-        skipping: Collection[str] = (),
-    ) -> "Dialect":
-        """From texts with `{names}` of tables and expressions. They are put in once, so that a
-        table may have any name. `skipping`: those that find nothing where a row is locked."""
-        return cls(
-            **{
-                name: Text(sql.format(**names), mark, skips_locked=name in skipping)
-                for name, sql in texts.items()
-            }
-        )
-
-
-class Waiters(Protocol):
-    """The waiters of one client."""
-
-    def listener(self) -> tuple[str, int]:
-        """Where they are woken, and the server process that listens there; ("", 0): nowhere."""
-        ...
-
-    def place(self, holder: str) -> int:
-        """The place that a waiter has, or a waiter or holder had; 0: none."""
-        ...
-
-    def joined(self, holder: str, place: int) -> None:
-        """A waiter has this place, and the database knows that it is alive."""
-        ...
-
-    def is_fresh(self, holder: str) -> bool:
-        """Whether the waiter was marked as alive within `LIFE / 2`."""
-        ...
-
-    def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
-        """The lock is offered to this waiter of any client, or to another: then it should ask when
-        the offer has lapsed. False if it is known to be dead."""
-        ...
-
-
-class Clock(Protocol):
-    """The database's clock, as far as the client knows it."""
-
-    def values(self) -> dict[str, Any]:
-        """The values of statements that depend on it."""
-        ...
-
-    def ours(self) -> float:
-        """The client's own clock."""
-        ...
-
-    def deadline(self, until: float) -> int:
-        """What it shows at an instant of the client's clock, or a little more."""
-        ...
-
-    def learn(self, asked_at: float, now: int) -> None:
-        """It showed `now` some time after `asked_at`."""
-        ...
-
 
 class Commands:
     """The commands of one client."""
 
-    def __init__(self, node: str, sql: Dialect, clock: Clock, waiters: Waiters) -> None:
+    def __init__(self, node: str, sql: Dialect, clock: DatabaseClock, waiters: Waiters) -> None:
         self.node, self._sql, self._clock, self._waiters = node, sql, clock, waiters
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:
@@ -444,7 +288,7 @@ class Commands:
     def _statements(self, *texts: Text, **values: Any) -> tuple[Statement, ...]:
         """These statements, each with those of the values that it names."""
         values |= self._clock.values() | _CONSTANTS
-        return tuple([(text, [values[name] for name in text.names]) for text in texts])
+        return tuple([text(**values) for text in texts])
 
 
 def _held(remaining: float, listener: str) -> Held:

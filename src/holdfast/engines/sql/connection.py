@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import ceil, inf
 from typing import Protocol
 
-from holdfast.engines.sql.commands import Row, Statement
+from holdfast.engines.sql.dialect import Row, Statement
 
 SILENT = "did not answer in time"
 CLOSED = "the client was closed"

@@ -30,8 +30,7 @@ from holdfast.core.messages import (
     Request,
 )
 from holdfast.core.ports import Clock
-from holdfast.engines.sql.commands import Commands, Statement
-from holdfast.engines.sql.commands import Steps as Command
+from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.connection import (
     CLOSED,
     BrokenError,
@@ -41,6 +40,8 @@ from holdfast.engines.sql.connection import (
     RefusedError,
     SqlError,
 )
+from holdfast.engines.sql.dialect import Statement
+from holdfast.engines.sql.dialect import Steps as Command
 
 REPEATABLE = (Acquire, Extend, Inspect, List, Read)
 

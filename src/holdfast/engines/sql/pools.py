@@ -24,6 +24,7 @@ from urllib.parse import SplitResult, quote
 from holdfast.core.ports import Engine, StoreHost
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.connection import BrokenError, RefusedError, SqlError
+from holdfast.engines.sql.dialect import LEASES
 from holdfast.engines.sql.threads import read_count
 
 Opening: TypeAlias = Callable[[dict[str, str]], Engine]
@@ -169,7 +170,6 @@ def _arguments(engine: Any, *, awaits: bool) -> dict[str, Any]:
 
 def _postgres(given: Callable[[], Any], shown: Mapping[str, Any]) -> tuple[str, Opening]:
     from holdfast.engines.sql import postgres
-    from holdfast.engines.sql.postgres.commands import LEASES
     from holdfast.engines.sql.postgres.connection import PostgresConnection, connect
 
     def opened(host: StoreHost, until: float) -> PostgresConnection:
@@ -179,7 +179,7 @@ def _postgres(given: Callable[[], Any], shown: Mapping[str, Any]) -> tuple[str, 
         return PostgresConnection(found.pgconn, host.clock, found)
 
     def opening(options: dict[str, str]) -> Engine:
-        table, connections = read_table(options, LEASES)
+        table, connections = read_table(options)
         return postgres.make_engine(opened, _node(shown), table, connections)
 
     return _url("postgresql", shown), opening
@@ -187,7 +187,6 @@ def _postgres(given: Callable[[], Any], shown: Mapping[str, Any]) -> tuple[str, 
 
 def _mysql(scheme: str, given: Callable[[], Any], shown: Mapping[str, Any]) -> tuple[str, Opening]:
     from holdfast.engines.sql import mysql
-    from holdfast.engines.sql.mysql.commands import LEASES
     from holdfast.engines.sql.mysql.connection import connect
 
     def opened(host: StoreHost, until: float) -> Any:
@@ -197,15 +196,15 @@ def _mysql(scheme: str, given: Callable[[], Any], shown: Mapping[str, Any]) -> t
         return found
 
     def opening(options: dict[str, str]) -> Engine:
-        table, connections = read_table(options, LEASES)
+        table, connections = read_table(options)
         return mysql.make_engine(scheme, opened, _node(shown), table, connections)
 
     return _url(scheme, shown), opening
 
 
-def read_table(options: dict[str, str], default: str) -> tuple[str, int]:
+def read_table(options: dict[str, str]) -> tuple[str, int]:
     """The options that there are: the table, and the number of connections."""
-    table, connections = options.pop("table", default), read_count(options)
+    table, connections = options.pop("table", LEASES), read_count(options)
     refuse_options(options, "table", "connections")
     return table, connections
 

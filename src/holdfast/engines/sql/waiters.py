@@ -3,7 +3,9 @@
 import threading
 
 from holdfast.core.ports import Clock, Notify
-from holdfast.engines.sql.commands import LIFE
+
+LIFE = 2.0
+"""A waiter that polls is taken for dead when it has not asked for this many seconds."""
 
 
 class Waiters:
@@ -19,7 +21,7 @@ class Waiters:
         self._mutex = threading.Lock()
 
     def listener(self) -> tuple[str, int]:
-        """Where waiters are woken, and the server process that listens there: nowhere."""
+        """Where waiters are woken, and the server process that listens there; ("", 0): nowhere."""
         return "", 0
 
     def place(self, holder: str) -> int:
@@ -35,7 +37,9 @@ class Waiters:
         return self._clock() < self._places.get(holder, (0, 0.0))[1] + LIFE / 2
 
     def wake(self, listener: str, holder: str, *, is_offered: bool) -> bool:
-        """Wake a waiter, if it is of this client; never known to be dead."""
+        """The lock is offered to this waiter of any client, or to another: then it should ask when
+        the offer has lapsed. False if it is known to be dead. Here: wake it if it is of this
+        client."""
         if holder in self._places:
             self._notify(holder)
         return True

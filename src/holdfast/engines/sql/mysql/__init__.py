@@ -15,8 +15,9 @@ from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.offload import Offloaded
+from holdfast.engines.sql.dialect import LEASES
 from holdfast.engines.sql.guard import mysql_guard
-from holdfast.engines.sql.mysql.commands import LEASES, Statements, tables
+from holdfast.engines.sql.mysql.commands import Statements
 from holdfast.engines.sql.mysql.connection import connect
 from holdfast.engines.sql.mysql.server import MySqlServer
 from holdfast.engines.sql.mysql.tls import FILES, read_tls
@@ -89,7 +90,7 @@ def make_engine(
         drift,
         store,
         lambda host: Offloaded(store(host), scheme, host.clock, connections),
-        guard=mysql_guard(tables(table).leases),
+        guard=mysql_guard(statements.names["leases"]),
         ddl=statements.ddl,
     )
 

@@ -14,45 +14,7 @@
 6. In an UPDATE, each assignment sees those before it.
 """
 
-import re
-from dataclasses import dataclass
-
-from holdfast.engines.sql.commands import Dialect, Text
-
-LEASES = "holdfast_leases"
-CELLS = "holdfast_cells"
-
-VERSION = 2
-"""Of the tables. Those of the first release have none, and count as 1."""
-
-LONGEST = 56
-"""Of a table's name: MariaDB allows 64 characters, and `_waiters` is added."""
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables of one lease table, as they stand in SQL."""
-
-    leases: str
-    waiters: str
-    version: str
-    cells: str
-
-
-def tables(table: str) -> Tables:
-    """The tables that belong to `[database.]table`."""
-    parts = table.split(".")
-    if len(parts) > 2 or not all(_NAME.fullmatch(p) and len(p) <= LONGEST for p in parts):
-        raise ValueError(
-            f"table: must be a name, or database.name, of letters, digits and _, each of at most "
-            f"{LONGEST} characters, got {table!r}"
-        )
-    *database, name = parts
-    before = "".join(f"`{part}`." for part in database)
-    names = (name, f"{name}_waiters", f"{name}_version", CELLS)
-    return Tables(*(f"{before}`{each}`" for each in names))
+from holdfast.engines.sql.dialect import Dialect, Text, table_names
 
 
 class Statements:
@@ -60,22 +22,8 @@ class Statements:
 
     def __init__(self, table: str, *, returns: bool) -> None:
         self.returns = returns
-        found = tables(table)
-        names = {
-            "leases": found.leases,
-            "waiters": found.waiters,
-            "version": found.version,
-            "cells": found.cells,
-            "current": str(VERSION),
-            "now": NOW,
-            "takes": _TAKES.format(now=NOW),
-        }
-        *database, plain = table.split(".")
-        self.ddl = DDL.format(**names).strip()
-        self.create = tuple(Text(sql, "?") for sql in self.ddl.split(";") if sql.strip())
-        self.upgrade = Text(UPGRADE.format(**names), "?")
-        self.version = Text(f"SELECT version FROM {found.version}", "?")  # noqa: S608 - our own
-        self._place = {"database": database[0] if database else None, "name": plain}
+        self.names = names = table_names(table, "`")
+        expressions = names | {"now": NOW, "takes": _TAKES.format(now=NOW)}
         texts = dict(TEXTS)
         if returns:
             bounded = "SET STATEMENT max_statement_time = :lock_wait FOR "
@@ -83,12 +31,13 @@ class Statements:
             texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {state}, holder"
             texts["take_away"] = bounded + texts["take_away"]
             del texts["verdict"]
-        self.dialect = Dialect.of("?", names, texts, ("acquire", "take_away"))
-        self._extend_many = EXTEND_MANY.format(**names)
-
-    def is_first_release(self) -> tuple[Text, list[str | None]]:
-        """Gives a row if the lease table is one of the first release."""
-        return FIRST_RELEASE(**self._place)
+        self.dialect = Dialect.of("?", expressions, texts, ("acquire", "take_away"))
+        self._extend_many = EXTEND_MANY.format(**expressions)
+        self.ddl = DDL.format(**names).strip()
+        self.create = tuple(Text(sql, "?") for sql in self.ddl.split(";") if sql.strip())
+        self.version = Text(READ_VERSION.format(**names), "?")
+        self.is_first_release = Text(FIRST_RELEASE.format(**names), "?")
+        self.upgrade = Text(UPGRADE.format(**names), "?")
 
     def extend_many(
         self, ttl: int, keys: list[str], holders: list[str]
@@ -131,14 +80,14 @@ INSERT IGNORE INTO {version}
 SELECT {current} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {version});
 """
 
-FIRST_RELEASE = Text(
-    """
+READ_VERSION = "SELECT version FROM {version}"
+
+FIRST_RELEASE = """
 SELECT 1 FROM information_schema.columns
-WHERE table_schema = COALESCE(CONVERT(:database USING utf8mb4), DATABASE())
-  AND table_name = CONVERT(:name USING utf8mb4) AND column_name = 'ends'
-""",
-    "?",
-)
+WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE())
+  AND table_name = '{plain}' AND column_name = 'ends'
+"""
+"""Gives a row if the lease table is one of the first release."""
 
 UPGRADE = """
 ALTER TABLE {leases}

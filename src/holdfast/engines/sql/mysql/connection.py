@@ -13,7 +13,6 @@ import pymysql
 from pymysql.constants import CLIENT
 
 from holdfast.core.ports import Clock
-from holdfast.engines.sql.commands import Row, Statement
 from holdfast.engines.sql.connection import (
     SILENT,
     BrokenError,
@@ -22,6 +21,7 @@ from holdfast.engines.sql.connection import (
     RefusedError,
     SqlError,
 )
+from holdfast.engines.sql.dialect import Row, Statement
 from holdfast.engines.sql.mysql.commands import HANDSHAKE, SETTLE, SETTLE_MARIADB
 
 CLIENT_ERRORS = 2000

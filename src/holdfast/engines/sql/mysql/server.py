@@ -7,11 +7,11 @@ import pymysql
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.commands import MICROSECONDS, Commands, Statement, Steps
+from holdfast.engines.sql.commands import Commands
+from holdfast.engines.sql.dialect import MICROSECONDS, VERSION, Statement, Steps
 from holdfast.engines.sql.mysql.commands import (
     LOCK_TABLES,
     UNLOCK_TABLES,
-    VERSION,
     Statements,
 )
 from holdfast.engines.sql.mysql.connection import MySqlConnection, settle

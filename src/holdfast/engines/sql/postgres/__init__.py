@@ -11,8 +11,9 @@ from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.offload import Offloaded
+from holdfast.engines.sql.dialect import LEASES
 from holdfast.engines.sql.guard import postgresql_guard
-from holdfast.engines.sql.postgres.commands import LEASES, Statements
+from holdfast.engines.sql.postgres.commands import Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, connect
 from holdfast.engines.sql.postgres.server import PostgresServer
 from holdfast.engines.sql.threads import ServerStore, read_count
@@ -88,7 +89,7 @@ def make_engine(
         drift,
         store,
         lambda host: Offloaded(store(host), "postgres", host.clock, connections),
-        guard=postgresql_guard(statements.tables.leases),
+        guard=postgresql_guard(statements.names["leases"]),
         ddl=statements.ddl,
     )
 

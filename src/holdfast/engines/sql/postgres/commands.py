@@ -12,73 +12,26 @@
    (`pid` 0) polls, and is alive while `alive_until` lies ahead.
 """
 
-import re
-from dataclasses import dataclass
+from holdfast.engines.sql.dialect import Dialect, Text, table_names
 
-from holdfast.engines.sql.commands import Dialect, Text
-
-LEASES = "holdfast_leases"
-CELLS = "holdfast_cells"
 SCHEMA = "public"
 """Where the tables are unless `table` names a schema."""
-
-VERSION = 2
-"""Of the tables. Those of the first release have none, and count as 1."""
-
-LONGEST = 55
-"""Of a table's name: PostgreSQL cuts names at 63 bytes, and `_waiters` is added."""
-
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The tables of one lease table, as they stand in SQL."""
-
-    leases: str
-    waiters: str
-    version: str
-    cells: str
-    plain: str
-    """The lease table as text, without its schema."""
-
-
-def tables(table: str) -> Tables:
-    """The tables that belong to `[schema.]table`."""
-    parts = table.split(".")
-    if len(parts) > 2 or not all(_NAME.fullmatch(p) and len(p) <= LONGEST for p in parts):
-        raise ValueError(
-            f"table: must be a name, or schema.name, of letters, digits and _, each of at most "
-            f"{LONGEST} characters, got {table!r}"
-        )
-    schema, name = parts if len(parts) == 2 else (SCHEMA, parts[0])
-    names = (name, f"{name}_waiters", f"{name}_version", CELLS)
-    leases, waiters, version, cells = (f'"{schema}"."{each}"' for each in names)
-    return Tables(leases, waiters, version, cells, name)
 
 
 class Statements:
     """All statements for one lease table."""
 
     def __init__(self, table: str) -> None:
-        self.tables = tables(table)
-        names = {
-            "leases": self.tables.leases,
-            "waiters": self.tables.waiters,
-            "cells": self.tables.cells,
-            "version": self.tables.version,
-            "plain": self.tables.plain,
-            "current": str(VERSION),
-        }
+        self.names = names = table_names(table, '"', SCHEMA)
+        expressions = names | {"now": NOW, "alive": ALIVE.format(now=NOW)}
+        self.dialect = Dialect.of("$", expressions, TEXTS)
+        self.extend_all = Text(EXTEND_ALL.format(**expressions), "$")
         self.ddl = DDL.format(**names).strip()
-        expressions = {"now": NOW, "alive": ALIVE.format(now=NOW)}
-        self.dialect = Dialect.of("$", names | expressions, TEXTS)
-        self.extend_all = Text(EXTEND_ALL.format(**names, **expressions), "$")
+        # Two clients that make the tables at once would be in each other's way.
+        self.create = Text(f"{CREATING};\n{self.ddl}", "$")
         self.version = Text(READ_VERSION.format(**names), "$")
         # A table of the first release may be in another schema, found by `search_path`.
         self.strays = Text(STRAYS.format(**names), "$")
-        # Two clients that make the tables at once would be in each other's way.
-        self.create = Text(f"{CREATING};\n{self.ddl}", "$")
 
 
 CREATING = "SELECT pg_advisory_xact_lock(hashtext('holdfast'))"

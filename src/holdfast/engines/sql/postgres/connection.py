@@ -17,7 +17,6 @@ from psycopg import pq
 
 from holdfast.core.ports import Clock
 from holdfast.engines.inherited import detach
-from holdfast.engines.sql.commands import Row, Statement, Text
 from holdfast.engines.sql.connection import (
     SILENT,
     BrokenError,
@@ -27,6 +26,7 @@ from holdfast.engines.sql.connection import (
     SqlError,
     wait_for,
 )
+from holdfast.engines.sql.dialect import Row, Statement, Text
 from holdfast.engines.sql.postgres.commands import HANDSHAKE, SETTLE
 
 IDLE = 0.01

@@ -5,9 +5,10 @@ from collections.abc import Callable, Sequence
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.commands import MICROSECONDS, Commands, Statement, Steps
+from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.connection import RefusedError
-from holdfast.engines.sql.postgres.commands import SETTLE, VERSION, Statements
+from holdfast.engines.sql.dialect import MICROSECONDS, VERSION, Statement, Steps
+from holdfast.engines.sql.postgres.commands import SETTLE, Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, handshake
 from holdfast.engines.sql.postgres.waiters import ThreadWaiters
 
@@ -49,7 +50,7 @@ class PostgresServer:
         if strays:
             raise RefusedError(
                 f"there is a lease table in the schema {strays[0][0]}, where search_path leads; "
-                f"to go on with it, give table={strays[0][0]}.{self._statements.tables.plain}",
+                f"to go on with it, give table={strays[0][0]}.{self._statements.names['plain']}",
                 is_final=True,
             )
         connection.run_text(self._statements.create.sql, until)

@@ -4,7 +4,7 @@ Times are microseconds of the host's boot clock, and `boot` says of which boot a
 instant. A transaction locks the whole file.
 """
 
-from holdfast.engines.sql.commands import Dialect
+from holdfast.engines.sql.dialect import Dialect
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS holdfast_leases (

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from holdfast.engines.sql.commands import Statement
 from holdfast.engines.sql.connection import SILENT, BrokenError
+from holdfast.engines.sql.dialect import Statement
 from holdfast.lab.simulator.activity import Resume
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.sql.server import Listen, SqlServer

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from holdfast.engines.sql.commands import Results, Row, Statement
-from holdfast.engines.sql.postgres.commands import LEASES, NOW, Statements
+from holdfast.engines.sql.dialect import LEASES, Results, Row, Statement
+from holdfast.engines.sql.postgres.commands import NOW, Statements
 
 STATEMENTS = Statements(LEASES)
 

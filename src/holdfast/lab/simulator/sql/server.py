@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any, NamedTuple
 
 from holdfast.core.lease_state import LeaseState
-from holdfast.engines.sql.commands import MICROSECONDS, Row, Statement
+from holdfast.engines.sql.dialect import MICROSECONDS, Row, Statement
 from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.server import PRECISION, BaseServer, Receive

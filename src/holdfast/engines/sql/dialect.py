@@ -1,0 +1,156 @@
+"""The statements of one kind of database, and the names of its tables: pure."""
+
+import re
+from collections.abc import Collection, Generator, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+MICROSECONDS = 1_000_000
+
+LEASES = "holdfast_leases"
+CELLS = "holdfast_cells"
+
+VERSION = 2
+"""Of a server's tables. Those of the first release have none, and count as 1."""
+
+_WORD = "[A-Za-z_][A-Za-z0-9_]{0,54}"
+"""PostgreSQL cuts names at 63 bytes, MariaDB refuses more than 64, and `_waiters` is added."""
+
+_TABLE = re.compile(rf"(?:({_WORD})\.)?({_WORD})")
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+class Text:
+    """A statement of one dialect. Called with its values by name, it can be yielded."""
+
+    __slots__ = ("names", "skips_locked", "sql")
+
+    def __init__(self, sql: str, mark: str, *, skips_locked: bool = False) -> None:
+        """`sql` has named values (`:key`). `mark` stands for a value in what is sent: `?`, or `$`
+        for numbers. `skips_locked`: meeting a locked row is no error, but finds nothing."""
+        names = re.findall(r":([a-z_]+)", sql)
+        self.skips_locked = skips_locked
+        if mark == "$":
+            self.names = tuple(dict.fromkeys(names))
+            sql = re.sub(r":([a-z_]+)", lambda found: f"${self.names.index(found[1]) + 1}", sql)
+        else:
+            self.names = tuple(names)
+            sql = re.sub(r":[a-z_]+", mark, sql)
+        self.sql = " ".join(sql.split())
+
+    def __call__(self, **values: Any) -> "Statement":
+        """The statement with these values."""
+        return self, [values[name] for name in self.names]
+
+
+Statement: TypeAlias = tuple[Text, list[Any]]
+Results: TypeAlias = list[list[Row]]
+T = TypeVar("T")
+Steps: TypeAlias = Generator[tuple[Statement, ...], Results, T]
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """The statements of one kind of database. Each *gives* rows.
+
+    A *state* is (fence if granted else null, now, remaining, ttl, holder).
+    """
+
+    acquire: Text
+    """Gives a state, or nothing."""
+    look: Text
+    """Gives a state, and `place` behind it: the asker's in the queue, or null."""
+    extend: Text
+    """Gives a row if done."""
+    release: Text
+    """Gives a row if done."""
+    adopt: Text
+    """Counts a lease of another clock anew, and an offer to the asker."""
+    join: Text
+    """Takes a place in the queue, or takes it again: `place` is 0, or the one that it was."""
+    mark: Text
+    """Marks in the lease's row that there is a queue."""
+    touch: Text
+    """Marks a waiter that polls as alive; gives a row if it has a place."""
+    leave: Text
+    """Gives the place up."""
+    free: Text
+    """Ends the holder's lease; gives a row if done."""
+    bury: Text
+    """Deletes the dead waiters before the first living one, if the lock is free or expired."""
+    settle: Text
+    """Offers the lock to the first waiter, else to `me`, if it is free or expired."""
+    heads: Text
+    """Wakes the waiters that should know of an offer that was just made, and gives (holder,
+    listener) of each: the first waiter, and the first of another listener: one stopped process must
+    not delay the others. `again`: also of an offer that was made before, since a waiter that knew
+    of it has left, or is dead."""
+    drop: Text
+    """Takes the waiter that the lock is offered to out of the queue."""
+    take_away: Text
+    """Ends the lease of any holder; gives a row if done."""
+    inspect: Text
+    """Gives (key, holder, fence, remaining, waiters)."""
+    listing: Text
+    """Gives the same of each."""
+    cell: Text
+    """Gives (value, whether it is text, version) of a cell that was set."""
+    make_cell: Text
+    """Gives a row if done; does nothing if there is such a cell."""
+    set_cell: Text
+    """Gives a row if done; does nothing unless the version is the expected one."""
+    lock: Text | None = None
+    """Locks the row; None where a transaction locks the whole database."""
+    front: Text | None = None
+    """Finds the first living waiter, where `bury` cannot do so itself."""
+    verdict: Text | None = None
+    """Where `acquire` only gives whether it did something: gives the state."""
+    take_away_guarded: Text | None = None
+    """The same as `take_away` where a transaction keeps that from being done."""
+    forget: Text | None = None
+    """Takes all waiters of a dead listener out, where the database cannot detect its death."""
+
+    @classmethod
+    def of(
+        cls,
+        mark: str,
+        names: Mapping[str, str],
+        texts: Mapping[str, str],
+        skipping: Collection[str] = (),
+    ) -> "Dialect":
+        """From texts with `{names}` of tables and expressions. They are put in once, so that a
+        table may have any name. `skipping`: those that find nothing where a row is locked."""
+        return cls(
+            **{
+                name: Text(sql.format(**names), mark, skips_locked=name in skipping)
+                for name, sql in texts.items()
+            }
+        )
+
+
+def table_names(table: str, quote: str, schema: str = "") -> dict[str, str]:
+    """What texts call the tables that belong to `[schema.]table`, and their version.
+
+    >>> table_names("locks", "`")["waiters"]
+    '`locks_waiters`'
+    >>> table_names("shop.locks", '"', "public")["waiters"]
+    '"shop"."locks_waiters"'
+    """
+    found = _TABLE.fullmatch(table)
+    if found is None:
+        raise ValueError(
+            "table: must be a name, or schema.name (MariaDB: database.name), of letters, digits "
+            f"and _, each of at most 55 characters, got {table!r}"
+        )
+    schema, name = found[1] or schema, found[2]
+    before = f"{quote}{schema}{quote}." if schema else ""
+    return {
+        "schema": schema,
+        "plain": name,
+        "leases": f"{before}{quote}{name}{quote}",
+        "waiters": f"{before}{quote}{name}_waiters{quote}",
+        "version": f"{before}{quote}{name}_version{quote}",
+        "cells": f"{before}{quote}{CELLS}{quote}",
+        "current": str(VERSION),
+    }

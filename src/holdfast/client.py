@@ -4,6 +4,7 @@ asyncio."""
 import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
 
@@ -277,7 +278,8 @@ class Client(BaseClient[ThreadDriver]):
             name, ttl=ttl, timeout=timeout, max_hold=max_hold, retry=retry, label=label
         )
         cell = self.cell(f"once:{name}")
-        return Once(self._driver, lock, timeout, cell, check_positive("every", every))
+        acquire = partial(lock.acquire, timeout=timeout)
+        return Once(self._driver, name, acquire, cell, check_positive("every", every))
 
     def cell(self, name: str) -> Cell:
         """A value that is set only with its latest version. No I/O yet. A cell and a lock of the
@@ -418,7 +420,8 @@ class AsyncClient(BaseClient[AsyncDriver]):
             cancel_on_loss=cancel_on_loss,
         )
         cell = self.cell(f"once:{name}")
-        return AsyncOnce(self._driver, lock, timeout, cell, check_positive("every", every))
+        acquire = partial(lock.acquire, timeout=timeout)
+        return AsyncOnce(self._driver, name, acquire, cell, check_positive("every", every))
 
     def cell(self, name: str) -> AsyncCell:
         """A value that is set only with its latest version: as `Client.cell`."""

@@ -1,6 +1,8 @@
 """Functions that users decorate: checked when they are decorated, not when they run."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from inspect import (
     Parameter,
     isasyncgenfunction,
@@ -28,7 +30,49 @@ def check_async_function(function: Callable[..., object]) -> None:
         raise TypeError(f"function: {function!r} is not async; use the lock of a Client")
 
 
-def not_a_coroutine(function: Callable[..., object], result: R) -> R:
+def inside(
+    block: AbstractContextManager[Any], function: Callable[..., Any], *, with_lease: bool = False
+) -> Callable[..., Any]:
+    """The function, run inside of a block of its own at each call; it returns None if the block has
+    no lease. `with_lease`: the lease is its first argument."""
+    check_plain_function(function)
+
+    @functools.wraps(function)
+    def locked(*args: Any, **kwargs: Any) -> Any:
+        with block as lease:
+            if lease is None:
+                return None
+            first = (lease,) if with_lease else ()
+            return _not_a_coroutine(function, function(*first, *args, **kwargs))
+
+    if with_lease:
+        _hide_first_parameter(locked, function)
+    return locked
+
+
+def async_inside(
+    block: AbstractAsyncContextManager[Any],
+    function: Callable[..., Any],
+    *,
+    with_lease: bool = False,
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The same for coroutine functions."""
+    check_async_function(function)
+
+    @functools.wraps(function)
+    async def locked(*args: Any, **kwargs: Any) -> Any:
+        async with block as lease:
+            if lease is None:
+                return None
+            first = (lease,) if with_lease else ()
+            return await function(*first, *args, **kwargs)
+
+    if with_lease:
+        _hide_first_parameter(locked, function)
+    return locked
+
+
+def _not_a_coroutine(function: Callable[..., object], result: R) -> R:
     """What a plain function returned, unless it is a coroutine: that would run without the lock."""
     if iscoroutine(result):
         result.close()
@@ -36,7 +80,7 @@ def not_a_coroutine(function: Callable[..., object], result: R) -> R:
     return result
 
 
-def hide_first_parameter(wrapper: Callable[..., Any], function: Callable[..., object]) -> None:
+def _hide_first_parameter(wrapper: Callable[..., Any], function: Callable[..., object]) -> None:
     """The caller of `wrapper` does not give the first argument of `function`, so frameworks that
     look at its signature must not see it."""
     seen = signature(function)

@@ -1,8 +1,8 @@
 """A lock: a description of what to acquire. `Lock` for threads, `AsyncLock` for asyncio."""
 
-import functools
 import sys
 from collections.abc import Callable, Coroutine
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
 
@@ -14,12 +14,7 @@ from holdfast.core.release import abandon, deliver
 from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError, NotHeld
-from holdfast.functions import (
-    check_async_function,
-    check_plain_function,
-    hide_first_parameter,
-    not_a_coroutine,
-)
+from holdfast.functions import async_inside, inside
 from holdfast.lease import AsyncLease, BaseLease, ClientOfLease, Lease, refuse_pickling
 from holdfast.options import check_bool, check_timeout
 from holdfast.skip import AsyncOrSkip, OrSkip
@@ -230,32 +225,18 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         except BaseException:  # a Ctrl-C may come on the way
             block = block or self._ownership.block(self._driver.current(), frame)
             if block is not None:
+                block.frame = 0
                 block.lease._interrupted()
             raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while it holds the lock, or raises `AcquireTimeout`."""
-        check_plain_function(function)
-
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return not_a_coroutine(function, function(*args, **kwargs))
-
-        return locked
+        return inside(self, function)
 
     def with_lease(self, function: Callable[Concatenate[Lease, P], R]) -> Callable[P, R]:
         """Decorate a function, as the lock itself does, and call it with the lease as its first
         argument."""
-        check_plain_function(function)
-
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self as lease:
-                return not_a_coroutine(function, function(lease, *args, **kwargs))
-
-        hide_first_parameter(locked, function)
-        return locked
+        return inside(self, function, with_lease=True)
 
     @property
     def or_skip(self) -> OrSkip:
@@ -277,7 +258,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         None None
         >>> client.close()
         """
-        return OrSkip(self._driver, self, self._timeout)
+        acquire = partial(self.acquire, timeout=self._timeout or 0.0)
+        return OrSkip(self._driver, self.name, acquire)
 
     # What `threading.Condition` asks of a lock, as an RLock has it.
 
@@ -372,31 +354,17 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     ) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a coroutine function: it runs while it holds the lock, or raises
         `AcquireTimeout`."""
-        check_async_function(function)
-
-        @functools.wraps(function)
-        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with self:
-                return await function(*args, **kwargs)
-
-        return locked
+        return async_inside(self, function)
 
     def with_lease(
         self, function: Callable[Concatenate[AsyncLease, P], Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a coroutine function, as the lock itself does, and call it with the lease as its
         first argument."""
-        check_async_function(function)
-
-        @functools.wraps(function)
-        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with self as lease:
-                return await function(lease, *args, **kwargs)
-
-        hide_first_parameter(locked, function)
-        return locked
+        return async_inside(self, function, with_lease=True)
 
     @property
     def or_skip(self) -> AsyncOrSkip:
         """For work that is left out where another holder does it: as `Lock.or_skip`."""
-        return AsyncOrSkip(self._driver, self, self._timeout)
+        acquire = partial(self.acquire, timeout=self._timeout or 0.0)
+        return AsyncOrSkip(self._driver, self.name, acquire)

@@ -1,21 +1,28 @@
 """Several locks as one: all of them, or none. `LockAll` for threads, `AsyncLockAll` for asyncio."""
 
-import functools
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 from weakref import ref
 
+from holdfast.blocks import AsyncWithBlocks, WithBlocks
 from holdfast.core.effects import Steps
-from holdfast.core.lease_state import LeaseState, LockSpec
+from holdfast.core.lease_state import HELD, LOST, LeaseState, LockSpec
 from holdfast.core.ownership import Blocks
-from holdfast.core.release import abandon, deliver
-from holdfast.core.several import acquire_all, leave_all, release_all
+from holdfast.core.release import abandon, interrupt_release
+from holdfast.core.runtime import Runtime
+from holdfast.core.several import (
+    acquire_all,
+    begin_release_all,
+    deliver_all,
+    finish_release_all,
+)
 from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError
-from holdfast.functions import check_async_function, check_plain_function, not_a_coroutine
+from holdfast.functions import async_inside, inside
 from holdfast.lease import (
     AsyncLease,
     BaseLease,
@@ -105,11 +112,22 @@ class BaseLeaseAll(Generic[D, L]):
         refuse_pickling(self)
 
     @property
+    def _runtime(self) -> Runtime:
+        return self._driver.runtime
+
     def _states(self) -> list[LeaseState]:
         return [lease._state for lease in self._leases]
 
+    def _to_release(self, leaving: bool) -> list[LeaseState]:
+        """All of them; when a `with` is left, those that are not released yet."""
+        states = self._states()
+        return [each for each in states if each.state in (HELD, LOST)] if leaving else states
+
     def _deliver(self) -> Steps[None]:
-        return _deliver_all(self._driver, [(each.spec, each.holder) for each in self._states])
+        states = self._states()
+        return deliver_all(
+            self._runtime, [each.spec for each in states], [each.holder for each in states]
+        )
 
 
 class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
@@ -133,7 +151,30 @@ class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
 
     def release(self) -> None:
         """Release them all. If one was lost, the others are released all the same."""
-        self._driver.finish(release_all(self._driver.runtime, self._states), self._deliver())
+        self._end()
+
+    def _end(self, error: BaseException | None = None, *, leaving: bool = False) -> None:
+        """Release them; a failure is noted on what the block itself raised, if it did."""
+        try:
+            begun, failure = begin_release_all(self._runtime, self._to_release(leaving))
+            steps = finish_release_all(self._runtime, begun, failure)
+            self._driver.finish(steps, self._deliver())
+            if failure is not None:  # the client is closed, so nothing was sent
+                raise failure
+        except LockError as failed:
+            if error is None:
+                raise
+            error.add_note(f"holdfast: {failed}")
+        except BaseException:
+            self._interrupted()
+            raise
+
+    def _interrupted(self) -> None:
+        """A Ctrl-C came in the middle of a release."""
+        for lease in self._leases:
+            interrupt_release(self._runtime, lease._state)
+        with suppress(LockError):
+            self._driver.run(self._deliver())
 
     def __enter__(self) -> Self:
         self.ensure_held()
@@ -145,8 +186,7 @@ class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        steps = leave_all(self._driver.runtime, self._states, error)
-        self._driver.finish(steps, self._deliver())
+        self._end(error, leaving=True)
 
 
 class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
@@ -177,13 +217,25 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
 
     async def release(self) -> None:
         """Release them all. If one was lost, the others are released all the same."""
-        steps = release_all(self._driver.runtime, self._states)
-        await self._driver.finish(steps, self._deliver())
+        await self._end()
+
+    async def _end(self, error: BaseException | None = None, *, leaving: bool = False) -> None:
+        """Release them; a failure is noted on what the block itself raised, if it did."""
+        try:
+            begun, failure = begin_release_all(self._runtime, self._to_release(leaving))
+            steps = finish_release_all(self._runtime, begun, failure)
+            await self._driver.finish(steps, self._deliver())
+            if failure is not None:  # the client is closed, so nothing was sent
+                raise failure
+        except LockError as failed:
+            if error is None:
+                raise
+            error.add_note(f"holdfast: {failed}")
 
     async def __aenter__(self) -> Self:
         self.ensure_held()
         if self._cancel_on_loss:
-            for state in self._states:
+            for state in self._states():
                 self._driver.cancel_on_loss(state)
         return self
 
@@ -194,10 +246,11 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
         trace: TracebackType | None,
     ) -> None:
         if self._cancel_on_loss:
-            ours = [await self._driver.was_cancelled_by_loss(each, error) for each in self._states]
+            ours = [
+                await self._driver.was_cancelled_by_loss(state, error) for state in self._states()
+            ]
             error = None if any(ours) else error
-        steps = leave_all(self._driver.runtime, self._states, error)
-        await self._driver.finish(steps, self._deliver())
+        await self._end(error, leaving=True)
 
 
 class BaseLockAll(Generic[D, A]):
@@ -235,16 +288,11 @@ class BaseLockAll(Generic[D, A]):
     def _holders(self) -> list[str]:
         return [self._driver.runtime.new_holder(spec.label) for spec in self._specs]
 
-    def _abandon(self, holders: Sequence[str]) -> None:
-        """A Ctrl-C came between the grants and the caller."""
-        for spec, holder in zip(self._specs, holders, strict=True):
-            abandon(self._driver.runtime, spec, holder)
-
     def _timed_out(self) -> AcquireTimeout:
         return AcquireTimeout(", ".join(self.names), self._timeout or 0.0)
 
 
-class LockAll(BaseLockAll[ThreadDriver, LeaseAll]):
+class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
     """Several named locks as one, for threads: all of them, or none.
 
     They are acquired in the order of their names, so that callers whose names overlap cannot
@@ -263,53 +311,43 @@ class LockAll(BaseLockAll[ThreadDriver, LeaseAll]):
         another holder has one of them for longer. As `Lock.acquire`."""
         return self._acquire(waiting_time(self._timeout, blocking, timeout))
 
-    def _acquire(self, timeout: float | None) -> LeaseAll | None:
+    def _acquire(self, timeout: float | None, frame: int = 0) -> LeaseAll | None:
+        """Acquire, and enter the `with` in this frame, if there is one."""
         runtime, holders = self._driver.runtime, self._holders()
+        leases: list[Lease] = []  # which are not dropped before they are abandoned
         try:
             states = self._driver.run(
                 acquire_all(runtime, self._specs, holders, timeout),
-                _deliver_all(self._driver, list(zip(self._specs, holders, strict=True))),
+                deliver_all(runtime, self._specs, holders),
             )
-            if states is None:
-                return None
-            leases = [Lease(self._driver, state, self._client) for state in states]
-            return LeaseAll(self._driver, leases)
+            leases.extend(Lease(self._driver, state, self._client) for state in states or ())
+            lease = LeaseAll(self._driver, leases) if leases else None
+            return self._entered(lease, frame) if frame else lease
         except LockError:
             raise
-        except BaseException:
-            self._abandon(holders)
+        except BaseException:  # a Ctrl-C may come between the grants and the caller
+            for spec, holder in zip(self._specs, holders, strict=True):
+                abandon(runtime, spec, holder)
             raise
 
-    def __enter__(self) -> LeaseAll:
-        lease = self._acquire(self._timeout)
+    def _entered(self, lease: LeaseAll | None, frame: int) -> LeaseAll:
         if lease is None:
             raise self._timed_out()
         if not lease.held:
             lease.release()  # which raises the loss
-        self._blocks.enter(self._driver.current(), lease)
+        self._blocks.enter(self._driver.current(), lease, frame)
         return lease
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._blocks.leave(self._driver.current()).__exit__(kind, error, trace)
+    def __enter__(self) -> LeaseAll:
+        # A block that gets none raises.
+        return self._acquire(self._timeout, id(sys._getframe(1)))  # type: ignore[return-value]
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function: it runs while it holds them all, or raises `AcquireTimeout`."""
-        check_plain_function(function)
-
-        @functools.wraps(function)
-        def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            with self:
-                return not_a_coroutine(function, function(*args, **kwargs))
-
-        return locked
+        return inside(self, function)
 
 
-class AsyncLockAll(BaseLockAll[AsyncDriver, AsyncLeaseAll]):
+class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver, AsyncLeaseAll]):
     """Several named locks as one, for asyncio: as `LockAll`.
 
     >>> import asyncio, holdfast
@@ -343,7 +381,7 @@ class AsyncLockAll(BaseLockAll[AsyncDriver, AsyncLeaseAll]):
         runtime, holders = self._driver.runtime, self._holders()
         states = await self._driver.run(
             acquire_all(runtime, self._specs, holders, timeout),
-            _deliver_all(self._driver, list(zip(self._specs, holders, strict=True))),
+            deliver_all(runtime, self._specs, holders),
         )
         if states is None:
             return None
@@ -357,33 +395,12 @@ class AsyncLockAll(BaseLockAll[AsyncDriver, AsyncLeaseAll]):
         if not lease.held:
             await lease.release()  # which raises the loss
         await lease.__aenter__()
-        self._blocks.enter(self._driver.current(), lease)
+        self._blocks.enter(self._driver.current(), lease, id(sys._getframe(1)))
         return lease
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._blocks.leave(self._driver.current()).__aexit__(kind, error, trace)
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R]]:
         """Decorate a coroutine function: it runs while it holds them all, or raises
         `AcquireTimeout`."""
-        check_async_function(function)
-
-        @functools.wraps(function)
-        async def locked(*args: P.args, **kwargs: P.kwargs) -> R:
-            async with self:
-                return await function(*args, **kwargs)
-
-        return locked
-
-
-def _deliver_all(driver: Driver, what: Sequence[tuple[LockSpec, str]]) -> Steps[None]:
-    """After an interruption: try once to deliver each release."""
-    for spec, holder in what:
-        yield from deliver(driver.runtime, spec, holder)
+        return async_inside(self, function)

@@ -6,33 +6,19 @@ a cell, which keeps them out until the next one begins. If a run fails, or its h
 noted, and another may run.
 """
 
-import functools
+import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    Generic,
-    NamedTuple,
-    ParamSpec,
-    Protocol,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from holdfast.blocks import AsyncWithBlocks, WithBlocks
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.ownership import Blocks
-from holdfast.core.records import Versioned
 from holdfast.drivers.common import Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockLost
-from holdfast.functions import (
-    check_async_function,
-    check_plain_function,
-    hide_first_parameter,
-    not_a_coroutine,
-)
+from holdfast.functions import async_inside, inside
 from holdfast.lease import AsyncLease, BaseLease, Lease
 
 if TYPE_CHECKING:
@@ -42,62 +28,63 @@ else:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-D = TypeVar("D", bound=Driver)
-L = TypeVar("L")
 
 
-class Acquirable(Protocol):
-    """A lock for threads, as far as it is needed here."""
+class Run:
+    """One block, for threads: its lease, if it has one, and what to do when it has succeeded."""
 
-    @property
-    def name(self) -> str:
-        """The name of the lock."""
-        ...
+    def __init__(self, lease: Lease | None, note: Callable[[], None] | None = None) -> None:
+        self.lease = lease
+        self._note = note
 
-    def acquire(self, blocking: bool = ..., timeout: float | None = ...) -> Lease | None:
-        """Take it."""
-        ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.lease is None:
+            return
+        try:
+            if error is None and self._note is not None:
+                self._note()
+        except BaseException as failure:
+            self.lease.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self.lease.__exit__(kind, error, trace)
 
-
-class AsyncAcquirable(Protocol):
-    """A lock for asyncio, as far as it is needed here."""
-
-    @property
-    def name(self) -> str:
-        """The name of the lock."""
-        ...
-
-    async def acquire(self, blocking: bool = ..., timeout: float | None = ...) -> AsyncLease | None:
-        """Take it."""
-        ...
-
-
-class Run(NamedTuple, Generic[L]):
-    """What a block was entered with."""
-
-    lease: L | None
-    period: float = 0.0
-    """When the period began that it is the run of."""
-    version: int = 0
-    """That of the cell."""
+    def _interrupted(self) -> None:
+        if self.lease is not None:
+            self.lease._interrupted()
 
 
-class BaseOrSkip(Generic[D, L]):
-    """What is the same for threads and asyncio: the lock, and the open blocks."""
+class AsyncRun:
+    """The same for asyncio."""
 
     def __init__(
-        self, driver: D, lock: "Acquirable | AsyncAcquirable", timeout: float | None
+        self, lease: AsyncLease | None, note: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        self._driver = driver
-        self._timeout = timeout or 0.0
-        self._blocks: Blocks[Run[L]] = Blocks()
-        self._name = lock.name
+        self.lease = lease
+        self._note = note
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r}>"
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.lease is None:
+            return
+        try:
+            if error is None and self._note is not None:
+                await self._note()
+        except BaseException as failure:
+            await self.lease.__aexit__(type(failure), failure, failure.__traceback__)
+            raise
+        await self.lease.__aexit__(kind, error, trace)
 
 
-class OrSkip(BaseOrSkip[ThreadDriver, Lease]):
+class OrSkip(WithBlocks):
     """Skips its work where another holder has the lock, for threads: see `Lock.or_skip`.
 
     >>> import holdfast
@@ -108,67 +95,44 @@ class OrSkip(BaseOrSkip[ThreadDriver, Lease]):
     >>> client.close()
     """
 
-    def __init__(self, driver: ThreadDriver, lock: Acquirable, timeout: float | None) -> None:
-        super().__init__(driver, lock, timeout)
-        self._lock = lock
+    def __init__(
+        self, driver: ThreadDriver, name: str, acquire: Callable[[], Lease | None]
+    ) -> None:
+        self._driver, self._name, self._acquire = driver, name, acquire
+        self._blocks = Blocks()
 
-    def _begin(self) -> Run[Lease]:
-        return Run(self._lock.acquire(timeout=self._timeout))
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}>"
 
-    def _note(self, run: Run[Lease]) -> None:
-        """The block has ended without an error."""
+    def _begin(self, lease: Lease) -> Run:
+        return Run(lease)
 
     def __enter__(self) -> Lease | None:
-        run = self._begin()
-        self._blocks.enter(self._driver.current(), run)
-        return run.lease
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        run = self._blocks.leave(self._driver.current())
-        if run.lease is None:
-            return
+        run, lease = Run(None), None
         try:
-            if error is None:
-                self._note(run)
-        except BaseException as failure:
-            run.lease.__exit__(type(failure), failure, failure.__traceback__)
+            lease = self._acquire()
+            if lease is not None:
+                run = self._begin(lease)
+            if run.lease is not None:
+                run.lease.ensure_held()
+            self._blocks.enter(self._driver.current(), run, id(sys._getframe(1)))
+            return run.lease
+        except BaseException as failure:  # a Ctrl-C may come on the way
+            self._blocks.forget(run)
+            if lease is not None:
+                lease.__exit__(type(failure), failure, failure.__traceback__)
             raise
-        run.lease.__exit__(kind, error, trace)
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """Decorate a function: it runs, or returns None at once."""
-        check_plain_function(function)
-
-        @functools.wraps(function)
-        def run_or_skip(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            with self as lease:
-                if lease is None:
-                    return None
-                return not_a_coroutine(function, function(*args, **kwargs))
-
-        return run_or_skip
+        return inside(self, function)
 
     def with_lease(self, function: Callable[Concatenate[Lease, P], R]) -> Callable[P, R | None]:
         """Decorate a function, and call it with the lease as its first argument."""
-        check_plain_function(function)
-
-        @functools.wraps(function)
-        def run_or_skip(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            with self as lease:
-                if lease is None:
-                    return None
-                return not_a_coroutine(function, function(lease, *args, **kwargs))
-
-        hide_first_parameter(run_or_skip, function)
-        return run_or_skip
+        return inside(self, function, with_lease=True)
 
 
-class AsyncOrSkip(BaseOrSkip[AsyncDriver, AsyncLease]):
+class AsyncOrSkip(AsyncWithBlocks):
     """Skips its work where another holder has the lock, for asyncio: see `Lock.or_skip`.
 
     >>> import asyncio, holdfast
@@ -180,66 +144,45 @@ class AsyncOrSkip(BaseOrSkip[AsyncDriver, AsyncLease]):
     working
     """
 
-    def __init__(self, driver: AsyncDriver, lock: AsyncAcquirable, timeout: float | None) -> None:
-        super().__init__(driver, lock, timeout)
-        self._lock = lock
+    def __init__(
+        self, driver: AsyncDriver, name: str, acquire: Callable[[], Awaitable[AsyncLease | None]]
+    ) -> None:
+        self._driver, self._name, self._acquire = driver, name, acquire
+        self._blocks = Blocks()
 
-    async def _begin(self) -> Run[AsyncLease]:
-        return Run(await self._lock.acquire(timeout=self._timeout))
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}>"
 
-    async def _note(self, run: Run[AsyncLease]) -> None:
-        """The block has ended without an error."""
+    async def _begin(self, lease: AsyncLease) -> AsyncRun:
+        return AsyncRun(lease)
 
     async def __aenter__(self) -> AsyncLease | None:
-        run = await self._begin()
-        if run.lease is not None:
-            await run.lease.__aenter__()
-        self._blocks.enter(self._driver.current(), run)
-        return run.lease
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        run = self._blocks.leave(self._driver.current())
-        if run.lease is None:
-            return
+        frame = id(sys._getframe(1))
+        run = AsyncRun(None)
+        lease = await self._acquire()
         try:
-            if error is None:
-                await self._note(run)
+            if lease is not None:
+                run = await self._begin(lease)
+            if run.lease is not None:
+                await run.lease.__aenter__()
         except BaseException as failure:
-            await run.lease.__aexit__(type(failure), failure, failure.__traceback__)
+            if lease is not None:
+                await lease.__aexit__(type(failure), failure, failure.__traceback__)
             raise
-        await run.lease.__aexit__(kind, error, trace)
+        self._blocks.enter(self._driver.current(), run, frame)
+        return run.lease
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R | None]]:
         """Decorate a coroutine function: it runs, or returns None at once."""
-        check_async_function(function)
-
-        @functools.wraps(function)
-        async def run_or_skip(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            async with self as lease:
-                return None if lease is None else await function(*args, **kwargs)
-
-        return run_or_skip
+        return async_inside(self, function)
 
     def with_lease(
         self, function: Callable[Concatenate[AsyncLease, P], Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R | None]]:
         """Decorate a coroutine function, and call it with the lease as its first argument."""
-        check_async_function(function)
-
-        @functools.wraps(function)
-        async def run_or_skip(*args: P.args, **kwargs: P.kwargs) -> R | None:
-            async with self as lease:
-                return None if lease is None else await function(lease, *args, **kwargs)
-
-        hide_first_parameter(run_or_skip, function)
-        return run_or_skip
+        return async_inside(self, function, with_lease=True)
 
 
 class Once(OrSkip):
@@ -258,32 +201,27 @@ class Once(OrSkip):
     def __init__(
         self,
         driver: ThreadDriver,
-        lock: Acquirable,
-        timeout: float | None,
+        name: str,
+        acquire: Callable[[], Lease | None],
         cell: Cell,
         every: float,
     ) -> None:
-        super().__init__(driver, lock, timeout)
+        super().__init__(driver, name, acquire)
         self._cell, self._every = cell, every
 
-    def _begin(self) -> Run[Lease]:
-        lease = self._lock.acquire(timeout=self._timeout)
-        if lease is None:
-            return Run(None)
-        try:
-            run = next_run(lease, self._cell.get(), self._every, time.time())
-        except BaseException as failure:
-            lease.__exit__(type(failure), failure, failure.__traceback__)
-            raise
-        if run.lease is None:
+    def _begin(self, lease: Lease) -> Run:
+        noted, version = self._cell.get()
+        period = next_period(noted, self._every, time.time())
+        if period is None:
             lease.release()
-        return run
+            return Run(None)
 
-    def _note(self, run: Run[Lease]) -> None:
-        if run.lease is not None:
-            run.lease.ensure_held()
-            if not self._cell.set(repr(run.period), expect=run.version):
-                raise _overtaken(run.lease)
+        def note() -> None:
+            lease.ensure_held()
+            if not self._cell.set(repr(period), expect=version):
+                raise _overtaken(lease)
+
+        return Run(lease, note)
 
 
 class AsyncOnce(AsyncOrSkip):
@@ -303,55 +241,49 @@ class AsyncOnce(AsyncOrSkip):
     def __init__(
         self,
         driver: AsyncDriver,
-        lock: AsyncAcquirable,
-        timeout: float | None,
+        name: str,
+        acquire: Callable[[], Awaitable[AsyncLease | None]],
         cell: AsyncCell,
         every: float,
     ) -> None:
-        super().__init__(driver, lock, timeout)
+        super().__init__(driver, name, acquire)
         self._cell, self._every = cell, every
 
-    async def _begin(self) -> Run[AsyncLease]:
-        lease = await self._lock.acquire(timeout=self._timeout)
-        if lease is None:
-            return Run(None)
-        try:
-            run = next_run(lease, await self._cell.get(), self._every, time.time())
-        except BaseException as failure:
-            await lease.__aexit__(type(failure), failure, failure.__traceback__)
-            raise
-        if run.lease is None:
+    async def _begin(self, lease: AsyncLease) -> AsyncRun:
+        noted, version = await self._cell.get()
+        period = next_period(noted, self._every, time.time())
+        if period is None:
             await lease.release()
-        return run
+            return AsyncRun(None)
 
-    async def _note(self, run: Run[AsyncLease]) -> None:
-        if run.lease is not None:
-            run.lease.ensure_held()
-            if not await self._cell.set(repr(run.period), expect=run.version):
-                raise _overtaken(run.lease)
+        async def note() -> None:
+            lease.ensure_held()
+            if not await self._cell.set(repr(period), expect=version):
+                raise _overtaken(lease)
+
+        return AsyncRun(lease, note)
 
 
-def next_run(lease: L, noted: Versioned, every: float, now: float) -> Run[L]:
-    """The run of the present period, by this host's calendar; without a lease if it was noted
+def next_period(noted: bytes | str | None, every: float, now: float) -> float | None:
+    """When the present period began, by this host's calendar; None if a run in it was noted
     already. Periods are noted by the instant at which they began: if `every` changes, the next one
     still comes.
 
-    >>> next_run("mine", Versioned("3600.0", 7), 3600.0, 7300.0)
-    Run(lease='mine', period=7200.0, version=7)
-    >>> next_run("mine", Versioned("7200.0", 8), 3600.0, 7300.0)
-    Run(lease=None, period=0.0, version=0)
+    >>> next_period("3600.0", 3600.0, 7300.0)
+    7200.0
+    >>> next_period("7200.0", 3600.0, 7300.0)
     """
     period = now // every * every
-    if noted.value is None:
-        return Run(lease, period, noted.version)
+    if noted is None:
+        return period
     try:
-        last = float(noted.value)
+        last = float(noted)
     except ValueError:
         raise ValueError(
-            f"name: its cell is in use for something else: it holds {noted.value!r}, and not the "
+            f"name: its cell is in use for something else: it holds {noted!r}, and not the "
             "time of the last run"
         ) from None
-    return Run(lease, period, noted.version) if last < period else Run(None)
+    return period if last < period else None
 
 
 def _overtaken(lease: BaseLease[Any]) -> LockLost:

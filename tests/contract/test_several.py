@@ -148,6 +148,21 @@ async def test_a_block_that_fails_releases_all(stage: Stage) -> None:
 
 
 @pytest.mark.core
+async def test_closing_the_client_is_a_loss(stage: Stage) -> None:
+    ann, ben = stage.cast("ann", "ben")
+
+    async def closes(lease: Any) -> None:
+        await stage.close(ann.client)
+
+    with pytest.raises(LockLost, match="the client was closed"):
+        await ann.inside(ann.client.lock_all(["door", "yard"]), closes)
+    lease = await ben(ben.client.lock_all(["door", "yard"]).acquire)
+    await stage.close(ben.client)
+    with pytest.raises(LockLost, match="the client was closed"):
+        await ben(lease.release)
+
+
+@pytest.mark.core
 async def test_as_a_decorator(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast import LockLost
-from holdfast.core.records import Versioned
-from holdfast.skip import next_run
+from holdfast.skip import next_period
 
 from .stage import A_WHILE, AT_ONCE, Stage
 
@@ -184,7 +183,10 @@ class TestOnce:
 
         await ann.inside(ann.client.once("report", every=A_DAY), anns)
 
-    async def test_one_that_waits_makes_up_for_a_failure(self, stage: Stage) -> None:
+    @pytest.mark.parametrize("timeout", [3 * AT_ONCE, None], ids=["timeout", "forever"])
+    async def test_one_that_waits_makes_up_for_a_failure(
+        self, stage: Stage, timeout: float | None
+    ) -> None:
         ann, ben, eve = stage.cast("ann", "ben", "eve")
         entered, fail = asyncio.Event(), asyncio.Event()
 
@@ -198,7 +200,7 @@ class TestOnce:
 
         failing = asyncio.ensure_future(ann.inside(ann.client.once("job", every=A_DAY), anns))
         await entered.wait()
-        once = ben.client.once("job", every=A_DAY, timeout=3 * AT_ONCE)
+        once = ben.client.once("job", every=A_DAY, timeout=timeout)
         waiting = asyncio.ensure_future(ben.inside(once, bens))
         await stage.settles(eve, "job")
         fail.set()
@@ -223,13 +225,13 @@ class TestOnce:
 
 
 def test_periods_are_those_of_the_calendar() -> None:
-    hour, noted = 3600.0, Versioned("7200.0", 3)
-    assert next_run("mine", Versioned(None, 0), hour, 7300.0) == ("mine", 7200.0, 0)
-    assert next_run("mine", noted, hour, 10799.9).lease is None
-    assert next_run("mine", noted, hour, 10800.0) == ("mine", 10800.0, 3)
-    assert next_run("mine", noted, hour, 7100.0).lease is None, "a clock that lags"
-    assert next_run("mine", noted, 60.0, 7260.0).lease == "mine", "a shorter period"
-    assert next_run("mine", Versioned("7140.0", 4), hour, 7300.0).lease == "mine", "a longer one"
+    hour = 3600.0
+    assert next_period(None, hour, 7300.0) == 7200.0
+    assert next_period("7200.0", hour, 10799.9) is None
+    assert next_period("7200.0", hour, 10800.0) == 10800.0
+    assert next_period("7200.0", hour, 7100.0) is None, "a clock that lags"
+    assert next_period("7200.0", 60.0, 7260.0) == 7260.0, "a shorter period"
+    assert next_period("7140.0", hour, 7300.0) == 7200.0, "a longer one"
 
 
 def _plain(function: Any) -> Any:

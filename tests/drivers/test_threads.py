@@ -14,11 +14,23 @@ from contextlib import suppress
 from inspect import CO_GENERATOR
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
-from holdfast import Client, ClientClosed, EngineUnavailable, Lease, Lock, LockError, NotHeld
-from holdfast.core.messages import Acquire, Extend, Release, Request
+from holdfast import (
+    Client,
+    ClientClosed,
+    EngineUnavailable,
+    Lease,
+    LeaseAll,
+    Lock,
+    LockAll,
+    LockError,
+    LockLost,
+    NotHeld,
+)
+from holdfast.core.messages import Acquire, Extend, Read, Release, Request
 from holdfast.drivers.threads import RENEWER_TIMEOUT
 from tests.drivers.line import Line, Raise, Stop, go_on
 from tests.patience import wait_for
@@ -63,10 +75,45 @@ class Interrupt:
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> None:
         ours = frame.f_globals.get("__name__", "").startswith("holdfast.")
+        if _is_finalizer(frame):
+            return  # Python swallows what is raised there
         if ours and not frame.f_code.co_flags & CO_GENERATOR:  # one may be called to be cleared
             self._calls -= 1
             if not self._calls:
                 raise KeyboardInterrupt
+
+
+def _is_finalizer(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "__del__" or (
+        frame.f_back is not None and _is_finalizer(frame.f_back)
+    )
+
+
+SEVERAL = ["with several", "with or_skip", "with once"]
+
+
+def blocks(client: Client, lock: Lock, several: LockAll) -> dict[str, Any]:
+    """What can be entered, by the name of the way."""
+    once = client.once("job", every=1e-6)
+    kinds = lock, several, lock.or_skip, once
+    return dict(zip(["with the lock", *SEVERAL], kinds, strict=True))
+
+
+def interrupted_everywhere(work: Callable[[Interrupt], None], other: Client, first: int) -> int:
+    """Interrupt it at each call, from the first on; each time all must be released. How many calls
+    it has."""
+    for calls in itertools.count(first):
+        interrupt = Interrupt(calls)
+        try:
+            work(interrupt)
+        except KeyboardInterrupt:
+            interrupt.disarm()
+            wait_for(lambda: not list(other.leases()))
+        else:
+            return calls
+        finally:
+            interrupt.disarm()
+    raise AssertionError
 
 
 @pytest.fixture
@@ -313,17 +360,27 @@ class TestInterruptions:
             pass
 
     @pytest.mark.parametrize("renew", [False, True])
-    @pytest.mark.parametrize("way", ["with the lock", "with a lease", "release"])
+    @pytest.mark.parametrize(
+        "way", ["with the lock", "with a lease", "release", *SEVERAL, "release several"]
+    )
     def test_anywhere_in_a_release(
         self, client: Client, other: Client, way: str, renew: bool
     ) -> None:
         """But for the very first instant, which is before Python knows of the call."""
         lock = client.lock("job", renew=renew)
+        several = client.lock_all(["gate", "job"], renew=renew)
+        entering = blocks(client, lock, several)
 
         def work(interrupt: Interrupt) -> None:
-            if way == "with the lock":
-                with lock as lease:
+            lease: Lease | LeaseAll | None
+            if way in entering:
+                with entering[way] as lease:
                     interrupt.arm()
+            elif way == "release several":
+                lease = several.acquire()
+                assert lease is not None
+                interrupt.arm()
+                lease.release()
             elif way == "with a lease":
                 lease = take(lock)
                 with lease:
@@ -333,21 +390,24 @@ class TestInterruptions:
                 interrupt.arm()
                 lease.release()
             interrupt.disarm()
+            assert lease is not None
             assert not lease.held
 
-        for calls in itertools.count(2):
-            interrupt = Interrupt(calls)
-            try:
-                work(interrupt)
-            except KeyboardInterrupt:
-                wait_for(lambda: other.inspect("job") is None)
-                assert lock.acquire(blocking=False)
-                lock.release()
-            else:
-                break
-            finally:
+        first = 3 if way == "release several" else 2
+        assert interrupted_everywhere(work, other, first) > 10
+
+    @pytest.mark.parametrize("way", ["with the lock", *SEVERAL])
+    def test_anywhere_on_the_way_into_a_block(
+        self, client: Client, other: Client, way: str
+    ) -> None:
+        entering = blocks(client, client.lock("job"), client.lock_all(["gate", "job"]))[way]
+
+        def work(interrupt: Interrupt) -> None:
+            interrupt.arm()
+            with entering:
                 interrupt.disarm()
-        assert calls > 10
+
+        assert interrupted_everywhere(work, other, 2) > 10
 
     @pytest.mark.parametrize("struck", ["the waiter", "another thread"])
     def test_of_a_waiter(self, client: Client, other: Client, struck: str) -> None:
@@ -495,6 +555,57 @@ def test_a_reentrant_lock_that_was_taken_again_in_a_block_outlives_the_block(
     assert lock.locked()
     lock.release()
     assert not lock.locked()
+
+
+@pytest.mark.parametrize("way", SEVERAL[:2])
+def test_a_block_that_is_left_on_another_thread_is_released(
+    client: Client, other: Client, way: str
+) -> None:
+    """As web frameworks run a dependency: entered on one thread, left on another."""
+    entering = blocks(client, client.lock("job"), client.lock_all(["gate", "job"]))[way]
+
+    def dependency() -> Iterator[object]:
+        with entering as lease:
+            yield lease
+
+    generator = dependency()
+    assert Background(lambda: next(generator)).join().result
+    assert isinstance(Background(lambda: next(generator)).join().error, StopIteration)
+    assert not list(other.leases())
+
+
+def test_once_does_not_run_if_its_lease_was_lost_before(
+    line: Line, client: Client, other: Client
+) -> None:
+    def lose(request: Request) -> None:
+        if isinstance(request, Read):
+            other.break_lock("job")
+            wait_for(lambda: not client._driver.runtime.registry.held())
+
+    line.after = lose
+    with pytest.raises(LockLost), client.once("job", every=86400, ttl=0.3):
+        pytest.fail("entered without the lock")
+
+
+class TestSeveral:
+    def test_an_engine_that_is_down_is_waited_for_once(
+        self, line: Line, client: Client, other: Client
+    ) -> None:
+        lease = client.lock_all(["gate", "job", "yard"]).acquire()
+        assert lease is not None
+        asked: list[Release] = []
+
+        def goes_down(request: Request) -> None:
+            if isinstance(request, Release) and threading.current_thread() is me:
+                asked.append(request)
+
+        me, line.before, line.down = threading.current_thread(), goes_down, True
+        for _ in range(2):
+            with pytest.raises(EngineUnavailable, match="retrying in the background"):
+                lease.release()
+        assert {request.key for request in asked} == {"holdfast:yard"}
+        line.down = False
+        wait_for(lambda: not list(other.leases()))
 
 
 def test_a_dead_threads_number_means_nothing(client: Client) -> None:

@@ -54,8 +54,8 @@ PLANTED = [
     Mutant(
         "several locks: those before a busy one are kept",
         "core/several.py",
-        "                yield from _give_up(runtime, taken)\n",
-        "",
+        "                begun, _ = begin_release_all(runtime, taken)\n",
+        "                begun: list[LeaseState] = []\n",
         SEVERAL,
     ),
     Mutant(
@@ -82,15 +82,15 @@ PLANTED = [
     Mutant(
         "once: a run is noted although its lease was lost",
         "skip.py",
-        "            run.lease.ensure_held()\n            if not self._cell",
+        "            lease.ensure_held()\n            if not self._cell",
         "            if not self._cell",
         "tests/contract/test_skipping.py -k '[memory- or [sqlite-'",
     ),
     Mutant(
         "once: a run that failed is noted",
         "skip.py",
-        "            if error is None:\n                self._note(run)",
-        "            self._note(run)",
+        "            if error is None and self._note is not None:\n                self._note()",
+        "            if self._note is not None:\n                self._note()",
         "tests/contract/test_skipping.py -k '[memory- or [sqlite-'",
     ),
     Mutant(

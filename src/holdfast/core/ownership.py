@@ -15,11 +15,12 @@
 7. If a block released its lease and took the lock again (`Condition.wait`), leaving it means the
    latest lease of its owner.
 
-All of it needs the runtime's mutex.
+`Ownership` needs the runtime's mutex.
 """
 
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
-from weakref import WeakKeyDictionary, ref
+from weakref import ref
 
 from holdfast.core.lease_state import HELD, LOST, LeaseState
 from holdfast.errors import NotHeld
@@ -29,21 +30,73 @@ L = TypeVar("L")
 MANY_OWNERS = 64
 
 
-class Taken(Generic[L]):
-    """One lease that was taken, by an `acquire()` or by the `with` in a frame."""
+class Block(Generic[L]):
+    """An open `with`: who entered it, in which frame, and with what."""
 
-    __slots__ = ("frame", "lease", "owner", "state")
+    __slots__ = ("frame", "lease", "owner")
+
+    def __init__(self, owner: "ref[Any] | None", lease: L, frame: int) -> None:
+        self.owner = owner
+        self.lease = lease
+        self.frame = frame
+
+    def belongs_to(self, owner: object) -> bool:
+        """Whether this thread or task took it."""
+        return owner is not None and self.owner is not None and self.owner() is owner
+
+
+B = TypeVar("B", bound=Block[Any])
+
+
+def block_of(blocks: Sequence[B], owner: object, frame: int) -> B | None:
+    """Which of these open blocks, the innermost first, is left in this frame (rules 5 and 6); None
+    if that is not clear."""
+    here = (block for block in blocks if block.frame == frame)
+    mine = (block for block in blocks if block.belongs_to(owner))
+    return next(here, None) or next(mine, None) or (blocks[0] if len(blocks) == 1 else None)
+
+
+class Blocks(Generic[L]):
+    """The open `with` blocks of something that several threads or tasks may use at once. It needs
+    no mutex: each change is one operation of a list."""
+
+    __slots__ = ("_open",)
+
+    def __init__(self) -> None:
+        self._open: list[Block[L]] = []
+
+    def enter(self, owner: object, lease: L, frame: int) -> None:
+        """The `with` in this frame was entered with that."""
+        self._open.insert(0, Block(None if owner is None else ref(owner), lease, frame))
+
+    def find(self, owner: object, frame: int) -> L:
+        """What the `with` that is left in this frame was entered with."""
+        block = block_of(list(self._open), owner, frame)
+        if block is None:
+            raise NotHeld(
+                "this thread or task has entered no block here, so it is unknown which one is "
+                "left; nothing was released. Use `with lock.acquire() as lease:` for blocks that "
+                "end on another thread"
+            )
+        return block.lease
+
+    def forget(self, lease: L) -> None:
+        """The block that was entered with that is over."""
+        for block in list(self._open):
+            if block.lease is lease:
+                self._open.remove(block)
+
+
+class Taken(Block[L]):
+    """One lease that was taken, by an `acquire()` (frame 0) or by the `with` in a frame."""
+
+    __slots__ = ("state",)
 
     def __init__(self, owner: "ref[Any] | None", state: LeaseState, lease: L, frame: int) -> None:
         self.owner = owner
         self.state = state
         self.lease = lease
         self.frame = frame
-        """The frame of the open `with`; 0 if there is none."""
-
-    def belongs_to(self, owner: object) -> bool:
-        """Whether this thread or task took it."""
-        return owner is not None and self.owner is not None and self.owner() is owner
 
     def is_orphaned(self) -> bool:
         """Whether its owner has ended."""
@@ -138,32 +191,4 @@ class Ownership(Generic[L]):
         taken = self._taken
         if taken and taken[-1].frame == frame:
             return taken[-1]  # as a rule
-        blocks = [each for each in reversed(taken) if each.frame]
-        here = (block for block in blocks if block.frame == frame)
-        mine = (block for block in blocks if block.belongs_to(owner))
-        return next(here, None) or next(mine, None) or (blocks[0] if len(blocks) == 1 else None)
-
-
-class Blocks(Generic[L]):
-    """The open `with` blocks of something that several threads or tasks may use at once. Each
-    leaves the blocks that it entered, the innermost first."""
-
-    __slots__ = ("_open",)
-
-    def __init__(self) -> None:
-        self._open: WeakKeyDictionary[Any, list[L]] = WeakKeyDictionary()
-
-    def enter(self, owner: object, what: L) -> None:
-        """This owner has entered a block with that."""
-        self._open.setdefault(owner, []).append(what)
-
-    def leave(self, owner: object) -> L:
-        """What this owner entered its innermost block with."""
-        blocks = self._open.get(owner)
-        if not blocks:
-            raise NotHeld(
-                "this thread or task has entered no block here, so it is unknown which one is "
-                "left; nothing was released. Use `with lock.acquire() as lease:` for blocks that "
-                "end on another thread"
-            )
-        return blocks.pop()
+        return block_of([each for each in reversed(taken) if each.frame], owner, frame)

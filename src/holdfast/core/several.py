@@ -6,17 +6,25 @@
 3. If one is not granted, those that were are released, and the caller gets none.
 4. If one is lost while the next is waited for, the rest is released, and the caller is told.
 5. The caller is interrupted, cancelled or closed: the renewer releases what was granted.
+6. Releasing them has two parts, as in `release`: all leases end, then the releases are sent.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from math import inf
 
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Steps
-from holdfast.core.lease_state import HELD, LOST, LeaseState, LockSpec
-from holdfast.core.release import abandon, begin_release, finish_release, interrupt_release
+from holdfast.core.lease_state import HELD, LeaseState, LockSpec
+from holdfast.core.release import (
+    abandon,
+    begin_release,
+    deliver,
+    finish_release,
+    interrupt_release,
+)
 from holdfast.core.runtime import Runtime
-from holdfast.errors import LockError
+from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
 
 
 def acquire_all(
@@ -31,7 +39,9 @@ def acquire_all(
             left = None if timeout is None else max(0.0, give_up_at - runtime.clock())
             lease = yield from acquire(runtime, spec, holder, left)
             if lease is None:
-                yield from _give_up(runtime, taken)
+                begun, _ = begin_release_all(runtime, taken)
+                with suppress(LockError):  # one was lost meanwhile, or the renewer goes on trying
+                    yield from finish_release_all(runtime, begun)
                 return None
             taken.append(lease)
         for lease in taken:
@@ -44,42 +54,48 @@ def acquire_all(
         raise
 
 
-def _give_up(runtime: Runtime, taken: Sequence[LeaseState]) -> Steps[None]:
-    try:
-        yield from release_all(runtime, taken)
-    except LockError:
-        return  # one was lost meanwhile, or the renewer goes on trying to release it
+def begin_release_all(
+    runtime: Runtime, leases: Sequence[LeaseState]
+) -> tuple[list[LeaseState], LockError | None]:
+    """End the leases, the last one first; gives those whose releases are to be sent now, and what
+    to raise then: a loss, or that all of them had been released before."""
+    begun: list[LeaseState] = []
+    refused: list[NotHeld] = []
+    for lease in reversed(leases):
+        try:
+            if begin_release(runtime, lease):
+                begun.append(lease)
+        except NotHeld as error:
+            refused.append(error)
+    failures: list[NotHeld] = [error for error in refused if isinstance(error, LockLost)]
+    if not failures and len(refused) == len(leases):
+        failures = refused
+    return begun, failures[0] if failures else None
 
 
-def release_all(runtime: Runtime, leases: Sequence[LeaseState]) -> Steps[None]:
-    """Release them, the last one first, each whatever becomes of the others; then raise what
-    failed first."""
-    left = list(leases)
-    failure: LockError | None = None
+def finish_release_all(
+    runtime: Runtime, begun: Sequence[LeaseState], failure: LockError | None = None
+) -> Steps[None]:
+    """Send the releases that have begun, then raise what failed first. Only one is waited for in
+    vain: if the engine is unreachable, the renewer sends the rest, as after an interruption."""
+    left = list(begun)
     try:
         while left:
             try:
-                if begin_release(runtime, left[-1]):
-                    yield from finish_release(runtime, left[-1])
-            except LockError as error:
+                yield from finish_release(runtime, left[0])
+            except LockLost as error:
                 failure = failure or error
-            left.pop()
-    except BaseException:
+            del left[0]
+    except EngineUnavailable as error:
+        failure = failure or error
+    finally:
         for lease in left:
             interrupt_release(runtime, lease)
-        raise
     if failure is not None:
         raise failure
 
 
-def leave_all(
-    runtime: Runtime, leases: Sequence[LeaseState], error: BaseException | None
-) -> Steps[None]:
-    """Leave a `with` block: release what is not released yet. What the block itself raised goes
-    first; a failure is noted on it."""
-    try:
-        yield from release_all(runtime, [each for each in leases if each.state in (HELD, LOST)])
-    except LockError as failure:
-        if error is None:
-            raise
-        error.add_note(f"holdfast: {failure}")
+def deliver_all(runtime: Runtime, specs: Sequence[LockSpec], holders: Sequence[str]) -> Steps[None]:
+    """After an interruption: try once to deliver each release."""
+    for spec, holder in zip(specs, holders, strict=True):
+        yield from deliver(runtime, spec, holder)

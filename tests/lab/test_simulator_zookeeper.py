@@ -13,8 +13,9 @@ from holdfast.engines.zookeeper.registry import Claim
 from holdfast.engines.zookeeper.sessions import Session
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Run, Setup, draw, play
-from holdfast.lab.simulator.faults import Mark, Pause, When
+from holdfast.lab.simulator.faults import Pause
 from holdfast.lab.simulator.plan import Section, Task
+from holdfast.lab.simulator.record import Mark, When
 
 ZOOKEEPER = Setup(engine="zookeeper")
 

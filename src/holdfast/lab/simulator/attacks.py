@@ -22,13 +22,12 @@ from holdfast.lab.simulator.faults import (
     Jump,
     Kill,
     Lose,
-    Mark,
     Pause,
     Reset,
     Skew,
     Slow,
-    When,
 )
+from holdfast.lab.simulator.record import Mark, When
 from holdfast.lab.simulator.wiring import SimulatedEngine
 
 MARKS = tuple(mark for mark in Mark if mark is not Mark.START)

@@ -1,240 +1,313 @@
-"""What goes wrong in a run, as data: so that it can be printed, left out, and played again."""
+"""What goes wrong in a run, as data (so that it can be printed, left out, and played again), and
+what each fault does to the clients, the servers and the network."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TypeAlias
+from typing import TYPE_CHECKING, ClassVar
 
+from holdfast.lab.history import Kind
+from holdfast.lab.simulator.network import Wire
+from holdfast.lab.simulator.record import When
 
-class Mark(StrEnum):
-    """What a fault may wait for."""
+if TYPE_CHECKING:
+    from holdfast.lab.simulator.injector import FaultInjector
 
-    START = "start"
-    """The beginning of the run."""
-    ASKED = "asked"
-    GRANTED = "granted"
-    EXTENDED = "extended"
-    RELEASING = "releasing"
-    RELEASED = "released"
-    REFUSED = "refused"
-    LOST = "lost"
-    DEADLINE = "deadline"
-    """The end of a lease, as it was when it was granted."""
-    SENT_ACQUIRE = "sent Acquire"
-    """A client has sent an acquire to the nodes; it has not arrived yet."""
-    SENT_RELEASE = "sent Release"
-    SENT_EXTEND = "sent Extend"
-    SENT_RAISE = "sent Raise"
-    SENT_REPAIR = "sent Repair"
+AFTERMATH = 0.5
+"""How long a fault disturbs a run after its end: connections are opened again, and so on."""
 
 
 @dataclass(frozen=True, slots=True)
-class When:
-    """An instant, relative to an event: `delay` seconds after the nth event of its kind."""
-
-    mark: Mark
-    nth: int = 1
-    delay: float = 0.0
-    who: int | None = None
-    """Which client's event; None: any client's."""
-
-    def __str__(self) -> str:
-        if self.mark is Mark.START:
-            return f"at {self.delay:.4f} s"
-        whose = "" if self.who is None else f" of c{self.who}"
-        return f"{self.delay:+.4f} s from {self.mark} #{self.nth}{whose}"
-
-
-@dataclass(frozen=True, slots=True)
-class Slow:
-    """Most messages between a client and some nodes are late, a few by seconds."""
+class Fault:
+    """Something that goes wrong, at an instant."""
 
     when: When
+    kind: ClassVar[str]
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return self.kind
+
+    def begin(self, run: "FaultInjector") -> Iterator[float]:
+        """Steps that do it, give how long it lasts, and undo it; without a duration it does not
+        disturb the run."""
+        return iter(self._happen(run))
+
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Slow(Fault):
+    """Most messages between a client and some nodes are late, a few by seconds."""
+
     client: int
     nodes: tuple[int, ...]
     lasting: float
+    kind = "slow network"
+
+    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+        wires = [wire for node in self.nodes for wire in run.wires[self.client][node]]
+        nodes = ", ".join(f"n{node}" for node in self.nodes)
+        for wire in wires:
+            wire.slow += 1
+        run.note(f"c{self.client}", f"slow to {nodes}")
+        yield self.lasting
+        for wire in wires:
+            wire.slow -= 1
+        run.note(f"c{self.client}", f"not slow any more to {nodes}")
 
 
 @dataclass(frozen=True, slots=True)
-class Lose:
+class Lose(Fault):
     """The next message from a client to a node, or back, is lost, and its connection with it."""
 
-    when: When
     client: int
     node: int
     back: bool
+    kind = "lost message"
+
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        run.wires[self.client][self.node][self.back].doomed = True
+        run.note(f"c{self.client}", "the next message is lost", f"n{self.node}")
+        return (AFTERMATH * 3,)
 
 
 @dataclass(frozen=True, slots=True)
-class Reset:
+class Reset(Fault):
     """Connections break. The client connects again; with `ghost`, what was in flight on the old
     one is still executed, in any order with what is sent on the new one."""
 
-    when: When
     client: int
     nodes: tuple[int, ...]
     ghost: bool
     late: float = 0.0
     """How much later the ghost arrives."""
+    kind = "broken connection"
+
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        for node in self.nodes:
+            link = run.clients[self.client].store.connections[node]
+            link.reset(ghost=self.ghost, late=self.late)
+            run.note(f"c{self.client}", "the connection breaks", f"n{node}")
+        return (self.late,)
 
 
 @dataclass(frozen=True, slots=True)
-class Double:
+class Double(Fault):
     """Connections break, and the client's next attempt to connect arrives twice: for a while the
     nodes have two connections from it, and it receives what is sent on either."""
 
-    when: When
     client: int
     nodes: tuple[int, ...]
+    kind = "doubled connection"
+
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        for node in self.nodes:
+            run.wires[self.client][node][0].doubled = 1
+        Reset(self.when, self.client, self.nodes, ghost=True).begin(run)
+        return (AFTERMATH,)
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(Fault):
     """Messages are held up: to the nodes, back from them, or both."""
 
-    when: When
     client: int
     nodes: tuple[int, ...]
     to: bool
     back: bool
     lasting: float
+    kind = "partition"
+    one_way: ClassVar[str] = "one-way partition"
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return self.kind if self.to and self.back else self.one_way
+
+    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+        ends: list[tuple[Wire, str, str]] = []
+        for node in self.nodes:
+            there, back = run.wires[self.client][node]
+            ends += [(there, f"c{self.client}", f"n{node}")] * self.to
+            ends += [(back, f"n{node}", f"c{self.client}")] * self.back
+        for wire, who, peer in ends:
+            wire.cuts += 1
+            run.record.add(who, Kind.CUT, peer=peer)
+        yield self.lasting
+        for wire, who, peer in ends:
+            run.record.add(who, Kind.HEALED, peer=peer)
+            wire.mend()
 
 
 @dataclass(frozen=True, slots=True)
-class Freeze:
+class Freeze(Fault):
     """Nodes are paused, and go on where they were."""
 
-    when: When
     nodes: tuple[int, ...]
     lasting: float
+    kind = "frozen node"
+
+    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+        for node in self.nodes:
+            run.servers[node].freeze()
+            run.record.add(f"n{node}", Kind.PAUSED)
+        yield self.lasting
+        for node in self.nodes:
+            run.record.add(f"n{node}", Kind.RESUMED)
+            run.servers[node].thaw()
 
 
 @dataclass(frozen=True, slots=True)
-class Isolate:
+class Isolate(Fault):
     """A node is cut off from the other nodes, and not from its clients."""
 
-    when: When
     nodes: tuple[int, ...]
     lasting: float
+    kind = "isolated node"
+
+    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+        for node in self.nodes:
+            run.servers[node].isolate()
+            run.note(f"n{node}", "is cut off from the other nodes")
+        yield self.lasting
+        for node in self.nodes:
+            run.note(f"n{node}", "is not cut off any more")
+            run.servers[node].reconnect()
 
 
 @dataclass(frozen=True, slots=True)
-class Crash:
+class Crash(Fault):
     """Nodes go down, and restart after a while, with or without their data."""
 
-    when: When
     nodes: tuple[int, ...]
     lasting: float
     loses_data: bool
+    kind = "node crash"
+    amnesia: ClassVar[str] = "node crash with data loss"
+
+    @property
+    def name(self) -> str:
+        """Its name in reports."""
+        return self.amnesia if self.loses_data else self.kind
+
+    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+        down = [node for node in self.nodes if run.servers[node].up]
+        for node in down:
+            run.record.add(f"n{node}", Kind.CRASHED)
+            run.servers[node].crash()
+        run.disturb(self.lasting + run.quarantine)
+        yield self.lasting
+        for node in down:
+            run.servers[node].restart(loses_data=self.loses_data)
+            note = "without its data" if self.loses_data else ""
+            run.record.add(f"n{node}", Kind.STARTED, note=note)
 
 
 @dataclass(frozen=True, slots=True)
-class Jump:
+class Jump(Fault):
     """The clock of a node is set."""
 
-    when: When
     node: int
     by: float
+    kind = "clock jump"
+
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        run.servers[self.node].clock.jump(self.by)
+        run.set_back += min(max(0.0, -self.by), run.lengthens)
+        run.record.add(f"n{self.node}", Kind.JUMPED, note=f"{self.by:+.4f} s")
+        return (min(abs(self.by), run.lengthens),)
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(Fault):
     """The clock of a node runs fast or slow."""
 
-    when: When
     node: int
     rate: float
+    kind = "clock drift"
+
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        run.servers[self.node].clock.run_at(self.rate)
+        run.note(f"n{self.node}", f"its clock runs at {self.rate:.5f}")
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Skew:
+class Skew(Fault):
     """The clock of a client runs fast or slow; its wall clock is wrong by `calendar` seconds."""
 
-    when: When
     client: int
     rate: float
     calendar: float
+    kind = "client clock skew"
+
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        client = run.clients[self.client]
+        client.own_clock.run_at(self.rate)
+        client.calendar = self.calendar
+        run.note(client.name, f"clock at {self.rate:.5f}, calendar {self.calendar:+.3f} s")
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Fault):
     """A client is paused, as by a long garbage collection; its clock runs on."""
 
-    when: When
     client: int
     lasting: float
     timers_first: bool
     """What it does first when it resumes: run its timers, or read what has arrived."""
+    kind = "client pause"
+
+    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+        client = run.clients[self.client]
+        client.pause()
+        run.record.add(client.name, Kind.PAUSED)
+        yield self.lasting
+        if client.pauses == 1:
+            run.record.add(client.name, Kind.RESUMED)
+        client.go_on(timers_first=self.timers_first)
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class Kill(Fault):
     """A client crashes. Nothing is cleaned up."""
 
-    when: When
     client: int
+    kind = "client crash"
+
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        client = run.clients[self.client]
+        if not client.crashed:
+            run.record.add(client.name, Kind.CRASHED)
+            client.crash()
+        return (0.0,)
 
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class Close(Fault):
     """A client is closed, whatever it does."""
 
-    when: When
     client: int
+    kind = "client close"
+
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        client = run.clients[self.client]
+        run.note(client.name, "is closed")
+        client.arrives(client.close)()
+        return (0.0,)
 
 
 @dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Fault):
     """The oldest algorithm of a client is cancelled."""
 
-    when: When
     client: int
+    kind = "cancellation"
 
-
-Fault: TypeAlias = (
-    Slow
-    | Lose
-    | Reset
-    | Double
-    | Cut
-    | Freeze
-    | Isolate
-    | Crash
-    | Jump
-    | Drift
-    | Skew
-    | Pause
-    | Kill
-    | Close
-    | Cancel
-)
-
-NAMES: dict[type[Fault], str] = {
-    Slow: "slow network",
-    Lose: "lost message",
-    Reset: "broken connection",
-    Double: "doubled connection",
-    Freeze: "frozen node",
-    Isolate: "isolated node",
-    Jump: "clock jump",
-    Drift: "clock drift",
-    Skew: "client clock skew",
-    Pause: "client pause",
-    Kill: "client crash",
-    Close: "client close",
-    Cancel: "cancellation",
-}
-PARTITION, ONE_WAY = "partition", "one-wiring partition"
-CRASH, AMNESIA = "node crash", "node crash with data loss"
-
-ALL_NAMES = (*NAMES.values(), PARTITION, ONE_WAY, CRASH, AMNESIA)
-
-
-def name_of(fault: Fault) -> str:
-    """Its name in reports."""
-    match fault:
-        case Cut(to=to, back=back):
-            return PARTITION if to and back else ONE_WAY
-        case Crash(loses_data=loses_data):
-            return AMNESIA if loses_data else CRASH
-        case _:
-            return NAMES[type(fault)]
+    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+        run.clients[self.client].cancel_one()
+        run.note(f"c{self.client}", "is cancelled")
+        return ()

@@ -7,7 +7,8 @@ from random import Random
 
 from holdfast.lab.simulator.attacks import ATTACKS, Target
 from holdfast.lab.simulator.engines import engine
-from holdfast.lab.simulator.faults import Drift, Fault, Jump, Mark, Skew, When
+from holdfast.lab.simulator.faults import Drift, Fault, Jump, Skew
+from holdfast.lab.simulator.record import Mark, When
 from holdfast.lab.simulator.wiring import SimulatedEngine
 
 

@@ -6,16 +6,56 @@ Writes are messages, and may be late: the fence is what keeps those of an old ho
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
 from math import inf
 
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.simulator.driver import Timeline
-from holdfast.lab.simulator.faults import Mark, When
 from holdfast.lab.simulator.network import Network, Wire
 
 FENCED, PLAIN = "fenced", "plain"
 LATE = 0.1
 """How many writes are late."""
+
+
+class Mark(StrEnum):
+    """What a fault may wait for."""
+
+    START = "start"
+    """The beginning of the run."""
+    ASKED = "asked"
+    GRANTED = "granted"
+    EXTENDED = "extended"
+    RELEASING = "releasing"
+    RELEASED = "released"
+    REFUSED = "refused"
+    LOST = "lost"
+    DEADLINE = "deadline"
+    """The end of a lease, as it was when it was granted."""
+    SENT_ACQUIRE = "sent Acquire"
+    """A client has sent an acquire to the nodes; it has not arrived yet."""
+    SENT_RELEASE = "sent Release"
+    SENT_EXTEND = "sent Extend"
+    SENT_RAISE = "sent Raise"
+    SENT_REPAIR = "sent Repair"
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """An instant, relative to an event: `delay` seconds after the nth event of its kind."""
+
+    mark: Mark
+    nth: int = 1
+    delay: float = 0.0
+    who: int | None = None
+    """Which client's event; None: any client's."""
+
+    def __str__(self) -> str:
+        if self.mark is Mark.START:
+            return f"at {self.delay:.4f} s"
+        whose = "" if self.who is None else f" of c{self.who}"
+        return f"{self.delay:+.4f} s from {self.mark} #{self.nth}{whose}"
 
 
 MARKS = {mark.value: mark for mark in Mark}

@@ -4,7 +4,7 @@ from random import Random
 from typing import Protocol
 
 from holdfast.engines.redis.keys import keys_of
-from holdfast.lab.simulator.keyspace import Keyspace
+from holdfast.lab.simulator.redis.keyspace import Keyspace
 
 TTLS, KEEP, OFFER = (100_000, 200_000, 400_000), 3_000_000, 50_000
 """In milliseconds, and so far apart that none is mistaken for another."""

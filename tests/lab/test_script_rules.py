@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.engines.redis.scripts import script
-from holdfast.lab.simulator.keyspace import Keyspace, perform
-from holdfast.lab.simulator.lua import scripts
+from holdfast.lab.simulator.redis.keyspace import Keyspace, perform
+from holdfast.lab.simulator.redis.lua import scripts
 from tests.lab.script_calls import CHANNELS, HOUR, KEEP, LOCKS, quorum, single
 from tests.lab.script_rules import Call, Lock, broken
 

@@ -12,8 +12,8 @@ from holdfast.engines.redis.scripts import script
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.servers.resp import Connection, read_reply
-from holdfast.lab.simulator.keyspace import Keyspace, perform
-from holdfast.lab.simulator.lua import scripts
+from holdfast.lab.simulator.redis.keyspace import Keyspace, perform
+from holdfast.lab.simulator.redis.lua import scripts
 from tests.lab.script_calls import HOUR, KEEP, LOCKS, OFFER, TTLS, quorum, single
 
 NEAR = 15_000

@@ -23,7 +23,7 @@ from holdfast.engines.redis.exchange import load_scripts
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.simulator.driver import EPOCH, Timeline
 from holdfast.lab.simulator.network import Connection, Network, Wire
-from holdfast.lab.simulator.server import Server
+from holdfast.lab.simulator.redis.server import Server
 from tests.engines.redis.party import Bare
 
 HOLDERS = [f"host/1/program/{letter}" for letter in "abcdef"]

@@ -14,7 +14,7 @@ from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.node import MAX_PENDING, Node, Nodes
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import PollingOnly
-from holdfast.lab.simulator.server import encode
+from holdfast.lab.simulator.redis.server import encode
 
 HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
 HELD = encode([5000, b"host/1/program/other"])

@@ -12,7 +12,7 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.exchange import Answers, Exchange, conclude
 from holdfast.engines.redis.keys import keys_of
 from holdfast.lab.simulator.driver import EPOCH, Timeline
-from holdfast.lab.simulator.server import Server
+from holdfast.lab.simulator.redis.server import Server
 
 KEY = "lock"
 

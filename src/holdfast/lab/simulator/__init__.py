@@ -11,12 +11,13 @@ the statements of `engines.sql.postgres`.
 plan.py      what clients do and what goes wrong, by seed; `attacks.py` combines `faults.py`
 run.py       plays a plan; `campaign.py` plays many, and shrinks one that fails
 driver.py    virtual time: performs the effects of the core
-client.py    a client that can be paused; `store.py` is its engine, `tasks.py` what it does
+client.py    a client that can be paused; `tasks.py` is what it does
 network.py   messages: late, held up, lost
-server.py    a virtual Redis server; `keyspace.py` has its data, `lua.py` runs its scripts
-engines.py   what differs from engine to engine (`wiring.py`); `etcd/`, `zookeeper/` and `sql/` have
-             the same files, `activity.py` what their stores do, one thing beside the other
-injector.py  applies the faults
+server.py    a server that can freeze, crash and restart
+store.py     the store of a client: its links to the servers, and what it does over them
+redis/  etcd/  zookeeper/  sql/
+             the server, its data and the store of each engine; `engines.py` has what runs are like
+             with each (`simulated.py`)
 observer.py  checks each step of a turn (`scene.py`); `leftovers.py` what is left of it;
              `record.py` keeps the history
 """

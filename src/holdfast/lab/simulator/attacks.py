@@ -28,7 +28,7 @@ from holdfast.lab.simulator.faults import (
     Slow,
 )
 from holdfast.lab.simulator.record import Mark, When
-from holdfast.lab.simulator.wiring import SimulatedEngine
+from holdfast.lab.simulator.simulated import SimulatedEngine
 
 MARKS = tuple(mark for mark in Mark if mark is not Mark.START)
 LATEST = 6

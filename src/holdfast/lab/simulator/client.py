@@ -7,8 +7,15 @@ from typing import Any
 from holdfast.core.effects import Ask, Effect, Sleep, Steps
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.release import lose_all, send_last
-from holdfast.lab.simulator.driver import CancelledError, Clock, Process, Resumption
-from holdfast.lab.simulator.wiring import Owner, Wiring
+from holdfast.lab.simulator.driver import (
+    BaseClient,
+    CancelledError,
+    Clock,
+    Process,
+    Resumption,
+)
+from holdfast.lab.simulator.simulated import SimulatedEngine
+from holdfast.lab.simulator.store import Wiring
 
 CLOSE_TIMEOUT = 10.0
 """Seconds for the last releases of a client that is closed, as in the drivers."""
@@ -20,22 +27,21 @@ NEVER_EARLY = 1e-9
 """So that a timer never comes before its time, however instants are rounded."""
 
 
-class Client(Owner):
+class Client(BaseClient):
     """One process of a user's."""
 
     def __init__(
         self,
         name: str,
+        engine: SimulatedEngine,
         wiring: Wiring,
         look: Callable[["Client"], None],
         internal_error: Callable[[str], None],
     ) -> None:
         self.own_clock = Clock(wiring.network.timeline)
-        self.engine = simulated = wiring.engine
-        super().__init__(name, wiring.network.timeline, simulated.drift, simulated.min_ttl)
-        self.runtime.ttl_step = simulated.ttl_step
-        self.calendar = 0.0
-        """By how many seconds its wall clock is wrong."""
+        self.engine = engine
+        super().__init__(name, wiring.network.timeline, engine.drift, engine.min_ttl)
+        self.runtime.ttl_step = engine.ttl_step
         self.leases: dict[str, LeaseState] = {}
         """Its leases, by the hold's name in the history."""
         self.beliefs: dict[str, float] = {}
@@ -48,12 +54,7 @@ class Client(Owner):
         """When it last went on after a pause."""
         self._timers: list[Callable[[], None]] = []
         self._arrivals: list[Callable[[], None]] = []
-        self.store = simulated.store(self, wiring)
-
-    @property
-    def number(self) -> int:
-        """Which client it is: 2 for c2."""
-        return int(self.name[1:])
+        self.store = engine.store(self, wiring)
 
     def next_holder(self) -> str:
         """The holder id that will be used next."""

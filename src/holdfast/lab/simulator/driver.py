@@ -178,6 +178,8 @@ class BaseClient:
     ) -> None:
         self.name = name
         self.timeline = timeline
+        self.calendar = 0.0
+        """By how many seconds its wall clock is wrong."""
         self.crashed = False
         self.processes: list[Process[Any]] = []
         self.notifications: dict[str, Callable[[object], None] | bool] = {}
@@ -200,6 +202,11 @@ class BaseClient:
             notify_lost=self._notify_lost,
         )
 
+    @property
+    def number(self) -> int:
+        """Which client it is: 2 for c2."""
+        return int(self.name[1:])
+
     def clock(self) -> float:
         """The time of its clock."""
         return self.timeline.now
@@ -207,6 +214,14 @@ class BaseClient:
     def at(self, instant: float, action: Callable[[], None]) -> None:
         """Do something at an instant of its clock."""
         self.timeline.at(instant, action)
+
+    def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
+        """Wrap a message: it is read now, or when the client can."""
+        return action
+
+    def fails(self, error: Exception) -> None:
+        """Report an error that must not happen."""
+        raise error
 
     def ask(self, ask: Ask, resume: "Resumption") -> None:
         """Ask the engine."""

@@ -2,7 +2,7 @@
 
 from functools import cache, partial
 
-from holdfast.lab.simulator.wiring import SimulatedEngine
+from holdfast.lab.simulator.simulated import SimulatedEngine
 
 
 @cache
@@ -14,12 +14,12 @@ def engine(name: str) -> SimulatedEngine:
 
 def _redis() -> SimulatedEngine:
     from holdfast.engines.redis import drift, quorum_node_timeout
-    from holdfast.lab.simulator.server import Server
-    from holdfast.lab.simulator.store import Store
+    from holdfast.lab.simulator.redis.server import Server
+    from holdfast.lab.simulator.redis.store import RedisStore
 
     return SimulatedEngine(
         servers=Server.several,
-        store=Store,
+        store=RedisStore,
         drift=drift,
         rate=drift(2.0) / 2.0,
         ttls=(0.5, 1.0, 2.0),

@@ -16,8 +16,9 @@ from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.leftovers import Leftovers
 from holdfast.lab.simulator.plan import Section
 from holdfast.lab.simulator.record import Registers
+from holdfast.lab.simulator.redis.server import Server
 from holdfast.lab.simulator.scene import Scene, Turn
-from holdfast.lab.simulator.server import PRECISION, BaseServer, Server
+from holdfast.lab.simulator.server import PRECISION, BaseServer
 
 SOON = OFFER + 0.2
 """How long a free lock may stay free while a client waits for it, without faults: one offer may be

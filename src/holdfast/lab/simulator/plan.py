@@ -9,7 +9,7 @@ from holdfast.lab.simulator.attacks import ATTACKS, Target
 from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import Drift, Fault, Jump, Skew
 from holdfast.lab.simulator.record import Mark, When
-from holdfast.lab.simulator.wiring import SimulatedEngine
+from holdfast.lab.simulator.simulated import SimulatedEngine
 
 
 @dataclass(frozen=True, slots=True)

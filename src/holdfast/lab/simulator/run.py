@@ -10,14 +10,14 @@ from holdfast.lab.history import Finding, History, Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.engines import engine
-from holdfast.lab.simulator.injector import FaultInjector
+from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.network import Network, Wire
 from holdfast.lab.simulator.observer import Observer
 from holdfast.lab.simulator.plan import Plan, Section, Task
 from holdfast.lab.simulator.record import PLAIN, Record, Registers
 from holdfast.lab.simulator.scene import Scene
+from holdfast.lab.simulator.store import Wiring
 from holdfast.lab.simulator.tasks import work_through
-from holdfast.lab.simulator.wiring import Wiring
 
 TELL_WITHIN = 0.02
 """How late a holder may learn that its lease has expired."""
@@ -124,16 +124,17 @@ class Simulation:
         number, plan = len(self.clients), self.plan
         wires = [(Wire(), Wire()) for _ in self.servers]
         wiring = Wiring(
-            engine=self.engine,
             servers=self.servers,
             network=self.network,
-            there=[there for there, _ in wires],
-            back=[back for _, back in wires],
+            wires=wires,
+            drift=self.engine.drift,
             max_ttl=plan.max_ttl,
             guard=plan.guard,
             sent=lambda requests: self.observer.sent(self.clients[number], requests),
         )
-        client = Client(f"c{number}", wiring, self.observer.look_at, self._internal_error)
+        client = Client(
+            f"c{number}", self.engine, wiring, self.observer.look_at, self._internal_error
+        )
         self._wires.append(wires)
         self.clients.append(client)
         return client

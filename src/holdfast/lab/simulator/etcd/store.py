@@ -21,15 +21,15 @@ from holdfast.engines.etcd.exchanges import (
 )
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH, LeaseKeepAliveRequest
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK
-from holdfast.lab.simulator.activity import Activity, ActivityStore, Resume, Waits
+from holdfast.lab.simulator.driver import BaseClient
 from holdfast.lab.simulator.etcd.connection import Channel
-from holdfast.lab.simulator.wiring import Owner, Wiring
+from holdfast.lab.simulator.store import Activity, Resume, Store, Waits, Wiring
 
 
-class EtcdStore(ActivityStore):
+class EtcdStore(Store):
     """One cluster, for all that a client does."""
 
-    def __init__(self, client: Owner, wiring: Wiring) -> None:
+    def __init__(self, client: BaseClient, wiring: Wiring) -> None:
         super().__init__(client, "etcd")
         self._sent = wiring.sent
         randbits = Random(client.name).getrandbits  # noqa: S311 - to be repeatable, not secret
@@ -57,9 +57,9 @@ class EtcdStore(ActivityStore):
             return [answers] * len(requests)
         if is_waiting(requests, answers) and not self._watches:
             self._watches = True
-            reader = Activity(self._client, self._read())
+            reader = Activity(self.client, self._read())
             self._start(reader)
-            self._start(Activity(self._client, self._keep(reader)))
+            self._start(Activity(self.client, self._keep(reader)))
         return answers
 
     def _exchange(

@@ -6,22 +6,19 @@ from typing import Any
 
 from holdfast.engines.sql.connection import SILENT, BrokenError
 from holdfast.engines.sql.dialect import Statement
-from holdfast.lab.simulator.activity import Resume
+from holdfast.lab.simulator.driver import BaseClient
 from holdfast.lab.simulator.network import Connection
-from holdfast.lab.simulator.sql.server import Listen, SqlServer
-from holdfast.lab.simulator.wiring import Owner, Wiring
+from holdfast.lab.simulator.sql.server import Listen
+from holdfast.lab.simulator.store import Link, Resume, Wiring
 
 
-class Link:
+class ServerLink(Link):
     """All connections of a client to its server. Behind a pooler it cannot listen."""
 
-    def __init__(self, client: Owner, wiring: Wiring, *, is_direct: bool) -> None:
-        self.client, self.network, self.is_direct = client, wiring.network, is_direct
-        self.server: SqlServer = wiring.servers[0]
-        self.there, self.back = wiring.there[0], wiring.back[0]
+    def __init__(self, client: BaseClient, wiring: Wiring, *, is_direct: bool) -> None:
+        super().__init__(client, wiring, 0)
+        self.is_direct = is_direct
         self.open: dict[ServerConnection, None] = {}
-        self.breaks = 0
-        """How often a reply did not come: each time, something may have been left behind."""
 
     @property
     def is_idle(self) -> bool:
@@ -41,10 +38,9 @@ class Link:
 class ServerConnection:
     """One connection, as `engines.sql.connection` describes it, but that it does not block."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: ServerLink) -> None:
         self._link, self._client, self._server = link, link.client, link.server
-        broken = self._client.arrives(lambda: self._break("the connection broke"))
-        self._wires = Connection(link.network, link.there, link.back, broken)
+        self._wires = link.connection(lambda: self._break("the connection broke"))
         self._resume: Resume | None = None
         """How what was sent is answered."""
         self._sent = 0
@@ -84,8 +80,9 @@ class ServerConnection:
 
     def listen(self, channel: str, until: float, resume: Resume) -> None:
         """Begin to listen."""
-        notified = partial(self._arrives, self._notified)
-        self._send(Listen(channel, notified), until, resume)
+        arrives = self._client.arrives
+        notified = Listen(channel, lambda holder: arrives(lambda: self._notified(holder))())
+        self._send(notified, until, resume)
 
     def receive(self, resume: Resume) -> None:
         """Wait for notifications."""
@@ -117,8 +114,7 @@ class ServerConnection:
 
     def _send(self, data: Any, until: float, resume: Resume) -> None:
         number = self._expect(until, resume)
-        received = partial(self._arrives, partial(self._answer, number))
-        self._wires.to_node(lambda: self._server.receive(self._wires, data, received))
+        self._link.send(self._wires, data, partial(self._answer, number))
 
     def _expect(self, until: float, resume: Resume) -> int:
         if self.is_pending or self._is_closed:
@@ -129,9 +125,6 @@ class ServerConnection:
         if self._is_broken:
             self._client.at(self._client.clock(), lambda: self._break("the connection broke"))
         return number
-
-    def _arrives(self, action: Resume, value: Any) -> None:
-        self._client.arrives(lambda: action(value))()
 
     def _answer(self, number: int, result: Any) -> None:
         if number == self._sent and self._resume is not None:

@@ -14,20 +14,19 @@ from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.server import PostgresServer
 from holdfast.engines.sql.postgres.waiters import Receive, Subscribe
 from holdfast.engines.sql.threads import CONNECTIONS
-from holdfast.lab.simulator.activity import UNANSWERED, Activity, ActivityStore, Resume, Waits
-from holdfast.lab.simulator.driver import Resumption
-from holdfast.lab.simulator.sql.connection import Link, ServerConnection
+from holdfast.lab.simulator.driver import BaseClient, Resumption
+from holdfast.lab.simulator.sql.connection import ServerConnection, ServerLink
 from holdfast.lab.simulator.sql.database import STATEMENTS
-from holdfast.lab.simulator.wiring import Owner, Wiring
+from holdfast.lab.simulator.store import UNANSWERED, Activity, Resume, Store, Waits, Wiring
 
 
-class SqlStore(ActivityStore):
+class SqlStore(Store):
     """One server, for all that a client does. Every third client is behind a pooler, and polls."""
 
-    def __init__(self, client: Owner, wiring: Wiring) -> None:
+    def __init__(self, client: BaseClient, wiring: Wiring) -> None:
         super().__init__(client, "postgres")
         self._sent = wiring.sent
-        self._link = Link(client, wiring, is_direct=int(client.name[1:]) % 3 != 1)
+        self._link = ServerLink(client, wiring, is_direct=client.number % 3 != 1)
         self.connections = [self._link]
         self._server = PostgresServer(_nowhere, wiring.servers[0].name, STATEMENTS, self.host)
         self._exchanges = Exchanges(self._server, CONNECTIONS)
@@ -40,7 +39,7 @@ class SqlStore(ActivityStore):
         super().ask(requests, until, resume)
         if not self._blocks:
             late = [Failed.at(self._node, UNANSWERED)] * len(requests)
-            self._client.at(until + GRACE, lambda: resume(late))
+            self.client.at(until + GRACE, lambda: resume(late))
 
     def _in_turn(self, requests: Sequence[Request]) -> str:
         request = requests[0]
@@ -96,8 +95,8 @@ class SqlStore(ActivityStore):
             return
         if self._settling is None:
             self._settling = []
-            listening = self._server.waiters.listen(f"{self._client.name}:channel", self._settle)
-            self._start(Activity(self._client, self._drive(listening, partial(self._do, ()))))
+            listening = self._server.waiters.listen(f"{self.client.name}:channel", self._settle)
+            self._start(Activity(self.client, self._drive(listening, partial(self._do, ()))))
         self._settling.append(resume)
         self._sleep(seconds, resume)
 
@@ -105,7 +104,7 @@ class SqlStore(ActivityStore):
         self._is_settled = True
         waiting, self._settling = self._settling or [], []
         for resume in waiting:
-            self._client.at(self._clock(), partial(resume, None))
+            self.client.at(self._clock(), partial(resume, None))
 
 
 def _nowhere(until: float) -> Any:

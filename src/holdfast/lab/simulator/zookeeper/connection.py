@@ -4,7 +4,7 @@ Sessions, their states, watches and what becomes of pending requests are kazoo's
 left out: holdfast sends its heartbeats more often.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
 from types import SimpleNamespace
@@ -14,8 +14,9 @@ from kazoo.protocol.serialization import Close, Connect, GetChildren
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
 from holdfast.engines.zookeeper.connection import RETRY, Connection, Servers
+from holdfast.lab.simulator.driver import BaseClient
 from holdfast.lab.simulator.network import Connection as Line
-from holdfast.lab.simulator.wiring import Owner, Wiring
+from holdfast.lab.simulator.store import Link
 from holdfast.lab.simulator.zookeeper.ensemble import SHORTEST
 from holdfast.lab.simulator.zookeeper.server import Gone
 
@@ -26,8 +27,8 @@ class VirtualConnection(Connection):
 
     def __init__(
         self,
-        owner: Owner,
-        wiring: Wiring,
+        owner: BaseClient,
+        links: Sequence[Link],
         servers: Servers,
         timeout: float,
         shortest: float,
@@ -35,9 +36,9 @@ class VirtualConnection(Connection):
         opened: Callable[[int, float], None],
     ) -> None:
         super().__init__(servers, timeout, shortest, opening, opened)
-        self._owner, self._wiring = owner, wiring
+        self._owner, self._links, self._network = owner, links, links[0].network
         self._opening, self._opened = opening, opened
-        names = [server.name for server in wiring.servers]
+        names = [link.server.name for link in links]
         self._order = [names.index(host.partition(":")[0]) for host in servers.hosts]
         self._tries = 0
         self._delay = RETRY["delay"]
@@ -45,7 +46,6 @@ class VirtualConnection(Connection):
         self._is_open = False
         self.server = 0
         """To which one it is connected, or was last."""
-        self.breaks = 0
         self.handler.dispatch_callback = self._dispatch
         wakeup = SimpleNamespace(send=self._send_next)
         self._connection = SimpleNamespace(_write_sock=wakeup, connection_stopped=None)
@@ -64,13 +64,13 @@ class VirtualConnection(Connection):
         """Close the connection, so that another server is tried; the session goes on."""
         line = self._line
         if line is not None:
-            self.break_off(ghost=self._wiring.network.random.random() < 0.5)
+            self.break_off(ghost=self._network.random.random() < 0.5)
             self._broken(line)
 
     def break_off(self, *, ghost: bool, late: float = 0.0) -> None:
         """The connection breaks. With `ghost`, what was sent is carried out all the same."""
         if self._line is not None:
-            self._line.reset(ghost=ghost, late=late or self._wiring.network.lateness())
+            self._line.reset(ghost=ghost, late=late or self._network.lateness())
 
     def _connect(self) -> None:
         """Try the next server."""
@@ -81,16 +81,10 @@ class VirtualConnection(Connection):
         self._tries += 1
         timeout = self._opening(SHORTEST)
         milliseconds, session = ceil(timeout * 1000), self._session_id or 0
-        self._line = line = self._new_line(index)
+        self._line = line = self._links[index].connection(lambda: self._broken(line))
         self._submit(line, Connect(0, self.last_zxid, milliseconds, session, b"", read_only=False))
         give_up_at = self._owner.clock() + timeout / len(self._order)
         self._owner.at(give_up_at, lambda: None if self._is_open else self._broken(line))
-
-    def _new_line(self, index: int) -> Line:
-        wiring = self._wiring
-        line = Line(wiring.network, wiring.there[index], wiring.back[index], lambda: None)
-        line.on_broken = self._owner.arrives(lambda: self._broken(line))
-        return line
 
     def _send_next(self, _: bytes) -> None:
         """Send the next request of kazoo's queue."""
@@ -100,16 +94,13 @@ class VirtualConnection(Connection):
             self._submit(self._line, request)
 
     def _submit(self, line: Line, request: Any) -> None:
-        server = self._wiring.servers[self.server]
+        link = self._links[self.server]
 
         def arrive() -> None:
-            if not isinstance(request, Connect) or server.accept(line):
-                server.receive(line, request, received)
+            if not isinstance(request, Connect) or link.server.accept(line):
+                link.deliver(line, request, lambda message: self._received(line, *message))
             else:
                 line.reset()
-
-        def received(message: Any) -> None:
-            self._owner.arrives(lambda: self._received(line, *message))()
 
         line.to_node(arrive)
 
@@ -157,11 +148,12 @@ class VirtualConnection(Connection):
     def _end(self, state: str) -> None:
         """There is no connection: try the next server; after the last one, in a while."""
         self._line, self._is_open = None, False
-        self.breaks += 1
+        for link in self._links:  # what is left behind is on all of them
+            link.breaks += 1
         self._session_callback(state)
         pause = 0.0
         if self._tries % len(self._order) == 0:
-            pause = self._delay * self._wiring.network.random.uniform(0.6, 1.0)
+            pause = self._delay * self._network.random.uniform(0.6, 1.0)
             self._delay = min(2 * self._delay, RETRY["max_delay"])
         self._owner.at(self._owner.clock() + pause, self._connect)
 

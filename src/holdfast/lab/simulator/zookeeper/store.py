@@ -11,30 +11,30 @@ from holdfast.engines.zookeeper.connection import Servers
 from holdfast.engines.zookeeper.exchange import Wait
 from holdfast.engines.zookeeper.exchanges import Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
-from holdfast.lab.simulator.activity import Activity, ActivityStore, Resume, Waits
-from holdfast.lab.simulator.wiring import Owner, Wiring
+from holdfast.lab.simulator.driver import BaseClient
+from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring
 from holdfast.lab.simulator.zookeeper.connection import VirtualConnection
 from holdfast.lab.simulator.zookeeper.ensemble import TICK
 
 
-class ZooKeeperStore(ActivityStore):
+class ZooKeeperStore(Store):
     """One ensemble, for all that a client does."""
 
-    def __init__(self, client: Owner, wiring: Wiring) -> None:
+    def __init__(self, client: BaseClient, wiring: Wiring) -> None:
         super().__init__(client, "zookeeper")
         self._blocks = True  # under asyncio, too, a cancelled exchange ends at once
-        self._wiring = wiring
-        number = int(client.name[1:])
+        self._sent = wiring.sent
+        number = client.number
         names = tuple(f"{server.name}:2181" for server in wiring.servers)
         terms = Terms(Servers(names), TICK if number % 2 else None)
         chance = Random(client.name)  # noqa: S311 - to be repeatable, not secret
         self._exchanges = Exchanges(terms, "", self.host, self._connect, chance)
         self.sockets: list[VirtualConnection] = []
-        self.connections = [ToServer(self, index) for index in range(len(names))]
+        self.connections = [ServerLink(self, wiring, index) for index in range(len(names))]
         self._beats = False
 
     def _connect(self, *arguments: Any) -> VirtualConnection:
-        connection = VirtualConnection(self._client, self._wiring, *arguments)
+        connection = VirtualConnection(self.client, self.connections, *arguments)
         self.sockets.append(connection)
         return connection
 
@@ -52,13 +52,10 @@ class ZooKeeperStore(ActivityStore):
         for session in self._exchanges.sessions:
             session.begin_end()
 
-    def _in_turn(self, requests: Sequence[Request]) -> str:
-        return ""  # the requests of a session are carried out in order
-
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         if not self._beats:
             self._beats = True
-            self._start(Activity(self._client, self._beat()))
+            self._start(Activity(self.client, self._beat()))
         return self._drive(self._exchanges.ask(requests, until), partial(self._send, requests))
 
     def _beat(self) -> Waits:
@@ -67,7 +64,7 @@ class ZooKeeperStore(ActivityStore):
             yield from self._drive(self._exchanges.beat(), self._wait)
 
     def _send(self, requests: Sequence[Any], wait: Wait, resume: Resume) -> None:
-        self._wiring.sent(requests)  # a fault may wait for any call of an exchange
+        self._sent(requests)  # a fault may wait for any call of an exchange
         self._wait(wait, resume)
 
     def _wait(self, wait: Wait, resume: Resume) -> None:
@@ -76,16 +73,12 @@ class ZooKeeperStore(ActivityStore):
             wait.result.call_at_once(lambda result: self._sleep(0.0, resume))
 
 
-class ToServer:
-    """What a client has towards one server. What is left behind is on all of them."""
+class ServerLink(Link):
+    """The way to one server, for all sessions. What is left behind is on all of them."""
 
-    def __init__(self, store: ZooKeeperStore, index: int) -> None:
+    def __init__(self, store: ZooKeeperStore, wiring: Wiring, index: int) -> None:
+        super().__init__(store.client, wiring, index)
         self._store, self._index = store, index
-
-    @property
-    def breaks(self) -> int:
-        """How often a connection broke."""
-        return sum(each.breaks for each in self._store.sockets)
 
     @property
     def is_idle(self) -> bool:

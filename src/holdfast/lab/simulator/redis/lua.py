@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import Any, TypeAlias
 
 from holdfast.lab.servers.programs import need_library
-from holdfast.lab.simulator.keyspace import Status
+from holdfast.lab.simulator.redis.keyspace import Status
 
 Perform: TypeAlias = Callable[[Sequence[bytes]], Any]
 """Carries out one command of a server, and gives its reply."""
@@ -102,7 +102,7 @@ def _reply(value: Any) -> Any:
 
 
 def _read(file: str) -> bytes:
-    return files("holdfast.lab.simulator").joinpath(file).read_bytes()
+    return files("holdfast.lab.simulator.redis").joinpath(file).read_bytes()
 
 
 def _no_server(words: Sequence[bytes]) -> Any:

@@ -1,0 +1,1 @@
+"""A virtual Redis, and the store of a client over it."""

@@ -1,6 +1,8 @@
 """The public interface, pinned: a change here is a change for users, and must be meant."""
 
 import inspect
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -129,6 +131,30 @@ def test_both_colours_take_the_same_arguments() -> None:
             set(inspect.signature(getattr(c, name)).parameters) for c in (Client, AsyncClient)
         )
         assert of_async - of_sync == {"cancel_on_loss"}
+
+
+def documented() -> Iterator[tuple[str, Any]]:
+    """The public functions, methods and decorators, and the classes that users make."""
+    for name in holdfast.__all__:
+        found = getattr(holdfast, name)
+        if inspect.ismodule(found):
+            yield from ((f"{name}.{each}", getattr(found, each)) for each in found.__all__)
+        elif name in MEMBERS:
+            for member in (*MEMBERS[name].split(), "__call__"):
+                method = getattr(found, member, None)
+                if inspect.isroutine(method) and not hasattr(tuple, member):
+                    yield f"{name}.{member}", method
+    yield "Client", Client
+
+
+def test_each_parameter_is_explained() -> None:
+    """In backticks; or the docstring says whose it is like."""
+    for path, function in documented():
+        text = inspect.getdoc(function) or ""
+        names = [each for each in inspect.signature(function).parameters if each != "self"]
+        if re.search(r"\bas `\w+(\.\w+)?`", text, re.IGNORECASE):
+            names = [each for each in names if each == "cancel_on_loss"]
+        assert [each for each in names if f"`{each}`" not in text] == [], path
 
 
 def test_errors_are_what_the_documentation_says() -> None:

@@ -61,11 +61,16 @@ class Cell(BaseCell[ThreadDriver]):
         return self._driver.run(get(*self._place))
 
     def set(self, value: bytes | str, *, expect: int) -> bool:
-        """Set it if its version is still `expect`, as `get()` returned it; 0 creates it. False:
-        another client has set it since, and nothing was done.
+        """Set it if its version is still `expect`. False: another client has set it since, and
+        nothing was done.
 
         There is no way to set it without a version: that is how updates get lost. If the engine's
         reply is lost, it raises `EngineUnavailable`: the outcome is unknown.
+
+        Args:
+
+        - `value`: bytes or text.
+        - `expect`: the version that `get()` returned; 0 creates the cell.
         """
         value, expect = check_value("value", value), check_version("expect", expect)
         return self._driver.run(put(*self._place, value, expect))
@@ -77,9 +82,13 @@ class Cell(BaseCell[ThreadDriver]):
     ) -> V:
         """Set it to `fn(value)`, and return that. What `fn` raises is raised, and nothing is set.
 
-        `fn` is called once a try. Another client may be faster, so it may be called several times:
-        it should only compute a value. `timeout`: how long to go on trying (default: 10 s; None:
-        forever; 0: one try), then `UpdateTimeout`.
+        Args:
+
+        - `fn`: gets the value (None if it was never set), and returns the new one. It is called
+          once a try. Another client may be faster, so it may be called several times: it should
+          only compute a value.
+        - `timeout`: how long to go on trying, in seconds, before `UpdateTimeout`. 0 tries once,
+          None tries forever. Default: 10.
         """
         timeout = check_timeout(timeout)
         return self._driver.run(update(*self._place, check_function(fn), timeout))

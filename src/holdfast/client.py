@@ -81,6 +81,11 @@ class BaseClient(Generic[D]):
         """A client that connects as an `Engine` of SQLAlchemy does (for asyncio: an `AsyncEngine`).
         It takes no connection out of the engine's pool. docs/sql.md lists the libraries.
 
+        Args:
+
+        - `engine`: connections are opened with its settings.
+        - `options`: the other arguments of a client.
+
         >>> import holdfast, sqlalchemy
         >>> engine = sqlalchemy.create_engine("postgresql+psycopg://app:secret@db.example/shop")
         >>> holdfast.Client.from_sqlalchemy(engine, ttl=10)
@@ -178,16 +183,25 @@ class BaseClient(Generic[D]):
 class Client(BaseClient[ThreadDriver]):
     """Locks and cells of one engine, for threads. It connects on first use.
 
-    `url` defaults to `$HOLDFAST_URL`, else to an SQLite file in the user's state folder. `prefix`
-    (default `holdfast:`) goes before every name; `ttl` (default 30 s), `retry` (default 0.1 s, for
-    engines that must poll) and `label` (default: none) are the defaults of its locks. All can be
-    given as URL parameters too. So can the options of the engine, which are arguments as well:
-    `Client("redlock://h1,h2,h3", max_ttl=120)`. An argument goes before a parameter.
+    Args:
 
-    Instead of a URL, `url` can be a client of redis-py, or several for a quorum, an `Engine` of
-    SQLAlchemy, or a pool of psycopg: connections are then opened with their settings. `connect` is
-    a plain function for PostgreSQL, MariaDB and MySQL, called for each connection: it returns one,
-    or arguments for one that go before those of the URL, such as a fresh password.
+    - `url`: where the locks are kept, such as `redis://host:6379/0`. Default: `$HOLDFAST_URL`, else
+      an SQLite file in the user's state folder. It can also be a client of redis-py (or several,
+      for a quorum), an `Engine` of SQLAlchemy, or a pool of psycopg: connections are then opened
+      with their settings.
+    - `prefix`: goes before every name in the store. Default: `holdfast:`.
+    - `ttl`: the default of its locks, in seconds. Default: 30, or the nearest that the engine
+      allows.
+    - `retry`: the default of its locks, in seconds. Default: 0.1.
+    - `label`: the default of its locks. Default: none.
+    - `connect`: for PostgreSQL, MariaDB and MySQL: a plain function that is called for each
+      connection. It returns one, or arguments for one, such as a fresh password, which go before
+      those of the URL.
+    - `engine_options`: options of the engine: `Client("redlock://h1,h2,h3", max_ttl=120)`. The page
+      of each engine lists them.
+
+    All but `url` and `connect` can be parameters of the URL, too. An argument goes before a
+    parameter. What `ttl`, `retry` and `label` mean is said at `lock`.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://client-example", ttl=10) as client:
@@ -214,14 +228,25 @@ class Client(BaseClient[ThreadDriver]):
     ) -> Lock:
         """Describe a lock. Nothing is asked of the engine yet.
 
-        `ttl`: how long a lease lasts unless renewed (default: the client's). `timeout`: how long to
-        wait for it (default: forever). `renew`: in the background, every third of the ttl
-        (default: yes). `reentrant`: the same thread may take it again (default: no). `max_hold`:
-        the longest that one lease is kept alive (default: no limit). `min_hold`: a release waits
-        until the lock was held for this many seconds (default: 0), so that a short job runs once on
-        hosts whose clocks differ. `retry`: how often waiters poll where the engine does not wake
-        them (default: the client's). `label`: what to show beside host, pid and program (default:
-        the client's).
+        Args:
+
+        - `name`: any text of 1 to 512 bytes. Clients that give the same name (and prefix) exclude
+          each other.
+        - `ttl`: how long a lease lasts unless it is renewed, in seconds. If the holder crashes, the
+          others wait for as long. Default: the client's.
+        - `timeout`: how long to wait for the lock, in seconds. 0 tries once, None or -1 waits
+          forever. Default: forever.
+        - `renew`: whether the client renews the lease in the background, every third of the ttl.
+          Default: yes.
+        - `reentrant`: whether a thread that holds it may take it again. Default: no.
+        - `max_hold`: after so many seconds the lease is not renewed any more, and is lost: for code
+          that may hang. Default: no limit.
+        - `min_hold`: a release waits until the lock was held for so many seconds, so that a short
+          job runs once on hosts whose clocks differ. Default: 0.
+        - `retry`: how often a waiter asks again, in seconds, where the engine does not wake it.
+          Default: the client's.
+        - `label`: text that is shown beside host, pid and program of the holder. Default: the
+          client's.
         """
         spec = self._spec(name, ttl, renew, max_hold, retry, label, min_hold)
         return Lock(
@@ -246,8 +271,13 @@ class Client(BaseClient[ThreadDriver]):
         """Describe several locks that are taken together: all of them, or none.
 
         They are acquired in the order of their names, whatever order is given, so that callers
-        whose names overlap cannot deadlock. A name that is given twice is taken once. `timeout` is
-        shared. The rest is as for `lock`.
+        whose names overlap cannot deadlock.
+
+        Args:
+
+        - `names`: at least one. A name that is given twice is taken once.
+        - `timeout`: how long to wait for all of them together, in seconds. Default: forever.
+        - `ttl`, `renew`, `max_hold`, `retry`, `label`: for each of them, as for `lock`.
         """
         specs = [
             self._spec(name, ttl, renew, max_hold, retry, label) for name in check_names(names)
@@ -269,10 +299,18 @@ class Client(BaseClient[ThreadDriver]):
         clients. As a decorator, the function returns None if it is not this client's turn; in a
         `with`, the lease is None.
 
-        Periods are those of the calendar in UTC: `every=3600` begins with each hour. If a run
-        fails, or its host crashes, another may run in the same period: at once, if it was waiting
-        (`timeout`, default: it does not wait). It holds the lock `name` while it runs, and keeps
-        the time of the last run in the cell `once:name`.
+        If a run fails, or its host crashes, another may run in the same period: at once, if it was
+        waiting.
+
+        Args:
+
+        - `name`: of the lock that is held while it runs. The time of the last run is kept in the
+          cell `once:name`.
+        - `every`: the length of a period, in seconds. Periods are those of the calendar in UTC:
+          `every=3600` begins with each hour.
+        - `timeout`: how long to wait for a run of another client, which may fail, in seconds.
+          Default: 0.
+        - `ttl`, `max_hold`, `retry`, `label`: as for `lock`.
         """
         lock = self.lock(
             name, ttl=ttl, timeout=timeout, max_hold=max_hold, retry=retry, label=label
@@ -282,12 +320,12 @@ class Client(BaseClient[ThreadDriver]):
         return Once(self._driver, name, acquire, cell, check_positive("every", every))
 
     def cell(self, name: str) -> Cell:
-        """A value that is set only with its latest version. No I/O yet. A cell and a lock of the
-        same name have nothing to do with each other."""
+        """The cell of this `name`: a value that is set only with its latest version. No I/O yet. A
+        cell and a lock of the same name have nothing to do with each other."""
         return Cell(self, self._driver, self._options.prefix, self._cell_name(name))
 
     def inspect(self, name: str) -> LeaseInfo | None:
-        """The lease on this name; None if it is free."""
+        """The lease on the lock of this `name`; None if it is free."""
         return self._driver.run(
             inspect(self._driver.runtime, self._options.prefix, check_name(name))
         )
@@ -305,7 +343,7 @@ class Client(BaseClient[ThreadDriver]):
             after = found[-1].name
 
     def break_lock(self, name: str) -> bool:
-        """Take the lock away from its holder; False if it is free. For operators.
+        """Take the lock of this `name` away from its holder; False if it is free. For operators.
 
         The old holder is not stopped: until its next renewal it does not know of the loss. Fences
         still order what is written.
@@ -360,9 +398,13 @@ class AsyncClient(BaseClient[AsyncDriver]):
         label: str | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncLock:
-        """Describe a lock: as `Client.lock`, with tasks for threads, and `cancel_on_loss`: the body
-        of an `async with` is cancelled at the moment of loss, and leaves as `LockLost` (default:
-        no)."""
+        """Describe a lock: as `Client.lock`, with tasks for threads.
+
+        Args:
+
+        - `cancel_on_loss`: whether the body of an `async with` is cancelled at the moment of loss;
+          it then leaves as `LockLost`. Default: no.
+        """
         spec = self._spec(name, ttl, renew, max_hold, retry, label, min_hold)
         return AsyncLock(
             self._driver,
@@ -385,7 +427,8 @@ class AsyncClient(BaseClient[AsyncDriver]):
         label: str | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncLockAll:
-        """Describe several locks that are taken together: as `Client.lock_all`."""
+        """Describe several locks that are taken together: as `Client.lock_all`, with
+        `cancel_on_loss` as for `lock`."""
         specs = [
             self._spec(name, ttl, renew, max_hold, retry, label) for name in check_names(names)
         ]
@@ -409,7 +452,8 @@ class AsyncClient(BaseClient[AsyncDriver]):
         label: str | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncOnce:
-        """Describe work that is done at most once in each period: as `Client.once`."""
+        """Describe work that is done at most once in each period: as `Client.once`, with
+        `cancel_on_loss` as for `lock`."""
         lock = self.lock(
             name,
             ttl=ttl,
@@ -428,7 +472,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
         return AsyncCell(self, self._driver, self._options.prefix, self._cell_name(name))
 
     async def inspect(self, name: str) -> LeaseInfo | None:
-        """The lease on this name; None if it is free."""
+        """The lease on the lock of this `name`; None if it is free."""
         return await self._driver.run(
             inspect(self._driver.runtime, self._options.prefix, check_name(name))
         )

@@ -30,10 +30,16 @@ GREATEST = 2**63 - 1
 def check(connection: object, name: str, fence: int) -> None:
     """Raise `StaleFence` if a later holder of `name` than the one with this fence was seen here.
 
-    Call it in the transaction in which you write, before you write. `connection` is one of psycopg,
-    psycopg2, PyMySQL, mysqlclient, sqlite3, SQLAlchemy (or a Session) or Django. Autocommit, or a
-    savepoint (a nested transaction) of SQLAlchemy, Django or psycopg, is a `ValueError`. Until the
-    end of the transaction, other checks of the same name wait.
+    Call it in the transaction in which you write, before you write. Until the end of the
+    transaction, other checks of the same name wait.
+
+    Args:
+
+    - `connection`: the one on which the transaction is open, of psycopg, psycopg2, PyMySQL,
+      mysqlclient, sqlite3, SQLAlchemy (or a Session) or Django. Autocommit, or a savepoint (a
+      nested transaction) of SQLAlchemy, Django or psycopg, is a `ValueError`.
+    - `name`: of the lock: `lease.name`.
+    - `fence`: that of your lease: `lease.fence`.
     """
     name, fence = check_name(name), _check_fence(fence)
     adapter = adapt(connection)
@@ -41,8 +47,8 @@ def check(connection: object, name: str, fence: int) -> None:
 
 
 async def acheck(connection: object, name: str, fence: int) -> None:
-    """The same for asyncio: with a connection of psycopg, asyncpg, asyncmy, aiomysql, aiosqlite or
-    SQLAlchemy (or an AsyncSession)."""
+    """As `check`, for asyncio: with a `connection` of psycopg, asyncpg, asyncmy, aiomysql,
+    aiosqlite or SQLAlchemy (or an AsyncSession)."""
     name, fence = check_name(name), _check_fence(fence)
     adapter = await adapt_async(connection)
     _compare(name, fence, await execute_async(newest(adapter.database, name, fence), adapter))

@@ -143,8 +143,12 @@ class BaseLease(Generic[D]):
 
         Execute it as the first statement of a transaction, never inside a savepoint or under
         autocommit. It must return one row; if it returns none or fails, the lease is lost: roll
-        back. `paramstyle` is the driver's: `qmark` (`?`), `numeric` (`:1`), `named` (`:name`),
-        `format` (`%s`), `pyformat` (`%(name)s`) or `numeric_dollar` (`$1`).
+        back.
+
+        Args:
+
+        - `paramstyle`: the driver's: `qmark` (`?`), `numeric` (`:1`), `named` (`:name`), `format`
+          (`%s`), `pyformat` (`%(name)s`) or `numeric_dollar` (`$1`).
         """
         return self._guard().sql(paramstyle, *self._identity)
 
@@ -253,15 +257,19 @@ class Lease(BaseLease[ThreadDriver]):
     def guard(self, connection: object = None) -> Comparison | None:
         """Tie a transaction of your own to this lease. If the lease is lost already: `LockLost`.
 
-        SQL: of a lock that is kept in the same database, give the connection (of psycopg, psycopg2,
-        PyMySQL, mysqlclient, SQLAlchemy or Django; for any other there is `guard_sql`) on which the
-        transaction is open. While it is open, no other client gets the lock, even if the lease ends
-        meanwhile. Make it the first statement of a transaction which begins after the lease.
-        Autocommit, or a savepoint (a nested transaction) of SQLAlchemy, Django or psycopg, is a
-        `ValueError`; with other libraries, do not call it inside a savepoint.
+        SQL, of a lock that is kept in the same database: while the transaction is open, no other
+        client gets the lock, even if the lease ends meanwhile. Make it the first statement of a
+        transaction which begins after the lease. Autocommit, or a savepoint (a nested transaction)
+        of SQLAlchemy, Django or psycopg, is a `ValueError`; with other libraries, do not call it
+        inside a savepoint.
 
-        etcd: give nothing, and get a comparison to add to your transaction. It is carried out while
-        the lock is yours, or not at all.
+        etcd: it returns a comparison to add to your transaction, which is carried out while the
+        lock is yours, or not at all.
+
+        Args:
+
+        - `connection`: the one on which the transaction is open, of psycopg, psycopg2, PyMySQL,
+          mysqlclient, SQLAlchemy or Django; for any other there is `guard_sql`. None for etcd.
         """
         if connection is None:
             return self._comparison()
@@ -342,8 +350,7 @@ class AsyncLease(BaseLease[AsyncDriver]):
         self._cancel_on_loss = cancel_on_loss
 
     async def extend(self, ttl: float | None = None) -> None:
-        """Let it last at least `ttl` seconds (default: its own) from now, `max_hold` permitting.
-        Never shortens it."""
+        """Let it last at least `ttl` seconds from now: as `Lease.extend`."""
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
         await self._driver.run(extend(self._runtime, self._state, ttl))
 

@@ -171,10 +171,14 @@ class Lock(BaseLock[ThreadDriver, Lease]):
     _lease = Lease
 
     def acquire(self, blocking: bool = True, timeout: float | None = OWN) -> Lease | None:
-        """Take it, waiting up to `timeout` seconds; None if another holder has it for longer.
+        """Take it; None if another holder has it until the timeout. An engine that is unreachable
+        raises `EngineUnavailable`.
 
-        `timeout`: None or -1 waits without a limit, 0 tries once, default is the lock's own. An
-        engine that is unreachable raises `EngineUnavailable`.
+        Args:
+
+        - `blocking`: whether to wait. False tries once, as with `timeout=0`. Default: yes.
+        - `timeout`: how long to wait, in seconds. 0 tries once, None or -1 waits forever. Default:
+          the lock's own.
         """
         return self._again() or self._acquire(waiting_time(self._timeout, blocking, timeout))
 
@@ -230,11 +234,11 @@ class Lock(BaseLock[ThreadDriver, Lease]):
             raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a function: it runs while it holds the lock, or raises `AcquireTimeout`."""
+        """Decorate a `function`: it runs while it holds the lock, or raises `AcquireTimeout`."""
         return inside(self, function)
 
     def with_lease(self, function: Callable[Concatenate[Lease, P], R]) -> Callable[P, R]:
-        """Decorate a function, as the lock itself does, and call it with the lease as its first
+        """Decorate a `function`, as the lock itself does, and call it with the lease as its first
         argument."""
         return inside(self, function, with_lease=True)
 
@@ -312,11 +316,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     async def acquire(
         self, blocking: bool = True, timeout: float | None = OWN
     ) -> AsyncLease | None:
-        """Take it, waiting up to `timeout` seconds; None if another holder has it for longer.
-
-        `timeout`: None or -1 waits without a limit, 0 tries once, default is the lock's own. An
-        engine that is unreachable raises `EngineUnavailable`.
-        """
+        """Take it; None if another holder has it until the timeout: as `Lock.acquire`."""
         return self._again() or await self._acquire(waiting_time(self._timeout, blocking, timeout))
 
     async def _acquire(self, timeout: float | None, frame: int = 0) -> AsyncLease | None:
@@ -352,15 +352,15 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R]]:
-        """Decorate a coroutine function: it runs while it holds the lock, or raises
+        """Decorate a coroutine `function`: it runs while it holds the lock, or raises
         `AcquireTimeout`."""
         return async_inside(self, function)
 
     def with_lease(
         self, function: Callable[Concatenate[AsyncLease, P], Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R]]:
-        """Decorate a coroutine function, as the lock itself does, and call it with the lease as its
-        first argument."""
+        """Decorate a coroutine `function`, as the lock itself does, and call it with the lease as
+        its first argument."""
         return async_inside(self, function, with_lease=True)
 
     @property

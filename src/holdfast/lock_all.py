@@ -343,7 +343,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
         return self._acquire(self._timeout, id(sys._getframe(1)))  # type: ignore[return-value]
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Decorate a function: it runs while it holds them all, or raises `AcquireTimeout`."""
+        """Decorate a `function`: it runs while it holds them all, or raises `AcquireTimeout`."""
         return inside(self, function)
 
 
@@ -401,6 +401,6 @@ class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver, AsyncLeaseAll]):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R]]:
-        """Decorate a coroutine function: it runs while it holds them all, or raises
+        """Decorate a coroutine `function`: it runs while it holds them all, or raises
         `AcquireTimeout`."""
         return async_inside(self, function)

@@ -28,7 +28,7 @@ _DATABASES = {
 
 
 def ddl(url: str | None = None) -> str:
-    """The DDL for the database that a URL names (default: as for a client). Makes no connection. A
+    """The DDL for the database that `url` names (default: as for a client). Makes no connection. A
     URL of an engine without tables is a `ValueError`."""
     url = url or os.environ.get("HOLDFAST_URL") or default_url()
     options = read_options(url, prefix=None, ttl=None, retry=None, engine={})

@@ -124,11 +124,11 @@ class OrSkip(WithBlocks):
             raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
-        """Decorate a function: it runs, or returns None at once."""
+        """Decorate a `function`: it runs, or returns None at once."""
         return inside(self, function)
 
     def with_lease(self, function: Callable[Concatenate[Lease, P], R]) -> Callable[P, R | None]:
-        """Decorate a function, and call it with the lease as its first argument."""
+        """Decorate a `function`, and call it with the lease as its first argument."""
         return inside(self, function, with_lease=True)
 
 
@@ -175,13 +175,13 @@ class AsyncOrSkip(AsyncWithBlocks):
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R | None]]:
-        """Decorate a coroutine function: it runs, or returns None at once."""
+        """Decorate a coroutine `function`: it runs, or returns None at once."""
         return async_inside(self, function)
 
     def with_lease(
         self, function: Callable[Concatenate[AsyncLease, P], Coroutine[Any, Any, R]]
     ) -> Callable[P, Coroutine[Any, Any, R | None]]:
-        """Decorate a coroutine function, and call it with the lease as its first argument."""
+        """Decorate a coroutine `function`, and call it with the lease as its first argument."""
         return async_inside(self, function, with_lease=True)
 
 

@@ -69,7 +69,7 @@ class Label:
 
     @classmethod
     def of(cls, holder: str) -> "Label | None":
-        """Read the label out of a holder id: `host/pid/program/secret`, where a `+` and the text,
+        """Read the label out of a `holder` id: `host/pid/program/secret`, where a `+` and the text,
         percent-encoded, may follow the program; None if it has none.
 
         >>> Label.of("web-3/4711/nightly.py+blue%20fleet/1f0c")

@@ -129,6 +129,17 @@ class Dialect:
         )
 
 
+class Statements:
+    """All statements for one lease table. A dialect adds those that it alone has."""
+
+    names: dict[str, str]
+    """Of the tables, as they stand in SQL."""
+    dialect: Dialect
+    ddl: str
+    version: Text
+    """Gives the version of the tables."""
+
+
 def table_names(table: str, quote: str, schema: str = "") -> dict[str, str]:
     """What texts call the tables that belong to `[schema.]table`, and their version.
 

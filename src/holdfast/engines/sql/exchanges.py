@@ -16,7 +16,7 @@ What can happen to a statement, or a transaction, and what then:
 import random
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from holdfast.core.messages import (
     Acquire,
@@ -29,8 +29,6 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
-from holdfast.core.ports import Clock
-from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.connection import (
     CLOSED,
     BrokenError,
@@ -40,8 +38,9 @@ from holdfast.engines.sql.connection import (
     RefusedError,
     SqlError,
 )
-from holdfast.engines.sql.dialect import Statement
+from holdfast.engines.sql.dialect import VERSION, Statement
 from holdfast.engines.sql.dialect import Steps as Command
+from holdfast.engines.sql.server import Server
 
 REPEATABLE = (Acquire, Extend, Inspect, List, Read)
 
@@ -98,30 +97,6 @@ class Pause(NamedTuple):
 T = TypeVar("T")
 Effect: TypeAlias = Prepare | Enter | Open | Run | Create | Pause
 Steps: TypeAlias = Generator[Effect, Any, T]
-
-
-class Server(Protocol):
-    """One server, as a dialect knows it."""
-
-    clock: Clock
-    commands: Commands
-    waiters: Any
-    """A `Waiters`."""
-    ddl: str
-    version: tuple[Statement, int]
-    """The statement that gives the version of the tables, and the one that we know."""
-
-    def connect(self, until: float) -> Any:
-        """Open a connection; raises `SqlError`."""
-        ...
-
-    def create(self, connection: Any, until: float) -> None:
-        """Make the tables, or bring them up to date; raises `SqlError`."""
-        ...
-
-    def extend_all(self, requests: Sequence[Extend]) -> Command[list[Answer]]:
-        """The command for many extensions at once."""
-        ...
 
 
 class Exchanges:
@@ -270,14 +245,13 @@ class Exchanges:
     def _check(self, connection: Connection, until: float) -> Steps[None]:
         """Raise unless the tables are of our version: `MissingError` if they are not there, or of
         the first release."""
-        statement, ours = self._server.version
-        [rows] = yield Run(connection, (statement,), until)
+        [rows] = yield Run(connection, (self._server.version,), until)
         if not rows:
             raise MissingError("the table of versions is empty")
-        if rows[0][0] != ours:
+        if rows[0][0] != VERSION:
             raise RefusedError(
                 f"the tables are of version {rows[0][0]}, and this version of holdfast knows "
-                f"{ours}: another version of holdfast made them; upgrade this client, or name "
+                f"{VERSION}: another version of holdfast made them; upgrade this client, or name "
                 "another table",
                 is_final=True,
             )

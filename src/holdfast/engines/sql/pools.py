@@ -16,16 +16,17 @@ is used: holdfast opens connections of its own, and takes none out of the pool.
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from inspect import iscoroutine, iscoroutinefunction
 from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
-from urllib.parse import SplitResult, quote
+from urllib.parse import SplitResult, quote, urlsplit
 
-from holdfast.core.ports import Engine, StoreHost
+from holdfast.core.ports import Clock, Engine
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.connection import BrokenError, RefusedError, SqlError
-from holdfast.engines.sql.dialect import LEASES
-from holdfast.engines.sql.threads import read_count
+from holdfast.engines.sql.engine import OPTIONS
 
 Opening: TypeAlias = Callable[[dict[str, str]], Engine]
 
@@ -44,22 +45,9 @@ def of_function(url: SplitResult, options: dict[str, str], connect: Callable[[],
     """The engine of a URL whose connections are made by `connect`, or with what it gives."""
     if not callable(connect) or iscoroutinefunction(connect):
         raise TypeError(f"connect: must be a plain function without arguments, got {connect!r}")
-    own: dict[str, str] = {
-        name: options.pop(name) for name in ("table", "connections") if name in options
-    }
-    shown = {"user": url.username, "host": url.hostname, "port": url.port}
-    shown["dbname"] = url.path.strip("/")
-    if url.scheme in ("mariadb", "mysql"):
-        from holdfast.engines.sql import mysql
-
-        address = mysql.address(url, options)
-        return _mysql(url.scheme, lambda: _called(connect, address, "pymysql"), shown)[1](own)
-    from psycopg.conninfo import conninfo_to_dict
-
-    from holdfast.engines.sql import postgres
-
-    arguments = conninfo_to_dict(postgres.conninfo(url, options))
-    return _postgres(lambda: _called(connect, arguments, "psycopg"), shown)[1](own)
+    dialect = _dialect(url.scheme)
+    arguments = dialect.arguments(url, options)
+    return _engine(url, options, lambda: _called(connect, arguments, dialect.LIBRARY))
 
 
 def _called(connect: Callable[[], Any], arguments: Mapping[str, Any], library: str) -> Any:
@@ -99,7 +87,7 @@ def _of_psycopg_pool(pool: Any, *, awaits: bool) -> tuple[str, Opening]:
         return conninfo_to_dict(conninfo or "") | dict(kwargs or {})
 
     shown = arguments() if not callable(pool.conninfo) and not callable(pool.kwargs) else {}
-    return _postgres(arguments, shown)
+    return _opening("postgresql", shown, arguments)
 
 
 def _now(given: Any, awaits: bool) -> Any:
@@ -117,17 +105,15 @@ def _now(given: Any, awaits: bool) -> Any:
 
 def _of_sqlalchemy(engine: Any, *, awaits: bool) -> tuple[str, Opening]:
     check_engine(engine, awaits=awaits, argument="url")
-    scheme, driver, url = engine.dialect.name, engine.dialect.driver, engine.url
+    scheme, url = engine.dialect.name, engine.url
+    if scheme not in ("postgresql", "mysql", "mariadb"):
+        raise ValueError(f"url: must lead to PostgreSQL, MariaDB or MySQL, got one to {scheme}")
+    if not awaits and engine.dialect.driver == _dialect(scheme).LIBRARY:
+        given = partial(_detached, engine)
+    else:
+        given = partial(_arguments, engine, awaits=awaits)
     shown = {"user": url.username, "host": url.host, "port": url.port, "dbname": url.database}
-    if scheme == "postgresql":
-        if not awaits and driver == "psycopg":
-            return _postgres(lambda: _detached(engine), shown)
-        return _postgres(lambda: _arguments(engine, awaits=awaits), shown)
-    if scheme in ("mysql", "mariadb"):
-        if not awaits and driver == "pymysql":
-            return _mysql(scheme, lambda: _detached(engine), shown)
-        return _mysql(scheme, lambda: _arguments(engine, awaits=awaits), shown)
-    raise ValueError(f"url: must lead to PostgreSQL, MariaDB or MySQL, got one to {scheme}")
+    return _opening(scheme, shown, given)
 
 
 def _detached(engine: Any) -> Any:
@@ -168,45 +154,38 @@ def _arguments(engine: Any, *, awaits: bool) -> dict[str, Any]:
     )
 
 
-def _postgres(given: Callable[[], Any], shown: Mapping[str, Any]) -> tuple[str, Opening]:
-    from holdfast.engines.sql import postgres
-    from holdfast.engines.sql.postgres.connection import PostgresConnection, connect
-
-    def opened(host: StoreHost, until: float) -> PostgresConnection:
-        found = _within(until - host.clock(), given)
-        if isinstance(found, dict):
-            return connect(postgres.conninfo_of(found), host.clock, until)
-        return PostgresConnection(found.pgconn, host.clock, found)
-
-    def opening(options: dict[str, str]) -> Engine:
-        table, connections = read_table(options)
-        return postgres.make_engine(opened, _node(shown), table, connections)
-
-    return _url("postgresql", shown), opening
-
-
-def _mysql(scheme: str, given: Callable[[], Any], shown: Mapping[str, Any]) -> tuple[str, Opening]:
-    from holdfast.engines.sql import mysql
-    from holdfast.engines.sql.mysql.connection import connect
-
-    def opened(host: StoreHost, until: float) -> Any:
-        found = _within(until - host.clock(), given)
-        if isinstance(found, dict):
-            return connect(mysql.address_of(found), host.clock, until)
-        return found
+def _opening(
+    scheme: str, shown: Mapping[str, Any], given: Callable[[], Any]
+) -> tuple[str, Opening]:
+    """The URL to show, without a password, and the engine behind it."""
+    user, host, port, name = (
+        quote(str(shown.get(part) or ""), safe=":,") for part in ("user", "host", "port", "dbname")
+    )
+    login = f"{user}@" if user else ""
+    url = f"{scheme}://{login}{host}{':' if port else ''}{port}/{name}"
 
     def opening(options: dict[str, str]) -> Engine:
-        table, connections = read_table(options)
-        return mysql.make_engine(scheme, opened, _node(shown), table, connections)
+        refuse_options([name for name in options if name not in OPTIONS], *OPTIONS)
+        return _engine(urlsplit(url), options, given)
 
-    return _url(scheme, shown), opening
+    return url, opening
 
 
-def read_table(options: dict[str, str]) -> tuple[str, int]:
-    """The options that there are: the table, and the number of connections."""
-    table, connections = options.pop("table", LEASES), read_count(options)
-    refuse_options(options, "table", "connections")
-    return table, connections
+def _engine(url: SplitResult, options: dict[str, str], given: Callable[[], Any]) -> Engine:
+    """The engine that connects with what `given` gives: a connection, or arguments for one."""
+    dialect = _dialect(url.scheme)
+
+    def connect(clock: Clock, until: float) -> Any:
+        return dialect.connect(_within(until - clock(), given), clock, until)
+
+    engine: Engine = dialect.make_engine(url, options, connect)
+    return engine
+
+
+def _dialect(scheme: str) -> Any:
+    """The module of a dialect, which needs its library."""
+    name = "mysql" if scheme in ("mysql", "mariadb") else "postgres"
+    return import_module(f"holdfast.engines.sql.{name}")
 
 
 def _within(seconds: float, given: Callable[[], Any]) -> Any:
@@ -244,19 +223,6 @@ def _within(seconds: float, given: Callable[[], Any]) -> Any:
         lines = str(getattr(found, "orig", None) or found).strip().splitlines()
         raise BrokenError(lines[0] if lines else type(found).__name__)
     return found
-
-
-def _node(shown: Mapping[str, Any]) -> str:
-    return _url("", shown).removeprefix("://").rpartition("@")[2]
-
-
-def _url(scheme: str, shown: Mapping[str, Any]) -> str:
-    """Where connections lead, without a password."""
-    user, host, port, name = (
-        quote(str(shown.get(part) or ""), safe=":,") for part in ("user", "host", "port", "dbname")
-    )
-    login = f"{user}@" if user else ""
-    return f"{scheme}://{login}{host}{':' if port else ''}{port}/{name}"
 
 
 def _check_kind(pool: Any, wanted: type, argument: str = "url") -> None:

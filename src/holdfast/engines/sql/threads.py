@@ -17,11 +17,8 @@ from holdfast.engines.sql.exchanges import (
     Pause,
     Prepare,
     Run,
-    Server,
 )
-
-CONNECTIONS = 8
-"""How many connections a client opens at the most, besides the one that listens."""
+from holdfast.engines.sql.server import Server
 
 
 class ServerStore:
@@ -86,11 +83,3 @@ class ServerStore:
                 return self._server.waiters.prepare(seconds)
             case Pause(seconds):
                 return time.sleep(seconds)
-
-
-def read_count(options: dict[str, str]) -> int:
-    """How many connections a client opens at the most: the option `connections`."""
-    text = options.pop("connections", str(CONNECTIONS))
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1000:
-        raise ValueError(f"connections: must be a whole number from 1 to 1000, got {text!r}")
-    return int(text)

@@ -88,7 +88,8 @@ def _zookeeper() -> SimulatedEngine:
 
 
 def _sql() -> SimulatedEngine:
-    from holdfast.engines.sql.postgres import GUARANTEES, drift
+    from holdfast.engines.sql.engine import drift
+    from holdfast.engines.sql.postgres import GUARANTEES
     from holdfast.lab.simulator.attacks import clock_set_back
     from holdfast.lab.simulator.sql.server import SqlServer
     from holdfast.lab.simulator.sql.store import SqlStore

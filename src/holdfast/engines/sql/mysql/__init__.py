@@ -4,24 +4,30 @@
 it: a second statement reads what the first has done.
 """
 
-from collections.abc import Callable, Mapping
+import ssl
+from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-import pymysql
-
-from holdfast.core.ports import Engine, StoreHost
+from holdfast.core.ports import Clock, Engine, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.offload import Offloaded
-from holdfast.engines.sql.dialect import LEASES
+from holdfast.engines.sql.engine import (
+    OPTIONS,
+    Connect,
+    node_of,
+    read_count,
+    read_table,
+    server_engine,
+)
 from holdfast.engines.sql.guard import mysql_guard
 from holdfast.engines.sql.mysql.commands import Statements
-from holdfast.engines.sql.mysql.connection import connect
+from holdfast.engines.sql.mysql.connection import MySqlConnection, open_connection
 from holdfast.engines.sql.mysql.server import MySqlServer
-from holdfast.engines.sql.mysql.tls import FILES, read_tls
-from holdfast.engines.sql.threads import ServerStore, read_count
+
+LIBRARY = "pymysql"
 
 MARIADB = Guarantees(
     engine="a table in a MariaDB database",
@@ -53,81 +59,58 @@ MYSQL = replace(
 PORT = 3306
 
 
-def drift(ttl: float) -> float:
-    """How far apart the clocks of a holder and of the server may come within a ttl."""
-    return ttl * 0.01 + 0.002
-
-
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind `mariadb://` or `mysql://`."""
-    table = options.pop("table", LEASES)
-    connections = read_count(options)
-    given = address(url, options)
-
-    def opened(host: StoreHost, until: float) -> pymysql.Connection:
-        return connect(given, host.clock, until)
-
-    return make_engine(url.scheme, opened, _node(url), table, connections)
+    given = arguments(url, options)
+    return make_engine(url, options, lambda clock, until: connect(given, clock, until))
 
 
-def make_engine(
-    scheme: str,
-    opened: Callable[[StoreHost, float], pymysql.Connection],
-    node: str,
-    table: str,
-    connections: int,
-) -> Engine:
-    """The engine to which `opened` opens connections."""
-    is_mariadb = scheme == "mariadb"
-    statements = Statements(table, returns=is_mariadb)
+def make_engine(url: SplitResult, options: dict[str, str], connect: Connect) -> Engine:
+    """The engine whose connections are opened by `connect`."""
+    is_mariadb = url.scheme == "mariadb"
+    statements = Statements(read_table(options), returns=is_mariadb)
 
-    def store(host: StoreHost) -> ServerStore:
-        server = MySqlServer(lambda until: opened(host, until), node, statements, host)
-        return ServerStore(server, connections)
+    def server(host: StoreHost) -> MySqlServer:
+        return MySqlServer(partial(connect, host.clock), node_of(url), statements, host)
 
-    return Engine(
-        MARIADB if is_mariadb else MYSQL,
-        drift,
-        store,
-        lambda host: Offloaded(store(host), scheme, host.clock, connections),
-        guard=mysql_guard(statements.names["leases"]),
-        ddl=statements.ddl,
-    )
+    guarantees = MARIADB if is_mariadb else MYSQL
+    guard = mysql_guard(statements.names["leases"])
+    return server_engine(url.scheme, guarantees, server, read_count(options), guard, statements.ddl)
 
 
-def _node(url: SplitResult) -> str:
-    return f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
+def connect(given: Any, clock: Clock, until: float) -> MySqlConnection:
+    """Connect with arguments of any library, or take a connection of PyMySQL over."""
+    if isinstance(given, dict):
+        return open_connection(address_of(given), clock, until)
+    return MySqlConnection(given, clock)
 
 
-def address(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
-    """What PyMySQL is to be called with."""
+def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
+    """What a URL connects with."""
+    known = (*OPTIONS, "socket", "ssl", *FILES)
+    refuse_options([name for name in options if name not in known], *known)
     database = unquote(url.path.strip("/"))
     if not database or "/" in database:
         raise ValueError(
             f"url: must name a database, as in {url.scheme}://user@host/database, got the path "
             f"{url.path!r}"
         )
-    tls = read_tls(options)
-    found: dict[str, Any] = {
+    return {
         "host": url.hostname or "localhost",
         "port": url.port or PORT,
         "user": unquote(url.username or ""),
         "password": unquote(url.password or ""),
         "database": database,
-        # Left to itself, PyMySQL reads all authorities of the system for each connection.
-        **({"ssl": tls} if tls else {"ssl_disabled": True}),
+        "unix_socket": options.get("socket"),
+        "ssl": read_tls(options),
     }
-    if "socket" in options:
-        found["unix_socket"] = options.pop("socket")
-    refuse_options(options, "table", "connections", "socket", "ssl", *FILES)
-    return found
 
 
 def address_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The same from the arguments of a connection of any library; the others are about Python."""
+    """For PyMySQL, from the arguments of any library; the others are about Python."""
     given = {_SAME.get(name, name): value for name, value in arguments.items()}
     known = {name: given[name] for name in _PLACE if given.get(name) is not None}
-    if "ssl" not in known:
+    if "ssl" not in known:  # left to itself, PyMySQL reads all authorities of the system each time
         known["ssl_disabled"] = True
     return known
 
@@ -136,3 +119,24 @@ _SAME = {"db": "database", "passwd": "password"}
 """What other libraries call differently."""
 
 _PLACE = ("host", "port", "user", "password", "database", "unix_socket", "ssl")
+
+FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+
+
+def read_tls(options: dict[str, str]) -> ssl.SSLContext | None:
+    """What `ssl=on`, or the files `ssl_ca`, `ssl_cert` and `ssl_key` ask for. None without them:
+    then nothing is encrypted. The server must prove who it is, by the authority of `ssl_ca`, or
+    else by those that the system trusts."""
+    is_on = options.get("ssl")
+    if is_on not in (None, "on"):
+        raise ValueError(f"ssl: must be on, or left out, got {is_on!r}")
+    files = {name: options[name] for name in FILES if name in options}
+    if not is_on and not files:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=files.get("ssl_ca"))
+        if "ssl_cert" in files:
+            context.load_cert_chain(files["ssl_cert"], files.get("ssl_key"))
+    except OSError as error:  # no such file, or nothing that makes sense in it
+        raise ValueError(f"{', '.join(files)}: cannot be read: {error}") from error
+    return context

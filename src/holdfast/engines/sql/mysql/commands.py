@@ -14,10 +14,11 @@
 6. In an UPDATE, each assignment sees those before it.
 """
 
+from holdfast.engines.sql import dialect
 from holdfast.engines.sql.dialect import Dialect, Text, table_names
 
 
-class Statements:
+class Statements(dialect.Statements):
     """All statements for one lease table. `returns`: for MariaDB, which knows RETURNING."""
 
     def __init__(self, table: str, *, returns: bool) -> None:

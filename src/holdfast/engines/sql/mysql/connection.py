@@ -91,13 +91,34 @@ def read_error(number: int, message: str) -> SqlError:
 
 
 class MySqlConnection:
-    """A connection that is made, and settled."""
+    """A connection that is made."""
 
     def __init__(self, connection: pymysql.Connection, clock: Clock) -> None:
         self._connection: pymysql.Connection | None = connection
         self._clock = clock
         self._cursor = connection.cursor(pymysql.cursors.Cursor)
         self._used_at = clock()
+
+    def settle(self, until: float, *, needs_mariadb: bool) -> int:
+        """Make the session ours; gives the server's clock in microseconds."""
+        connection = self._connection
+        assert connection is not None  # noqa: S101 - it was just made
+        version = connection.get_server_info()
+        if needs_mariadb:
+            insist_on_mariadb(version)
+        if not connection.client_flag & CLIENT.FOUND_ROWS:
+            raise RefusedError(
+                "the connections count the rows that an UPDATE changes, not those that it finds; "
+                "make them with client_flag=FOUND_ROWS, as SQLAlchemy does unless it has a creator",
+                is_final=True,
+            )
+        for sql in SETTLE:
+            self.run_text(sql, until)
+        if "mariadb" in version.lower():
+            self.run_text(SETTLE_MARIADB, until)
+        [(now,)] = self.run_text(HANDSHAKE, until)
+        assert isinstance(now, int)  # noqa: S101 - a bigint
+        return now
 
     def is_usable(self) -> bool:
         """Whether the server has not closed it."""
@@ -169,11 +190,11 @@ class MySqlConnection:
         connection._read_timeout = connection._write_timeout = seconds  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
 
 
-def connect(address: Mapping[str, Any], clock: Clock, until: float) -> pymysql.Connection:
+def open_connection(address: Mapping[str, Any], clock: Clock, until: float) -> MySqlConnection:
     """Connect, by blocking."""
     seconds = max(0.001, until - clock())
     with _errors():
-        return pymysql.connect(
+        connection = pymysql.connect(
             **{
                 **address,
                 "charset": "utf8mb4",
@@ -184,28 +205,7 @@ def connect(address: Mapping[str, Any], clock: Clock, until: float) -> pymysql.C
                 "autocommit": True,
             }
         )
-
-
-def settle(
-    connection: pymysql.Connection, clock: Clock, until: float, *, needs_mariadb: bool
-) -> tuple[MySqlConnection, int]:
-    """Make the session ours; gives the connection, and the server's clock in microseconds."""
-    version = connection.get_server_info()
-    if needs_mariadb:
-        insist_on_mariadb(version)
-    if not connection.client_flag & CLIENT.FOUND_ROWS:
-        raise RefusedError(
-            "the connections count the rows that an UPDATE changes, not those that it finds; make "
-            "them with client_flag=FOUND_ROWS, as SQLAlchemy does unless it has a creator",
-            is_final=True,
-        )
-    settled = MySqlConnection(connection, clock)
-    for sql in SETTLE:
-        settled.run_text(sql, until)
-    if "mariadb" in version.lower():
-        settled.run_text(SETTLE_MARIADB, until)
-    [(now,)] = settled.run_text(HANDSHAKE, until)
-    return settled, now
+    return MySqlConnection(connection, clock)
 
 
 def insist_on_mariadb(version: str) -> None:

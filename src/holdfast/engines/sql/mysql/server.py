@@ -1,56 +1,31 @@
 """One MariaDB or MySQL server, as one client knows it."""
 
 from collections.abc import Callable, Sequence
-
-import pymysql
+from typing import Any
 
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import StoreHost
-from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.commands import Commands
-from holdfast.engines.sql.dialect import MICROSECONDS, VERSION, Statement, Steps
-from holdfast.engines.sql.mysql.commands import (
-    LOCK_TABLES,
-    UNLOCK_TABLES,
-    Statements,
-)
-from holdfast.engines.sql.mysql.connection import MySqlConnection, settle
+from holdfast.engines.sql.dialect import MICROSECONDS, Steps
+from holdfast.engines.sql.mysql.commands import LOCK_TABLES, UNLOCK_TABLES, Statements
+from holdfast.engines.sql.mysql.connection import MySqlConnection
+from holdfast.engines.sql.server import Server
 from holdfast.engines.sql.waiters import Waiters
 
 AT_ONCE = 100
 """How many leases one statement extends."""
 
-Connect = Callable[[float], pymysql.Connection]
-"""Opens a connection by that instant."""
 
-
-class MySqlServer:
+class MySqlServer(Server):
     """How it is reached, and what is in it."""
 
     def __init__(
-        self, connect: Connect, node: str, statements: Statements, host: StoreHost
+        self, connect: Callable[[float], Any], node: str, statements: Statements, host: StoreHost
     ) -> None:
-        self._connect, self._statements = connect, statements
-        self.clock = host.clock
-        self._server_clock = ServerClock(host.clock)
-        self.waiters = Waiters(host.clock, host.notify)
-        self.commands = Commands(node, statements.dialect, self._server_clock, self.waiters)
-        self.ddl = statements.ddl
-        self.version: tuple[Statement, int] = statements.version(), VERSION
+        self._statements = statements
+        super().__init__(connect, node, statements, host, Waiters(host.clock, host.notify))
 
-    def connect(self, until: float) -> MySqlConnection:
-        """Open a connection, and learn the server's clock."""
-        connection = self._connect(until)
-        try:
-            asked_at = self.clock()
-            settled, now = settle(
-                connection, self.clock, until, needs_mariadb=self._statements.returns
-            )
-            self._server_clock.learn(asked_at, now)
-        except BaseException:
-            connection.close()
-            raise
-        return settled
+    def _settle(self, connection: MySqlConnection, until: float) -> int:
+        return connection.settle(until, needs_mariadb=self._statements.returns)
 
     def create(self, connection: MySqlConnection, until: float) -> None:
         """Make the tables, or bring those of the first release up to date. The version comes last:

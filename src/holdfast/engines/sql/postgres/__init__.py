@@ -1,22 +1,30 @@
 """`postgresql://user:password@host:5432/database`: a lease table in a PostgreSQL database."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult
 
 from psycopg import ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from holdfast.core.ports import Engine, StoreHost
+from holdfast.core.ports import Clock, Engine, StoreHost
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.offload import Offloaded
-from holdfast.engines.sql.dialect import LEASES
+from holdfast.engines.sql.engine import (
+    OPTIONS,
+    Connect,
+    node_of,
+    read_count,
+    read_table,
+    server_engine,
+)
 from holdfast.engines.sql.guard import postgresql_guard
 from holdfast.engines.sql.postgres.commands import Statements
-from holdfast.engines.sql.postgres.connection import PostgresConnection, connect
+from holdfast.engines.sql.postgres.connection import PostgresConnection, open_connection
 from holdfast.engines.sql.postgres.server import PostgresServer
-from holdfast.engines.sql.threads import ServerStore, read_count
+
+LIBRARY = "psycopg"
 
 GUARANTEES = Guarantees(
     engine="a table in a PostgreSQL database",
@@ -54,63 +62,43 @@ FORCED = {"client_encoding": "utf8"}
 """The parameters of libpq that the URL cannot change."""
 
 
-def drift(ttl: float) -> float:
-    """How far apart the clocks of a holder and of the server may come within a ttl."""
-    return ttl * 0.01 + 0.002
-
-
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind a URL of PostgreSQL. What libpq knows may be a parameter of it, too."""
-    table = options.pop("table", LEASES)
-    connections = read_count(options)
-    given = conninfo(url, options)
-
-    def opened(host: StoreHost, until: float) -> PostgresConnection:
-        return connect(given, host.clock, until)
-
-    return make_engine(opened, _node(url), table, connections)
+    given = arguments(url, options)
+    return make_engine(url, options, lambda clock, until: connect(given, clock, until))
 
 
-def make_engine(
-    opened: Callable[[StoreHost, float], PostgresConnection],
-    node: str,
-    table: str,
-    connections: int,
-) -> Engine:
-    """The engine to which `opened` opens connections."""
-    statements = Statements(table)
+def make_engine(url: SplitResult, options: dict[str, str], connect: Connect) -> Engine:
+    """The engine whose connections are opened by `connect`."""
+    statements = Statements(read_table(options))
 
-    def store(host: StoreHost) -> ServerStore:
-        server = PostgresServer(lambda until: opened(host, until), node, statements, host)
-        return ServerStore(server, connections)
+    def server(host: StoreHost) -> PostgresServer:
+        return PostgresServer(partial(connect, host.clock), node_of(url), statements, host)
 
-    return Engine(
-        GUARANTEES,
-        drift,
-        store,
-        lambda host: Offloaded(store(host), "postgres", host.clock, connections),
-        guard=postgresql_guard(statements.names["leases"]),
-        ddl=statements.ddl,
-    )
+    guard = postgresql_guard(statements.names["leases"])
+    return server_engine(url.scheme, GUARANTEES, server, read_count(options), guard, statements.ddl)
 
 
-def _node(url: SplitResult) -> str:
-    return f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
+def connect(given: Any, clock: Clock, until: float) -> PostgresConnection:
+    """Connect with arguments of any library, or take a connection of psycopg over."""
+    if isinstance(given, dict):
+        return open_connection(conninfo_of(given), clock, until)
+    return PostgresConnection(given.pgconn, clock, given)
 
 
-def conninfo(url: SplitResult, options: dict[str, str]) -> str:
-    """What libpq is to connect with."""
-    unknown = [name for name in options if name not in _known()]
-    refuse_options(unknown, "table", "connections", *_known())
+def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
+    """What a URL connects with."""
+    known = _known()
+    refuse_options([name for name in options if name not in {*OPTIONS, *known}], *OPTIONS, *known)
     try:
-        given = conninfo_to_dict(f"{url.scheme}://{url.netloc}{url.path}") | options
+        given = conninfo_to_dict(f"{url.scheme}://{url.netloc}{url.path}")
     except ProgrammingError:
         raise ValueError("url: PostgreSQL's client library does not understand it") from None
-    return make_conninfo("", **(DEFAULTS | given | FORCED))
+    return given | {name: value for name, value in options.items() if name in known}
 
 
 def conninfo_of(arguments: Mapping[str, Any]) -> str:
-    """The same from the arguments of a connection of any library; those that libpq does not know
+    """For libpq, from the arguments of a connection of any library; those that libpq does not know
     are about Python."""
     given = {_SAME.get(name, name): value for name, value in arguments.items()}
     known = {name: value for name, value in given.items() if name in _known()}

@@ -12,13 +12,14 @@
    (`pid` 0) polls, and is alive while `alive_until` lies ahead.
 """
 
+from holdfast.engines.sql import dialect
 from holdfast.engines.sql.dialect import Dialect, Text, table_names
 
 SCHEMA = "public"
 """Where the tables are unless `table` names a schema."""
 
 
-class Statements:
+class Statements(dialect.Statements):
     """All statements for one lease table."""
 
     def __init__(self, table: str) -> None:

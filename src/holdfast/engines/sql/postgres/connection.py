@@ -118,10 +118,18 @@ class PostgresConnection:
         """The server process, as the server named it at the login."""
         return self._connection.backend_pid
 
-    @property
-    def is_in_transaction(self) -> bool:
-        """Whether a transaction is open."""
-        return self._connection.transaction_status != pq.TransactionStatus.IDLE
+    def settle(self, until: float) -> int:
+        """Find out whether the session is ours alone, and prepare it then; gives the server's
+        clock. A pooler is known by the server process that answers: it is not that of the login."""
+        if self._connection.transaction_status != pq.TransactionStatus.IDLE:
+            self.run_text("COMMIT", until)  # of what prepared it, as a listener of an Engine
+        [[(pid, now)]] = self.run((HANDSHAKE(),), until)
+        is_direct = pid == self.pid
+        if is_direct:
+            self.run_text(SETTLE.sql, until)
+        self.is_direct = is_direct
+        assert isinstance(now, int)  # noqa: S101 - a bigint
+        return now
 
     def is_usable(self) -> bool:
         """Whether the server has not closed it."""
@@ -237,7 +245,7 @@ class PostgresConnection:
         return rows
 
 
-def connect(conninfo: str, clock: Clock, until: float) -> PostgresConnection:
+def open_connection(conninfo: str, clock: Clock, until: float) -> PostgresConnection:
     """Connect, by blocking."""
     connection = pq.PGconn.connect_start(conninfo.encode())
     try:
@@ -257,20 +265,6 @@ def connect(conninfo: str, clock: Clock, until: float) -> PostgresConnection:
     except BaseException:
         connection.finish()
         raise
-
-
-def handshake(connection: PostgresConnection, until: float) -> int:
-    """Find out whether the session is ours alone, and settle it then; gives the server's clock. A
-    pooler is known by the server process that answers: it is not the one of the login."""
-    if connection.is_in_transaction:
-        connection.run_text("COMMIT", until)  # of what prepared it, as a listener of an Engine
-    [[(pid, now)]] = connection.run((HANDSHAKE(),), until)
-    is_direct = pid == connection.pid
-    if is_direct:
-        connection.run_text(SETTLE.sql, until)
-    connection.is_direct = is_direct
-    assert isinstance(now, int)  # noqa: S101 - a bigint
-    return now
 
 
 def _wait(fd: int, until: float, clock: Clock, *, read: bool = True, write: bool = False) -> None:

@@ -1,45 +1,30 @@
 """One PostgreSQL server, as one client knows it."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
 from holdfast.core.ports import StoreHost
-from holdfast.engines.sql.clock import ServerClock
-from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.connection import RefusedError
-from holdfast.engines.sql.dialect import MICROSECONDS, VERSION, Statement, Steps
+from holdfast.engines.sql.dialect import MICROSECONDS, Steps
 from holdfast.engines.sql.postgres.commands import SETTLE, Statements
-from holdfast.engines.sql.postgres.connection import PostgresConnection, handshake
+from holdfast.engines.sql.postgres.connection import PostgresConnection
 from holdfast.engines.sql.postgres.waiters import ThreadWaiters
-
-Connect = Callable[[float], PostgresConnection]
-"""Opens a connection by that instant."""
+from holdfast.engines.sql.server import Server
 
 
-class PostgresServer:
+class PostgresServer(Server):
     """How it is reached, and what is in it."""
 
     def __init__(
-        self, connect: Connect, node: str, statements: Statements, host: StoreHost
+        self, connect: Callable[[float], Any], node: str, statements: Statements, host: StoreHost
     ) -> None:
-        self._connect, self._statements = connect, statements
-        self.clock = host.clock
-        self.server_clock = ServerClock(host.clock)
-        self.waiters = ThreadWaiters(host.clock, host.notify, self.connect)
-        self.commands = Commands(node, statements.dialect, self.server_clock, self.waiters)
-        self.ddl = statements.ddl
-        self.version: tuple[Statement, int] = statements.version(), VERSION
+        self._statements = statements
+        self.waiters: ThreadWaiters = ThreadWaiters(host.clock, host.notify, self.connect)
+        super().__init__(connect, node, statements, host, self.waiters)
 
-    def connect(self, until: float) -> PostgresConnection:
-        """Open a connection, and learn the server's clock."""
-        connection = self._connect(until)
-        try:
-            asked_at = self.clock()
-            self.server_clock.learn(asked_at, handshake(connection, until))
-        except BaseException:
-            connection.close()
-            raise
-        return connection
+    def _settle(self, connection: PostgresConnection, until: float) -> int:
+        return connection.settle(until)
 
     def create(self, connection: PostgresConnection, until: float) -> None:
         """Make the tables, or bring those of the first release up to date."""

@@ -9,11 +9,11 @@ from typing import Any
 
 from holdfast.core.messages import Acquire, Failed, Release, Request
 from holdfast.engines.offload import GRACE
+from holdfast.engines.sql.engine import CONNECTIONS
 from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Pause, Prepare, Run
 from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.server import PostgresServer
 from holdfast.engines.sql.postgres.waiters import Receive, Subscribe
-from holdfast.engines.sql.threads import CONNECTIONS
 from holdfast.lab.simulator.driver import BaseClient, Resumption
 from holdfast.lab.simulator.sql.connection import ServerConnection, ServerLink
 from holdfast.lab.simulator.sql.database import STATEMENTS

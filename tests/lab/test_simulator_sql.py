@@ -24,7 +24,7 @@ def plant(patch: pytest.MonkeyPatch, name: str, before: str, after: str) -> None
     """Change one statement of the engine."""
     text = getattr(STATEMENTS.dialect, name)
     assert text.sql.count(before) == 1
-    planted = Text("", "$")
+    planted = Text("", "numeric_dollar")
     planted.names, planted.sql = text.names, text.sql.replace(before, after)
     patch.setattr(STATEMENTS, "dialect", replace(STATEMENTS.dialect, **{name: planted}))
 

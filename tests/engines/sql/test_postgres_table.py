@@ -121,7 +121,7 @@ def test_no_statement_looks_at_more_than_the_rows_it_is_about(
     dialect = Statements("holdfast_leases").dialect
     texts = {field.name: getattr(dialect, field.name) for field in fields(dialect)}
     with postgres.connection() as connection:
-        connection.execute(SETTLE.sql.encode())
+        connection.execute(SETTLE.encode())
         for name, text in texts.items():
             if name != "listing" and text is not None:
                 connection.execute(f"PREPARE its_{name} AS {text.sql}".encode())

@@ -8,49 +8,41 @@ Statements are written with named values (`:name`) and return numbers. Names of 
 hex: neither the connection's encoding nor its quoting rules can change ASCII digits.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from holdfast.core.effects import perform, perform_async
+from holdfast.engines.sql.dialect import Row, with_marks
 
 T = TypeVar("T")
 
-Row: TypeAlias = tuple[Any, ...]
 Values: TypeAlias = Mapping[str, object]
 Steps: TypeAlias = Generator[tuple[str, Values], list[Row], T]
 """Yields statements and receives their rows; errors of the library are thrown in."""
 
 POSTGRESQL, MYSQL, SQLITE = "PostgreSQL", "MariaDB or MySQL", "SQLite"
 
-PARAMSTYLES = ("qmark", "numeric", "named", "format", "pyformat", "numeric_dollar")
-"""Those of PEP 249, and that of asyncpg (`$1`), by SQLAlchemy's name for it."""
+Rows_co = TypeVar("Rows_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Adapter:
-    """A connection that blocks."""
+class Adapter(Generic[Rows_co]):
+    """A connection whose statements give rows; of asyncio: that gives them when it is awaited."""
 
     database: str
     autocommits: bool
     """Whether a statement would be a transaction of its own."""
     in_savepoint: bool
-    execute: Callable[[str, Values], list[Row]]
+    execute: Callable[[str, Values], Rows_co]
 
 
-@dataclass(frozen=True, slots=True)
-class AsyncAdapter:
-    """A connection of asyncio."""
-
-    database: str
-    autocommits: bool
-    in_savepoint: bool
-    execute: Callable[[str, Values], Awaitable[list[Row]]]
+Sync: TypeAlias = Adapter[list[Row]]
+Async: TypeAlias = Adapter[Awaitable[list[Row]]]
 
 
-def adapt(connection: Any) -> Adapter:
+def adapt(connection: Any) -> Sync:
     """The adapter of a connection that blocks and has a transaction open, or opens one with the
     next statement. `TypeError`: not such a connection. `ValueError`: autocommit, or a savepoint."""
     make = _SYNC.get(_library(connection))
@@ -65,7 +57,7 @@ def adapt(connection: Any) -> Adapter:
     return adapter
 
 
-async def adapt_async(connection: Any) -> AsyncAdapter:
+async def adapt_async(connection: Any) -> Async:
     """The same for asyncio."""
     make = _ASYNC.get(_library(connection))
     adapter = await make(connection) if make else None
@@ -78,12 +70,12 @@ async def adapt_async(connection: Any) -> AsyncAdapter:
     return adapter
 
 
-def execute(steps: Steps[T], adapter: Adapter) -> T:
+def execute(steps: Steps[T], adapter: Sync) -> T:
     """Execute each statement."""
     return perform(steps, lambda statement: adapter.execute(*statement), Exception)
 
 
-async def execute_async(steps: Steps[T], adapter: AsyncAdapter) -> T:
+async def execute_async(steps: Steps[T], adapter: Async) -> T:
     """Execute each statement, under asyncio."""
     return await perform_async(steps, lambda statement: adapter.execute(*statement), Exception)
 
@@ -91,34 +83,16 @@ async def execute_async(steps: Steps[T], adapter: AsyncAdapter) -> T:
 def render(
     sql: str, values: Values, paramstyle: str
 ) -> tuple[str, tuple[object, ...] | dict[str, object]]:
-    """A statement with named values in another style, and its values as that style needs them.
-
-    >>> render("SELECT :key, :fence, :key", {"key": "6a6f62", "fence": 7}, "format")
-    ('SELECT %s, %s, %s', ('6a6f62', 7, '6a6f62'))
-    >>> render("SELECT :key, :fence, :key", {"key": "6a6f62", "fence": 7}, "numeric_dollar")
-    ('SELECT $1, $2, $1', ('6a6f62', 7))
-    """
-    if paramstyle not in PARAMSTYLES:
-        raise ValueError(f"paramstyle: must be one of {', '.join(PARAMSTYLES)}, got {paramstyle!r}")
-    used = re.findall(r":([a-z]+)", sql)
-    names = list(_used(sql, values))
-    marks: dict[str, Callable[[str], str]] = {
-        "qmark": lambda name: "?",
-        "format": lambda name: "%s",
-        "numeric": lambda name: f":{names.index(name) + 1}",
-        "numeric_dollar": lambda name: f"${names.index(name) + 1}",
-        "named": lambda name: f":{name}",
-        "pyformat": lambda name: f"%({name})s",
-    }
-    text = re.sub(r":([a-z]+)", lambda match: marks[paramstyle](match[1]), sql)
+    """A statement with named values in another style, and its values as that style needs them."""
+    text, names = with_marks(sql, paramstyle)
     if paramstyle in ("named", "pyformat"):
-        return text, _used(sql, values)
-    in_order = used if paramstyle in ("qmark", "format") else names
-    return text, tuple(values[name] for name in in_order)
+        return text, {name: values[name] for name in names}
+    return text, tuple(values[name] for name in names)
 
 
 def _used(sql: str, values: Values) -> dict[str, object]:
-    return {name: values[name] for name in re.findall(r":([a-z]+)", sql)}
+    """Those of the values that a statement names: SQLAlchemy wants no others."""
+    return {name: values[name] for name in with_marks(sql, "named")[1]}
 
 
 def is_missing_table(error: Exception) -> bool:
@@ -158,7 +132,7 @@ def _sqlstate(error: BaseException) -> object:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
 
-def _check(adapter: Adapter | AsyncAdapter) -> None:
+def _check(adapter: Sync | Async) -> None:
     if adapter.autocommits:
         raise ValueError(
             "connection: it commits each statement by itself (autocommit), so there is no "
@@ -190,7 +164,7 @@ def _class_name(connection: object) -> str:
 # psycopg
 
 
-def _psycopg(connection: Any) -> Adapter | None:
+def _psycopg(connection: Any) -> Sync | None:
     from psycopg import Connection, Cursor
     from psycopg.rows import tuple_row
 
@@ -214,7 +188,7 @@ def _psycopg(connection: Any) -> Adapter | None:
     return Adapter(POSTGRESQL, _autocommits(connection), _is_nested(connection), execute)
 
 
-async def _psycopg_async(connection: Any) -> AsyncAdapter | None:
+async def _psycopg_async(connection: Any) -> Async | None:
     from psycopg import AsyncConnection, AsyncCursor
     from psycopg.rows import tuple_row
 
@@ -234,7 +208,7 @@ async def _psycopg_async(connection: Any) -> AsyncAdapter | None:
             return await cursor.fetchall() if cursor.description else []
 
     await synchronise()
-    return AsyncAdapter(POSTGRESQL, _autocommits(connection), _is_nested(connection), execute)
+    return Adapter(POSTGRESQL, _autocommits(connection), _is_nested(connection), execute)
 
 
 def _is_nested(connection: Any) -> bool:
@@ -245,7 +219,7 @@ def _is_nested(connection: Any) -> bool:
 # psycopg2 and asyncpg
 
 
-def _psycopg2(connection: Any) -> Adapter | None:
+def _psycopg2(connection: Any) -> Sync | None:
     library = import_module("psycopg2.extensions")
     if not isinstance(connection, library.connection):
         return None
@@ -258,7 +232,7 @@ def _psycopg2(connection: Any) -> Adapter | None:
     return Adapter(POSTGRESQL, _autocommits(connection), False, execute)
 
 
-async def _asyncpg(connection: Any) -> AsyncAdapter | None:
+async def _asyncpg(connection: Any) -> Async | None:
     if not hasattr(connection, "is_in_transaction"):
         return None
 
@@ -266,13 +240,13 @@ async def _asyncpg(connection: Any) -> AsyncAdapter | None:
         text, parameters = render(sql, values, "numeric_dollar")
         return [tuple(record) for record in await connection.fetch(text, *parameters)]
 
-    return AsyncAdapter(POSTGRESQL, not connection.is_in_transaction(), False, execute)
+    return Adapter(POSTGRESQL, not connection.is_in_transaction(), False, execute)
 
 
 # PyMySQL, mysqlclient, asyncmy and aiomysql
 
 
-def _mysql(connection: Any) -> Adapter | None:
+def _mysql(connection: Any) -> Sync | None:
     cursors = _mysql_cursors(connection)
     if cursors is None:
         return None
@@ -285,7 +259,7 @@ def _mysql(connection: Any) -> Adapter | None:
     return Adapter(MYSQL, _autocommits(connection), False, execute)
 
 
-async def _mysql_async(connection: Any) -> AsyncAdapter | None:
+async def _mysql_async(connection: Any) -> Async | None:
     cursors = _mysql_cursors(connection)
     if cursors is None:
         return None
@@ -295,7 +269,7 @@ async def _mysql_async(connection: Any) -> AsyncAdapter | None:
             await cursor.execute(*render(sql, values, "pyformat"))
             return list(await cursor.fetchall())
 
-    return AsyncAdapter(MYSQL, _autocommits(connection), False, execute)
+    return Adapter(MYSQL, _autocommits(connection), False, execute)
 
 
 def _mysql_cursors(connection: object) -> Any:
@@ -310,7 +284,7 @@ def _mysql_cursors(connection: object) -> Any:
 # sqlite3 and aiosqlite
 
 
-def _sqlite(connection: Any) -> Adapter | None:
+def _sqlite(connection: Any) -> Sync | None:
     from sqlite3 import Connection
 
     if not isinstance(connection, Connection):
@@ -327,7 +301,7 @@ def _sqlite(connection: Any) -> Adapter | None:
     return Adapter(SQLITE, _autocommits(connection), False, execute)
 
 
-async def _sqlite_async(connection: Any) -> AsyncAdapter | None:
+async def _sqlite_async(connection: Any) -> Async | None:
     if not hasattr(connection, "in_transaction"):
         return None
 
@@ -337,7 +311,7 @@ async def _sqlite_async(connection: Any) -> AsyncAdapter | None:
             await cursor.execute(sql, values)
             return list(await cursor.fetchall())
 
-    return AsyncAdapter(SQLITE, _autocommits(connection), False, execute)
+    return Adapter(SQLITE, _autocommits(connection), False, execute)
 
 
 # SQLAlchemy and Django
@@ -346,7 +320,7 @@ async def _sqlite_async(connection: Any) -> AsyncAdapter | None:
 _DATABASES = {"postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
 
 
-def _sqlalchemy(connection: Any) -> Adapter | None:
+def _sqlalchemy(connection: Any) -> Sync | None:
     from sqlalchemy import Connection, text
     from sqlalchemy.orm import Session, scoped_session
 
@@ -366,7 +340,7 @@ def _sqlalchemy(connection: Any) -> Adapter | None:
     return Adapter(database, _autocommits_below(own), connection.in_nested_transaction(), execute)
 
 
-async def _sqlalchemy_async(connection: Any) -> AsyncAdapter | None:
+async def _sqlalchemy_async(connection: Any) -> Async | None:
     from sqlalchemy import text
     from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
 
@@ -381,7 +355,7 @@ async def _sqlalchemy_async(connection: Any) -> AsyncAdapter | None:
         result = await own.execute(text(sql), _used(sql, values))
         return [tuple(row) for row in result] if result.returns_rows else []
 
-    return AsyncAdapter(
+    return Adapter(
         _database(own.dialect.name),
         _autocommits_below(own.sync_connection),
         connection.in_nested_transaction(),
@@ -389,7 +363,7 @@ async def _sqlalchemy_async(connection: Any) -> AsyncAdapter | None:
     )
 
 
-def _django(connection: Any) -> Adapter | None:
+def _django(connection: Any) -> Sync | None:
     """`django.db.connection`, or one of `django.db.connections`."""
     from django.db.backends.base.base import BaseDatabaseWrapper
     from django.utils.connection import ConnectionProxy
@@ -463,7 +437,7 @@ def _autocommits_below(connection: Any) -> bool:
     return bool(getattr(pooled.dbapi_connection, "autocommit", False))
 
 
-_SYNC: dict[str, Callable[[Any], Adapter | None]] = {
+_SYNC: dict[str, Callable[[Any], Sync | None]] = {
     "psycopg": _psycopg,
     "psycopg2": _psycopg2,
     "pymysql": _mysql,
@@ -473,7 +447,7 @@ _SYNC: dict[str, Callable[[Any], Adapter | None]] = {
     "django": _django,
 }
 
-_ASYNC: dict[str, Callable[[Any], Awaitable[AsyncAdapter | None]]] = {
+_ASYNC: dict[str, Callable[[Any], Awaitable[Async | None]]] = {
     "psycopg": _psycopg_async,
     "asyncpg": _asyncpg,
     "asyncmy": _mysql_async,

@@ -1,7 +1,7 @@
 """The statements of one kind of database, and the names of its tables: pure."""
 
 import re
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -16,9 +16,36 @@ VERSION = 2
 _WORD = "[A-Za-z_][A-Za-z0-9_]{0,54}"
 """PostgreSQL cuts names at 63 bytes, MariaDB refuses more than 64, and `_waiters` is added."""
 
+_VALUE = re.compile(r":([a-z_]+)")
+
 _TABLE = re.compile(rf"(?:({_WORD})\.)?({_WORD})")
 
 Row: TypeAlias = tuple[Any, ...]
+
+
+def with_marks(sql: str, paramstyle: str) -> tuple[str, tuple[str, ...]]:
+    """A statement with named values (`:key`) in another style, and the names in the order of their
+    values: of those of PEP 249, and that of asyncpg by SQLAlchemy's name for it.
+
+    >>> with_marks("SELECT :key, :fence, :key", "format")
+    ('SELECT %s, %s, %s', ('key', 'fence', 'key'))
+    >>> with_marks("SELECT :key, :fence, :key", "numeric_dollar")
+    ('SELECT $1, $2, $1', ('key', 'fence'))
+    """
+    used = _VALUE.findall(sql)
+    names = tuple(dict.fromkeys(used))
+    marks: dict[str, Callable[[str], str]] = {
+        "qmark": lambda name: "?",
+        "numeric": lambda name: f":{names.index(name) + 1}",
+        "named": lambda name: f":{name}",
+        "format": lambda name: "%s",
+        "pyformat": lambda name: f"%({name})s",
+        "numeric_dollar": lambda name: f"${names.index(name) + 1}",
+    }
+    if paramstyle not in marks:
+        raise ValueError(f"paramstyle: must be one of {', '.join(marks)}, got {paramstyle!r}")
+    text = _VALUE.sub(lambda found: marks[paramstyle](found[1]), sql)
+    return text, tuple(used) if paramstyle in ("qmark", "format") else names
 
 
 class Text:
@@ -26,18 +53,11 @@ class Text:
 
     __slots__ = ("names", "skips_locked", "sql")
 
-    def __init__(self, sql: str, mark: str, *, skips_locked: bool = False) -> None:
-        """`sql` has named values (`:key`). `mark` stands for a value in what is sent: `?`, or `$`
-        for numbers. `skips_locked`: meeting a locked row is no error, but finds nothing."""
-        names = re.findall(r":([a-z_]+)", sql)
+    def __init__(self, sql: str, paramstyle: str, *, skips_locked: bool = False) -> None:
+        """`sql` has named values (`:key`), and is sent in this style. `skips_locked`: meeting a
+        locked row is no error, but finds nothing."""
+        self.sql, self.names = with_marks(" ".join(sql.split()), paramstyle)
         self.skips_locked = skips_locked
-        if mark == "$":
-            self.names = tuple(dict.fromkeys(names))
-            sql = re.sub(r":([a-z_]+)", lambda found: f"${self.names.index(found[1]) + 1}", sql)
-        else:
-            self.names = tuple(names)
-            sql = re.sub(r":[a-z_]+", mark, sql)
-        self.sql = " ".join(sql.split())
 
     def __call__(self, **values: Any) -> "Statement":
         """The statement with these values."""
@@ -114,7 +134,7 @@ class Dialect:
     @classmethod
     def of(
         cls,
-        mark: str,
+        paramstyle: str,
         names: Mapping[str, str],
         texts: Mapping[str, str],
         skipping: Collection[str] = (),
@@ -123,7 +143,7 @@ class Dialect:
         table may have any name. `skipping`: those that find nothing where a row is locked."""
         return cls(
             **{
-                name: Text(sql.format(**names), mark, skips_locked=name in skipping)
+                name: Text(sql.format(**names), paramstyle, skips_locked=name in skipping)
                 for name, sql in texts.items()
             }
         )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from holdfast.engines.sql.adapters import (
     MYSQL,
     POSTGRESQL,
-    Adapter,
-    AsyncAdapter,
+    Async,
     Steps,
+    Sync,
     adapt,
     adapt_async,
     execute,
@@ -74,7 +74,7 @@ class SqlGuard:
     def _values(self, key: str, holder: str, fence: int) -> dict[str, object]:
         return {"name": key.encode().hex(), "holder": holder.encode().hex(), "fence": fence}
 
-    def _check(self, adapter: Adapter | AsyncAdapter) -> None:
+    def _check(self, adapter: Sync | Async) -> None:
         if adapter.database != self.database:
             raise TypeError(
                 f"connection: the lock is kept in {self.database}, and only a transaction there "

@@ -32,13 +32,13 @@ class Statements(dialect.Statements):
             texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {state}, holder"
             texts["take_away"] = bounded + texts["take_away"]
             del texts["verdict"]
-        self.dialect = Dialect.of("?", expressions, texts, ("acquire", "take_away"))
+        self.dialect = Dialect.of("qmark", expressions, texts, ("acquire", "take_away"))
         self._extend_many = EXTEND_MANY.format(**expressions)
         self.ddl = DDL.format(**names).strip()
-        self.create = tuple(Text(sql, "?") for sql in self.ddl.split(";") if sql.strip())
-        self.version = Text(READ_VERSION.format(**names), "?")
-        self.is_first_release = Text(FIRST_RELEASE.format(**names), "?")
-        self.upgrade = Text(UPGRADE.format(**names), "?")
+        self.create = tuple(Text(sql, "qmark") for sql in self.ddl.split(";") if sql.strip())
+        self.version = Text(READ_VERSION.format(**names), "qmark")
+        self.is_first_release = Text(FIRST_RELEASE.format(**names), "qmark")
+        self.upgrade = Text(UPGRADE.format(**names), "qmark")
 
     def extend_many(
         self, ttl: int, keys: list[str], holders: list[str]
@@ -46,7 +46,7 @@ class Statements(dialect.Statements):
         """Extend many leases with one ttl; gives how many were found. A holder id is of one lease
         alone, so it is not found at the name of another."""
         marks = ", ".join("?" * len(keys))
-        text = Text(self._extend_many.replace("MARKS", marks), "?")
+        text = Text(self._extend_many.replace("MARKS", marks), "qmark")
         return text, [ttl, ttl, *keys, *holders]
 
 

@@ -1,9 +1,10 @@
 """One MariaDB or MySQL server, as one client knows it."""
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
-from holdfast.core.messages import DONE, NOT_YOURS, Answer, Extend
+from holdfast.core.messages import DONE, Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.dialect import MICROSECONDS, Steps
 from holdfast.engines.sql.mysql.commands import LOCK_TABLES, UNLOCK_TABLES, Statements
@@ -60,12 +61,6 @@ class MySqlServer(Server):
                 return [DONE] * len(requests)
         answers: list[Answer] = []
         for request in requests:
-            [rows] = yield (
-                self._statements.dialect.extend(
-                    key=request.key,
-                    holder=request.holder,
-                    ttl=round(request.ttl * MICROSECONDS),
-                ),
-            )
-            answers.append(DONE if rows else NOT_YOURS)
+            answer = yield from self.commands.answer(request, inf)
+            answers.append(answer)
         return answers

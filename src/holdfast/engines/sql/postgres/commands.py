@@ -25,14 +25,14 @@ class Statements(dialect.Statements):
     def __init__(self, table: str) -> None:
         self.names = names = table_names(table, '"', SCHEMA)
         expressions = names | {"now": NOW, "alive": ALIVE.format(now=NOW)}
-        self.dialect = Dialect.of("$", expressions, TEXTS)
-        self.extend_all = Text(EXTEND_ALL.format(**expressions), "$")
+        self.dialect = Dialect.of("numeric_dollar", expressions, TEXTS)
+        self.extend_all = Text(EXTEND_ALL.format(**expressions), "numeric_dollar")
         self.ddl = DDL.format(**names).strip()
         # Two clients that make the tables at once would be in each other's way.
-        self.create = Text(f"{CREATING};\n{self.ddl}", "$")
-        self.version = Text(READ_VERSION.format(**names), "$")
+        self.create = f"{CREATING};\n{self.ddl}"
+        self.version = Text(READ_VERSION.format(**names), "numeric_dollar")
         # A table of the first release may be in another schema, found by `search_path`.
-        self.strays = Text(STRAYS.format(**names), "$")
+        self.strays = Text(STRAYS.format(**names), "numeric_dollar")
 
 
 CREATING = "SELECT pg_advisory_xact_lock(hashtext('holdfast'))"
@@ -254,7 +254,7 @@ WHERE l.name = r.name AND l.holder = r.holder AND NOT l.offered AND l.expires > 
 RETURNING l.holder
 """
 
-HANDSHAKE = Text(f"SELECT pg_backend_pid(), {NOW}", "$")
+HANDSHAKE = Text(f"SELECT pg_backend_pid(), {NOW}", "numeric_dollar")
 """Gives the number of the server process, and the server's clock."""
 
 _SETTINGS = {
@@ -272,5 +272,5 @@ _SETTINGS = {
 The server would rather plan for each, which takes longer than the statement; or, while there are
 few rows, read and sort all of them, and keep to that when there are many."""
 
-SETTLE = Text("; ".join(f"SET {name} = '{value}'" for name, value in _SETTINGS.items()), "$")
+SETTLE = "; ".join(f"SET {name} = '{value}'" for name, value in _SETTINGS.items())
 """Only where the session is ours alone: not behind a pooler."""

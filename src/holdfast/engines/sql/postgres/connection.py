@@ -126,7 +126,7 @@ class PostgresConnection:
         [[(pid, now)]] = self.run((HANDSHAKE(),), until)
         is_direct = pid == self.pid
         if is_direct:
-            self.run_text(SETTLE.sql, until)
+            self.run_text(SETTLE, until)
         self.is_direct = is_direct
         assert isinstance(now, int)  # noqa: S101 - a bigint
         return now

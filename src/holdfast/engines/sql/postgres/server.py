@@ -31,14 +31,14 @@ class PostgresServer(Server):
         connection.run_text("RESET search_path", until)  # to see where it led in the first release
         [strays] = connection.run((self._statements.strays(),), until)
         if connection.is_direct:
-            connection.run_text(SETTLE.sql, until)
+            connection.run_text(SETTLE, until)
         if strays:
             raise RefusedError(
                 f"there is a lease table in the schema {strays[0][0]}, where search_path leads; "
                 f"to go on with it, give table={strays[0][0]}.{self._statements.names['plain']}",
                 is_final=True,
             )
-        connection.run_text(self._statements.create.sql, until)
+        connection.run_text(self._statements.create, until)
 
     def extend_all(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
         """Many extensions in one statement."""

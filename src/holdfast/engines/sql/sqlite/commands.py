@@ -213,7 +213,7 @@ TEXTS = {
     """,
 }
 
-DIALECT = Dialect.of("?", {}, TEXTS)
+DIALECT = Dialect.of("qmark", {}, TEXTS)
 
 ACQUIRE, RELEASE = DIALECT.acquire.sql, DIALECT.release.sql
 """Sent with plain tuples, which is quicker, by what needs no more than one statement."""

@@ -14,17 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.demo.__main__ import show
+from holdfast.lab.demo.__main__ import show, smallest_gap
 from holdfast.lab.demo.contest import Plan
-from holdfast.lab.demo.turn import Section, read_notes, smallest_gap
+from holdfast.lab.demo.turn import read_notes
 
 DEMO = [sys.executable, "-m", "holdfast.cli", "lab", "demo"]
 SHORT = Plan(contenders=("ann", "ben", "cyd"), turns=1, work=0.3, ttl=1.5, kill=2)
 
 
 def test_the_smallest_gap() -> None:
-    sections = [Section("ben", 2, 1.25, 2.0), Section("ann", 1, 0.0, 1.0), Section("cyd", 3, 3, 4)]
-    assert smallest_gap(sections) == 0.25
+    assert smallest_gap([(1.25, 2.0), (0.0, 1.0), (3.0, 4.0)]) == 0.25
 
 
 def test_notes_without_an_end_tell_the_last_sign_of_life(tmp_path: Path) -> None:

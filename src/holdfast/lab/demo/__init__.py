@@ -3,5 +3,5 @@
 worker.py    the command that runs under the lock, and writes down when it began and ended
 turn.py      one `holdfast run` with its worker
 contest.py   all turns: starts them, kills one holder, checks what happened
-report.py    the picture, and what it proves
+__main__.py  shows the contest, the picture of it, and what it proves
 """

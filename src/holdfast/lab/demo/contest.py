@@ -1,6 +1,6 @@
 """The contest: processes take turns under the lock, and one of them is killed while it holds it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from holdfast.client import Client
 from holdfast.lab.checkers import disorder, overlaps
-from holdfast.lab.demo.turn import NAME, Notes, Section, Turn
+from holdfast.lab.demo.turn import NAME, Turn
 from holdfast.lab.demo.worker import clock
 from holdfast.lab.history import History
 
@@ -78,7 +78,7 @@ class Contest:
                 )
         self._look()
         self._watch_lease()
-        begun = self._begun()
+        begun = self.begun()
         if self.victim is None and len(begun) >= self.plan.kill and begun[-1].is_half_way(now):
             self._kill(begun[-1])
 
@@ -86,16 +86,16 @@ class Contest:
         """What happened, for the lab's checkers and pictures."""
         return History(event for turn in self.turns for event in turn.events(self.began_at))
 
-    def sections(self) -> list[Section]:
-        """The sections by the workers' own notes, in order."""
-        return sorted(self._sections(), key=lambda section: section.began)
+    def begun(self) -> list[Turn]:
+        """The turns whose worker has begun, in order."""
+        return sorted(
+            (turn for turn in self.turns if turn.began < inf), key=lambda turn: turn.began
+        )
 
     def take_over(self) -> float:
         """Seconds from the kill to the next section; `inf` if there was none."""
         killed_at = self.victim.killed_at if self.victim else inf
-        return min(
-            (s.began - killed_at for s in self._sections() if s.began > killed_at), default=inf
-        )
+        return next((t.began - killed_at for t in self.begun() if t.began > killed_at), inf)
 
     def faults(self) -> list[str]:
         """Everything that speaks against the lock, or against this demo."""
@@ -110,16 +110,9 @@ class Contest:
             took = self.take_over()
             if took > self.plan.ttl + LATE:
                 faults.append(f"the next holder came {took:.2f} s after the kill")
-        if len(self.sections()) != wanted:
-            faults.append(f"expected {wanted} sections, and there were {len(self.sections())}")
+        if len(self.begun()) != wanted:
+            faults.append(f"expected {wanted} sections, and there were {len(self.begun())}")
         return faults
-
-    def _sections(self) -> Iterator[Section]:
-        return (section for turn in self.turns if (section := turn.section()))
-
-    def _begun(self) -> list[Turn]:
-        begun = [(turn.notes.began, turn) for turn in self.turns if turn.notes]
-        return [turn for _, turn in sorted(begun, key=lambda pair: pair[0])]
 
     def _look(self) -> None:
         waiting = [turn for turn in self.turns if turn.notes is None]
@@ -127,24 +120,12 @@ class Contest:
             turn.look()
             if turn.over and turn.number < self.plan.turns and not turn.killed:
                 self._due[turn.who] = clock() + self.plan.rest
-        for turn in self._begun():
+        last: Turn | None = None
+        for turn in self.begun():
             if turn in waiting and turn.notes:
-                self._show_event(self._entrance(turn, turn.notes))
-
-    def _entrance(self, turn: Turn, notes: Notes) -> str:
-        before = [
-            other for other in self._begun() if other.notes and other.notes.began < notes.began
-        ]
-        text = f"{turn.who} holds the lock under fence {notes.fence}"
-        if not before:
-            return text
-        last = before[-1]
-        if last.killed:
-            seconds = notes.began - last.killed_at
-            return f"{text}, {seconds:.2f} s after {last.who} was killed"
-        section = last.section()
-        gap = notes.began - section.ended if section else 0.0
-        return f"{text}, {gap * 1000:.0f} ms after {last.who} was done"
+                text = f"{turn.who} holds the lock under fence {turn.notes.fence}"
+                self._show_event(text + (_after(last, turn) if last else ""))
+            last = turn
 
     def _watch_lease(self) -> None:
         asked_at = clock()
@@ -167,3 +148,9 @@ class Contest:
         self._show_event(
             f"its worker died with it, {gone:.0f} ms later; the lease ends in {left:.2f} s"
         )
+
+
+def _after(last: Turn, turn: Turn) -> str:
+    if last.killed:
+        return f", {turn.began - last.killed_at:.2f} s after {last.who} was killed"
+    return f", {(turn.began - last.ended) * 1000:.0f} ms after {last.who} was done"

@@ -4,26 +4,14 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from math import inf
 from pathlib import Path
 
 from holdfast.lab.demo import worker
 from holdfast.lab.demo.worker import clock
 from holdfast.lab.history import Event, Kind
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One worker's time under the lock."""
-
-    who: str
-    fence: int
-    began: float
-    ended: float
-    killed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +36,6 @@ def read_notes(log: Path) -> Notes | None:
     last_word, last_instant, *_ = lines[-1]
     ended = float(last_instant) if last_word == "ended" else None
     return Notes(float(began), int(fence), float(last_instant), ended)
-
-
-def smallest_gap(sections: Sequence[Section]) -> float:
-    """The shortest time between two sections, in seconds."""
-    ordered = sorted(sections, key=lambda section: section.began)
-    return min(second.began - first.ended for first, second in pairwise(ordered))
 
 
 NAME = "nightly"
@@ -109,10 +91,21 @@ class Turn:
         """Whether nothing of it is left."""
         return self.gone_at < inf
 
+    @property
+    def began(self) -> float:
+        """When its worker began to work under the lock; `inf`: it has not."""
+        return inf if self.notes is None else self.notes.began
+
+    @property
+    def ended(self) -> float:
+        """When its worker was done, or gone; `inf`: it is neither."""
+        if self.notes is None or self.notes.ended is None:
+            return self.gone_at
+        return self.notes.ended
+
     def is_half_way(self, now: float) -> bool:
         """Whether the worker is in the middle of its section."""
-        notes = self.notes
-        return notes is not None and notes.ended is None and now > notes.began + self._work / 2
+        return self.ended == inf and now > self.began + self._work / 2
 
     def look(self) -> None:
         """Read what its worker wrote, and notice its end."""
@@ -143,21 +136,13 @@ class Turn:
             self._lifeline_closed(END_WITHIN)
             self.look()
 
-    def section(self) -> Section | None:
-        """The time that its worker had under the lock."""
-        notes = self.notes
-        if notes is None:
-            return None
-        ended = max(self.gone_at, notes.last_alive) if notes.ended is None else notes.ended
-        return Section(self.who, notes.fence, notes.began, ended, self.killed)
-
     def events(self, zero: float) -> Iterator[Event]:
         """What happened to it, for the lab's checkers and pictures. `zero`: when the run began."""
         hold = f"{self.who}{self.number}"
         yield Event(self.came_at - zero, self.who, Kind.ASKED, NAME, hold)
-        notes, section = self.notes, self.section()
-        if notes is not None and section is not None:
-            alive = section.ended if self.over else notes.last_alive
+        notes = self.notes
+        if notes is not None:
+            alive = self.ended if self.over else notes.last_alive
             until = max(self.lease_ends_at, alive) - zero
             yield Event(notes.began - zero, self.who, Kind.GRANTED, NAME, hold, notes.fence, until)
             if notes.ended is not None:

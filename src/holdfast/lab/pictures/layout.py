@@ -1,31 +1,28 @@
-"""Where everything goes: rows without overlaps, many marks as one, bands where promises broke."""
+"""Where everything goes: rows without overlaps, bands where promises broke."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import isfinite
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from holdfast.lab.history import Finding, History
-from holdfast.lab.pictures.lanes import Lane, Look, Mark, Span, Symbol, fence_labels, lanes_of
+from holdfast.lab.pictures.lanes import Lane, Look, Mark, Span, fence_labels, lanes_of
 from holdfast.lab.pictures.sentences import clean, describe_fences
-from holdfast.lab.pictures.sheet import Axis, Band, Bar, Board, Flag, Stripe, Tag, columns, fit
+from holdfast.lab.pictures.sheet import (
+    Axis,
+    Band,
+    Bar,
+    Board,
+    Flag,
+    Piece,
+    Stripe,
+    Tag,
+    columns,
+    fit,
+)
 
 MOST_ROWS = 3
 """Rows of tags in a lane, and of flags over all lanes. More would hide the picture."""
-
-
-class Piece(Protocol):
-    """What takes room in a row."""
-
-    @property
-    def left(self) -> float:
-        """Where it begins."""
-        ...
-
-    @property
-    def right(self) -> float:
-        """Where it ends."""
-        ...
 
 
 P = TypeVar("P", bound=Piece)
@@ -71,31 +68,6 @@ def extent_of(since: float, until: float, axis: Axis) -> Extent:
     left, right = axis.place(since), axis.place(until)
     left = min(left, axis.width - 1.0)
     return left, max(right, left + 1)
-
-
-def merge_marks(marks: list[Mark], axis: Axis, reach: int) -> list[Mark]:
-    """Marks in the order of time. Four or more of one sort within `reach` columns are one mark with
-    a number."""
-    crowds: dict[Symbol, list[list[Mark]]] = {}
-    for mark in sorted(marks, key=lambda mark: mark.at):
-        some = crowds.setdefault(mark.symbol, [])
-        if some and axis.place(mark.at) - axis.place(some[-1][0].at) < reach:
-            some[-1].append(mark)
-        else:
-            some.append([mark])
-    merged = (mark for some in crowds.values() for crowd in some for mark in _merged(crowd))
-    return sorted(merged, key=lambda mark: mark.at)
-
-
-def _merged(crowd: list[Mark]) -> list[Mark]:
-    if len(crowd) < 4:
-        return crowd
-    first, count = crowd[0], len(crowd)
-    labels = (f"{first.symbol.value}, {count} times", f"{count} times")
-    one_client = len({mark.tint for mark in crowd}) == 1
-    if one_client:
-        return [replace(first, labels=labels)]
-    return [Mark(first.symbol, first.at, labels)]
 
 
 def _groups(spans: list[Span]) -> list[list[Span]]:
@@ -144,18 +116,16 @@ def _flag_ways(band: Band, width: int) -> list[Flag]:
         size = columns(text)
         if size + 2 <= band.right - band.left:
             middle = (band.left + band.right - size) / 2
-            ways.append(Flag(band, band.left, band.right, text, middle))
+            ways.append(Flag(band.left, band.right, text, middle, band))
         if band.right + 1 + size <= width:
             at = band.right + 1
-            ways.append(Flag(band, band.left, at + size, text, at))
+            ways.append(Flag(band.left, at + size, text, at, band))
         if band.left - 1 - size >= 0:
             at = band.left - 1 - size
-            ways.append(Flag(band, at, band.right, text, at))
-    return [*ways, Flag(band, band.left, band.right, "", band.left)]
+            ways.append(Flag(at, band.right, text, at, band))
+    return [*ways, Flag(band.left, band.right, "", band.left, band)]
 
 
-_REACHES = (1, 2, 4, 8, 16, 32)
-"""Within how many columns marks are merged, as long as there is not enough room."""
 _VEILS = (Look.PAUSED, Look.DOWN)
 
 
@@ -179,8 +149,8 @@ def _bar(span: Span, axis: Axis, covered: Sequence[Extent] = ()) -> Bar:
         for text in span.labels:
             if columns(text) + 2 <= end - begin:
                 label_at = (begin + end - columns(text)) / 2
-                return Bar(span, left, right, text, label_at, notches)
-    return Bar(span, left, right, "", left, notches)
+                return Bar(left, right, text, label_at, span, notches)
+    return Bar(left, right, "", left, span, notches)
 
 
 def _clearest(left: float, right: float, obstacles: Sequence[Extent]) -> Extent:
@@ -209,15 +179,10 @@ def _bar_rows(spans: list[Span], covered: Sequence[Extent], axis: Axis) -> list[
 
 
 def _tag_rows(marks: list[Mark], axis: Axis) -> tuple[list[list[Tag]], int]:
-    """Marks in rows, merged as far as it takes; and how many found no room even so."""
+    """Marks in rows; and how many found no room."""
     rows: list[list[Tag]] = []
-    left_out = 0
-    for reach in _REACHES:
-        rows = []
-        merged = merge_marks(marks, axis, reach)
-        left_out = [place(rows, _tag_ways(mark, axis)) for mark in merged].count(False)
-        if not left_out:
-            break
+    in_order = sorted(marks, key=lambda mark: mark.at)
+    left_out = [place(rows, _tag_ways(mark, axis)) for mark in in_order].count(False)
     return rows, left_out
 
 
@@ -228,10 +193,10 @@ def _tag_ways(mark: Mark, axis: Axis) -> list[Tag]:
     for text in filter(None, (fit(label, _WIDEST * axis.width) for label in mark.labels)):
         room = 1 + columns(text)
         if x + 1 + room <= axis.width:
-            ways.append(Tag(mark, x, x, x + 1 + room, text, x + 2))
+            ways.append(Tag(x, x + 1 + room, text, x + 2, mark, x))
         elif x - room >= 0:
-            ways.append(Tag(mark, x, x - room, x + 1, text, x - room))
-    return [*ways, Tag(mark, x, x, x + 1, "", x + 1)]
+            ways.append(Tag(x - room, x + 1, text, x - room, mark, x))
+    return [*ways, Tag(x, x + 1, "", x + 1, mark, x)]
 
 
 _SHORTEST = 0.001

@@ -9,13 +9,7 @@ from math import ceil, floor, log10
 from holdfast.lab.history import Finding
 from holdfast.lab.pictures.lanes import Lane, Look, Mark, Span, Symbol
 
-_STEPS = (
-    *(digit * 10.0**power for power in range(-6, 1) for digit in (1, 2, 5)),
-    *(10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1200.0, 1800.0),
-    *(3600.0, 7200.0, 21600.0, 43200.0, 86400.0),
-)
-_IN_MINUTES_FROM = 100.0
-"""A picture of that many seconds or more counts minutes."""
+_STEPS = (*(digit * 10.0**power for power in range(-6, 5) for digit in (1, 2, 5)),)
 _IN_MILLISECONDS_BELOW = 0.1
 """A step between two ticks that is shorter is given in milliseconds."""
 
@@ -51,8 +45,6 @@ class Axis:
     @property
     def unit(self) -> str:
         """What the numbers at the ticks mean."""
-        if self.length >= _IN_MINUTES_FROM:
-            return "min"
         return "ms" if self.step < _IN_MILLISECONDS_BELOW else "s"
 
     def ticks(self) -> Iterator[tuple[float, str]]:
@@ -66,20 +58,9 @@ class Axis:
         return f"{self._number(at, finer=2)} {self.unit}"
 
     def _number(self, at: float, finer: int) -> str:
-        if self.unit == "min":
-            return _clock(at, finer)
         scale = 1000.0 if self.unit == "ms" else 1.0
         decimals = max(0, finer - floor(log10(self.step * scale) + 1e-9))
         return f"{at * scale:.{decimals}f}"
-
-
-def _clock(at: float, decimals: int) -> str:
-    """Minutes and seconds, after an hour with hours: 1:30, 1:01:30."""
-    sign, seconds = "-" if at < 0 else "", round(abs(at), decimals)
-    minutes, seconds = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    tail = f"{seconds:0{decimals + 3 if decimals else 2}.{decimals}f}"
-    return f"{sign}{hours}:{minutes:02}:{tail}" if hours else f"{sign}{minutes}:{tail}"
 
 
 def columns(text: str) -> int:
@@ -105,27 +86,29 @@ def fit(text: str, room: float) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A span."""
+class Piece:
+    """What takes room in a row, with the text that is written on it or beside it."""
 
-    span: Span
     left: float
     right: float
     label: str
     label_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Bar(Piece):
+    """A span."""
+
+    span: Span
     notches: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class Tag(Piece):
     """A symbol at its instant, `x`, with its text on one side of it."""
 
     mark: Mark
     x: float
-    left: float
-    right: float
-    label: str
-    label_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,14 +122,10 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Piece):
     """What a band means, over all lanes: its text is over the band, or on one side of it."""
 
     band: Band
-    left: float
-    right: float
-    label: str
-    label_at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,16 +38,16 @@ def pause() -> tuple[History, list[Finding]]:
     """A holder is stopped past its ttl, wakes and writes."""
     events = [
         *life("A", 33, 0.2, 0.25, 3.0),
-        Event(0.9, "A", Kind.WROTE, "plain", fence=33, note="a=1"),
-        Event(0.9, "A", Kind.WROTE, "fenced", fence=33, note="a=1"),
+        Event(0.9, "A", Kind.WROTE, "plain", "A33", fence=33, note="a=1"),
+        Event(0.9, "A", Kind.WROTE, "fenced", "A33", fence=33, note="a=1"),
         Event(1.25, "A", Kind.EXTENDED, "job", "A33", until=4.2),
         Event(1.9, "A", Kind.PAUSED),
         *life("B", 34, 1.0, 4.25, 9.0, 7.5),
-        Event(5.0, "B", Kind.WROTE, "plain", fence=34, note="a=2"),
-        Event(5.0, "B", Kind.WROTE, "fenced", fence=34, note="a=2"),
+        Event(5.0, "B", Kind.WROTE, "plain", "B34", fence=34, note="a=2"),
+        Event(5.0, "B", Kind.WROTE, "fenced", "B34", fence=34, note="a=2"),
         Event(6.6, "A", Kind.RESUMED),
-        Event(6.7, "A", Kind.WROTE, "plain", fence=33, note="a=1"),
-        Event(6.7, "A", Kind.REJECTED, "fenced", fence=33),
+        Event(6.7, "A", Kind.WROTE, "plain", "A33", fence=33, note="a=1"),
+        Event(6.7, "A", Kind.REJECTED, "fenced", "A33", fence=33),
         Event(6.75, "A", Kind.LOST, "job", "A33"),
     ]
     text = "plain took A's write, with fence 33, after B's, with fence 34: B's work is gone"

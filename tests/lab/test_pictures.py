@@ -136,10 +136,9 @@ def test_a_tiny_history_in_the_terminal() -> None:
         "ms       2          4          6          8          10\n"
         "\n"
         "── waits   ██ holds the lock\n"
-        "fences: #1 = 7\n"
         "\n"
         " 1.00 ms  A requests job\n"
-        " 4.00 ms  A acquires job, fence 7, until 30000.00 ms\n"
+        " 4.00 ms  A acquires job, fence #1, until 30000.00 ms\n"
         "11.00 ms  A has released job\n"
     )
 
@@ -149,25 +148,25 @@ def test_a_pause_in_the_terminal() -> None:
     chart, _, listing = as_text(history, findings=findings, width=80).partition("\n\n0.20 s")
     assert chart == (
         "                                                  ✗ no write is undone ▼▼▼▼▼▼▼\n"
-        "A        ███ #1 ███»█████▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒░░░░░░░░░░░░░░░░░░░░░░░\n"
+        "A        ███ #1 ███»█████▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▞▞▞▞ lease expired ▞▞▞▞▞\n"
         "                         ‖ paused                                      ◆ lost\n"
         "B               ───────────────────────────────██████████████ #2 █████████████─\n"
         "\n"
         "fenced          ● A #1: a=1                           ● B #2: a=2\n"
-        "                                                        A #1: rejected ⊘\n"
+        "                                                   A #1 < #2: rejected ⊘\n"
         "plain           ● A #1: a=1                           ● B #2: a=2\n"
-        "                                                             A #1: a=1 ●\n"
+        "                                               A #1 < #2: a=1, expired ●\n"
         "        ──────────────────┴──────────────────┴──────────────────┴───────────────\n"
         "s                         2                  4                  6\n"
         "\n"
-        "── waits   ██ holds the lock   » extended   ░▒ paused   ◆ lost\n"
-        "● write accepted   ⊘ write rejected   ▼╬ went wrong\n"
-        "fences: #1 = 33 < #2 = 34\n"
+        "── waits   ██ holds the lock   » extended   ▞▞ lease expired, not noticed yet\n"
+        "░▒ paused   ◆ lost   ● write accepted   ⊘ write rejected   ▼╬ went wrong\n"
+        "fences: #1 < #2\n"
         "\n"
-        "✗ no write is undone, 6.70 s to 7.50 s: plain took A's write, with fence 33,\n"
-        "  after B's, with fence 34: B's work is gone"
+        "✗ no write is undone, 6.70 s to 7.50 s: plain took A's write, with fence #1,\n"
+        "  after B's, with fence #2: B's work is gone"
     )
-    assert "6.70 s  fenced rejects a write by A, fence 33\n6.75 s  A has lost job\n" in listing
+    assert "6.70 s  fenced rejects a write by A, fence #1\n6.75 s  A has lost job\n" in listing
 
 
 def test_two_holders_at_a_time_in_the_terminal() -> None:
@@ -193,6 +192,15 @@ def test_colours_only_where_they_are_wanted() -> None:
     assert "\x1b" not in plain
     assert "\x1b[31m╬" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
+
+
+def test_what_is_done_without_a_valid_lease_is_red() -> None:
+    history, findings = pause()
+    coloured = as_text(history, findings=findings, width=80, colour=True)
+    assert "\x1b[97;41m lease expired \x1b[0m" in coloured
+    assert "\x1b[31mA #1 < #2: rejected\x1b[0m" in coloured
+    assert "\x1b[31mA #1 < #2: a=1, expired\x1b[0m" in coloured
+    assert "\x1b[31mB" not in coloured
 
 
 def test_a_page_that_is_too_narrow_is_refused() -> None:

@@ -128,6 +128,21 @@ class TestVerdicts:
         assert "NOT AS EXPECTED" in shown
         assert "1 of 2 as expected" in "\n".join(report.summary([good, bad], TERMINAL))
 
+    def test_a_write_after_the_lease_has_expired_is_red(self) -> None:
+        steps = report.Steps(replace(TERMINAL, colour=True))
+        granted = Event(1.0, "A", Kind.GRANTED, "job", "A1", 1760000000123456, until=2.0)
+        shown = [
+            steps.line(each)
+            for each in (
+                granted,
+                Event(1.5, "A", Kind.WROTE, "plain", "A1", granted.fence),
+                Event(2.5, "A", Kind.WROTE, "plain", "A1", granted.fence),
+            )
+        ]
+        assert all("fence #1" in line for line in shown)
+        assert [line.startswith("\x1b[31m") for line in shown] == [False, False, True]
+        assert "its lease has expired" in shown[2]
+
     def test_programs_get_plain_json(self) -> None:
         outcome = self.outcome(self.variant(), TWO_HOLDERS)
         [data] = json.loads(report.as_json([outcome]), parse_constant=pytest.fail)

@@ -91,9 +91,6 @@ def _run_quietly(chosen: Chosen) -> list[Outcome]:
 
 
 def _run_and_show(chosen: Chosen, terminal: report.Terminal) -> list[Outcome]:
-    def show_event(event: Event) -> None:
-        click.echo(report.step(event, terminal))
-
     outcomes: list[Outcome] = []
     before: Scenario | None = None
     for scenario, variant in chosen:
@@ -101,6 +98,11 @@ def _run_and_show(chosen: Chosen, terminal: report.Terminal) -> list[Outcome]:
             _show(report.introduction(scenario, terminal))
         before = scenario
         _show(report.heading(variant, terminal))
+        steps = report.Steps(terminal)
+
+        def show_event(event: Event, steps: report.Steps = steps) -> None:
+            click.echo(steps.line(event))
+
         outcome = _attempt((scenario, variant), chosen, show_event)
         if outcome is not None:
             outcomes.append(outcome)

@@ -29,6 +29,7 @@ class Look(Enum):
 
     WAITING = "waits"
     HOLDING = "holds the lock"
+    EXPIRED = "lease expired, not noticed yet"
     VOTE = "voted"
     PAUSED = "paused"
     DOWN = "down"
@@ -73,6 +74,8 @@ class Mark:
     at: float
     labels: tuple[str, ...] = ()
     tint: int | None = None
+    is_stray: bool = False
+    """Whether a client did it under a lease that was not valid any more."""
 
 
 @dataclass(slots=True)
@@ -92,8 +95,11 @@ _ENDS = {
     Kind.CRASHED: (Look.PAUSED,),
     Kind.STARTED: (Look.PAUSED, Look.DOWN),
 }
-_AT_ONCE = 0.005
+_TOGETHER = 0.005
 """Links that are cut, and healed, within this part of a run are one cut."""
+_EXPIRED = ("lease expired", "expired")
+_AT_ONCE = 0.02
+"""Seconds within which a holder that is not paused notices that its lease has expired."""
 
 
 def outages(history: History) -> Iterator[tuple[str, Span]]:
@@ -112,7 +118,7 @@ def outages(history: History) -> Iterator[tuple[str, Span]]:
 
 def cuts(history: History) -> Iterator[tuple[str, Span]]:
     """Which peers each client or node did not reach, and when; links cut together are one span."""
-    tolerance = _AT_ONCE * (history.events[-1].at - history.events[0].at) if len(history) else 0.0
+    tolerance = _TOGETHER * (history.events[-1].at - history.events[0].at) if len(history) else 0.0
     found: dict[str, list[tuple[float, float, list[str]]]] = {}
     for since, until, who, peer in _links(history):
         for began, ended, peers in found.setdefault(who, []):
@@ -209,6 +215,10 @@ class _Lanes:
         self.tints = {name: number for number, name in enumerate(_sorted(clients))}
         self.fences = fence_labels(history)
         self.several_locks = len({event.name for event in history.of(Kind.ASKED)}) > 1
+        self.end = history.end
+        self._greatest: dict[str, int] = {}
+        """By register, the greatest fence of its writes so far."""
+        self._holds = {hold.hold: hold for hold in history.holds()}
         self._run = [Lane("", Role.RUN)] if any(map(_is_of_the_run, history)) else []
         self._by_name = {
             name: Lane(clean(name), Role.CLIENT, self.tints[name]) for name in self.tints
@@ -226,6 +236,20 @@ class _Lanes:
         if event.kind in _WRITES:
             return self._registers[event.name]
         return self._run[0] if _is_of_the_run(event) else self.of(event.who)
+
+    def compare(self, write: Event) -> str:
+        """The fence of a write, and that which the register has seen, if it is greater: #1 < #2."""
+        if write.fence is None:
+            return ""
+        greatest = max(write.fence, self._greatest.get(write.name, write.fence))
+        self._greatest[write.name] = greatest
+        own = f" {self.fences[write.fence]}"
+        return own if greatest == write.fence else f"{own} < {self.fences[greatest]}"
+
+    def is_stray(self, write: Event) -> bool:
+        """Whether its client had no valid lease."""
+        hold = self._holds.get(write.hold)
+        return hold is not None and not any(a <= write.at <= b for a, b in hold.spans)
 
     @property
     def all(self) -> list[Lane]:
@@ -261,6 +285,9 @@ def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:
     # What was granted too late was never valid, but was granted.
     for since, until in hold.spans or [(hold.granted, hold.granted)]:
         yield Span(Look.HOLDING, since, until, tint, labels, hold.hold, notches)
+    expired, noticed = hold.deadlines[-1][1], min(hold.given_up, died, lanes.end)
+    if expired + _AT_ONCE < noticed:
+        yield Span(Look.EXPIRED, expired, noticed, None, _EXPIRED, hold.hold)
     if hold.releasing is not None and hold.released is not None:
         yield Span(Look.WAITING, hold.releasing, hold.released, tint, group=hold.hold)
 
@@ -299,10 +326,14 @@ def _mark(event: Event, lanes: _Lanes) -> Mark:
     symbol = _SYMBOLS.get(event.kind, Symbol.HEALED)
     tint = lanes.tints.get(event.who)
     if event.kind in _WRITES:
-        fence = "" if event.fence is None else f" {lanes.fences[event.fence]}"
-        value = "rejected" if event.kind is Kind.REJECTED else note
-        short = f"{who}{fence}"
-        return Mark(symbol, event.at, (f"{short}: {value}", short) if value else (short,), tint)
+        value, stray = note, lanes.is_stray(event)
+        if event.kind is Kind.REJECTED:
+            value = "rejected"
+        elif stray:
+            value = f"{note}, expired"
+        short = f"{who}{lanes.compare(event)}"
+        labels = (f"{short}: {value}", short) if value else (short,)
+        return Mark(symbol, event.at, labels, tint, stray)
     if event.kind is Kind.NOTED:
         return Mark(symbol, event.at, (note,), tint)
     text = symbol.value

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures.lanes import Lane, Look, Mark, Span, fence_labels, lanes_of
-from holdfast.lab.pictures.sentences import clean, describe_fences
+from holdfast.lab.pictures.sentences import clean
 from holdfast.lab.pictures.sheet import (
     Axis,
     Band,
@@ -226,7 +226,7 @@ def lay_out(
         stripe, without = stripe_of(lane, axis, broken)
         stripes.append(stripe)
         left_out += without
-    fences = describe_fences(fence_labels(history))
+    fences = fence_labels(history)
     return Board(axis, stripes, bands, flag_rows(bands, width), list(findings), fences, left_out)
 
 

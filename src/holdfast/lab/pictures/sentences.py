@@ -1,5 +1,6 @@
 """What happened, in words: a sentence for each event."""
 
+import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite
@@ -49,8 +50,8 @@ _NO_VOTE = "{who} withdraws its vote for {peer}{because}"
 _ALL_HEALED = "the last fault is over{because}"
 
 
-def describe(event: Event, instant: Instant) -> str:
-    """An event as a sentence without a full stop."""
+def describe(event: Event, instant: Instant, fences: Mapping[int, str]) -> str:
+    """An event as a sentence without a full stop; `fences`: their labels."""
     sentence = _SENTENCES[event.kind]
     if is_vote(event):
         sentence = _VOTE if event.until > event.at else _NO_VOTE
@@ -60,7 +61,7 @@ def describe(event: Event, instant: Instant) -> str:
         who=clean(event.who) or "note",
         name=clean(event.name),
         peer=clean(event.peer),
-        fence="" if event.fence is None else f", fence {event.fence}",
+        fence="" if event.fence is None else f", fence {fences.get(event.fence, event.fence)}",
         until=f", until {instant(event.until)}" if isfinite(event.until) else "",
         because=f": {clean(event.note)}" if event.note else "",
     )
@@ -70,25 +71,31 @@ MOST_FENCES = 8
 
 
 def describe_fences(labels: Mapping[int, str]) -> str:
-    """What the labels of fences stand for, unless that is plain, or too long.
+    """The order of the fences, unless there is none, or it is too long.
 
     >>> describe_fences({33: "#1", 34: "#2"})
-    'fences: #1 = 33 < #2 = 34'
+    'fences: #1 < #2'
     """
-    plain = all(label == f"#{fence}" for fence, label in labels.items())
-    if plain or len(labels) > MOST_FENCES:
+    if not 1 < len(labels) <= MOST_FENCES:
         return ""
-    return "fences: " + " < ".join(f"{label} = {fence}" for fence, label in labels.items())
+    return "fences: " + " < ".join(labels.values())
 
 
 MOST_FINDINGS = 5
 """How many findings are written out."""
 
 
-def describe_findings(findings: Sequence[Finding], instant: Instant) -> list[str]:
+def describe_findings(
+    findings: Sequence[Finding], instant: Instant, fences: Mapping[int, str]
+) -> list[str]:
     """A sentence for each finding, or for the first few and how many more there are."""
+
+    def labelled(found: re.Match[str]) -> str:
+        return f"fence {fences.get(int(found[1]), found[1])}"
+
     sentences = [
-        f"{clean(finding.label)}, {_span(finding, instant)}: {clean(finding.text)}"
+        f"{clean(finding.label)}, {_span(finding, instant)}: "
+        + re.sub(r"\bfence (\d+)", labelled, clean(finding.text))
         for finding in findings[:MOST_FINDINGS]
     ]
     more = len(findings) - MOST_FINDINGS

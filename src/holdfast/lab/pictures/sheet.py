@@ -150,8 +150,8 @@ class Board:
     bands: list[Band]
     flags: list[list[Flag]]
     findings: list[Finding]
-    fences: str
-    """What their labels stand for."""
+    fences: dict[int, str]
+    """Their labels."""
     left_out: int
     """How many marks found no room."""
 

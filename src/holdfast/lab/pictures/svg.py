@@ -21,6 +21,7 @@ _BLOCKS = {
     "▒": (2, 15, "veiled"),
     "░": (2, 15, "veil"),
     "╬": (2, 15, "broken"),
+    "▞": (2, 15, "veiled"),
     "▼": (13, 4, "broken"),
 }
 """Characters that are drawn as boxes, since fonts leave gaps between them: top, height, class."""
@@ -64,7 +65,7 @@ def as_svg(
     lines: list[Line] = [[(line, "bold")] for line in textwrap.wrap(title, WIDTH)]
     lines += [[], *picture, []]
     lines += [[(line, "dim")] for line in textwrap.wrap(clean(caption), WIDTH)]
-    described = ". ".join(describe_findings(findings, board.axis.instant))
+    described = ". ".join(describe_findings(findings, board.axis.instant, {}))
     width, height = 2 * PAD + WIDTH * CELL, 2 * PAD + len(lines) * ROW
     pieces = [
         f"<title>{escape(title)}</title>",

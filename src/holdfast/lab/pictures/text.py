@@ -9,7 +9,7 @@ from typing import TypeAlias
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures.lanes import Look, Role, Symbol, names_in
 from holdfast.lab.pictures.layout import lay_out
-from holdfast.lab.pictures.sentences import describe, describe_findings
+from holdfast.lab.pictures.sentences import describe, describe_fences, describe_findings
 from holdfast.lab.pictures.sheet import (
     Bar,
     Board,
@@ -52,7 +52,7 @@ def painted(line: Line, *, colour: bool) -> str:
     return text
 
 
-ASCII = str.maketrans("─█▄░▒╌┄»╬□◆●⊘‖†▶✓◷•┴▼✗…", "-#=:%.~>X?!o/|x*v@.+Vx.")
+ASCII = str.maketrans("─█▞▄░▒╌┄»╬□◆●⊘‖†▶✓◷•┴▼✗…", "-#^=:%.~>X?!o/|x*v@.+Vx.")
 """The characters of a picture, for a terminal that has no others."""
 
 
@@ -95,6 +95,7 @@ _TINTS = ("cyan", "yellow", "magenta", "blue", "green")
 _LOOKS = {
     Look.WAITING: "─",
     Look.HOLDING: "█",
+    Look.EXPIRED: "▞",
     Look.VOTE: "▄",
     Look.PAUSED: "░",
     Look.DOWN: "╌",
@@ -155,6 +156,12 @@ def _tint(number: int | None, *, on: bool = False) -> str:
     return f"on-{name}" if on else name
 
 
+def _style(bar: Bar, *, on: bool = False) -> str:
+    if bar.span.look is Look.EXPIRED:
+        return "on-red" if on else "red"
+    return _tint(bar.span.tint, on=on)
+
+
 class _Chart:
     """Flags, lanes and axis."""
 
@@ -196,8 +203,10 @@ class _Chart:
         for tags in stripe.tags:
             row_of_tags = Row(self._width)
             for tag in tags:
-                row_of_tags.write(tag.x, _SYMBOLS[tag.mark.symbol], _tint(tag.mark.tint))
-                row_of_tags.write(tag.label_at, tag.label, "")
+                stray = tag.mark.is_stray
+                style = "red" if stray else _tint(tag.mark.tint)
+                row_of_tags.write(tag.x, _SYMBOLS[tag.mark.symbol], style)
+                row_of_tags.write(tag.label_at, tag.label, "red" if stray else "")
             yield row_of_tags
         for cuts in stripe.cuts:
             row_of_cuts = Row(self._width)
@@ -211,7 +220,7 @@ class _Chart:
         row = Row(self._width)
         for bar in bars:
             held = bar.span.look is not Look.WAITING
-            style = _tint(bar.span.tint)
+            style = _style(bar)
             for place in across(bar.left, bar.right):
                 row.write(place, _LOOKS[bar.span.look], style)
             for notch in bar.notches if held else ():
@@ -220,13 +229,15 @@ class _Chart:
         self._break(row, number)
         for bar in bars:
             if bar.label:
-                row.write(bar.label_at - 1, f" {bar.label} ", _tint(bar.span.tint, on=True))
+                row.write(bar.label_at - 1, f" {bar.label} ", _style(bar, on=True))
         return row
 
     def _veil(self, row: Row, veils: list[Bar]) -> None:
         for veil in veils:
             for place in across(veil.left, veil.right):
                 below, style = row.cells[place]
+                if below == _LOOKS[Look.EXPIRED]:
+                    continue
                 covers = below in (_LOOKS[Look.HOLDING], _LOOKS[Look.VOTE], _EXTENDED)
                 row.write(place, _VEILED if covers else _LOOKS[veil.span.look], style)
 
@@ -263,7 +274,7 @@ def _legend(board: Board, width: int) -> list[Line]:
         if rows[-1] and columns(rows[-1]) + 3 + columns(item) > width:
             rows.append("")
         rows[-1] += f"{'   ' if rows[-1] else ''}{item}"
-    rows += [board.fences]
+    rows.append(describe_fences(board.fences))
     return [[], *([(row, "dim")] for row in rows if row)]
 
 
@@ -274,7 +285,7 @@ def _over_a_hold(look: Look) -> str:
 def _findings(board: Board, width: int) -> list[Line]:
     """The findings, and what is not in the picture."""
     lines: list[Line] = []
-    for finding in describe_findings(board.findings, board.axis.instant):
+    for finding in describe_findings(board.findings, board.axis.instant, board.fences):
         wrapped = textwrap.wrap(finding, width, initial_indent="✗ ", subsequent_indent="  ")
         lines += [[(text, "red")] for text in wrapped]
     if board.left_out:
@@ -291,7 +302,10 @@ def _listing(board: Board, history: History) -> list[Line]:
     return [
         [],
         *(
-            [(f"{instant(event.at):>{widest}}  ", "dim"), (describe(event, instant), "")]
+            [
+                (f"{instant(event.at):>{widest}}  ", "dim"),
+                (describe(event, instant, board.fences), ""),
+            ]
             for event in history
         ),
     ]

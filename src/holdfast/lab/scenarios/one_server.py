@@ -106,6 +106,7 @@ def play_pause(stage: Stage, *, looks_again: bool) -> None:
     a.stop()
     b.acquires()
     b.writes("by B")
+    stage.let_pass(PAUSE_TTL)  # B works on, and A is still stopped
     a.wake()
     if looks_again:
         a.writes("by A")

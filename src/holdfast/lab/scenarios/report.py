@@ -4,10 +4,10 @@ import json
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import inf, isfinite
 from typing import Any
 
-from holdfast.lab.history import Event, Finding
+from holdfast.lab.history import Event, Finding, Kind
 from holdfast.lab.pictures import as_text
 from holdfast.lab.pictures.sentences import describe
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
@@ -62,10 +62,27 @@ def heading(variant: Variant, terminal: Terminal) -> Iterator[str]:
     yield ""
 
 
-def step(event: Event, terminal: Terminal) -> str:
-    """What has just happened."""
-    when = f"{event.at:7.2f} s  "
-    return terminal.filled(describe(event, _instant), when, " " * len(when))
+class Steps:
+    """What happens in one run, a line for each event."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._fences: dict[int, str] = {}
+        self._valid_until: dict[str, float] = {}
+
+    def line(self, event: Event) -> str:
+        """What has just happened; in red, if a client did it without a valid lease."""
+        if event.fence is not None and event.fence > max(self._fences, default=-1):
+            self._fences[event.fence] = f"#{len(self._fences) + 1}"
+        if event.kind in (Kind.GRANTED, Kind.EXTENDED):
+            self._valid_until[event.hold] = event.until
+        when, what = f"{event.at:7.2f} s  ", describe(event, _instant, self._fences)
+        is_write = event.kind in (Kind.WROTE, Kind.REJECTED)
+        stray = is_write and event.at > self._valid_until.get(event.hold, inf)
+        if stray:
+            what += " (its lease has expired)"
+        line = self._terminal.filled(what, when, " " * len(when))
+        return self._terminal.styled(line, "bad") if stray else line
 
 
 def conclusion(outcome: Outcome, terminal: Terminal) -> Iterator[str]:

@@ -245,6 +245,11 @@ class Stage:
         """The last fault is over: from here on, a free lock must be granted."""
         self.note("", Kind.HEALED)
 
+    def let_pass(self, seconds: float) -> None:
+        """Let some time of the story pass."""
+        end = self.now() + seconds
+        self.wait_until(lambda: self.now() >= end, "end")
+
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
         """Poll until it holds; a story that makes no progress is aborted."""
         give_up_at = time.monotonic() + TIME_LIMIT

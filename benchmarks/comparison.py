@@ -1,22 +1,26 @@
-"""What other locks for Python do where it matters, tried on a real Redis: `make comparison`.
+"""What other locks for Python do where it matters, tried on real servers: `make comparison`.
 
 Each row of the table in the README is the outcome of an experiment below, with the versions that
-are installed. A library that is not installed is left out, and that is said.
+are installed. A library that is not installed is left out, and that is said. The dates of the last
+releases are PyPI's.
 """
 
 import asyncio
 import importlib.metadata
 import importlib.util
+import json
 import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import holdfast
+from benchmarks import servers
 from holdfast.lab.servers.redis import RedisServer
 
 TTL = 1.0
@@ -32,8 +36,9 @@ class Peer:
     module: str
     engines: str
     has_async = False
+    can_be_lost = True
     key: str | None = "{name}"
-    """The key of a lock in Redis; None: it has no expiry that could be lost."""
+    """The key of a lock in Redis; None: it has no expiry."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self.url, self.folder = url, folder
@@ -46,6 +51,10 @@ class Peer:
     def lock(self, name: str, wait: float | None) -> Any:
         """A context manager that waits that long (None: forever)."""
         raise NotImplementedError
+
+    def lose(self, name: str) -> None:
+        """Take the lock from its holder, behind its back."""
+        self.redis.delete(str(self.key).format(name=name))
 
     def told(self, lock: Any, entered: Any) -> bool:
         """Whether the library has said that the lock is lost, without being asked to do anything
@@ -172,6 +181,7 @@ class FileLock(Peer):
     title, package, module = "filelock", "filelock", "filelock"
     engines = "files of one host"
     has_async = True
+    can_be_lost = False
     key = None
 
     def lock(self, name: str, wait: float | None) -> Any:
@@ -181,8 +191,43 @@ class FileLock(Peer):
         return filelock.FileLock(path, timeout=-1 if wait is None else wait, thread_local=False)
 
 
+class SqlAlchemyDlock(Peer):
+    title, package = "sqlalchemy-dlock (PostgreSQL)", "sqlalchemy-dlock"
+    module = "sqlalchemy_dlock"
+    engines = "PostgreSQL, MySQL, SQL Server, Oracle"
+    has_async = True
+    key = None
+
+    def __init__(self, url: str, folder: Path) -> None:
+        super().__init__(url, folder)
+        import sqlalchemy
+
+        self.database = servers.postgres()
+        self.engine = sqlalchemy.create_engine(
+            self.database.url.replace("postgresql://", "postgresql+psycopg://"), pool_size=10
+        )
+
+    def lock(self, name: str, wait: float | None) -> Any:
+        from sqlalchemy_dlock import create_sadlock
+
+        @contextmanager
+        def block() -> Iterator[Any]:
+            with (
+                self.engine.connect() as connection,
+                create_sadlock(connection, name, contextual_timeout=wait) as lock,
+            ):
+                yield lock
+
+        return block()
+
+    def lose(self, name: str) -> None:
+        self.database.query(
+            "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+        )
+
+
 PEERS: Sequence[type[Peer]] = (
-    *(Holdfast, RedisPy, RedlockPy, Pottery, PythonRedisLock, Tooz, FileLock),
+    *(Holdfast, RedisPy, RedlockPy, Pottery, PythonRedisLock, Tooz, SqlAlchemyDlock, FileLock),
 )
 
 
@@ -202,13 +247,13 @@ def renewed(peer: Peer) -> str:
 
 def loss_told(peer: Peer) -> str:
     """How a holder learns that its lock is gone."""
-    if peer.key is None:
+    if not peer.can_be_lost:
         return NONE
     told = False
     try:
         lock = peer.lock("lost", None)
         with lock as entered:
-            peer.redis.delete(peer.key.format(name="lost"))
+            peer.lose("lost")
             give_up_at = time.monotonic() + 2 * TTL
             while not told and time.monotonic() < give_up_at:
                 told = peer.told(lock, entered)
@@ -292,10 +337,10 @@ async def _acquire_redis(client: Any, name: str) -> None:
 
 
 def _cancelled(make: Callable[[], Any], acquire: Callable[..., Any], peer: Peer) -> str:
-    async def attempt(steps: int) -> bool:
+    async def attempt(number: int, steps: int) -> bool:
         client = make()
         await acquire(client, "warm")  # it has connected
-        name = f"cancelled {steps}"
+        name = f"cancelled {number}, {steps}"
         task = asyncio.create_task(acquire(client, name))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -309,7 +354,8 @@ def _cancelled(make: Callable[[], Any], acquire: Callable[..., Any], peer: Peer)
         peer.redis.delete(str(peer.key).format(name="warm"))
         return was_cancelled and left
 
-    return NO if any(asyncio.run(attempt(steps)) for steps in range(12)) else YES
+    tries = [(number, steps) for number in range(5) for steps in range(12)]
+    return NO if any(asyncio.run(attempt(*each)) for each in tries) else YES
 
 
 def typed(peer: Peer) -> str:
@@ -317,6 +363,19 @@ def typed(peer: Peer) -> str:
     spec = importlib.util.find_spec(peer.module)
     places = spec.submodule_search_locations if spec else None
     return YES if any((Path(place) / "py.typed").exists() for place in places or ()) else NO
+
+
+def last_release(peer: Peer) -> str:
+    """The month of the newest file on PyPI."""
+    if isinstance(peer, Holdfast):
+        return "in development"
+    with suppress(OSError):
+        page = f"https://pypi.org/pypi/{peer.package}/json"
+        with urllib.request.urlopen(page, timeout=10) as reply:
+            releases = json.load(reply)["releases"]
+        times = [file["upload_time"] for files in releases.values() for file in files]
+        return str(max(times))[:7]
+    return "PyPI does not answer"
 
 
 ROWS: dict[str, Callable[[Peer], str]] = {
@@ -328,6 +387,7 @@ ROWS: dict[str, Callable[[Peer], str]] = {
     "waiters in order of arrival": fair,
     "asyncio": lambda peer: YES if peer.has_async else NO,
     "types": typed,
+    "last release": last_release,
     "engines": lambda peer: peer.engines,
 }
 

@@ -18,7 +18,8 @@ from holdfast.lab.demo.turn import NAME
 from holdfast.lab.demo.worker import clock
 from holdfast.lab.history import Span
 from holdfast.lab.pictures import as_text
-from holdfast.lab.pictures.text import ASCII, Line, painted
+from holdfast.lab.pictures.sheet import Line
+from holdfast.lab.pictures.text import ASCII, painted
 
 STEP = 0.04
 """Seconds between two looks."""

@@ -1,8 +1,8 @@
 """Pictures of what happened: a history as a timeline, in the terminal and as SVG.
 
 lanes.py      what is shown: spans and marks in seconds, a lane for each client, register and node
-layout.py     where it goes, in columns; `sheet.py` has the axis and the pieces
-text.py       draws it in characters; `svg.py` makes one file of these
+chart.py      draws it in characters, on the axis and into the rows of `sheet.py`
+text.py       the chart with its legend and what was found; `svg.py` makes one file of it
 sentences.py  an event in words
 """
 

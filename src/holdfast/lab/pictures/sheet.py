@@ -1,13 +1,11 @@
-"""Where things are on the sheet, in columns: the axis of time, bars, tags, bands, and what a legend
-must explain."""
+"""The sheet that a picture is drawn on: the axis of time, in columns, and rows of characters."""
 
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from math import ceil, floor, log10
-
-from holdfast.lab.history import Finding
-from holdfast.lab.pictures.lanes import Lane, Look, Mark, Span, Symbol
+from typing import NamedTuple, TypeAlias
 
 _STEPS = (*(digit * 10.0**power for power in range(-6, 5) for digit in (1, 2, 5)),)
 _IN_MILLISECONDS_BELOW = 0.1
@@ -35,6 +33,11 @@ class Axis:
         """Where an instant is; one outside of the window is at the edge."""
         inside = min(max(at, self.since), self.until)
         return (inside - self.since) / self.length * self.width
+
+    def extent(self, since: float, until: float) -> "Extent":
+        """The columns of a span of time: at least one."""
+        left = min(self.place(since), self.width - 1.0)
+        return left, max(self.place(until), left + 1)
 
     @property
     def step(self) -> float:
@@ -85,97 +88,59 @@ def fit(text: str, room: float) -> str:
     return f"{cut.rstrip()}…" if len(cut) >= 3 else ""
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """What takes room in a row, with the text that is written on it or beside it."""
+Extent: TypeAlias = tuple[float, float]
+"""From left to right, in columns."""
+
+Line: TypeAlias = list[tuple[str, str]]
+"""Pieces of text, each with the names of its styles."""
+
+
+class Way(NamedTuple):
+    """One way to draw a thing: the room that it takes, and its texts, each at its place and in its
+    style."""
 
     left: float
     right: float
-    label: str
-    label_at: float
+    texts: Sequence[tuple[float, str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Bar(Piece):
-    """A span."""
+class Row:
+    """One line of a picture, written into at any place."""
 
-    span: Span
-    notches: tuple[float, ...]
+    def __init__(self, width: int) -> None:
+        self.cells = [(" ", "")] * width
+        self._taken: list[Extent] = []
 
+    def write(self, place: float, text: str, style: str) -> None:
+        """A text. A wide character takes two cells; the second stays empty."""
+        at = floor(place)
+        for character in text:
+            size = column(character)
+            if size == 0:
+                before, its_style = self.cells[at - 1]
+                self.cells[at - 1] = (before + character, its_style)
+                continue
+            self.cells[at : at + size] = [(character, style), ("", style)][:size]
+            at += size
 
-@dataclass(frozen=True, slots=True)
-class Tag(Piece):
-    """A symbol at its instant, `x`, with its text on one side of it."""
+    def draw(self, way: Way) -> bool:
+        """Draw a thing in this way, if there is room for it, and a column between two things."""
+        left, right, texts = way
+        free = all(left >= end + 1 or right + 1 <= begin for begin, end in self._taken)
+        if free:
+            self._taken.append((left, right))
+            for place, text, style in texts:
+                self.write(place, text, style)
+        return free
 
-    mark: Mark
-    x: float
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Where a promise was broken: across these lanes, by number."""
-
-    label: str
-    left: float
-    right: float
-    lanes: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Flag(Piece):
-    """What a band means, over all lanes: its text is over the band, or on one side of it."""
-
-    band: Band
-
-
-@dataclass(frozen=True, slots=True)
-class Stripe:
-    """A lane on the sheet."""
-
-    lane: Lane
-    bars: list[list[Bar]]
-    """In rows: what a client waits for and holds, what a node has voted for."""
-    veils: list[Bar]
-    """What covers all of these rows: pauses, and being down."""
-    cuts: list[list[Bar]]
-    tags: list[list[Tag]]
+    def line(self) -> Line:
+        """Neighbours of one style together."""
+        return [
+            ("".join(character for character, _ in same), style)
+            for style, same in groupby(self.cells, key=lambda cell: cell[1])
+        ]
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
-    """The whole picture, before characters and colours are chosen."""
-
-    axis: Axis
-    stripes: list[Stripe]
-    bands: list[Band]
-    flags: list[list[Flag]]
-    findings: list[Finding]
-    fences: dict[int, str]
-    """Their labels."""
-    left_out: int
-    """How many marks found no room."""
-
-
-def looks_in(board: Board) -> list[Look]:
-    """The sorts of spans that occur."""
-    found = {
-        bar.span.look
-        for stripe in board.stripes
-        for bars in (*stripe.bars, stripe.veils, *stripe.cuts)
-        for bar in bars
-    }
-    return [look for look in Look if look in found]
-
-
-def symbols_in(board: Board) -> list[Symbol]:
-    """The sorts of marks that occur, except for what a span explains already."""
-    tags = (tag for stripe in board.stripes for row in stripe.tags for tag in row)
-    found = {tag.mark.symbol for tag in tags}
-    explained = {look.value for look in looks_in(board)}
-    return [symbol for symbol in Symbol if symbol in found and symbol.value not in explained]
-
-
-def are_extended(board: Board) -> bool:
-    """Whether anything was extended."""
-    bars = (bar for stripe in board.stripes for row in stripe.bars for bar in row)
-    return any(bar.notches for bar in bars)
+def across(left: float, right: float) -> range:
+    """The columns from left to right: at least one."""
+    return range(floor(left), max(floor(left) + 1, floor(right)))

@@ -7,8 +7,8 @@ from html import escape
 
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures.sentences import clean, describe_findings
-from holdfast.lab.pictures.sheet import columns
-from holdfast.lab.pictures.text import Line, drawn
+from holdfast.lab.pictures.sheet import Line, columns
+from holdfast.lab.pictures.text import drawn
 
 WIDTH = 110
 """In columns."""
@@ -61,11 +61,11 @@ def as_svg(
 ) -> str:
     """The picture of a history, with a title, and a caption below it."""
     title = clean(title)
-    board, picture = drawn(history, findings, WIDTH)
+    axis, picture = drawn(history, findings, WIDTH)
     lines: list[Line] = [[(line, "bold")] for line in textwrap.wrap(title, WIDTH)]
     lines += [[], *picture, []]
     lines += [[(line, "dim")] for line in textwrap.wrap(clean(caption), WIDTH)]
-    described = ". ".join(describe_findings(findings, board.axis.instant, {}))
+    described = ". ".join(describe_findings(findings, axis.instant, {}))
     width, height = 2 * PAD + WIDTH * CELL, 2 * PAD + len(lines) * ROW
     pieces = [
         f"<title>{escape(title)}</title>",

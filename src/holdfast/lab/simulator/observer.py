@@ -234,7 +234,7 @@ class Observer:
         self._add(turn, Kind.NOTED, note=text)
 
     def write(self, turn: Turn, lease: LeaseState) -> None:
-        """A client writes to the registers if it believes that it holds the lock."""
+        """A client writes to the register if it believes that it holds the lock."""
         if lease.is_held(turn.client.clock()):
             self._registers.write(turn.client.name, turn.section.name, turn.hold, lease.fence)
 

@@ -1,5 +1,5 @@
-"""The history of a run, the faults that wait for an event, and two registers for each lock,
-to which its holders write: one checks the fence, one does not.
+"""The history of a run, the faults that wait for an event, and a register for each lock, to which
+its holders write, and which checks the fence.
 
 Writes are messages, and may be late: the fence is what keeps those of an old holder out.
 """
@@ -14,7 +14,6 @@ from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.network import Network, Wire
 
-FENCED, PLAIN = "fenced", "plain"
 LATE = 0.1
 """How many writes are late."""
 
@@ -120,14 +119,14 @@ class Record:
 
 
 class Registers:
-    """The two registers of each lock."""
+    """The register of each lock."""
 
     def __init__(self, record: Record, network: Network) -> None:
         self._record, self._network = record, network
         self._seen: dict[str, int] = {}
 
     def write(self, who: str, name: str, hold: str, fence: int) -> None:
-        """Send a write to both."""
+        """Send a write."""
         wire = Wire(slow=self._network.random.random() < LATE)
         timeline = self._network.timeline
         arrival = timeline.now + self._network.delay(wire)
@@ -138,5 +137,4 @@ class Registers:
         if fresh:
             self._seen[name] = fence
         kind = Kind.WROTE if fresh else Kind.REJECTED
-        self._record.add(who, kind, name=f"{name}/{FENCED}", hold=hold, fence=fence)
-        self._record.add(who, Kind.WROTE, name=f"{name}/{PLAIN}", hold=hold, fence=fence)
+        self._record.add(who, kind, name=f"{name}/fenced", hold=hold, fence=fence)

@@ -14,7 +14,7 @@ from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.network import Network, Wire
 from holdfast.lab.simulator.observer import Observer
 from holdfast.lab.simulator.plan import Plan, Section, Task
-from holdfast.lab.simulator.record import PLAIN, Record, Registers
+from holdfast.lab.simulator.record import Record, Registers
 from holdfast.lab.simulator.scene import Scene
 from holdfast.lab.simulator.store import Wiring
 from holdfast.lab.simulator.tasks import work_through
@@ -106,11 +106,10 @@ class Simulation:
         timeline.run(timeline.now + left_for + self.injector.set_back)
         self.observer.leftovers.check_all()
         history = self.record.history
-        plain = {event.name for event in history.of(Kind.WROTE) if event.name.endswith(PLAIN)}
         judged = [
             *overlaps(history),
             *disorder(history),
-            *stale_writes(history, plain),
+            *stale_writes(history),
             *unnotified(history, TELL_WITHIN, timeline.now),
         ]
         return Run(plan, history, (*self.record.findings, *judged), self.injector.done)

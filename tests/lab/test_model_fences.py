@@ -39,7 +39,7 @@ RULES = Rules()
         "no-grant",
     ],
 )
-def test_each_judge_catches_a_tempting_variant(name: str, judge: Judge[State]) -> None:
+def test_each_judge_catches_a_tempting_variant(name: str, judge: Judge) -> None:
     violation = explore(VARIANTS[name].model, judge).violation
     assert violation is not None
     print(violation)

@@ -15,9 +15,8 @@
 
 from collections.abc import Collection, Iterator
 
-from holdfast.lab.checkers.exclusion import overlaps
-from holdfast.lab.checkers.fences import corruption, disorder, stale_writes
 from holdfast.lab.checkers.liveness import Stored, left_behind, starvation, unnotified
+from holdfast.lab.checkers.safety import corruption, disorder, overlaps, stale_writes
 from holdfast.lab.history import HOLD_KINDS, Event, Finding, History, Kind, seconds
 
 __all__ = [

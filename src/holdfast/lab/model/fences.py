@@ -26,11 +26,12 @@ Runs that can show nothing new are left out:
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from holdfast.core.quorum import is_committed, token_of
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import put
+
+T = TypeVar("T")
 
 NAMES = "ABCDE"
 
@@ -228,3 +229,8 @@ def holders_agree(state: State) -> str | None:
         if any((token > its) != (order.index(name) > order.index(rival)) for order in common):
             return f"{name} and {rival} have tokens that are not in the order of their holds"
     return None
+
+
+def put(row: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+    """The row with one place changed."""
+    return (*row[:at], value, *row[at + 1 :])

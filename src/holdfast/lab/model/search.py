@@ -1,30 +1,13 @@
 """Going through every state of a model, nearest first, until a promise is broken."""
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
-S = TypeVar("S", bound=Hashable)
-T = TypeVar("T")
+from holdfast.lab.model.fences import Model, State
 
-Judge: TypeAlias = Callable[[S], str | None]
+Judge: TypeAlias = Callable[[State], str | None]
 """Which promise a state breaks, and how; None: none."""
-
-
-class Model(Protocol[S]):
-    """A state machine: where it starts, and what can happen next."""
-
-    def start(self) -> S:
-        """The first state."""
-        ...
-
-    def moves(self, state: S) -> Iterator[tuple[str, S]]:
-        """Whatever can happen next, in words, and the state after it."""
-        ...
-
-    def canonical(self, state: S) -> S:
-        """The one state that stands for all that differ from this one by names alone."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +30,10 @@ class Explored:
     violation: Violation | None
 
 
-def explore(model: Model[S], *judges: Judge[S]) -> Explored:
+def explore(model: Model, *judges: Judge) -> Explored:
     """Go through every state that can be reached, until a judge objects to one."""
     start = model.canonical(model.start())
-    came_from: dict[S, S | None] = {start: None}
+    came_from: dict[State, State | None] = {start: None}
     queue = [start]
     for state in queue:  # grows as it goes
         for _, found in model.moves(state):
@@ -65,7 +48,7 @@ def explore(model: Model[S], *judges: Judge[S]) -> Explored:
 
 
 def _violation(
-    model: Model[S], judges: tuple[Judge[S], ...], end: S, came_from: dict[S, S | None]
+    model: Model, judges: tuple[Judge, ...], end: State, came_from: dict[State, State | None]
 ) -> Violation:
     """The way from the start to `end`, in words. Sorted states lose the names of nodes, so the way
     is walked once more, unsorted."""
@@ -80,8 +63,3 @@ def _violation(
         trace.append(step)
     what = next(filter(None, (judge(state) for judge in judges)))
     return Violation(what, tuple(trace))
-
-
-def put(row: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
-    """The row with one place changed."""
-    return (*row[:at], value, *row[at + 1 :])

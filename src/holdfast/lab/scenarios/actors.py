@@ -6,46 +6,23 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from holdfast.lab.history import Event, Kind
 from holdfast.lab.scenarios.client_process import Role
+from holdfast.lab.scenarios.log import TIME_LIMIT, Log, StageFailed
 from holdfast.lab.servers.process import bound_to_us
 
 PROGRAM = "holdfast.lab.scenarios.client_process"
-
-TIME_LIMIT = 20.0
-"""How long anything may take on a busy machine, in seconds."""
-
-
-class StageFailed(RuntimeError):
-    """The story was aborted, so it has no outcome."""
-
-
-class Recorder(Protocol):
-    """The stage, as far as an actor knows it."""
-
-    def record(self, event: Event) -> None:
-        """Keep an event that a process has reported."""
-        ...
-
-    def note(self, who: str, kind: Kind, note: str = "", peer: str = "") -> None:
-        """Keep what happens to a client or a node now."""
-        ...
-
-    def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Wait for something that must come."""
-        ...
 
 
 class Actor:
     """One client. Each method but `begins_to_acquire` waits for what comes of it, and gives it."""
 
-    def __init__(self, role: Role, stage: Recorder) -> None:
+    def __init__(self, role: Role, log: Log) -> None:
         self.who = role.who
         self.ttl = role.ttl
-        self._stage = stage
+        self._log = log
         self._reported: list[Event] = []
         self._process = subprocess.Popen(  # noqa: S603 - it is our own program
             [*bound_to_us(), sys.executable, "-P", "-m", PROGRAM, role.as_json()],
@@ -115,7 +92,7 @@ class Actor:
                 raise StageFailed(f"{self.who}'s process has ended")
             return bool(found)
 
-        self._stage.wait_until(has_reported, f"event of {self.who} ({' or '.join(kinds)})")
+        self._log.wait_until(has_reported, f"event of {self.who} ({' or '.join(kinds)})")
         self._reported.remove(found[0])
         return found[0]
 
@@ -124,17 +101,17 @@ class Actor:
         self._process.send_signal(signal.SIGSTOP)
         if sys.platform == "linux":
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
-        self._stage.note(self.who, Kind.PAUSED)
+        self._log.note(self.who, Kind.PAUSED)
 
     def wake(self) -> None:
         """Let its process go on."""
-        self._stage.note(self.who, Kind.RESUMED)
+        self._log.note(self.who, Kind.RESUMED)
         self._process.send_signal(signal.SIGCONT)
 
     def die(self) -> None:
         """Kill its process."""
         self.close()
-        self._stage.note(self.who, Kind.CRASHED)
+        self._log.note(self.who, Kind.CRASHED)
 
     def close(self) -> None:
         """End its process, and read what it has reported until then."""
@@ -155,4 +132,4 @@ class Actor:
         for line in self._process.stdout or ():
             event = Event.from_json(line.decode())
             self._reported.append(event)
-            self._stage.record(event)
+            self._log.record(event)

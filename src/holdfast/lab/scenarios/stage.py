@@ -1,18 +1,16 @@
 """The stage of a scenario: its servers, network, clients and registers, and what happened."""
 
 import tempfile
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from holdfast.core.records import Label
-from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.scenarios.actors import TIME_LIMIT, Actor, Recorder, StageFailed
+from holdfast.lab.history import Event, Kind
+from holdfast.lab.scenarios.actors import Actor
 from holdfast.lab.scenarios.client_process import Role
 from holdfast.lab.scenarios.locks import KEY, Recipe
+from holdfast.lab.scenarios.log import Log
 from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 
@@ -20,10 +18,10 @@ from holdfast.lab.servers.redis import AppendOnly, RedisServer
 class Node:
     """A server whose faults are recorded."""
 
-    def __init__(self, name: str, server: RedisServer, stage: Recorder) -> None:
+    def __init__(self, name: str, server: RedisServer, log: Log) -> None:
         self.name = name
         self.server = server
-        self._stage = stage
+        self._log = log
 
     @property
     def url(self) -> str:
@@ -33,29 +31,27 @@ class Node:
     def freeze(self) -> None:
         """Stop it: its connections stay open, and nothing is answered."""
         self.server.freeze()
-        self._stage.note(self.name, Kind.PAUSED)
+        self._log.note(self.name, Kind.PAUSED)
 
     def thaw(self) -> None:
         """Let it go on."""
-        self._stage.note(self.name, Kind.RESUMED)
+        self._log.note(self.name, Kind.RESUMED)
         self.server.thaw()
 
     def crash(self) -> None:
         """Kill it."""
         self.server.kill()
-        self._stage.note(self.name, Kind.CRASHED)
+        self._log.note(self.name, Kind.CRASHED)
 
     def start(self) -> None:
         """Start it again after a crash."""
         self.server.start()
         kept = self.server.command("DBSIZE")
-        self._stage.note(
-            self.name, Kind.STARTED, "with its data" if kept else "it has lost its data"
-        )
+        self._log.note(self.name, Kind.STARTED, "with its data" if kept else "it has lost its data")
 
     def jump(self, seconds: float) -> None:
         """Set its wall clock forwards."""
-        self._stage.note(self.name, Kind.JUMPED, f"{seconds:+g} s")
+        self._log.note(self.name, Kind.JUMPED, f"{seconds:+g} s")
         self.server.clock.jump(seconds)
 
     def follow(self, master: "Node", link: Proxy) -> None:
@@ -69,7 +65,7 @@ class Node:
     def promote(self) -> None:
         """Become a master with the data received so far, as a sentinel would do it."""
         self.server.promote()
-        self._stage.note(self.name, Kind.NOTED, "is the master now")
+        self._log.note(self.name, Kind.NOTED, "is the master now")
 
     def is_locked(self) -> bool:
         """Whether the lock is held here."""
@@ -98,9 +94,9 @@ def quorum_of(addresses: Iterable[str], options: str) -> str:
 class Links:
     """The network between one client and each of its nodes, which can be cut and healed."""
 
-    def __init__(self, who: str, nodes: Sequence[Node], stage: Recorder) -> None:
+    def __init__(self, who: str, nodes: Sequence[Node], log: Log) -> None:
         self._who = who
-        self._stage = stage
+        self._log = log
         self._proxies = {node.name: Proxy(node.server.port) for node in nodes}
 
     def __enter__(self) -> "Links":
@@ -129,31 +125,24 @@ class Links:
         """Lose everything between the client and these nodes."""
         for node in nodes:
             self._proxies[node.name].cut()
-            self._stage.note(self._who, Kind.CUT, peer=node.name)
+            self._log.note(self._who, Kind.CUT, peer=node.name)
 
     def heal(self, *nodes: Node) -> None:
         """Let the client reach these nodes again."""
         for node in nodes:
             self._proxies[node.name].heal()
-            self._stage.note(self._who, Kind.HEALED, peer=node.name)
+            self._log.note(self._who, Kind.HEALED, peer=node.name)
 
 
 REGISTERS = "registers.db"
 
 
-class Stage:
-    """The servers, clients and files of one run; nothing of it is left afterwards.
-
-    `show_event` is called with each event as it happens, from whatever thread.
-    """
+class Stage(Log):
+    """The servers, clients and files of one run; nothing of it is left afterwards."""
 
     def __init__(self, show_event: Callable[[Event], None]) -> None:
-        self._report = show_event
-        self._began = time.monotonic()
-        self._events: list[Event] = []
-        self._names: dict[str, str] = {}  # never changed in place: threads look through it
+        super().__init__(show_event)
         self._who: dict[int, str] = {}
-        self._changed = threading.Condition()
         self._open = ExitStack()
         self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory()))
 
@@ -162,11 +151,6 @@ class Stage:
 
     def __exit__(self, *exc: object) -> None:
         self._open.close()
-
-    def history(self) -> History:
-        """What happened so far."""
-        with self._changed:
-            return History(self._events)
 
     def node(
         self, name: str = "redis", *, append_only: AppendOnly = "no", own_clock: bool = False
@@ -215,23 +199,6 @@ class Stage:
         """The URL of these nodes together."""
         return quorum_of((node.server.address for node in nodes), options)
 
-    def now(self) -> float:
-        """Seconds since the stage was set."""
-        return time.monotonic() - self._began
-
-    def record(self, event: Event) -> None:
-        """Keep an event, show it, and wake `wait_until`."""
-        for address, name in self._names.items():
-            event = replace(event, note=event.note.replace(address, name))
-        with self._changed:
-            self._events.append(event)
-            self._report(event)
-            self._changed.notify_all()
-
-    def note(self, who: str, kind: Kind, note: str = "", peer: str = "") -> None:
-        """Keep what happens to a client or a node now."""
-        self.record(Event(self.now(), who, kind, note=note, peer=peer))
-
     def show_votes(self, nodes: Iterable[Node]) -> None:
         """Note who has the vote of which node, for the picture."""
         for node in nodes:
@@ -240,21 +207,3 @@ class Stage:
                 pid, left = vote
                 who = self._who[pid]
                 self.record(Event(now, node.name, Kind.NOTED, peer=who, until=now + left))
-
-    def calm(self) -> None:
-        """The last fault is over: from here on, a free lock must be granted."""
-        self.note("", Kind.HEALED)
-
-    def let_pass(self, seconds: float) -> None:
-        """Let some time of the story pass."""
-        end = self.now() + seconds
-        self.wait_until(lambda: self.now() >= end, "end")
-
-    def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Poll until it holds; a story that makes no progress is aborted."""
-        give_up_at = time.monotonic() + TIME_LIMIT
-        while not condition():
-            if time.monotonic() > give_up_at:
-                raise StageFailed(f"no {what} within {TIME_LIMIT:g} s")
-            with self._changed:
-                self._changed.wait(0.01)

@@ -18,8 +18,7 @@ store.py     the store of a client: its links to the servers, and what it does o
 redis/  etcd/  zookeeper/  sql/
              the server, its data and the store of each engine; `engines.py` has what runs are like
              with each (`simulated.py`)
-observer.py  checks each step of a turn (`scene.py`); `leftovers.py` what is left of it;
-             `record.py` keeps the history
+observer.py  checks each step of a turn (`scene.py`); `record.py` keeps the history
 """
 
 from holdfast.lab.simulator.campaign import Tally, breaks, campaign, kept_tasks, left_out, shrink

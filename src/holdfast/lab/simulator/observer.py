@@ -13,11 +13,10 @@ from holdfast.core.records import LeaseInfo
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import engine
-from holdfast.lab.simulator.leftovers import Leftovers
 from holdfast.lab.simulator.plan import Section
 from holdfast.lab.simulator.record import Registers
 from holdfast.lab.simulator.redis.server import Server
-from holdfast.lab.simulator.scene import Scene, Turn
+from holdfast.lab.simulator.scene import Leftovers, Scene, Turn
 from holdfast.lab.simulator.server import PRECISION, BaseServer
 
 SOON = OFFER + 0.2

@@ -1,10 +1,12 @@
-"""What an observer looks at: the parts of a run, and one turn of a client under a lock."""
+"""What an observer looks at: the parts of a run, one turn of a client under a lock, and what is
+left of it when it is over."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.core.lease_state import LockSpec, node_timeout
 from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.plan import Plan, Section
 from holdfast.lab.simulator.record import Record
@@ -43,9 +45,9 @@ class Turn:
         """For each node, which of its runs it was."""
 
 
-def spec_of(section: Section, engine: SimulatedEngine, nodes: int) -> LockSpec:
+def spec_of(section: Section, simulated: SimulatedEngine, nodes: int) -> LockSpec:
     """What a `Lock` would ask for."""
-    timeout = node_timeout if nodes == 1 else engine.request_timeout
+    timeout = node_timeout if nodes == 1 else simulated.request_timeout
     return LockSpec(
         name=section.name,
         prefix="",
@@ -55,3 +57,77 @@ def spec_of(section: Section, engine: SimulatedEngine, nodes: int) -> LockSpec:
         retry=RETRY,
         request_timeout=timeout(section.ttl),
     )
+
+
+LEFT_BEHIND = "lock left behind"
+
+TIDY_AFTER = 0.3
+"""How soon after a turn nothing of it may be left on a node that has answered everything."""
+
+
+class Leftovers:
+    """Nothing of a lock may be left on a node, or in a client, after a turn or at the end."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene, self._find = scene, scene.record.find
+        self._timeline = scene.record.timeline
+
+    def check_later(self, turn: Turn) -> None:
+        """Check the nodes soon after a turn; and again when what may linger there is gone."""
+        self._at(TIDY_AFTER, lambda: self._check(turn))
+        lingers = engine(self._scene.plan.engine).lingers
+        if lingers:
+            self._at(1.2 * lingers, lambda: self._check_gone(turn))
+
+    def _at(self, seconds: float, action: Callable[[], None]) -> None:
+        self._timeline.at(self._timeline.now + seconds, action)
+
+    def check_all(self) -> None:
+        """At the end: no lock on any node, no waiter, no renewer that failed."""
+        for server in self._scene.servers:
+            for left in server.leftovers():
+                self._find(LEFT_BEHIND, f"{server.name}: {left}", server.name)
+        for client in self._scene.clients:
+            if client.crashed:
+                continue
+            for loop, process in client.loops.items():
+                if process.error is not None:
+                    self._find("internal error", f"the {loop} is dead", client.name)
+            for waiter_id in client.notifications:
+                if waiter_id not in client.loops:
+                    self._find(LEFT_BEHIND, f"a waiter: {waiter_id}", client.name)
+
+    def _check(self, turn: Turn) -> None:
+        """Nothing may be left on a node that has answered every message of the turn."""
+        if turn.client.crashed:
+            return
+        later = False
+        for index, server in enumerate(self._scene.servers):
+            connection = turn.client.store.connections[index]
+            if connection.breaks != turn.breaks[index] or server.run != turn.runs[index]:
+                continue  # what was left there expires
+            if not connection.is_idle or _is_pending(turn):
+                later = True
+                continue
+            self._check_node(turn, server)
+        if later:
+            self._at(TIDY_AFTER, lambda: self._check(turn))
+
+    def _check_gone(self, turn: Turn) -> None:
+        """Nothing may be left of a turn that ended long ago, whatever happened in it."""
+        settled_at = self._scene.injector.disturbed_until + self._scene.plan.max_ttl * 1.2
+        if self._timeline.now > settled_at and not turn.client.crashed:
+            for server in self._scene.servers:
+                self._check_node(turn, server)
+
+    def _check_node(self, turn: Turn, server: BaseServer) -> None:
+        for left in server.remains(turn.spec.key, turn.holder):
+            self._find(LEFT_BEHIND, f"{server.name}: {left}", server.name)
+
+
+def _is_pending(turn: Turn) -> bool:
+    """Whether the client has yet to send its release: behind another one, which waits for nodes
+    that do not answer."""
+    lease = turn.client.leases.get(turn.hold)
+    holder = turn.holder if lease is None else lease.holder
+    return turn.client.runtime.pending.has(holder)

@@ -18,7 +18,7 @@ def _redis() -> SimulatedEngine:
     from holdfast.lab.simulator.redis.store import RedisStore
 
     return SimulatedEngine(
-        servers=Server.several,
+        servers=Server,
         store=RedisStore,
         drift=drift,
         rate=drift(2.0) / 2.0,
@@ -36,7 +36,7 @@ def _etcd() -> SimulatedEngine:
     from holdfast.lab.simulator.etcd.store import EtcdStore
 
     return SimulatedEngine(
-        servers=EtcdServer.cluster,
+        servers=EtcdServer,
         store=EtcdStore,
         drift=drift,
         rate=0.01,
@@ -65,7 +65,7 @@ def _zookeeper() -> SimulatedEngine:
 
     promised = guarantees(TICK, None)
     return SimulatedEngine(
-        servers=ZooKeeperServer.several,
+        servers=ZooKeeperServer,
         store=ZooKeeperStore,
         drift=partial(drift, Terms(Servers(()), TICK)),
         rate=0.01,
@@ -95,7 +95,7 @@ def _sql() -> SimulatedEngine:
     from holdfast.lab.simulator.sql.store import SqlStore
 
     return SimulatedEngine(
-        servers=SqlServer.several,
+        servers=SqlServer,
         store=SqlStore,
         drift=drift,
         rate=0.01,

@@ -63,7 +63,7 @@ class Simulation:
             Random(plan.seed + 1),  # noqa: S311 - to be repeatable, not secret
             plan.tail,
         )
-        self.servers = self.engine.servers(
+        self.servers = self.engine.servers.several(
             plan.nodes,
             self.timeline,
             durable=plan.durable,

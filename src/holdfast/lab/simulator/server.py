@@ -1,7 +1,7 @@
 """A virtual server of any engine: it answers on connections, freezes, crashes and restarts."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from holdfast.core.lease_state import LeaseState
 from holdfast.lab.simulator.driver import EPOCH, Clock, Timeline
@@ -35,6 +35,11 @@ class BaseServer:
         self.frozen = 0
         self._internal_error = internal_error
         self._waiting: dict[Connection, list[Callable[[], None]]] = {}
+
+    @classmethod
+    def several(cls, count: int, timeline: Timeline, **settings: Any) -> Sequence[Self]:
+        """The servers of a run: n0, n1, ..., which know nothing of each other."""
+        return [cls(f"n{index}", timeline, **settings) for index in range(count)]
 
     def accept(self, connection: Connection) -> bool:
         """A client connects; False: the server is down."""

@@ -1,12 +1,13 @@
 """What an engine has to bring to be simulated."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 from holdfast.core.lease_state import node_timeout
 from holdfast.lab.simulator.driver import BaseClient
+from holdfast.lab.simulator.server import BaseServer
 from holdfast.lab.simulator.store import Store, Wiring
 from holdfast.options import nearest_ttl
 
@@ -15,7 +16,7 @@ from holdfast.options import nearest_ttl
 class SimulatedEngine:
     """What differs from engine to engine."""
 
-    servers: Callable[..., Sequence[Any]]
+    servers: type[BaseServer]
     store: Callable[[BaseClient, Wiring], Store]
     drift: Callable[[float], float]
     rate: float

@@ -1,7 +1,7 @@
 """A virtual etcd: members that answer from the same data, and push deletions to their watchers."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import grpc
 
@@ -29,18 +29,16 @@ class Watcher(NamedTuple):
 class EtcdServer(BaseServer):
     """Keeps its data over a restart, and gives every lease its whole ttl then, as etcd does."""
 
-    def __init__(
-        self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive
-    ) -> None:
-        super().__init__(name, timeline, durable=durable, internal_error=internal_error)
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         self.members: Sequence[EtcdServer] = (self,)
         self.data = Keyspace(self.clock, self._deleted)
         self._watchers: list[Watcher] = []
 
     @classmethod
-    def cluster(cls, count: int, timeline: Timeline, **settings: Any) -> "Sequence[EtcdServer]":
+    def several(cls, count: int, timeline: Timeline, **settings: Any) -> Sequence[Self]:
         """Members that share their data, and the clock of their leader."""
-        members = [cls(f"n{index}", timeline, **settings) for index in range(count)]
+        members = super().several(count, timeline, **settings)
         for each in members:
             each.members, each.data, each.clock = members, members[0].data, members[0].clock
         members[0].expire_leases()

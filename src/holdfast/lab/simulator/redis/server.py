@@ -10,7 +10,6 @@ import hiredis
 from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import LeaseState
 from holdfast.engines.redis.keys import keys_of
-from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.redis.keyspace import (
     CommandError,
@@ -26,15 +25,8 @@ from holdfast.lab.simulator.server import PRECISION, BaseServer, Receive
 class Server(BaseServer):
     """A Redis server, with or without its data after a restart."""
 
-    @classmethod
-    def several(cls, count: int, timeline: Timeline, **settings: Any) -> "Sequence[Server]":
-        """Some that know nothing of each other."""
-        return [cls(f"n{index}", timeline, **settings) for index in range(count)]
-
-    def __init__(
-        self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive
-    ) -> None:
-        super().__init__(name, timeline, durable=durable, internal_error=internal_error)
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         self._clear()
 
     def _clear(self) -> None:

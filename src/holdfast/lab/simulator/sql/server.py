@@ -1,14 +1,12 @@
 """A virtual PostgreSQL server. It keeps its rows over a restart; its clock can be set."""
 
 import sqlite3
-from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
 from holdfast.core.lease_state import LeaseState
 from holdfast.engines.sql.dialect import MICROSECONDS, Row, Statement
-from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.server import PRECISION, BaseServer, Receive
 from holdfast.lab.simulator.sql.database import STATEMENTS, Database
@@ -24,19 +22,12 @@ class Listen(NamedTuple):
 class SqlServer(BaseServer):
     """One server. It never loses what it has confirmed."""
 
-    def __init__(
-        self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive
-    ) -> None:
-        super().__init__(name, timeline, durable=durable, internal_error=internal_error)
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
         self.data = Database(self._micros, self._notify, self._is_running)
         self._processes: dict[int, Connection] = {}
         self._pids = count(1)
         self._listeners: dict[tuple[str, Connection], Receive] = {}
-
-    @classmethod
-    def several(cls, count: int, timeline: Timeline, **settings: Any) -> "Sequence[SqlServer]":
-        """Some that know nothing of each other."""
-        return [cls(f"n{index}", timeline, **settings) for index in range(count)]
 
     def login(self, connection: Connection) -> int:
         """Start a process for a client that has connected; 0 if the server is down."""

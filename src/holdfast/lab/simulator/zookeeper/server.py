@@ -4,7 +4,7 @@ history so far, also while it is cut off from the leader."""
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from kazoo.exceptions import SessionExpiredError, UnimplementedError, ZookeeperError
 from kazoo.protocol.serialization import Close, Connect, GetChildren
@@ -56,11 +56,9 @@ class ZooKeeperServer(Member):
         self._touched: dict[int, None] = {}
 
     @classmethod
-    def several(
-        cls, count: int, timeline: Timeline, **settings: Any
-    ) -> "Sequence[ZooKeeperServer]":
+    def several(cls, count: int, timeline: Timeline, **settings: Any) -> Sequence[Self]:
         """An ensemble."""
-        members = [cls(f"n{index}", timeline, **settings) for index in range(count)]
+        members = super().several(count, timeline, **settings)
         ensemble = Ensemble(members, timeline)
         for each in members:
             each.ensemble = ensemble

@@ -97,9 +97,9 @@ class BaseLock(Generic[D, L]):
         with runtime.mutex:
             lease = self._ownership.held_by(owner, runtime.clock())
             if lease is not None:
-                lease._state.depth += 1
                 if frame:
                     self._ownership.add(owner, lease._state, lease, frame)
+                lease._state.depth += 1  # last: a Ctrl-C before leaves it to the outer block
             return lease
 
     def _took(self, owner: object, state: LeaseState | None, frame: int = 0) -> L | None:

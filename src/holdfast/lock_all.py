@@ -85,7 +85,7 @@ class BaseLeaseAll(Generic[D, L]):
 
     def ensure_held(self) -> None:
         """Raise `LockLost` if one of them is lost, `NotHeld` if they were released."""
-        for lease in self._leases:
+        for lease in sorted(self._leases, key=lambda each: not each.lost):
             lease.ensure_held()
 
     def on_lost(self, callback: Callable[[Self], object]) -> None:
@@ -103,6 +103,7 @@ class BaseLeaseAll(Generic[D, L]):
 
         for lease in self._leases:
             lease.on_lost(call)
+            lease._state.facade = myself
 
     def __repr__(self) -> str:
         state = "held" if self.held else "lost" if self.lost else "released"
@@ -288,8 +289,10 @@ class BaseLockAll(Generic[D, A]):
     def _holders(self) -> list[str]:
         return [self._driver.runtime.new_holder(spec.label) for spec in self._specs]
 
-    def _timed_out(self) -> AcquireTimeout:
-        return AcquireTimeout(", ".join(self.names), self._timeout or 0.0)
+    def _timed_out(self, busy: str) -> AcquireTimeout:
+        error = AcquireTimeout(busy, self._timeout or 0.0)
+        error.add_note(f"holdfast: none of {', '.join(map(repr, self.names))} was acquired")
+        return error
 
 
 class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
@@ -316,12 +319,16 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
         runtime, holders = self._driver.runtime, self._holders()
         leases: list[Lease] = []  # which are not dropped before they are abandoned
         try:
-            states = self._driver.run(
+            states, busy = self._driver.run(
                 acquire_all(runtime, self._specs, holders, timeout),
                 deliver_all(runtime, self._specs, holders),
             )
-            leases.extend(Lease(self._driver, state, self._client) for state in states or ())
-            lease = LeaseAll(self._driver, leases) if leases else None
+            leases.extend(Lease(self._driver, state, self._client) for state in states)
+            if busy and frame:
+                raise self._timed_out(busy)
+            if busy:
+                return None
+            lease = LeaseAll(self._driver, leases)
             return self._entered(lease, frame) if frame else lease
         except LockError:
             raise
@@ -330,9 +337,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
                 abandon(runtime, spec, holder)
             raise
 
-    def _entered(self, lease: LeaseAll | None, frame: int) -> LeaseAll:
-        if lease is None:
-            raise self._timed_out()
+    def _entered(self, lease: LeaseAll, frame: int) -> LeaseAll:
         if not lease.held:
             lease.release()  # which raises the loss
         self._blocks.enter(self._driver.current(), lease, frame)
@@ -375,27 +380,29 @@ class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver, AsyncLeaseAll]):
     ) -> AsyncLeaseAll | None:
         """Take them all, waiting up to `timeout` seconds altogether; None, and none is taken, if
         another holder has one of them for longer. As `Lock.acquire`."""
-        return await self._acquire(waiting_time(self._timeout, blocking, timeout))
+        return (await self._acquire(waiting_time(self._timeout, blocking, timeout)))[0]
 
-    async def _acquire(self, timeout: float | None) -> AsyncLeaseAll | None:
+    async def _acquire(self, timeout: float | None) -> tuple[AsyncLeaseAll | None, str]:
+        """Acquire; or None, and the name of the one that another holder has."""
         runtime, holders = self._driver.runtime, self._holders()
-        states = await self._driver.run(
+        states, busy = await self._driver.run(
             acquire_all(runtime, self._specs, holders, timeout),
             deliver_all(runtime, self._specs, holders),
         )
-        if states is None:
-            return None
+        if busy:
+            return None, busy
         leases = [AsyncLease(self._driver, state, self._client) for state in states]
-        return AsyncLeaseAll(self._driver, leases, self._cancel_on_loss)
+        return AsyncLeaseAll(self._driver, leases, self._cancel_on_loss), ""
 
     async def __aenter__(self) -> AsyncLeaseAll:
-        lease = await self._acquire(self._timeout)
+        frame = id(sys._getframe(1))
+        lease, busy = await self._acquire(self._timeout)
         if lease is None:
-            raise self._timed_out()
+            raise self._timed_out(busy)
         if not lease.held:
             await lease.release()  # which raises the loss
         await lease.__aenter__()
-        self._blocks.enter(self._driver.current(), lease, id(sys._getframe(1)))
+        self._blocks.enter(self._driver.current(), lease, frame)
         return lease
 
     def __call__(

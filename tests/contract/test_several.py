@@ -42,8 +42,10 @@ async def test_if_one_is_held_none_is_taken(stage: Stage) -> None:
 
     assert await stage.tries(ann, lock) is None
     assert await ann(lock.acquire) is None
-    with pytest.raises(AcquireTimeout, match="door, window, yard"):
+    with pytest.raises(AcquireTimeout, match="'window' is held by another") as raised:
         await ann.inside(lock, _nothing)
+    assert raised.value.name == "window"
+    assert "none of 'door', 'window', 'yard' was acquired" in raised.value.__notes__[0]
     assert await stage.takes(ben, "door")
     assert await stage.takes(ben, "yard")
     await ben(held.release)
@@ -104,6 +106,8 @@ async def test_it_is_lost_as_soon_as_one_is(stage: Stage) -> None:
         await ann(lease.release)
     assert await stage.takes(ben, "door")
     assert told == [lease]
+    with pytest.raises(LockLost, match="yard"):
+        lease.ensure_held()
 
 
 @pytest.mark.core

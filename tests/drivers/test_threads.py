@@ -409,6 +409,21 @@ class TestInterruptions:
 
         assert interrupted_everywhere(work, other, 2) > 10
 
+    @pytest.mark.parametrize("way", ["with the lock", "with or_skip"])
+    def test_anywhere_on_the_way_into_an_inner_block(
+        self, client: Client, other: Client, way: str
+    ) -> None:
+        lock = client.lock("job", reentrant=True)
+        inner = blocks(client, lock, client.lock_all(["gate"]))[way]
+
+        def work(interrupt: Interrupt) -> None:
+            with lock:
+                interrupt.arm()
+                with inner:
+                    interrupt.disarm()
+
+        assert interrupted_everywhere(work, other, 2) > 5
+
     @pytest.mark.parametrize("struck", ["the waiter", "another thread"])
     def test_of_a_waiter(self, client: Client, other: Client, struck: str) -> None:
         """A signal that strikes another thread, or an instant before this one blocks, does not wake
@@ -588,6 +603,22 @@ def test_once_does_not_run_if_its_lease_was_lost_before(
 
 
 class TestSeveral:
+    def test_a_loss_is_reported_also_if_the_lease_is_dropped_just_then(
+        self, client: Client, other: Client, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lease = client.lock_all(["gate", "job"], ttl=0.3).acquire()
+        assert lease is not None
+        told: list[str] = []
+        lease.on_lost(lambda lost: told.append(repr(lost)))
+        reports: list[Callable[[], None]] = []
+        monkeypatch.setattr(client._driver._callbacks, "submit", reports.append)
+        other.break_lock("job")
+        wait_for(lambda: reports)
+        del lease
+        with pytest.warns(ResourceWarning):
+            reports.pop()()  # which had kept it
+        assert len(told) == 1
+
     def test_an_engine_that_is_down_is_waited_for_once(
         self, line: Line, client: Client, other: Client
     ) -> None:

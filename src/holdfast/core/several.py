@@ -29,9 +29,9 @@ from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
 
 def acquire_all(
     runtime: Runtime, specs: Sequence[LockSpec], holders: Sequence[str], timeout: float | None
-) -> Steps[Sequence[LeaseState] | None]:
-    """Get all the locks; None if another holder has one of them until `timeout` (0: try each once;
-    None: no limit)."""
+) -> Steps[tuple[Sequence[LeaseState], str]]:
+    """Get all the locks; if another holder has one of them until `timeout` (0: try each once; None:
+    no limit), none, and the name of that one."""
     give_up_at = inf if timeout is None else runtime.clock() + timeout
     taken: list[LeaseState] = []
     try:
@@ -42,11 +42,11 @@ def acquire_all(
                 begun, _ = begin_release_all(runtime, taken)
                 with suppress(LockError):  # one was lost meanwhile, or the renewer goes on trying
                     yield from finish_release_all(runtime, begun)
-                return None
+                return [], spec.name
             taken.append(lease)
         for lease in taken:
             lease.require_held(runtime.clock())
-        return taken
+        return taken, ""
     except BaseException:
         for lease in taken:
             if lease.state is HELD:

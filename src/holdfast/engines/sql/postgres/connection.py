@@ -6,7 +6,6 @@ the session: `bytea_output`, `client_encoding`, `DateStyle`.
 """
 
 import re
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -39,7 +38,6 @@ _LOADERS: dict[int, Callable[[bytes], object]] = {
     17: bytes,  # bytea
     20: lambda value: int.from_bytes(value, "big", signed=True),  # bigint
     23: lambda value: int.from_bytes(value, "big", signed=True),  # integer
-    701: lambda value: struct.unpack("!d", value)[0],  # double precision
 }
 """By type; everything else is text."""
 

@@ -9,7 +9,7 @@ from holdfast.engines.sql.connection import RefusedError
 from holdfast.engines.sql.dialect import MICROSECONDS, Steps
 from holdfast.engines.sql.postgres.commands import SETTLE, Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection
-from holdfast.engines.sql.postgres.waiters import ThreadWaiters
+from holdfast.engines.sql.postgres.waiters import ListeningWaiters
 from holdfast.engines.sql.server import Server
 
 
@@ -20,7 +20,7 @@ class PostgresServer(Server):
         self, connect: Callable[[float], Any], node: str, statements: Statements, host: StoreHost
     ) -> None:
         self._statements = statements
-        self.waiters: ThreadWaiters = ThreadWaiters(host.clock, host.notify, self.connect)
+        self.waiters: ListeningWaiters = ListeningWaiters(host.clock, host.notify, self.connect)
         super().__init__(connect, node, statements, host, self.waiters)
 
     def _settle(self, connection: PostgresConnection, until: float) -> int:

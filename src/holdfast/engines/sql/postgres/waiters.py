@@ -40,10 +40,15 @@ class Receive(NamedTuple):
 
 
 class ListeningWaiters(Waiters):
-    """The waiters of one client, which are woken while it listens."""
+    """The waiters of one client, which are woken while it listens. The first of them starts the
+    thread that does."""
 
-    def __init__(self, clock: Clock, notify: Notify) -> None:
+    def __init__(
+        self, clock: Clock, notify: Notify, connect: Callable[[float], PostgresConnection]
+    ) -> None:
         super().__init__(clock, notify)
+        self._connect = connect
+        self._listener: Listener | None = None
         self.address = ("", 0)
         """The channel, and the server process that listens."""
         self._connection: Any = None
@@ -81,26 +86,6 @@ class ListeningWaiters(Waiters):
             yield Pause(RECONNECT_AFTER)
         settled()
 
-    def _hang_up(self) -> None:
-        """Until it is back, waiters poll: wake them, so that they begin."""
-        was_listening, self.address = bool(self.address[0]), ("", 0)
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
-        if was_listening and not self.is_closed:
-            self.wake_all()
-
-
-class ThreadWaiters(ListeningWaiters):
-    """The first of them starts a thread that listens."""
-
-    def __init__(
-        self, clock: Clock, notify: Notify, connect: Callable[[float], PostgresConnection]
-    ) -> None:
-        super().__init__(clock, notify)
-        self._connect = connect
-        self._listener: Listener | None = None
-
     def prepare(self, seconds: float) -> None:
         """Start the listener; the first time, wait until it listens, or knows that it cannot."""
         if self._listener is None:
@@ -126,12 +111,21 @@ class ThreadWaiters(ListeningWaiters):
             self._listener = None
         super().forget()
 
+    def _hang_up(self) -> None:
+        """Until it is back, waiters poll: wake them, so that they begin."""
+        was_listening, self.address = bool(self.address[0]), ("", 0)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+        if was_listening and not self.is_closed:
+            self.wake_all()
+
 
 class Listener:
     """The thread."""
 
     def __init__(
-        self, connect: Callable[[float], PostgresConnection], waiters: ThreadWaiters
+        self, connect: Callable[[float], PostgresConnection], waiters: ListeningWaiters
     ) -> None:
         self._connect = connect
         self.is_settled = threading.Event()

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import sqlite3
 import unittest
+from importlib import import_module
 from typing import Any
 
 import asyncpg
@@ -158,6 +159,17 @@ class TestOneLibrary:
         for connection in connections:
             lease.guard(connection)
             connection.close()
+
+
+@pytest.mark.parametrize(("kind", "way"), [("mariadb", Way("mysqlclient", "sync"))])
+def test_mysqlclient_that_makes_dicts_of_rows(database: Database, way: Way, ann: Party) -> None:
+    """It has no flag for a transaction that was begun: the server is asked, by a cursor."""
+    lease = ann.takes(ttl=LONG, renew=False)
+    with contextlib.closing(way.begin(ann, database.url, AUTOCOMMIT)) as automatic:
+        automatic.connection.cursorclass = import_module("MySQLdb.cursors").DictCursor
+        automatic.say("BEGIN")
+        automatic.guard(lease)
+        automatic.say("COMMIT")
 
 
 @pytest.mark.parametrize(

@@ -415,16 +415,17 @@ def _autocommits(connection: Any) -> bool:
             return False
         mode = getattr(connection, "autocommit", None)  # from Python 3.12 on
         return mode if isinstance(mode, bool) else connection.isolation_level is None
-    return bool(connection.get_autocommit()) and not mysql_in_transaction(connection)
+    return bool(connection.get_autocommit()) and not _mysql_in_transaction(connection)
 
 
-def mysql_in_transaction(connection: Any) -> bool:
+def _mysql_in_transaction(connection: Any) -> bool:
     """Whether a transaction is open on a connection of any library of MySQL's."""
     if hasattr(connection, "get_transaction_status"):  # aiomysql
         return bool(connection.get_transaction_status())
     if hasattr(connection, "server_status"):  # PyMySQL, asyncmy: a flag of each reply
         return bool(connection.server_status & 1)
-    with connection.cursor() as cursor:  # mysqlclient has no flag; MySQL has no such variable
+    # mysqlclient has no flag; MySQL has no such variable. The user's own cursor may give dicts
+    with connection.cursor(_mysql_cursors(connection).Cursor) as cursor:
         cursor.execute("SHOW SESSION VARIABLES LIKE 'in_transaction'")
         return [row[1] for row in cursor.fetchall()] == ["1"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
 
 import pytest
 
 from .actors import Actor
-from .killable import Worker
+from .killable import Worker, environment
 from .stage import AT_ONCE, Stage
 
 pytestmark = [pytest.mark.needs("processes"), pytest.mark.slow]
@@ -66,6 +67,26 @@ async def nobody_waits(stage: Stage, watcher: Actor, name: str) -> None:
         return (await watcher(watcher.client.inspect, name)).waiters in (None, 0)
 
     await stage.until(is_quiet)
+
+
+@pytest.mark.colour("sync")
+@pytest.mark.parametrize("situation", ["first use", "free", "held"])
+@pytest.mark.parametrize(
+    "step", [pytest.param(1, marks=pytest.mark.full, id="every line"), pytest.param(41, id="few")]
+)
+async def test_an_interruption_anywhere_leaves_the_client_usable(
+    stage: Stage, situation: str, step: int
+) -> None:
+    """And the lock: it is free for all, at once or after its ttl."""
+    arguments = (stage.place.url, situation, str(step), str(stage.short))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.contract.struck", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        env=environment(),
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    assert int(said) > 200, "lines"
 
 
 @pytest.mark.colour("sync")

@@ -91,7 +91,7 @@ class EtcdStore:
             if self._closing or any(watcher.works for watcher in self._watchers):
                 return
             for each in self._watchers:
-                each.end()  # a Ctrl-C may have struck while it was being started
+                each.end()  # it may have been interrupted while it was being started
             watcher = Watcher(self._connections, self._exchanges, self._keep_waiters)
             self._watchers = [*(each for each in self._watchers if each.alive), watcher]
             watcher.start()

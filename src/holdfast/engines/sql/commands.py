@@ -287,7 +287,7 @@ class Commands:
 
     def _statements(self, *texts: Text, **values: Any) -> tuple[Statement, ...]:
         """These statements, each with those of the values that it names."""
-        values |= self._clock.values() | _CONSTANTS
+        values |= self._clock.values() | CONSTANTS
         return tuple([text(**values) for text in texts])
 
 
@@ -306,7 +306,7 @@ def _micro(seconds: float) -> int:
     return round(seconds * MICROSECONDS)
 
 
-_CONSTANTS = {"offer": _micro(OFFER), "life": _micro(LIFE)}
+CONSTANTS = {"offer": _micro(OFFER), "life": _micro(LIFE)}
 
 
 def _text(value: str | bytes) -> str:

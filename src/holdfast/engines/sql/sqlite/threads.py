@@ -13,6 +13,7 @@ import time
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
+from threading import get_ident
 from typing import Any
 from weakref import ref
 
@@ -79,18 +80,21 @@ class SqliteStore:
         _forks.add(self)
 
     def _begin(self) -> None:
-        self.mutex = threading.Lock()
+        self.mutex = threading.RLock()
+        self._busy_thread = 0
         self._connection: sqlite3.Connection | None = None
         self._acquires, self._closed = 0, False
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request, trying again until `until` while others are in the way."""
-        tries = 0
+        tries, me = 0, get_ident()
+        if self._busy_thread == me:
+            return self._failed(requests, "its thread is in the middle of another request")
         while True:
-            is_mine = self.mutex.acquire(blocking=False)  # the quicker call
-            if not is_mine and not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
-                return self._failed(requests, "other threads of this client keep it busy")
-            try:
+            try:  # first, and then the mutex: a Ctrl-C in between would leave it locked
+                if not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
+                    return self._failed(requests, "other threads of this client keep it busy")
+                self._busy_thread = me
                 return self._answer(requests, until)
             except sqlite3.Error as error:
                 now = self._clock()
@@ -101,23 +105,35 @@ class SqliteStore:
             except (UnusableError, OSError) as error:
                 return self._failed(requests, str(error), inf)
             finally:
-                self.mutex.release()
+                if self._busy_thread == me:
+                    self._busy_thread = 0
+                try:  # noqa: SIM105 - a Ctrl-C within `suppress` would leave it locked
+                    self.mutex.release()
+                except RuntimeError:
+                    pass  # not acquired
             time.sleep(max(0.0, min(_pause(tries), until - self._clock())))
             tries += 1
 
     def ask_now(self, requests: Sequence[Request]) -> list[Answer] | None:
         """Answer without waiting for anything; None if that is not possible."""
-        if self._connection is None or len(requests) != 1:
+        if self._connection is None or len(requests) != 1 or self._busy_thread:
             return None
-        if not self.mutex.acquire(blocking=False):
-            return None
+        me = get_ident()
         try:
+            if not self.mutex.acquire(blocking=False):
+                return None
+            self._busy_thread = me
             can_answer = self._connection is not None and self._is_brief(requests[0])
             answer = self._answer_briefly(requests[0]) if can_answer else None
         except sqlite3.Error:
             return None  # `ask` will meet it, too
         finally:
-            self.mutex.release()
+            if self._busy_thread == me:
+                self._busy_thread = 0
+            try:  # noqa: SIM105 - a Ctrl-C within `suppress` would leave it locked
+                self.mutex.release()
+            except RuntimeError:
+                pass  # not acquired
         return None if answer is None else [answer]
 
     def close(self) -> None:

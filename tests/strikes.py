@@ -4,14 +4,17 @@ import linecache
 import sys
 from types import FrameType
 
-OUT_OF_REACH = ("with self._mutex", "self._owner =", "try:")
+OUT_OF_REACH = (
+    *("with ", "try:", "except ", "finally:", "self._owner ="),
+    *("if self._busy_thread == me:", "self._busy_thread =", "self.mutex.release()"),
+)
 """Where no signal handler runs: between taking, or giving back, a lock and the next call."""
 
 
 class Strike:
-    """Within its block, raises something at the nth line of some files that is come to: at any, or
-    at those of some functions only. (One that raises at the end of a `with`, before that has let go
-    of a lock, raises where no signal handler can.)"""
+    """Within its block, raises something at the nth line of some files or folders that is come to:
+    at any, or at those of some functions only. (One that raises at the end of a `with`, before that
+    has let go of a lock, raises where no signal handler can.)"""
 
     def __init__(
         self,
@@ -23,6 +26,7 @@ class Strike:
         self._left, self._files, self._error = line, files, error
         self._functions = functions
         self.struck = False
+        self.where = ""
 
     def __enter__(self) -> None:
         self._before = sys.gettrace()
@@ -33,7 +37,7 @@ class Strike:
 
     def __call__(self, frame: FrameType, event: str, _: object) -> "Strike | None":
         code = frame.f_code
-        if not code.co_filename.endswith(self._files) or self.struck:
+        if self.struck or not any(each in code.co_filename for each in self._files):
             return None
         if self._functions and code.co_name not in self._functions:
             return None
@@ -41,6 +45,7 @@ class Strike:
             self._left -= 1
             if self._left < 0:
                 self.struck = True
+                self.where = f"{code.co_filename}, line {frame.f_lineno}"
                 raise self._error("too late")
         return self
 

@@ -3,17 +3,12 @@ it was entered with."""
 
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from holdfast.core.ownership import Blocks
-from holdfast.drivers.common import Driver
+from holdfast.drivers import AsyncDriver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockError
-
-if TYPE_CHECKING:
-    from holdfast.drivers.aio import AsyncDriver
-else:
-    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
 
 
 class WithBlocks:

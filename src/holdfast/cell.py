@@ -3,19 +3,13 @@ threads, `AsyncCell` for asyncio."""
 
 from collections.abc import Callable
 from inspect import iscoroutinefunction
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from holdfast.core.cells import get, put, update
 from holdfast.core.records import Versioned
-from holdfast.drivers.common import Driver
+from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.options import check_timeout, check_value, check_version
-
-if TYPE_CHECKING:
-    from holdfast.drivers.aio import AsyncDriver
-else:
-    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
-
 
 D = TypeVar("D", bound=Driver)
 V = TypeVar("V", bound=bytes | str)

@@ -6,13 +6,13 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from math import inf
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar
 
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.lease_state import LockSpec
 from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, LeaseInfo
-from holdfast.drivers.common import Driver
+from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
 from holdfast.lease import refuse_pickling
@@ -33,12 +33,6 @@ from holdfast.options import (
     read_options,
 )
 from holdfast.skip import AsyncOnce, Once
-
-if TYPE_CHECKING:
-    from holdfast.drivers.aio import AsyncDriver
-else:
-    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
-
 
 D = TypeVar("D", bound=Driver)
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from inspect import iscoroutinefunction
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Generic, Literal, NoReturn, Protocol, Self, TypeVar, overload
+from typing import Generic, Literal, NoReturn, Protocol, Self, TypeVar, overload
 from weakref import ref
 
 from holdfast.core.effects import Steps
@@ -24,17 +24,12 @@ from holdfast.core.release import (
     interrupt_release,
 )
 from holdfast.core.runtime import Runtime
-from holdfast.drivers.common import Driver, isolated
+from holdfast.drivers import AsyncDriver, Driver
+from holdfast.drivers.common import isolated
 from holdfast.drivers.log import logger
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockError
 from holdfast.options import check_ttl
-
-if TYPE_CHECKING:
-    from holdfast.drivers.aio import AsyncDriver
-else:
-    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
-
 
 D = TypeVar("D", bound=Driver)
 

@@ -4,26 +4,20 @@ import sys
 from collections.abc import Callable, Coroutine
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
 
 from holdfast.core.acquire import acquire
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.ownership import Ownership
 from holdfast.core.queries import is_held
 from holdfast.core.release import abandon, deliver
-from holdfast.drivers.common import Driver
+from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError, NotHeld
 from holdfast.functions import async_inside, inside
 from holdfast.lease import AsyncLease, BaseLease, ClientOfLease, Lease, refuse_pickling
 from holdfast.options import check_bool, check_timeout
 from holdfast.skip import AsyncOrSkip, OrSkip
-
-if TYPE_CHECKING:
-    from holdfast.drivers.aio import AsyncDriver
-else:
-    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
-
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, Self, TypeVar
+from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 from weakref import ref
 
 from holdfast.blocks import AsyncWithBlocks, WithBlocks
@@ -19,7 +19,7 @@ from holdfast.core.several import (
     deliver_all,
     finish_release_all,
 )
-from holdfast.drivers.common import Driver
+from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError
 from holdfast.functions import async_inside, inside
@@ -32,11 +32,6 @@ from holdfast.lease import (
     refuse_pickling,
 )
 from holdfast.lock import OWN, waiting_time
-
-if TYPE_CHECKING:
-    from holdfast.drivers.aio import AsyncDriver
-else:
-    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,21 +10,16 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast.blocks import AsyncWithBlocks, WithBlocks
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.ownership import Blocks
-from holdfast.drivers.common import Driver
+from holdfast.drivers import AsyncDriver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockLost
 from holdfast.functions import async_inside, inside
 from holdfast.lease import AsyncLease, BaseLease, Lease
-
-if TYPE_CHECKING:
-    from holdfast.drivers.aio import AsyncDriver
-else:
-    AsyncDriver = Driver  # importing asyncio takes time that threads do not need
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,6 +10,7 @@ from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines import open_engine
 from holdfast.engines.sql import commands
+from holdfast.engines.sql.dialect import MICROSECONDS
 from holdfast.options import read_options
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database
@@ -63,7 +64,7 @@ def test_behind_1200_waiters_of_a_killed_process(database: Database, kind: str) 
 
 @BOTH
 def test_a_newcomer_does_not_overtake(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(commands.CONSTANTS, "offer", 60 * commands.MICROSECONDS)
+    monkeypatch.setitem(commands.CONSTANTS, "offer", 60 * MICROSECONDS)
     ask, late = Asker(database.url), Asker(database.url)
     assert isinstance(ask(Acquire(KEY, "ann", 60.0)), Granted)
     assert isinstance(ask(Acquire(KEY, "ben", 60.0, queue=True)), Held)

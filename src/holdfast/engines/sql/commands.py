@@ -49,11 +49,16 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.records import Versioned
-from holdfast.engines.sql.clock import DatabaseClock
-from holdfast.engines.sql.dialect import MICROSECONDS as MICROSECONDS
-from holdfast.engines.sql.dialect import Dialect, Row, Steps, Text
-from holdfast.engines.sql.dialect import Results as Results
-from holdfast.engines.sql.dialect import Statement as Statement
+from holdfast.engines.sql.clock import BootClock, ServerClock
+from holdfast.engines.sql.dialect import (
+    MICROSECONDS,
+    Dialect,
+    Results,
+    Row,
+    Statement,
+    Steps,
+    Text,
+)
 from holdfast.engines.sql.waiters import LIFE, Waiters
 
 POLL = 0.2
@@ -73,7 +78,9 @@ ROUNDS = 4
 class Commands:
     """The commands of one client."""
 
-    def __init__(self, node: str, sql: Dialect, clock: DatabaseClock, waiters: Waiters) -> None:
+    def __init__(
+        self, node: str, sql: Dialect, clock: ServerClock | BootClock, waiters: Waiters
+    ) -> None:
         self.node, self._sql, self._clock, self._waiters = node, sql, clock, waiters
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:

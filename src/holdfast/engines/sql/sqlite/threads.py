@@ -14,12 +14,13 @@ from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from threading import get_ident
-from typing import Any
 from weakref import ref
 
 from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Granted, Release, Request
 from holdfast.core.ports import Clock, Notify
-from holdfast.engines.sql.commands import MICROSECONDS, Commands, Results, Statement
+from holdfast.engines.sql.clock import BootClock
+from holdfast.engines.sql.commands import Commands
+from holdfast.engines.sql.dialect import MICROSECONDS, Results, Statement
 from holdfast.engines.sql.sqlite import commands as sql
 from holdfast.engines.sql.sqlite.connection import (
     UnusableError,
@@ -46,28 +47,6 @@ WINDOW = 200
 
 IDLE = 3600 * MICROSECONDS
 """How long a row must have been of no use before it is pruned."""
-
-
-class BootClock:
-    """The host's boot clock, for the values of statements."""
-
-    def __init__(self, clock: Clock, boot: str) -> None:
-        self.ours, self.boot = clock, boot
-
-    def now(self) -> int:
-        """In microseconds, and never earlier than the clock."""
-        return int(self.ours() * MICROSECONDS) + 1
-
-    def values(self) -> dict[str, Any]:
-        """The instant, and of which boot it is."""
-        return {"now": self.now(), "boot": self.boot}
-
-    def deadline(self, until: float) -> int:
-        """None: what was sent too late cannot be executed later."""
-        return 1 << 62
-
-    def learn(self, asked_at: float, now: int) -> None:
-        """There is nothing to learn: it is our own clock."""
 
 
 class SqliteStore:

@@ -76,13 +76,6 @@ class Keyspace:
         if px is not None:
             self._ends[key] = self._now() + px
 
-    def set_nx(self, key: bytes, value: bytes, px: int | None = None) -> bool:
-        """Store a text unless the key exists; whether it was stored."""
-        free = not self.exists(key)
-        if free:
-            self.set(key, value, px)
-        return free
-
     def set_keep_ttl(self, key: bytes, value: bytes) -> None:
         """Store a text and keep the expiry of the key."""
         self._find(key)
@@ -113,35 +106,21 @@ class Keyspace:
 
     def zadd_nx(self, key: bytes, score: float, member: bytes) -> int:
         """Add a member to a set, unless it is there; how many were added."""
-        members = self._set(key, make=True)
+        members = self.members(key, make=True)
         before = len(members)
         members.setdefault(member, score)
         return len(members) - before
 
     def zrem(self, key: bytes, *gone: bytes) -> int:
         """Remove members; how many were there."""
-        members = self._set(key)
+        members = self.members(key)
         removed = sum(members.pop(member, None) is not None for member in gone)
         self._drop_if_empty(key, members)
         return removed
 
-    def zpopmin(self, key: bytes) -> tuple[bytes, float] | None:
-        """Remove the first member; returns it with its score."""
-        members = self._set(key)
-        if not members:
-            return None
-        first = self.zrange(key)[0]
-        score = members.pop(first)
-        self._drop_if_empty(key, members)
-        return first, score
-
-    def zscore(self, key: bytes, member: bytes) -> float | None:
-        """The score of a member, if it is there."""
-        return self._set(key).get(member)
-
     def zrange(self, key: bytes) -> list[bytes]:
         """All members, in order."""
-        members = self._set(key)
+        members = self.members(key)
         return sorted(members, key=lambda member: (members[member], member))
 
     def _now(self) -> int:
@@ -157,7 +136,8 @@ class Keyspace:
         self._values.pop(key, None)
         self._ends.pop(key, None)
 
-    def _set(self, key: bytes, *, make: bool = False) -> Set:
+    def members(self, key: bytes, *, make: bool = False) -> Set:
+        """The members of a sorted set, with their scores."""
         value = self._find(key)
         if isinstance(value, bytes):
             raise WrongTypeError
@@ -195,10 +175,12 @@ def _set(db: Keyspace, key: bytes, value: bytes, *options: bytes) -> Any:
             db.set(key, value, int(px))
         case [b"KEEPTTL"]:
             db.set_keep_ttl(key, value)
+        case [b"NX", *_] | [*_, b"NX"] if db.exists(key):
+            return None
         case [b"NX"]:
-            return OK if db.set_nx(key, value) else None
+            db.set(key, value)
         case [b"NX", b"PX", px] | [b"PX", px, b"NX"]:
-            return OK if db.set_nx(key, value, int(px)) else None
+            db.set(key, value, int(px))
         case _:
             raise CommandError(f"SET with {options!r}")
     return OK
@@ -222,13 +204,15 @@ def _zrange(db: Keyspace, key: bytes, first: bytes, last: bytes) -> list[bytes]:
 
 
 def _zscore(db: Keyspace, key: bytes, member: bytes) -> bytes | None:
-    score = db.zscore(key, member)
+    score = db.members(key).get(member)
     return None if score is None else b"%.17g" % score
 
 
 def _zpopmin(db: Keyspace, key: bytes) -> list[bytes]:
-    popped = db.zpopmin(key)
-    return [] if popped is None else [popped[0], b"%.17g" % popped[1]]
+    first = db.zrange(key)[:1]
+    popped = [word for member in first for word in (member, b"%.17g" % db.members(key)[member])]
+    db.zrem(key, *first)
+    return popped
 
 
 def _pubsub(db: Keyspace, what: bytes, *channels: bytes) -> list[Any]:

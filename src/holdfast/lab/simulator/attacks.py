@@ -118,27 +118,24 @@ def late_votes(target: Target) -> list[Fault]:
     return [freeze, *([end(then, target.client())] if end else [])]
 
 
-def late_answers(target: Target) -> list[Fault]:
-    """Answers of nodes arrive late: to a vote, a raise, a renewal, a release."""
-    client = target.client()
-    marks = (Mark.SENT_ACQUIRE, Mark.SENT_RAISE, Mark.SENT_EXTEND, Mark.SENT_RELEASE)
-    when = target.moment(*marks, who=client)
-    return [Cut(when, client, target.some(), to=False, back=True, lasting=target.duration())]
+def _held_up(*marks: Mark, to: bool = False, back: bool = False) -> Attack:
+    """Messages between a client and nodes are held up, after an event of one of these kinds."""
+
+    def attack(target: Target) -> list[Fault]:
+        client = target.client()
+        when = target.moment(*marks, who=client)
+        return [Cut(when, client, target.some(), to=to, back=back, lasting=target.duration())]
+
+    return attack
 
 
-def late_requests(target: Target) -> list[Fault]:
-    """Requests of a client arrive late."""
-    client = target.client()
-    marks = (Mark.ASKED, Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING)
-    when = target.moment(*marks, who=client)
-    return [Cut(when, client, target.some(), to=True, back=False, lasting=target.duration())]
-
-
-def isolated_client(target: Target) -> list[Fault]:
-    """A client is cut off from nodes, around a grant or for long."""
-    client = target.client()
-    when = target.moment(Mark.GRANTED, Mark.ASKED, Mark.EXTENDED, Mark.DEADLINE, who=client)
-    return [Cut(when, client, target.some(), to=True, back=True, lasting=target.duration())]
+late_answers = _held_up(
+    Mark.SENT_ACQUIRE, Mark.SENT_RAISE, Mark.SENT_EXTEND, Mark.SENT_RELEASE, back=True
+)
+late_requests = _held_up(Mark.ASKED, Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING, to=True)
+isolated_client = _held_up(
+    Mark.GRANTED, Mark.ASKED, Mark.EXTENDED, Mark.DEADLINE, to=True, back=True
+)
 
 
 def lost_vote(target: Target) -> list[Fault]:

@@ -143,6 +143,13 @@ class TestVerdicts:
         assert [line.startswith("\x1b[31m") for line in shown] == [False, False, True]
         assert "its lease has expired" in shown[2]
 
+    def test_a_rejected_fence_is_shown_beside_the_greater_one(self) -> None:
+        steps = report.Steps(TERMINAL)
+        for who, fence in (("A", 33), ("B", 34)):
+            steps.line(Event(1.0, who, Kind.GRANTED, "job", who, fence, until=9.0))
+        steps.line(Event(2.0, "B", Kind.WROTE, "fenced", "B", 34))
+        assert "fence #1 < #2" in steps.line(Event(3.0, "A", Kind.REJECTED, "fenced", "A", 33))
+
     def test_programs_get_plain_json(self) -> None:
         outcome = self.outcome(self.variant(), TWO_HOLDERS)
         [data] = json.loads(report.as_json([outcome]), parse_constant=pytest.fail)

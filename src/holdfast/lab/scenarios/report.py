@@ -2,7 +2,7 @@
 
 import json
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import inf, isfinite
 from typing import Any
@@ -68,6 +68,8 @@ class Steps:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
         self._fences: dict[int, str] = {}
+        self._accepted: dict[str, int] = {}
+        """By register, the last fence that it accepted."""
         self._valid_until: dict[str, float] = {}
 
     def line(self, event: Event) -> str:
@@ -76,13 +78,25 @@ class Steps:
             self._fences[event.fence] = f"#{len(self._fences) + 1}"
         if event.kind in (Kind.GRANTED, Kind.EXTENDED):
             self._valid_until[event.hold] = event.until
-        when, what = f"{event.at:7.2f} s  ", describe(event, _instant, self._fences)
+        when, what = f"{event.at:7.2f} s  ", describe(event, _instant, self._labels(event))
         is_write = event.kind in (Kind.WROTE, Kind.REJECTED)
         stray = is_write and event.at > self._valid_until.get(event.hold, inf)
         if stray:
             what += " (its lease has expired)"
         line = self._terminal.filled(what, when, " " * len(when))
         return self._terminal.styled(line, "bad") if stray else line
+
+    def _labels(self, event: Event) -> Mapping[int, str]:
+        """The labels of fences; of one that is rejected, beside the greater one: #1 < #2."""
+        if event.fence is None:
+            return self._fences
+        if event.kind is Kind.WROTE:
+            self._accepted[event.name] = event.fence
+        accepted = self._accepted.get(event.name)
+        if event.kind is not Kind.REJECTED or accepted is None:
+            return self._fences
+        own, greater = (self._fences.get(each, str(each)) for each in (event.fence, accepted))
+        return {event.fence: f"{own} < {greater}"}
 
 
 def conclusion(outcome: Outcome, terminal: Terminal) -> Iterator[str]:

@@ -63,7 +63,7 @@ PLANTED = [
         "core/several.py",
         "            interrupt_release(runtime, lease)",
         "            pass",
-        SEVERAL,
+        "tests/core/test_several.py",
     ),
     Mutant(
         "several locks: an interruption leaves what was granted",

@@ -72,7 +72,7 @@ async def nobody_waits(stage: Stage, watcher: Actor, name: str) -> None:
 @pytest.mark.colour("sync")
 @pytest.mark.parametrize("situation", ["first use", "free", "held"])
 @pytest.mark.parametrize(
-    "step", [pytest.param(1, marks=pytest.mark.full, id="every line"), pytest.param(41, id="few")]
+    "step", [pytest.param(7, marks=pytest.mark.full, id="many"), pytest.param(41, id="few")]
 )
 async def test_an_interruption_anywhere_leaves_the_client_usable(
     stage: Stage, situation: str, step: int

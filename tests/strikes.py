@@ -7,6 +7,7 @@ from types import FrameType
 OUT_OF_REACH = (
     *("with ", "try:", "except ", "finally:", "self._owner ="),
     *("if self._busy_thread == me:", "self._busy_thread =", "self.mutex.release()"),
+    *("if permits:", "self._permits.put(None)"),
 )
 """Where no signal handler runs: between taking, or giving back, a lock and the next call."""
 

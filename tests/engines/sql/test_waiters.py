@@ -1,6 +1,8 @@
 """The queue of waiters on PostgreSQL and MariaDB: what dies in it, and clients behind a pooler."""
 
 from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import pytest
@@ -14,7 +16,9 @@ from holdfast.engines.sql.dialect import MICROSECONDS
 from holdfast.options import read_options
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database
+from tests.equipment.servers.postgres import PostgresServer
 from tests.patience import wait_for
+from tests.strikes import Strike
 
 pytestmark = pytest.mark.slow
 
@@ -59,6 +63,20 @@ def test_behind_1200_waiters_of_a_killed_process(database: Database, kind: str) 
     assert isinstance(ask(Acquire(KEY, "ben", 60.0, queue=True)), Granted)
     assert database.query("SELECT COUNT(*) FROM holdfast_leases_waiters") == [(0,)]
     assert isinstance(ask(Release(KEY, "ben")), Done)
+    ask.close()
+
+
+def test_an_interruption_never_loses_a_permit_to_connect(postgres: PostgresServer) -> None:
+    """There is but one: a client that has lost it answers nobody any more."""
+    ask = Asker(f"{postgres.url}?connections=1")
+    for line in count():
+        strike = Strike(line, ("sql/threads.py",), functions=("ask", "do", "_enter"))
+        with suppress(KeyboardInterrupt), strike:
+            ask(Acquire(KEY, "ann", 60.0))
+        assert isinstance(ask(Acquire(KEY, "ann", 60.0)), Granted), strike.where
+        if not strike.struck:
+            break
+    assert line >= 5
     ask.close()
 
 

@@ -424,7 +424,7 @@ def _mysql_in_transaction(connection: Any) -> bool:
         return bool(connection.get_transaction_status())
     if hasattr(connection, "server_status"):  # PyMySQL, asyncmy: a flag of each reply
         return bool(connection.server_status & 1)
-    # mysqlclient has no flag; MySQL has no such variable. The user's own cursor may give dicts
+    # mysqlclient has no flag; MySQL has no such variable. The user's own cursor may give dicts.
     with connection.cursor(_mysql_cursors(connection).Cursor) as cursor:
         cursor.execute("SHOW SESSION VARIABLES LIKE 'in_transaction'")
         return [row[1] for row in cursor.fetchall()] == ["1"]

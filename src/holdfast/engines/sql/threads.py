@@ -37,19 +37,17 @@ class ServerStore:
 
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
-        entered = False
+        permits: list[None] = []
 
         def do(effect: Effect) -> Any:
-            nonlocal entered
             if isinstance(effect, Enter):
-                entered = self._enter(effect.until)
-                return entered
+                return self._enter(effect.until, permits)
             return self._perform(effect)
 
         try:
             return perform(self._exchanges.ask(requests, until), do, SqlError)
         finally:
-            if entered:
+            if permits:
                 self._permits.put(None)
 
     def close(self) -> None:
@@ -64,9 +62,12 @@ class ServerStore:
         self._exchanges.begin()
         self._begin()
 
-    def _enter(self, until: float) -> bool:
+    def _enter(self, until: float, permits: list[None]) -> bool:
+        """Get a permit into the list. A Ctrl-C between taking it and noting it would lose it for
+        good, so both are one call, in which no signal handler runs."""
+        timeout = max(0.0, until - self._clock())
         try:
-            self._permits.get(timeout=max(0.0, until - self._clock()))
+            permits.extend(map(self._permits.get, [True], [timeout]))
         except Empty:
             return False
         return True

@@ -8,6 +8,8 @@ import pytest
 
 from holdfast.drivers.common import log
 
+pytest_plugins = ["pytester", "tests.equipment.set_clock"]
+
 HERE = Path(__file__).parent
 
 

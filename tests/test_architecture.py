@@ -29,7 +29,7 @@ MAY_IMPORT = {
 # What computes and does nothing else. Everything with I/O, time, randomness or concurrency is out.
 PURE = {
     "collections", "contextlib", "dataclasses", "enum", "functools", "heapq", "itertools",
-    "math", "operator", "types", "typing", "urllib.parse", "weakref",
+    "math", "operator", "re", "types", "typing", "urllib.parse", "weakref",
 }  # fmt: skip
 
 

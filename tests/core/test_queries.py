@@ -11,6 +11,7 @@ from holdfast.errors import EngineUnavailable
 from tests.core.hand import BROKEN, NOW, Hand
 
 SEEN = Seen("p:job", "me", 7, 2.5, 3)
+SECRET = 8 * "1f0c"
 FOUND, NOTHING = Listing((SEEN,)), Listing(())
 
 
@@ -64,9 +65,20 @@ def test_an_engine_that_is_unreachable_has_not_said_no() -> None:
 
 
 def test_the_label_of_a_holder() -> None:
-    assert Label.of("web-3/4711/nightly.py/1f0c") == Label("web-3", 4711, "nightly.py")
+    assert Label.of(f"web-3/4711/nightly.py/{SECRET}") == Label("web-3", 4711, "nightly.py")
 
 
-@pytest.mark.parametrize("holder", ["me", "host/pid/program/x", "h/1/p", "h/1/p/x/y", ""])
+@pytest.mark.parametrize(
+    "holder",
+    [
+        "me",
+        f"host/pid/program/{SECRET}",
+        "h/1/p",
+        f"h/1/p/{SECRET}/y",
+        f"h/1//{SECRET}",
+        "MtakD42590OPqAk/58/JiR/E",  # of python-redis-lock, which takes 18 random bytes in base 64
+        "",
+    ],
+)
 def test_a_holder_that_is_not_one_of_ours_has_no_label(holder: str) -> None:
     assert Label.of(holder) is None

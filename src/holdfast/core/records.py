@@ -1,5 +1,6 @@
 """The records that users see: what an engine promises, and what it knows of a lease."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
@@ -53,6 +54,10 @@ class Versioned(NamedTuple):
     """Greater than that of every earlier value; 0 if it was never set."""
 
 
+# The secret to its last digit: what other programs write may have slashes and numbers in it, too.
+_HOLDER = re.compile(r"([^/]+)/([0-9]+)/([^/+]+)(?:\+([^/]*))?/[0-9a-f]{32}")
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """Host, pid and program of a holder, and the text of its `label=`, as its holder id names them.
@@ -72,15 +77,13 @@ class Label:
         """Read the label out of a `holder` id: `host/pid/program/secret`, where a `+` and the text,
         percent-encoded, may follow the program; None if it has none.
 
-        >>> Label.of("web-3/4711/nightly.py+blue%20fleet/1f0c")
+        >>> Label.of("web-3/4711/nightly.py+blue%20fleet/1f0c5d8e21a94b7790c3d65af0b1e284")
         Label(host='web-3', pid=4711, program='nightly.py', text='blue fleet')
         """
-        match holder.split("/"):
-            case [host, pid, program, _] if pid.isdecimal():
-                program, _, text = program.partition("+")
-                return cls(host, int(pid), program, unquote(text))
-            case _:
-                return None
+        if not (parts := _HOLDER.fullmatch(holder)):
+            return None
+        host, pid, program, text = parts.groups(default="")
+        return cls(host, int(pid), program, unquote(text))
 
 
 @dataclass(frozen=True, slots=True)

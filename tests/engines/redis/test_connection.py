@@ -17,7 +17,8 @@ from holdfast.events import PollingOnly
 from holdfast.lab.simulator.redis.server import encode
 
 HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
-HELD = encode([5000, b"host/1/program/other"])
+OTHER = "host/1/program/" + 32 * "0"
+HELD = encode([5000, OTHER.encode()])
 SUBSCRIBED = encode([b"subscribe", b"channel", 1], kind=b">")
 NOSCRIPT = b"-NOSCRIPT No matching script\r\n"
 
@@ -94,7 +95,7 @@ def test_replies_are_matched_in_order_however_the_bytes_come(client: Client) -> 
         client.receive(bytes([byte]))
     first, second, third = map(answer, rounds)
     assert (first, third) == (Granted(1), Granted(3))
-    assert second == Held(5.0, False, "host/1/program/other")
+    assert second == Held(5.0, False, OTHER)
 
 
 def test_a_late_reply_is_nobody_elses(client: Client) -> None:
@@ -138,7 +139,7 @@ def test_wake_ups_come_between_replies(client: Client) -> None:
     waiting = client.ask(acquire("a", queue=True))
     assert client.sent() == ["SUBSCRIBE", "EVALSHA"]
     client.receive(SUBSCRIBED + HELD)
-    assert answer(waiting) == Held(5.0, True, "host/1/program/other")
+    assert answer(waiting) == Held(5.0, True, OTHER)
     other = client.ask(acquire("b"))
     client.receive(encode([b"message", b"channel", b"a"], kind=b">") + b":7\r\n")
     assert client.woken == ["a"]
@@ -151,12 +152,12 @@ def test_a_refused_subscription_is_said_once_and_waiters_poll(client: Client) ->
     refusal = b"-NOPERM No permissions to access a channel\r\n"
     waiting = client.ask(acquire("a", queue=True))
     client.receive(refusal + HELD)
-    assert answer(waiting) == Held(5.0, False, "host/1/program/other")
+    assert answer(waiting) == Held(5.0, False, OTHER)
     client.sent()
     again = client.ask(acquire("b", queue=True))
     assert client.sent() == ["EVALSHA"]
     client.receive(HELD)
-    assert answer(again) == Held(5.0, False, "host/1/program/other")
+    assert answer(again) == Held(5.0, False, OTHER)
     assert [line for line in client.said if "NOPERM" in line and "poll" in line] == client.said
     assert len(client.said) == 1
 
@@ -167,7 +168,7 @@ def test_without_resp3_nothing_is_subscribed_and_waiters_poll() -> None:
     waiting = client.ask(acquire("a", queue=True))
     assert client.sent() == ["EVALSHA"]
     client.receive(HELD)
-    assert answer(waiting) == Held(5.0, False, "host/1/program/other")
+    assert answer(waiting) == Held(5.0, False, OTHER)
     assert len(client.said) == 1
 
 

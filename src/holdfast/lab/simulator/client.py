@@ -58,7 +58,7 @@ class Client(BaseClient):
 
     def next_holder(self) -> str:
         """The holder id that will be used next."""
-        return f"{self.name}/1/lab/{self.name}.{self._holders + 1}"
+        return f"{self.name}/1/lab/{self._holders + 1:032x}"
 
     def _new_holder(self, label: str = "") -> str:
         holder = self.next_holder()

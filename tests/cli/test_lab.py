@@ -1,4 +1,4 @@
-"""`holdfast lab list` and `holdfast lab run`."""
+"""`holdfast lab list`, `holdfast lab run` and `holdfast lab demo`."""
 
 from __future__ import annotations
 
@@ -118,14 +118,24 @@ def test_without_a_compiler_it_says_what_to_install(holdfast: Holdfast, tmp_path
     assert "gcc" in done.stderr
 
 
+def test_the_demo_kills_a_holder_and_finds_every_promise_kept(holdfast: Holdfast) -> None:
+    done = holdfast.run("lab", "demo", env={"PYTHONIOENCODING": "latin-1"})
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(" acquires job") == 9
+    assert done.stdout.count(" crashes") == 1
+    assert "as expected" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", [("run", "deadlock"), ("demo",)], ids=" ".join)
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_nothing_behind(
-    holdfast: Holdfast, tmp_path: Path, signum: signal.Signals
+    holdfast: Holdfast, tmp_path: Path, signum: signal.Signals, command: tuple[str, ...]
 ) -> None:
     folder = tmp_path / "temporary"
     folder.mkdir()
-    process = holdfast.start("lab", "run", "deadlock", env={"TMPDIR": str(folder)})
-    while "A acquires job" not in line_of(process.stdout):
+    process = holdfast.start("lab", *command, env={"TMPDIR": str(folder)})
+    while " acquires job" not in line_of(process.stdout):
         assert process.poll() is None
     process.send_signal(signum)
     finish(process)

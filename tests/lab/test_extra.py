@@ -48,6 +48,7 @@ def test_help_needs_no_library() -> None:
     assert all(name in done.stdout for name in ("list", "run", "simulate", "model"))
     for command in ("list", "run", "simulate", "model"):
         assert holdfast("lab", command, "--help", missing=base).returncode == 0
+    assert holdfast("lab", "demo", missing=base).returncode == 0
     for arguments in (("run", "pause"), ("simulate",), ("model", "fences-late")):
         done = holdfast("lab", *arguments, missing=base)
         assert done.returncode == 69

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from io import TextIOWrapper
+
 import click
 
 from holdfast.cli.app import Commands
 
 _HOME = {
-    "demo": "holdfast.cli.lab.demo",
-    "list": "holdfast.cli.lab.scenarios",
-    "run": "holdfast.cli.lab.scenarios",
+    "demo": "holdfast.cli.lab.commands",
+    "list": "holdfast.cli.lab.commands",
+    "run": "holdfast.cli.lab.commands",
     "simulate": "holdfast.cli.lab.simulate",
     "model": "holdfast.cli.lab.model",
 }
@@ -27,6 +30,8 @@ def lab() -> None:
     The others need no server: `simulate` tries to break holdfast on virtual time, and `model` goes
     through every order in which a few steps can happen.
     """
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal may lack the characters of pictures
 
 
 COMMANDS: dict[str, click.Command] = {"lab": lab}

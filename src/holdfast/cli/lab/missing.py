@@ -9,8 +9,6 @@ import click
 
 from holdfast.cli import exits
 from holdfast.cli.output import Output
-from holdfast.lab.servers.process import ServerFailed
-from holdfast.lab.servers.programs import ProgramMissing
 
 EXTRAS = {
     "grpc": "etcd",
@@ -25,6 +23,9 @@ EXTRAS = {
 @contextmanager
 def missing_programs_are_told() -> Iterator[None]:
     """Exit with 69, and say what is missing and how to install it."""
+    from holdfast.lab.servers.process import ServerFailed
+    from holdfast.lab.servers.programs import ProgramMissing
+
     try:
         yield
     except (ProgramMissing, ServerFailed) as error:

@@ -1,4 +1,4 @@
-"""`holdfast lab list` and `holdfast lab run`: the classic failures, on real servers."""
+"""Runs scenarios on real servers, and shows what happened: `holdfast lab list`, `run`, `demo`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import TypeAlias
 import click
 
 from holdfast.cli.lab.missing import missing_programs_are_told
-from holdfast.cli.options import json_option
 from holdfast.cli.output import Output
 from holdfast.lab.history import Event
 from holdfast.lab.pictures import as_svg
@@ -22,6 +21,7 @@ from holdfast.lab.scenarios import report
 from holdfast.lab.scenarios.catalogue import SCENARIOS
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
 from holdfast.lab.scenarios.scenario import run as run_variant
+from holdfast.lab.scenarios.turns import DEMO
 from holdfast.lab.servers.programs import ProgramMissing, need_library
 
 DIFFERS = 1
@@ -32,33 +32,14 @@ Chosen: TypeAlias = Sequence[tuple[Scenario, Variant]]
 NARROWEST, WIDEST = 60, 110
 
 
-@click.command("list")
-def list_() -> None:
-    """List the failures that can be run, and their variants."""
+def show_list() -> None:
+    """Show what there is to run."""
     _show(report.listing(SCENARIOS.values(), _terminal()))
 
 
-@click.command()
-@click.argument("scenario")
-@click.option("--variant", metavar="NAME", help="Run this one only; `holdfast lab list` has them.")
-@click.option(
-    "--svg",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Draw it into this file. Several variants get a file each, with their names added: "
-    "FILE-pause-writes-on.svg.",
-)
-@json_option
-def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> None:
-    """Run a scenario, by its name or `all`, and show what happened and why.
-
-    Starts Redis servers and clients on this machine, stops, kills and disconnects them, and removes
-    everything afterwards. The expected outcome is shown with the result: some variants must fail.
-
-    Exit code 0: all variants ended as expected; 1: one did not; 69: a program or library is
-    missing. `all` skips such a scenario, and says so.
-    """
-    chosen = _choose(scenario, variant)
+def run(name: str, variant: str | None, svg: Path | None, *, as_json: bool) -> None:
+    """Run a scenario, or all, and show or draw what happened."""
+    chosen = _choose(name, variant)
     signal.signal(signal.SIGTERM, _leave)
     with missing_programs_are_told():
         need_library("redis", "pip install 'holdfast[lab]'")
@@ -67,6 +48,16 @@ def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> 
         _draw(outcomes, svg)
     if as_json:
         click.echo(report.as_json(outcomes))
+    _conclude(outcomes)
+
+
+def run_demo() -> None:
+    """Run the demo, which needs no server and no library."""
+    signal.signal(signal.SIGTERM, _leave)
+    _conclude(_run_and_show([(DEMO, DEMO.variants[0])], _terminal()))
+
+
+def _conclude(outcomes: Iterable[Outcome]) -> None:
     if not all(outcome.as_expected for outcome in outcomes):
         raise click.exceptions.Exit(DIFFERS)
 
@@ -153,6 +144,3 @@ def _show(lines: Iterable[str]) -> None:
 
 def _leave(signum: int, frame: FrameType | None) -> None:
     raise click.exceptions.Exit(-signum)
-
-
-COMMANDS: dict[str, click.Command] = {"list": list_, "run": run}

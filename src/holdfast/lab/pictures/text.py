@@ -37,10 +37,6 @@ def painted(line: Line, *, colour: bool) -> str:
     return text
 
 
-ASCII = str.maketrans("─█▞▄░▒╌┄»╬□◆●⊘‖†▶✓◷•┴▼✗…", "-#^=:%.~>X?!o/|x*v@.+Vx.")
-"""The characters of a picture, for a terminal that has no others."""
-
-
 MOST_EVENTS = 40
 """A longer list of events would bury the picture."""
 _SHORTEST = 0.001

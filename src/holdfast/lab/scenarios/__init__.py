@@ -3,6 +3,7 @@
 scenario.py   what a scenario is: a story, its variants, and what should come of each
 catalogue.py  all of them, by what fails: `one_server.py`, `failover.py`, `quorum_votes.py`,
               `quorum_outages.py`
+turns.py      the demo, which needs no server
 stage.py      the servers, network and clients of one run; `log.py` what happened
 actors.py     clients that carry out orders; `client_process.py` is the process of each, with the
               registers that it writes to

@@ -83,18 +83,19 @@ class Actor:
 
     def reports(self, *kinds: Kind) -> Event:
         """The next event of these kinds that the client reports."""
-        found: list[Event] = []
+        what = f"event of {self.who} ({' or '.join(kinds)})"
+        self._log.wait_until(lambda: self.has_reported(*kinds), what)
+        found = next(event for event in self._reported if event.kind in kinds)
+        self._reported.remove(found)
+        return found
 
-        def has_reported() -> bool:
-            over = self._process.poll() is not None and not self._reader.is_alive()
-            found.extend(event for event in self._reported if event.kind in kinds)
-            if over and not found:
-                raise StageFailed(f"{self.who}'s process has ended")
-            return bool(found)
-
-        self._log.wait_until(has_reported, f"event of {self.who} ({' or '.join(kinds)})")
-        self._reported.remove(found[0])
-        return found[0]
+    def has_reported(self, *kinds: Kind) -> bool:
+        """Whether it has reported such an event, which was not asked for yet."""
+        over = self._process.poll() is not None and not self._reader.is_alive()
+        found = any(event.kind in kinds for event in self._reported)
+        if over and not found:
+            raise StageFailed(f"{self.who}'s process has ended")
+        return found
 
     def stop(self) -> None:
         """Stop its process, threads and all."""

@@ -4,6 +4,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
+from urllib.parse import quote
 
 from holdfast.core.records import Label
 from holdfast.lab.history import Event, Kind
@@ -167,6 +168,10 @@ class Stage(Log):
         """Start independent servers: n1, n2, ..."""
         names = [f"n{number}" for number in range(1, count + 1)]
         return [self.node(name, append_only=append_only, own_clock=own_clock) for name in names]
+
+    def sqlite(self) -> str:
+        """The URL of an SQLite file of this run."""
+        return f"sqlite://{quote(str(self._folder / 'locks.db'))}"
 
     def client(
         self,

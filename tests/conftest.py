@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.drivers.common import log
+from tests.contract import Engine
 
-pytest_plugins = ["pytester", "tests.equipment.set_clock"]
+pytest_plugins = ["pytester", "tests.contract.plugin", "tests.equipment.set_clock"]
 
 HERE = Path(__file__).parent
 
@@ -20,6 +21,13 @@ def pytest_configure() -> None:
         if signal.getsignal(signum) is signal.SIG_IGN:
             usual = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
             signal.signal(signum, usual)
+
+
+def pytest_holdfast_engines() -> list[Engine]:
+    """Those of this repository, for the contract. (Their servers are imported only for it.)"""
+    from tests.places.engines import ENGINES
+
+    return list(ENGINES)
 
 
 @pytest.fixture(autouse=True)

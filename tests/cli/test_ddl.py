@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as library
 from holdfast import fence
-from tests.contract.sql_places import postgres_place
+from tests.places.sql import postgres_place
 
 from .processes import Holdfast
 

@@ -1,1 +1,9 @@
-"""The contract: what every engine keeps, in both colours. `engines.py` says over what it runs."""
+"""The contract: what every engine keeps, sync and async, as a plugin for pytest.
+
+It is part of the wheel, as `holdfast.contract`, for the authors of engines: docs/new-engine.md.
+"""
+
+from .engine import Engine
+from .place import Place
+
+__all__ = ["Engine", "Place"]

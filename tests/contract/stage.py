@@ -14,7 +14,7 @@ from typing import Any, Literal
 import holdfast
 
 from .actors import Actor, TaskActor, ThreadActor
-from .engines import Engine
+from .engine import Engine
 from .killable import Worker
 from .place import Place
 

@@ -14,7 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import holdfast
-from tests.strikes import Strike
+
+from .strikes import Strike
 
 HOLDFAST = str(Path(holdfast.__file__).parent)
 

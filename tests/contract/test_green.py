@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ async def play(stage: Stage, library: str) -> str:
     """Its last line; what it writes to stderr is shown if it fails."""
     if stage.engine.name in PENDING[library]:
         pytest.xfail(f"{stage.engine.name} does not work under {library} yet")
+    if find_spec(library) is None:
+        pytest.skip(f"{library} is not installed")
     command = [sys.executable, "-P", "-W", "ignore", str(PROGRAM), library, stage.place.url]
     program = await asyncio.create_subprocess_exec(
         *command, str(stage.short), stdout=PIPE, stderr=PIPE, env=environment()

@@ -80,7 +80,7 @@ async def test_an_interruption_anywhere_leaves_the_client_usable(
     """And the lock: it is free for all, at once or after its ttl."""
     arguments = (stage.place.url, situation, str(step), str(stage.short))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.contract.struck", *arguments),
+        *(sys.executable, "-m", f"{__package__}.struck", *arguments),
         stdout=asyncio.subprocess.PIPE,
         env=environment(),
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Client
-from tests.contract.toy_places import ToyPlace
+from tests.places.toy import ToyPlace
 
 
 @pytest.fixture

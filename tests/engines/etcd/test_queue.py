@@ -12,9 +12,9 @@ import holdfast
 from holdfast.core.messages import Acquire, Answer, Granted, Held, Release
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import locks
+from tests.contract.strikes import Strike
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
-from tests.strikes import Strike
 
 from .unreliable import UnreliableStore, store_on
 

@@ -21,12 +21,12 @@ from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines import open_engine
 from holdfast.lab.servers.redis import RedisServer
+from tests.contract.strikes import Strike
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.secured import SecuredRedis
 from tests.patience import wait_for
-from tests.strikes import Strike
 
 LONG = 60.0
 """A ttl that no test outlasts: what is handed over sooner was not waited for."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database, MariaDb, Postgres
 from tests.engines.sql.users import REPEATABLE_READ, Transaction, Way
 from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.equipment.servers.postgres import PostgresServer
+from tests.places.mysql import mariadb_place
 
 Invite = Callable[..., Party]
 

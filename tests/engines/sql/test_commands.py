@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import Holdfast, end_session
-from tests.contract.mysql_places import mariadb_place
-from tests.contract.place import Place
-from tests.contract.sql_places import postgres_place
+from tests.contract import Place
 from tests.engines.redis.party import Party
+from tests.places.mysql import mariadb_place
+from tests.places.sql import postgres_place
 
 pytestmark = pytest.mark.slow
 

@@ -9,11 +9,11 @@ import pytest
 
 import holdfast
 from holdfast import fence, schema
-from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import CONFLICTS, Database, MariaDb, Postgres
 from tests.engines.sql.users import LEVELS, READ_COMMITTED, WAYS, Transaction, Way
 from tests.patience import wait_for
+from tests.places.mysql import mariadb_place
 
 pytestmark = pytest.mark.slow
 

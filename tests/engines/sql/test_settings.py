@@ -10,12 +10,12 @@ import pytest
 
 import holdfast
 from holdfast import schema
-from tests.contract.mysql_places import mariadb_place
 from tests.engines.redis.party import Party
 from tests.engines.sql.users import WAYS
 from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.equipment.servers.postgres import PostgresServer
 from tests.patience import wait_for
+from tests.places.mysql import mariadb_place
 
 pytestmark = pytest.mark.slow
 

@@ -14,11 +14,11 @@ from holdfast.engines import open_engine
 from holdfast.engines.sql import commands
 from holdfast.engines.sql.dialect import MICROSECONDS
 from holdfast.options import read_options
+from tests.contract.strikes import Strike
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database
 from tests.equipment.servers.postgres import PostgresServer
 from tests.patience import wait_for
-from tests.strikes import Strike
 
 pytestmark = pytest.mark.slow
 

@@ -18,9 +18,9 @@ from holdfast.engines.zookeeper.locks import _settle, find
 from holdfast.engines.zookeeper.registry import Claim, Move
 from holdfast.engines.zookeeper.sessions import Session
 from holdfast.lab.servers.process import HOST
+from tests.contract.strikes import Strike
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.zookeeper import ZooKeeperServer
-from tests.strikes import Strike
 
 FOLDER = Path(connection.__file__).parent
 

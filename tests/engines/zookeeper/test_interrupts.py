@@ -7,10 +7,10 @@ import sys
 import pytest
 
 import holdfast
+from tests.contract.strikes import Strike
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
-from tests.strikes import Strike
 
 ROUNDS = 100
 WAYS_IN = ("zookeeper/connection.py", "kazoo/client.py")

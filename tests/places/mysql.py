@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from tests.contract import Place
 from tests.equipment.servers.mariadb import USER, MariaDbServer
 
-from .place import Place
 from .sockets import connections_to
 
 

@@ -14,8 +14,8 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from .mysql_places import MariaDbPlace, mariadb_place
-from .sql_places import PostgresPlace, postgres_place
+from .mysql import MariaDbPlace, mariadb_place
+from .sql import PostgresPlace, postgres_place
 
 _DRIVERS = {
     ("postgresql", "sync"): "psycopg",

@@ -13,9 +13,8 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
+from tests.contract import Place
 from tests.equipment.servers.etcd import EtcdServer, find_etcd, find_etcd_wheel
-
-from .place import Place
 
 
 class EtcdPlace(Place):

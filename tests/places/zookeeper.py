@@ -12,10 +12,9 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from tests.contract import Place
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
-
-from .place import Place
 
 ROOT = "/holdfast"
 

@@ -10,10 +10,9 @@ from functools import cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.contract import Place
 from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.equipment.servers.postgres import PostgresServer
-
-from .place import Place
 
 TABLES = ["holdfast_leases", "holdfast_leases_waiters", "holdfast_cells"]
 

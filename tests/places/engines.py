@@ -1,29 +1,19 @@
-"""The engines that the contract runs over. A new engine adds one entry to `ENGINES`, no more.
-
-An engine makes a `Place` for each test: a fresh, empty store with its URL, and the few things that
-a test does to a store from outside. What an engine cannot keep, it says in `cannot`, by the name
-of a scenario (its function without `test_`) or of a need, each with the reason:
-
-    processes   other processes can share the store
-    outage      the store can be made unavailable for a while
-    restart     the store can be stopped and started again
-    cells       there are cells beside the locks
-"""
+"""The engines that the contract runs over here. A new engine adds one entry to `ENGINES`."""
 
 from __future__ import annotations
 
 import itertools
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from .etcd_places import debian_place, wheel_place
-from .lent_places import lent_mariadb_place, lent_postgres_place
-from .mysql_places import mariadb_place, mysql_place
-from .place import Place
-from .redis_places import (
+from tests.contract import Engine, Place
+
+from .etcd import debian_place, wheel_place
+from .lent import lent_mariadb_place, lent_postgres_place
+from .mysql import mariadb_place, mysql_place
+from .redis import (
     cluster_place,
     getset_place,
     redlock_place,
@@ -31,44 +21,12 @@ from .redis_places import (
     single_place,
     valkey_place,
 )
-from .sql_places import pgbouncer_place, postgres_place
-from .toy_places import ToyPlace
-from .zookeeper_places import zookeeper_place
-
-NEEDS = ("processes", "outage", "restart", "cells")
+from .sql import pgbouncer_place, postgres_place
+from .toy import ToyPlace
+from .zookeeper import zookeeper_place
 
 VARIANT = frozenset({"basic", "fences", "order", "store", "waiting"})
 """What `make test` plays on an engine whose code another one plays in full."""
-
-
-@dataclass(frozen=True)
-class Engine:
-    """One engine under contract. `unit` is the shortest ttl that a busy machine can keep."""
-
-    name: str
-    place: Callable[[Path], Place]
-    unit: float = 0.5
-    cannot: Mapping[str, str] = field(default_factory=dict)
-    only: frozenset[str] = frozenset()
-    """The parts of the contract that `make test` plays on it; none: all."""
-    plays_core: bool = False
-    """Whether `make test` plays on it what depends on the core alone: `pytest.mark.core`."""
-    both: bool = False
-    """Whether `make test` plays each scenario sync and async on it, and not by turns."""
-    server: str = ""
-    """What is slow to start: scenarios with the same one go to the same test process."""
-
-    def plays(self, part: str, core: bool) -> bool:
-        """Whether `make test` plays on it a scenario of this part of the contract: a module without
-        `test_`. `make contract` plays everything."""
-        return (self.plays_core or not core) and (not self.only or part in self.only)
-
-    def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
-        """Why this engine does not run a scenario, or None: it does."""
-        for thing in (scenario, *needs):
-            if thing in self.cannot:
-                return f"{self.name}: {self.cannot[thing]}"
-        return None
 
 
 class MemoryPlace(Place):

@@ -2,27 +2,23 @@
 
 import importlib
 import os
-import re
 import sys
 import tomllib
 from pathlib import Path
 
-from .place import Place
+from tests.contract import Place
+from tests.equipment.examples import blocks
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "new-engine.md"
 
 
 def install(folder: Path) -> None:
     """What pip makes of the page: a module, and the metadata of its distribution."""
-    text = PAGE.read_text()
-    module, project = (
-        re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)[0]
-        for language in ("python", "toml")
-    )
-    about = tomllib.loads(project)["project"]
+    files = {block.file: block.text for block in blocks(PAGE)}
+    about = tomllib.loads(files["pyproject.toml"])["project"]
     metadata = folder / f"{about['name'].replace('-', '_')}-{about['version']}.dist-info"
     metadata.mkdir(parents=True)
-    (folder / "toy_engine.py").write_text(module)
+    (folder / "toy_engine.py").write_text(files["toy_engine.py"])
     head = f"Metadata-Version: 2.1\nName: {about['name']}\nVersion: {about['version']}\n"
     (metadata / "METADATA").write_text(head)
     groups = about["entry-points"].items()

@@ -1,4 +1,7 @@
-"""Runs every scenario over every engine and colour that it can run over."""
+"""Runs every scenario over every engine and colour that it can run over.
+
+The engines come from the hook `pytest_holdfast_engines`.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,28 @@ from zlib import crc32
 
 import pytest
 
-from .engines import ENGINES, NEEDS, Engine
+from .engine import NEEDS, Engine
 from .stage import Colour, Stage
 
 HANGS_AFTER = 60.0
 SLOW_HANGS_AFTER = 110.0
 
 
+class Hooks:
+    """What the plugin asks for."""
+
+    def pytest_holdfast_engines(self) -> list[Engine]:
+        """The engines to play the contract on: in a conftest.py, a function of this name."""
+        raise NotImplementedError
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    pluginmanager.add_hookspecs(Hooks)
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes about a second or more, or real processes")
+    config.addinivalue_line("markers", "full: more of a scenario that a short run plays in part")
     config.addinivalue_line("markers", "core: depends on the core alone, not on the engine")
     config.addinivalue_line("markers", "colour(name): a scenario that exists in one colour only")
     config.addinivalue_line(
@@ -28,6 +45,11 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stage" not in metafunc.fixturenames:
         return
+    config = metafunc.config
+    found: list[list[Engine]] = config.hook.pytest_holdfast_engines()
+    engines = [engine for each in found for engine in each]
+    # Our own test suite has a short run, and the option `--full`.
+    full = config.getoption("full", default=True)
     scenario = metafunc.function.__name__.removeprefix("test_")
     needs = tuple(need for mark in metafunc.definition.iter_markers("needs") for need in mark.args)
     colours = [mark.args[0] for mark in metafunc.definition.iter_markers("colour")] or [
@@ -35,21 +57,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "async",
     ]
     runs = []
-    part = metafunc.module.__name__.rpartition(".test_")[2]
+    part = metafunc.function.__module__.rpartition(".test_")[2]
     core = metafunc.definition.get_closest_marker("core") is not None
-    full = metafunc.config.getoption("full")
-    for number, engine in enumerate(ENGINES):
+    for number, engine in enumerate(engines):
         if not (full or engine.plays(part, core)):
             continue
         if not full and engine.only and "restart" in needs:
             continue  # its servers are restarted for the engine whose code it shares
         refusal = engine.refusal(scenario, needs)
-        # `make test` plays each scenario in one colour on each engine, by turns; in both on two.
+        # A short run plays each scenario in one colour on each engine, by turns; in both on some.
         turn = (number + crc32(scenario.encode())) % len(colours)
         for colour in colours if full or engine.both else colours[turn : turn + 1]:
             # Such a server takes seconds to start: once for each colour, not for each process.
             group = pytest.mark.xdist_group(f"{engine.server}-{colour}")
-            marks = [group] if engine.server else []
+            marks = [group] if engine.server and config.pluginmanager.hasplugin("xdist") else []
             marks += [pytest.mark.skip(reason=refusal)] if refusal else []
             runs.append(pytest.param((engine, colour), id=f"{engine.name}-{colour}", marks=marks))
     metafunc.parametrize("stage", runs, indirect=True)
@@ -71,7 +92,8 @@ def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """A scenario is a coroutine; it gets a loop of its own, and an end if it should hang."""
-    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+    stage = pyfuncitem.funcargs.get("stage")
+    if not isinstance(stage, Stage):
         return None
     arguments = {
         name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters
@@ -82,7 +104,5 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         async with stage, asyncio.timeout(guard):
             await pyfuncitem.obj(**arguments)
 
-    stage = pyfuncitem.funcargs["stage"]
-    assert isinstance(stage, Stage)
     asyncio.run(play(stage))
     return True

@@ -14,11 +14,10 @@ import pytest
 from holdfast.engines.redis import node as redis_node
 from holdfast.lab.servers.programs import find_valkey
 from holdfast.lab.servers.redis import RedisServer
+from tests.contract import Place
 from tests.equipment.servers.cluster import RedisCluster
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.sentinel import SentinelSet
-
-from .place import Place
 
 FLEETING = 1000
 """What goes within so many milliseconds is not left behind."""

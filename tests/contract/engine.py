@@ -1,0 +1,52 @@
+"""An engine under contract, and what of the contract it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from .place import Place
+
+NEEDS = ("processes", "outage", "restart", "cells")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine under contract.
+
+    It makes a `Place` for each test, given an empty folder. What it cannot keep, it says in
+    `cannot`, by the name of a scenario (its function without `test_`) or of a need, each with the
+    reason:
+
+        processes   other processes can share the store
+        outage      the store can be made unavailable for a while
+        restart     the store can be stopped and started again
+        cells       there are cells beside the locks
+    """
+
+    name: str
+    place: Callable[[Path], Place]
+    unit: float = 0.5
+    """The shortest ttl that a busy machine can keep."""
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    server: str = ""
+    """What is slow to start: scenarios with the same one go to the same worker of pytest-xdist."""
+    only: frozenset[str] = frozenset()
+    """The parts of the contract that a short run plays on it; none: all."""
+    plays_core: bool = False
+    """Whether a short run plays on it what depends on the core alone: `pytest.mark.core`."""
+    both: bool = False
+    """Whether a short run plays each scenario sync and async on it, and not by turns."""
+
+    def plays(self, part: str, core: bool) -> bool:
+        """Whether a short run plays on it a scenario of this part of the contract: a module without
+        `test_`. A full one plays everything."""
+        return (self.plays_core or not core) and (not self.only or part in self.only)
+
+    def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
+        """Why this engine does not run a scenario, or None: it does."""
+        for thing in (scenario, *needs):
+            if thing in self.cannot:
+                return f"{self.name}: {self.cannot[thing]}"
+        return None

@@ -1,0 +1,1 @@
+"""Where the contract plays: an empty store of each engine."""

@@ -45,6 +45,11 @@ def test_a_lease_that_is_being_released_is_not_moved_to_another_session() -> Non
     assert play(draw(502306, ZOOKEEPER)).findings == ()
 
 
+def test_no_client_takes_the_place_of_another_in_a_queue_for_its_own() -> None:
+    """The engine knows a place by the secret of its holder."""
+    assert play(draw(23, ZOOKEEPER)).findings == ()
+
+
 def test_waiters_are_served_in_order() -> None:
     works = Section(0.0, "job", None, 3.0, True, None, 1.0)
     tasks = tuple(Task(client, (replace(works, rest=client * 0.2),)) for client in (0, 1, 2, 3))

@@ -57,8 +57,8 @@ class Client(BaseClient):
         self.store = engine.store(self, wiring)
 
     def next_holder(self) -> str:
-        """The holder id that will be used next."""
-        return f"{self.name}/1/lab/{self._holders + 1:032x}"
+        """The holder id that will be used next. No two clients have the same secret."""
+        return f"{self.name}/1/lab/{self.number:016x}{self._holders + 1:016x}"
 
     def _new_holder(self, label: str = "") -> str:
         holder = self.next_holder()

@@ -14,7 +14,18 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 
 # cli, contrib, lab -> client -> drivers, engines -> core; leaves may be imported by anybody.
 LEAVES = {"_version", "errors", "events", "functions", "options"}
-FACADE = {"blocks", "cell", "client", "fence", "lease", "lock", "lock_all", "schema", "skip"}
+FACADE = {
+    "blocks",
+    "cell",
+    "client",
+    "fence",
+    "lease",
+    "lock",
+    "lock_all",
+    "schema",
+    "shared",
+    "skip",
+}
 MAY_IMPORT = {
     "core": {"core"} | LEAVES,
     "drivers": {"drivers", "core"} | LEAVES,

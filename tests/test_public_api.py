@@ -48,7 +48,11 @@ SIGNATURES = {
     "Client.inspect": "(self, name: str) -> holdfast.core.records.LeaseInfo | None",
     "Client.leases": "(self, prefix: str = '') -> "
     "collections.abc.Iterator[holdfast.core.records.LeaseInfo]",
-    "Client.break_lock": "(self, name: str) -> bool",
+    "Client.rwlock": "(self, name: str, **options: *<class 'holdfast.shared.LockOptions'>) "
+    "-> holdfast.shared.ReadWriteLock[holdfast.lock.Lock]",
+    "Client.semaphore": "(self, name: str, slots: int, "
+    "**options: *<class 'holdfast.shared.LockOptions'>) -> holdfast.lock.Lock",
+    "Client.break_lock": "(self, name: str, holder: str = '') -> bool",
     "Client.close": "(self) -> None",
     "Lock.release": "(self) -> None",
     "Lock.locked": "(self) -> bool",
@@ -66,9 +70,9 @@ SIGNATURES = {
 
 MEMBERS = {
     "Client": "break_lock cell close closed from_sqlalchemy guarantees inspect leases lock "
-    "lock_all once url",
+    "lock_all once rwlock semaphore url",
     "AsyncClient": "aclose break_lock cell closed from_sqlalchemy guarantees inspect leases lock "
-    "lock_all once url",
+    "lock_all once rwlock semaphore url",
     "Cell": "get name set update",
     "AsyncCell": "get name set update",
     "Versioned": "count index value version",
@@ -86,7 +90,9 @@ MEMBERS = {
     "remaining ttl",
     "AsyncLease": "ensure_held extend fence guard guard_sql held holder lost name on_lost release "
     "remaining ttl",
-    "LeaseInfo": "fence holder label name remaining waiters",
+    "LeaseInfo": "fence holder label members name remaining shares waiters",
+    "Member": "holder label remaining",
+    "ReadWriteLock": "read write",
     "Label": "host of pid program text",
     "Guarantees": "broken_by engine exclusion fairness fence fence_ends max_ttl min_ttl suits "
     "ttl_step wake_up",

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from holdfast import fence, schema
     from holdfast.cell import AsyncCell, Cell
     from holdfast.client import AsyncClient, Client
-    from holdfast.core.records import Guarantees, Label, LeaseInfo, Versioned
+    from holdfast.core.records import Guarantees, Label, LeaseInfo, Member, Versioned
     from holdfast.errors import (
         AcquireTimeout,
         ClientClosed,
@@ -25,11 +25,13 @@ if TYPE_CHECKING:
         LockLost,
         NotHeld,
         StaleFence,
+        Unsupported,
         UpdateTimeout,
     )
     from holdfast.lease import AsyncLease, Lease
     from holdfast.lock import AsyncLock, Lock
     from holdfast.lock_all import AsyncLeaseAll, AsyncLockAll, LeaseAll, LockAll
+    from holdfast.shared import ReadWriteLock
     from holdfast.skip import AsyncOnce, AsyncOrSkip, Once, OrSkip
 
 __all__ = [
@@ -55,10 +57,13 @@ __all__ = [
     "LockAll",
     "LockError",
     "LockLost",
+    "Member",
     "NotHeld",
     "Once",
     "OrSkip",
+    "ReadWriteLock",
     "StaleFence",
+    "Unsupported",
     "UpdateTimeout",
     "Versioned",
     "__version__",
@@ -71,7 +76,7 @@ _SUBMODULES = ("fence", "schema")
 _HOMES = {
     "cell": ("AsyncCell", "Cell"),
     "client": ("AsyncClient", "Client"),
-    "core.records": ("Guarantees", "Label", "LeaseInfo", "Versioned"),
+    "core.records": ("Guarantees", "Label", "LeaseInfo", "Member", "Versioned"),
     "errors": (
         "AcquireTimeout",
         "ClientClosed",
@@ -80,11 +85,13 @@ _HOMES = {
         "LockLost",
         "NotHeld",
         "StaleFence",
+        "Unsupported",
         "UpdateTimeout",
     ),
     "lease": ("AsyncLease", "Lease"),
     "lock": ("AsyncLock", "Lock"),
     "lock_all": ("AsyncLeaseAll", "AsyncLockAll", "LeaseAll", "LockAll"),
+    "shared": ("ReadWriteLock",),
     "skip": ("AsyncOnce", "AsyncOrSkip", "Once", "OrSkip"),
 }
 

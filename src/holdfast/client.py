@@ -6,7 +6,7 @@ import warnings
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from functools import partial
 from math import inf
-from typing import Any, Generic, NoReturn, Self, TypeVar
+from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.lease_state import LockSpec
@@ -15,12 +15,14 @@ from holdfast.core.records import Guarantees, LeaseInfo
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
+from holdfast.errors import Unsupported
 from holdfast.lease import refuse_pickling
 from holdfast.lock import AsyncLock, Lock
 from holdfast.lock_all import AsyncLockAll, LockAll
 from holdfast.options import (
     DEFAULT_TTL,
     check_bool,
+    check_count,
     check_label,
     check_name,
     check_names,
@@ -32,6 +34,7 @@ from holdfast.options import (
     nearest_ttl,
     read_options,
 )
+from holdfast.shared import AsyncLockOptions, LockOptions, ReadWriteLock, share
 from holdfast.skip import AsyncOnce, Once
 
 D = TypeVar("D", bound=Driver)
@@ -136,6 +139,14 @@ class BaseClient(Generic[D]):
         if self._engine.no_cells:
             raise ValueError(f"url: {self.url} has no cells: {self._engine.no_cells}")
         return name
+
+    def _shares(self, shares: int) -> int:
+        """The same, if this engine has locks of that kind."""
+        if shares != 1 and self._engine.no_sharing:
+            raise Unsupported(f"no read locks and semaphores: {self._engine.no_sharing}")
+        if shares > 1 and self._engine.no_counting:
+            raise Unsupported(f"no semaphores: {self._engine.no_counting}")
+        return shares
 
     def _spec(
         self,
@@ -251,6 +262,42 @@ class Client(BaseClient[ThreadDriver]):
             self,
         )
 
+    def rwlock(self, name: str, **options: Unpack[LockOptions]) -> ReadWriteLock[Lock]:
+        """Describe a read/write lock: any number of readers at once, or one writer.
+
+        Both sides queue, first in, first out: readers that come after a waiting writer wait for it.
+        A reader cannot become a writer: it would wait for itself.
+
+        Args:
+
+        - `name`: as for `lock`. The writer's side is the lock of that name.
+        - `options`: of both sides, as for `lock`.
+        """
+        read, write = self.lock(name, **options), self.lock(name, **options)
+        return ReadWriteLock(share(read, self._shares(0)), write)
+
+    def semaphore(self, name: str, slots: int, **options: Unpack[LockOptions]) -> Lock:
+        """Describe a semaphore: a lock that so many may hold at once.
+
+        Clients that give it different sizes wait for each other, so it is resized by giving the new
+        one everywhere: who has the new size waits until the last holder with the old one is done.
+
+        >>> import holdfast
+        >>> client = holdfast.Client("memory://semaphore-example")
+        >>> exports = client.semaphore("exports", 2)
+        >>> with exports, exports:
+        ...     print(exports.acquire(blocking=False))
+        None
+        >>> client.close()
+
+        Args:
+
+        - `name`: as for `lock`. The lock of that name, if somebody uses it, excludes all slots.
+        - `slots`: how many may hold it at once. 1 is the same as a lock.
+        - `options`: as for `lock`.
+        """
+        return share(self.lock(name, **options), self._shares(check_count("slots", slots)))
+
     def lock_all(
         self,
         names: Iterable[str],
@@ -336,14 +383,24 @@ class Client(BaseClient[ThreadDriver]):
             yield from found
             after = found[-1].name
 
-    def break_lock(self, name: str) -> bool:
-        """Take the lock of this `name` away from its holder; False if it is free. For operators.
+    def break_lock(self, name: str, holder: str = "") -> bool:
+        """Take the lock of this `name` away from its holders; False if it is free. For operators.
 
         The old holder is not stopped: until its next renewal it does not know of the loss. Fences
         still order what is written.
+
+        Args:
+
+        - `name`: of the lock.
+        - `holder`: take it from this one alone, if several share it. Default: from all.
         """
         return self._driver.run(
-            break_lock(self._driver.runtime, self._options.prefix, check_name(name))
+            break_lock(
+                self._driver.runtime,
+                self._options.prefix,
+                check_name(name),
+                check_text("holder", holder),
+            )
         )
 
     def close(self) -> None:
@@ -408,6 +465,16 @@ class AsyncClient(BaseClient[AsyncDriver]):
             self,
             check_bool("cancel_on_loss", cancel_on_loss),
         )
+
+    def rwlock(self, name: str, **options: Unpack[AsyncLockOptions]) -> ReadWriteLock[AsyncLock]:
+        """Describe a read/write lock: as `Client.rwlock`, with the `options` of `lock`."""
+        read, write = self.lock(name, **options), self.lock(name, **options)
+        return ReadWriteLock(share(read, self._shares(0)), write)
+
+    def semaphore(self, name: str, slots: int, **options: Unpack[AsyncLockOptions]) -> AsyncLock:
+        """Describe a semaphore of so many `slots`: as `Client.semaphore`, with the `options` of
+        `lock`."""
+        return share(self.lock(name, **options), self._shares(check_count("slots", slots)))
 
     def lock_all(
         self,
@@ -484,10 +551,16 @@ class AsyncClient(BaseClient[AsyncDriver]):
                 yield info
             after = found[-1].name
 
-    async def break_lock(self, name: str) -> bool:
-        """Take the lock away from its holder: as `Client.break_lock`. For operators."""
+    async def break_lock(self, name: str, holder: str = "") -> bool:
+        """Take the lock away from its holders, or from this `holder`: as `Client.break_lock`. For
+        operators."""
         return await self._driver.run(
-            break_lock(self._driver.runtime, self._options.prefix, check_name(name))
+            break_lock(
+                self._driver.runtime,
+                self._options.prefix,
+                check_name(name),
+                check_text("holder", holder),
+            )
         )
 
     async def aclose(self) -> None:

@@ -7,6 +7,7 @@ LockError
 ├── UpdateTimeout      (TimeoutError)     others changed the cell before each of your writes
 ├── EngineUnavailable  (ConnectionError)  the engine is unreachable, or the outcome is unknown
 ├── ClientClosed                          the client was closed; make a new one
+├── Unsupported        (ValueError)       this engine does not have what was asked for
 └── StaleFence                            a newer holder has written already
 
 A bad argument is a plain `ValueError` or `TypeError`, raised before any I/O.
@@ -38,6 +39,17 @@ class ClientClosed(LockError):
         self, message: str = "this client is closed; nothing is held through it any more"
     ) -> None:
         super().__init__(message)
+
+
+class Unsupported(LockError, ValueError):
+    """This engine does not have what was asked for. Raised before any I/O.
+
+    >>> import holdfast
+    >>> with holdfast.Client("redis://h1?protocol=getset") as client:
+    ...     client.rwlock("prices")
+    Traceback (most recent call last):
+    holdfast.errors.Unsupported: no read locks and semaphores: it grants each lock to one holder
+    """
 
 
 class AcquireTimeout(LockError, TimeoutError):

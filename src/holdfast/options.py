@@ -15,6 +15,7 @@ COMMON = ("prefix", "ttl", "retry", "label")
 
 LONGEST_NAME = 512
 LONGEST_LABEL = 100
+LARGEST_COUNT = 1_000_000
 SHORTEST_TTL, LONGEST_TTL = 0.01, 86400.0
 DEFAULT_PREFIX = "holdfast:"
 DEFAULT_TTL = 30.0
@@ -220,6 +221,15 @@ def check_number(argument: str, value: Any) -> float:
     if not isfinite(number):
         raise ValueError(f"{argument}: must be finite, got {value!r}")
     return number
+
+
+def check_count(argument: str, value: Any) -> int:
+    """A whole number from 1 to a million."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{argument}: must be a whole number, got {value!r}")
+    if not 1 <= value <= LARGEST_COUNT:
+        raise ValueError(f"{argument}: must be from 1 to {LARGEST_COUNT:,}, got {value!r}")
+    return value
 
 
 def check_positive(argument: str, value: Any) -> float:

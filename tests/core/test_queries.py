@@ -6,7 +6,7 @@ from holdfast.core.effects import Ask
 from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import DONE, NOT_YOURS, Break, Inspect, List, Listing, Request, Seen
 from holdfast.core.queries import PAGE, break_lock, inspect, is_held, page
-from holdfast.core.records import Label, LeaseInfo
+from holdfast.core.records import Label, LeaseInfo, Member
 from holdfast.errors import EngineUnavailable
 from tests.core.hand import BROKEN, NOW, Hand
 
@@ -23,7 +23,7 @@ def test_who_holds_a_name() -> None:
     hand = Hand()
     play = hand.play(inspect(hand.runtime, "p:", "job"))
     assert play.effect == asking(Inspect("p:job"))
-    assert play.hears(FOUND).result == LeaseInfo("job", "me", 7, 2.5, 3)
+    assert play.hears(FOUND).result == LeaseInfo("job", "me", 7, 2.5, 3, 1, (Member("me", 2.5),))
     free = hand.play(inspect(hand.runtime, "p:", "job")).hears(NOTHING)
     assert (free.result, free.error) == (None, None)
 

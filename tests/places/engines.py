@@ -90,6 +90,7 @@ ENGINES = (
         MemoryPlace,
         plays_core=True,
         both=True,
+        shares=True,
         cannot={
             "processes": "it lives in one process",
             "outage": "a dictionary always answers",

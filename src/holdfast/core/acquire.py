@@ -107,7 +107,15 @@ class Contender:
             until = min(until, self.give_up_at)
         once = self.timeout == 0
         request = Acquire(
-            spec.key, self.holder, spec.ttl, self.queue, 0, self.tries, spec.renew, once
+            spec.key,
+            self.holder,
+            spec.ttl,
+            self.queue,
+            0,
+            self.tries,
+            spec.renew,
+            once,
+            spec.shares,
         )
         [answer] = yield Ask((request,), until)
         self.tries += 1

@@ -52,6 +52,8 @@ class LockSpec:
     label: str = ""
     """What its holder ids say of it, encoded."""
     min_hold: float = 0.0
+    shares: int = 1
+    """How many leases of this kind may be valid at once; 0: any number."""
 
     @property
     def key(self) -> str:

@@ -7,14 +7,16 @@ are not frozen all the same, because that would make each cost three times as mu
 The rules that every engine keeps:
 
 1. `Acquire` grants to one holder at a time, with a fence greater than every earlier one of that
-   key. If the holder asks again, because the first reply was lost, it gets the same fence.
+   key. If the holder asks again, because the first reply was lost, it gets the same fence. With
+   `shares` other than 1, it grants also while other leases with the same `shares` are valid, if
+   there is room and nobody waits; they may have the same fence.
 2. `Extend` moves the end of the holder's own lease to the later of the old and the new one. It
    never brings back one that has ended.
 3. `Release` removes all that `holder` has here: the lease, a place in the queue, or an offer that
    it has not confirmed. It changes nothing of other holders.
 4. A place in the queue (`Acquire` with `queue`) ends with `Release`, with the grant, or when the
-   waiter dies. When the lock becomes free, it is *offered* to the first waiter, which holds it once
-   it has asked again. It has `OFFER` seconds for that.
+   waiter dies. When the lock becomes free, it is *offered* to the first waiter, and to those behind
+   it that may share it; each holds it once it has asked again. It has `OFFER` seconds for that.
 """
 
 from dataclasses import dataclass, field
@@ -42,6 +44,8 @@ class Acquire:
     """Whether it will be renewed: then it may end together with other leases of this client."""
     once: bool = field(default=False, compare=False)
     """Whether this is the only try: `Held` must then mean that another client holds the lock."""
+    shares: int = 1
+    """How many leases with this number may be valid at once; 0: any number."""
 
 
 @dataclass(slots=True)
@@ -87,9 +91,11 @@ class Repair:
 
 @dataclass(slots=True)
 class Break:
-    """Take the lock away from its holder."""
+    """Take the lock away from its holders, or from one of them."""
 
     key: str
+    holder: str = ""
+    """That one; empty: all."""
 
 
 @dataclass(slots=True)
@@ -182,6 +188,9 @@ class Seen:
     fence: int
     remaining: float
     waiters: int | None
+    shares: int = 1
+    others: tuple[tuple[str, float], ...] = ()
+    """If it is shared: holder and remaining seconds of each further lease."""
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from holdfast.core.messages import (
     Request,
     Seen,
 )
-from holdfast.core.records import LeaseInfo
+from holdfast.core.records import LeaseInfo, Member
 from holdfast.core.runtime import Runtime
 
 PAGE = 500
@@ -39,10 +39,10 @@ def page(runtime: Runtime, prefix: str, start: str, after: str) -> Steps[list[Le
     return (yield from _look(runtime, prefix, List(prefix + start, prefix + after, PAGE)))
 
 
-def break_lock(runtime: Runtime, prefix: str, name: str) -> Steps[bool]:
-    """Take the lock away from its holder; False if it is free."""
+def break_lock(runtime: Runtime, prefix: str, name: str, holder: str = "") -> Steps[bool]:
+    """Take the lock away from its holders, or from this one; False if there is none."""
     unknown = f"it is unknown whether {name!r} was broken, so look again"
-    answer = yield from _ask(runtime, Break(prefix + name), unknown)
+    answer = yield from _ask(runtime, Break(prefix + name, holder), unknown)
     return type(answer) is Done
 
 
@@ -66,4 +66,7 @@ def _ask(
 
 def _info(prefix: str, seen: Seen) -> LeaseInfo:
     name = seen.key.removeprefix(prefix)
-    return LeaseInfo(name, seen.holder, seen.fence, seen.remaining, seen.waiters)
+    members = tuple(Member(*one) for one in ((seen.holder, seen.remaining), *seen.others))
+    return LeaseInfo(
+        name, seen.holder, seen.fence, seen.remaining, seen.waiters, seen.shares, members
+    )

@@ -87,8 +87,27 @@ class Label:
 
 
 @dataclass(frozen=True, slots=True)
+class Member:
+    """One of the holders of a lock.
+
+    >>> Member("web-3/4711/nightly.py/1f0c5d8e21a94b7790c3d65af0b1e284", 2.5).label.program
+    'nightly.py'
+    """
+
+    holder: str
+    remaining: float
+    """Seconds until its lease ends unless it is renewed."""
+
+    @property
+    def label(self) -> Label | None:
+        """Host, pid, program and `label=` of the holder, if it was taken by holdfast."""
+        return Label.of(self.holder)
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseInfo:
-    """What the engine knows of a held lock.
+    """What the engine knows of a held lock. If it is shared, `holder`, `remaining` and `label` are
+    those of the first of `members`.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://lease-info-example") as client:
@@ -105,6 +124,10 @@ class LeaseInfo:
     """Seconds until it ends unless it is renewed."""
     waiters: int | None
     """How many clients wait for it; None where the engine does not count them."""
+    shares: int = 1
+    """How many may hold it at once: 1 for a lock, the slots of a semaphore, 0 for a read lock."""
+    members: tuple[Member, ...] = ()
+    """All holders."""
 
     @property
     def label(self) -> Label | None:

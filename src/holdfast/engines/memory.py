@@ -53,16 +53,32 @@ NEVER_SET = Versioned(None, 0)
 
 @dataclass(slots=True)
 class Row:
-    """One name: its holder, the end of the lease, and the waiters."""
+    """One name: its holders, when their leases end, and the waiters, in order, with their shares.
 
-    holder: str = ""
-    ends_at: float = 0.0
+    A lock has one holder, a semaphore or a read lock several, all with the same `shares`.
+    """
+
     fence: int = 0
-    queue: list[str] = field(default_factory=list)
+    shares: int = 1
+    holders: dict[str, float] = field(default_factory=dict)
+    queue: dict[str, int] = field(default_factory=dict)
 
     def is_held(self, now: float) -> bool:
-        """Whether it is held at this instant."""
-        return bool(self.holder) and now < self.ends_at
+        """Whether anybody holds it at this instant."""
+        return any(ends_at > now for ends_at in self.holders.values())
+
+    def admits(self, shares: int) -> bool:
+        """Whether there is room for one more holder of this kind."""
+        if not self.holders:
+            return True
+        return shares == self.shares and (shares == 0 or len(self.holders) < shares)
+
+    def admit(self, holder: str, shares: int, ends_at: float) -> None:
+        """Let it in. Those that come together have one fence."""
+        if not self.holders:
+            self.fence += 1
+            self.shares = shares
+        self.holders[holder] = ends_at
 
 
 class Table:
@@ -79,16 +95,13 @@ class Table:
         if isinstance(request, Acquire):
             return self._acquire(request, now)
         if isinstance(request, Release):
-            return self._release(request.key, request.holder, now)
+            return self._release(request, now)
         if isinstance(request, Extend):
             return self._extend(request, now)
         if isinstance(request, Break):
-            row = self.rows.get(request.key)
-            if row is None or not row.is_held(now):
-                return NOT_YOURS
-            return self._release(request.key, row.holder, now)
+            return self._break(request, now)
         if isinstance(request, Inspect):
-            return self._listing([request.key] if request.key in self.rows else [], now)
+            return self._listing([request.key], now)
         if isinstance(request, Read):
             return self.cells.get(request.key, NEVER_SET)
         if isinstance(request, Write):
@@ -97,51 +110,62 @@ class Table:
         held = [key for key in sorted(keys) if self.rows[key].is_held(now)]
         return self._listing(held[: request.limit], now)
 
+    def _row(self, key: str, now: float) -> Row:
+        """The row, without the leases that have ended; what they leave is offered to the waiters,
+        in order."""
+        row = self.rows.get(key) or Row()
+        for holder in [holder for holder, ends_at in row.holders.items() if ends_at <= now]:
+            del row.holders[holder]
+        if row.queue:
+            self._offer(row, now)
+        return row
+
+    def _offer(self, row: Row, now: float) -> None:
+        """Offer what is free to the head of the queue, and to those behind it that may share it."""
+        offered = False
+        while row.queue:
+            holder, shares = next(iter(row.queue.items()))
+            # The next waiter is woken, too: it asks when an offer lapses, and moves it on.
+            if not row.admits(shares):
+                self.to_wake += [holder] if offered else []
+                return
+            del row.queue[holder]
+            row.admit(holder, shares, now + OFFER)
+            self.to_wake.append(holder)
+            offered = True
+
     def _acquire(self, request: Acquire, now: float) -> Answer:
-        row = self.rows.get(request.key)
-        if row is None:
-            row = self.rows[request.key] = Row()
-        if not row.is_held(now) and row.queue and row.queue[0] != request.holder:
-            self._offer_to_next(row, now)  # its holder died; the waiters come first, in order
-        mine = row.holder == request.holder
-        if row.is_held(now) and not mine:
-            if request.queue and request.holder not in row.queue:
-                row.queue.append(request.holder)
-            return Held(row.ends_at - now, wakes=True)
-        if not mine:
-            row.fence += 1
-        row.holder = request.holder
-        row.ends_at = max(row.ends_at if mine else 0.0, now + request.ttl)
-        if row.queue and request.holder in row.queue:
-            row.queue.remove(request.holder)
+        row, holder = self._row(request.key, now), request.holder
+        if holder in row.holders:
+            row.holders[holder] = max(row.holders[holder], now + request.ttl)
+        elif row.queue or not row.admits(request.shares):
+            if request.queue:
+                row.queue.setdefault(holder, request.shares)
+            return Held(min(row.holders.values()) - now, wakes=True)
+        else:
+            self.rows[request.key] = row
+            row.admit(holder, request.shares, now + request.ttl)
         return Granted(row.fence)
 
     def _extend(self, request: Extend, now: float) -> Answer:
-        row = self.rows.get(request.key)
-        if row is None or row.holder != request.holder or not row.is_held(now):
+        row = self._row(request.key, now)
+        if request.holder not in row.holders:
             return NOT_YOURS
-        row.ends_at = max(row.ends_at, now + request.ttl)
+        row.holders[request.holder] = max(row.holders[request.holder], now + request.ttl)
         return DONE
 
-    def _release(self, key: str, holder: str, now: float) -> Answer:
-        row = self.rows.get(key)
-        if row is None:
-            return NOT_YOURS
-        if holder in row.queue:
-            row.queue.remove(holder)
-        if row.holder != holder:
-            return NOT_YOURS
-        row.holder = ""
-        if row.queue:
-            self._offer_to_next(row, now)
-        return DONE
+    def _release(self, request: Release, now: float) -> Answer:
+        row = self._row(request.key, now)
+        row.queue.pop(request.holder, None)
+        held = row.holders.pop(request.holder, None)
+        self._offer(row, now)
+        return NOT_YOURS if held is None else DONE
 
-    def _offer_to_next(self, row: Row, now: float) -> None:
-        row.holder = row.queue.pop(0)
-        row.fence += 1
-        row.ends_at = now + OFFER
-        # The next waiter is woken, too: it asks when the offer lapses, and moves it on.
-        self.to_wake += [row.holder, *row.queue[:1]]
+    def _break(self, request: Break, now: float) -> Answer:
+        row = self._row(request.key, now)
+        broken = [request.holder] if request.holder else list(row.holders)
+        answers = [self._release(Release(request.key, holder), now) for holder in broken]
+        return DONE if DONE in answers else NOT_YOURS
 
     def _write(self, request: Write) -> Answer:
         if self.cells.get(request.key, NEVER_SET).version != request.expect:
@@ -150,14 +174,13 @@ class Table:
         return DONE
 
     def _listing(self, keys: list[str], now: float) -> Listing:
-        rows = ((key, self.rows[key]) for key in keys)
-        return Listing(
-            tuple(
-                Seen(key, row.holder, row.fence, row.ends_at - now, len(row.queue))
-                for key, row in rows
-                if row.is_held(now)
-            )
-        )
+        rows = ((key, self._row(key, now)) for key in keys)
+        return Listing(tuple(_seen(key, row, now) for key, row in rows if row.holders))
+
+
+def _seen(key: str, row: Row, now: float) -> Seen:
+    first, *others = ((holder, ends_at - now) for holder, ends_at in row.holders.items())
+    return Seen(key, first[0], row.fence, first[1], len(row.queue), row.shares, tuple(others))
 
 
 class Space:
@@ -197,7 +220,7 @@ class Space:
         self.mutex = threading.RLock()
         self.waiters.clear()
         for row in self.table.rows.values():
-            row.holder = ""
+            row.holders.clear()
             row.queue.clear()
 
 
@@ -261,4 +284,5 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         drift=same_clock,
         connect=lambda host: MemoryStore(space, host),
         connect_async=lambda host: AsyncMemoryStore(space, host),
+        no_sharing="",
     )

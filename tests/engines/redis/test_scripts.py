@@ -179,7 +179,7 @@ def test_a_single_server_does_what_the_reference_does(
         # lock, it is told to get ready.
         heard = [message.partition(" ")[0] for message in messages(listener)]
         assert heard[:1] == table.to_wake[:1] or (
-            not table.to_wake and heard == table.rows["job"].queue[:1]
+            not table.to_wake and heard == list(table.rows["job"].queue)[:1]
         )
         table.to_wake.clear()
     single.close()

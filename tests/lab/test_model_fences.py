@@ -14,14 +14,15 @@ import pytest
 from holdfast.lab.model.fences import (
     COMMITTED,
     Attempt,
+    Judge,
     Rules,
     Site,
     State,
+    explore,
     holders_agree,
     tokens_grow,
 )
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import Judge, explore
 from holdfast.lab.model.variants import VARIANTS, median, run
 
 RULES = Rules()

@@ -14,10 +14,10 @@ import pytest
 
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.scenarios import report
+from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.catalogue import SCENARIOS
 from holdfast.lab.scenarios.client_process import FENCED, PLAIN, Registers, Role, Worker
 from holdfast.lab.scenarios.locks import Recipe
-from holdfast.lab.scenarios.log import StageFailed
 from holdfast.lab.scenarios.scenario import (
     NOT_GRANTED,
     TWO_HOLDERS,

@@ -4,9 +4,16 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from holdfast.lab.model.fences import Model, Rules, Scope, holders_agree, tokens_grow
+from holdfast.lab.model.fences import (
+    Explored,
+    Model,
+    Rules,
+    Scope,
+    explore,
+    holders_agree,
+    tokens_grow,
+)
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import Explored, explore
 
 
 def median(counters: Collection[int]) -> int:

@@ -1,12 +1,11 @@
 """The classic failures of distributed locks, each to be run on real servers.
 
 scenario.py   what a scenario is: a story, its variants, and what should come of each
-catalogue.py  all of them, by what fails: `one_server.py`, `failover.py`, `quorum_votes.py`,
-              `quorum_outages.py`
+catalogue.py  all of them: `one_server.py`, `quorum.py`
 turns.py      the demo, which needs no server
-stage.py      the servers, network and clients of one run; `log.py` what happened
-actors.py     clients that carry out orders; `client_process.py` is the process of each, with the
-              registers that it writes to
+stage.py      the servers, network and clients of one run
+actors.py     what happens there, and clients that carry out orders; `client_process.py` is the
+              process of each, with the registers that it writes to
 locks.py      the locks that are tried: holdfast's own, and two careless ones
 report.py     what is shown
 """

@@ -1,6 +1,6 @@
 """All scenarios, in the order in which to read them."""
 
-from holdfast.lab.scenarios import failover, one_server, quorum_outages, quorum_votes
+from holdfast.lab.scenarios import one_server, quorum
 from holdfast.lab.scenarios.scenario import Scenario
 
 SCENARIOS: dict[str, Scenario] = {
@@ -10,11 +10,11 @@ SCENARIOS: dict[str, Scenario] = {
         one_server.WRONG_RELEASE,
         one_server.PAUSE,
         one_server.LATE_REPLY,
-        failover.FAILOVER,
-        quorum_votes.AMNESIA,
-        quorum_votes.CLOCK_JUMP,
-        quorum_outages.MINORITY_DOWN,
-        quorum_outages.MAJORITY_DOWN,
-        quorum_outages.PARTITION,
+        one_server.FAILOVER,
+        quorum.AMNESIA,
+        quorum.CLOCK_JUMP,
+        quorum.MINORITY_DOWN,
+        quorum.MAJORITY_DOWN,
+        quorum.PARTITION,
     )
 }

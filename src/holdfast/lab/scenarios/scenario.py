@@ -7,8 +7,8 @@ from holdfast.lab import checkers
 from holdfast.lab.checkers.liveness import NOT_GRANTED
 from holdfast.lab.checkers.safety import TWO_HOLDERS, UNCHECKED_WRITE
 from holdfast.lab.history import Event, Finding, History
+from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.client_process import PLAIN
-from holdfast.lab.scenarios.log import StageFailed
 from holdfast.lab.scenarios.stage import Stage
 
 __all__ = ["NOT_GRANTED", "TWO_HOLDERS", "UNCHECKED_WRITE", "Outcome", "Scenario", "Variant", "run"]

@@ -8,10 +8,9 @@ from urllib.parse import quote
 
 from holdfast.core.records import Label
 from holdfast.lab.history import Event, Kind
-from holdfast.lab.scenarios.actors import Actor
+from holdfast.lab.scenarios.actors import Actor, Log
 from holdfast.lab.scenarios.client_process import Role
 from holdfast.lab.scenarios.locks import KEY, Recipe
-from holdfast.lab.scenarios.log import Log
 from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 

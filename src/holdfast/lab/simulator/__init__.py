@@ -17,7 +17,7 @@ server.py    a server that can freeze, crash and restart
 store.py     the store of a client: its links to the servers, and what it does over them
 redis/  etcd/  zookeeper/  sql/
              the server, its data and the store of each engine; `engines.py` has what runs are like
-             with each (`simulated.py`)
+             with each
 observer.py  checks each step of a turn (`scene.py`); `record.py` keeps the history
 """
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TypeAlias
 
+from holdfast.lab.simulator.engines import SimulatedEngine
 from holdfast.lab.simulator.faults import (
     Cancel,
     Close,
@@ -28,7 +29,6 @@ from holdfast.lab.simulator.faults import (
     Slow,
 )
 from holdfast.lab.simulator.record import Mark, When
-from holdfast.lab.simulator.simulated import SimulatedEngine
 
 MARKS = tuple(mark for mark in Mark if mark is not Mark.START)
 LATEST = 6
@@ -351,3 +351,12 @@ ATTACKS: tuple[Attack, ...] = (
     lost_messages,
     slow_network,
 )
+
+OF_ENGINE: dict[str, tuple[Attack, ...]] = {
+    "zookeeper": (
+        *(cut_off_server, late_session, stopped_leader) * 3,
+        *(closed_client,) * 2,
+    ),
+    "sql": (clock_set_back, clock_set_back),
+}
+"""Those that only the servers of one engine can suffer."""

@@ -14,7 +14,7 @@ from holdfast.lab.simulator.driver import (
     Process,
     Resumption,
 )
-from holdfast.lab.simulator.simulated import SimulatedEngine
+from holdfast.lab.simulator.engines import SimulatedEngine
 from holdfast.lab.simulator.store import Wiring
 
 CLOSE_TIMEOUT = 10.0

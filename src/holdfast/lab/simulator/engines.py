@@ -1,8 +1,52 @@
 """The engines that can be simulated: their servers and stores, and what runs are like with them."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
+from math import inf
 
-from holdfast.lab.simulator.simulated import SimulatedEngine
+from holdfast.core.lease_state import node_timeout
+from holdfast.lab.simulator.driver import BaseClient
+from holdfast.lab.simulator.server import BaseServer
+from holdfast.lab.simulator.store import Store, Wiring
+from holdfast.options import nearest_ttl
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedEngine:
+    """What differs from engine to engine."""
+
+    servers: type[BaseServer]
+    store: Callable[[BaseClient, Wiring], Store]
+    drift: Callable[[float], float]
+    rate: float
+    """By how much clocks may differ, as a share of the time."""
+    ttls: tuple[float, ...]
+    min_ttl: float
+    max_ttl: float
+    ttl_step: float = 0.0
+    sizes: tuple[int, ...] = (1,)
+    """How many servers there are."""
+    seconds: float = 5.0
+    """How long faults happen."""
+    request_timeout: Callable[[float], float] = node_timeout
+    """How long a client waits for one of several servers, by the ttl."""
+    loses_data: bool = True
+    """Whether one of several servers may restart without its data."""
+    jumps: bool = True
+    """Whether servers go by a clock that can be set."""
+    lengthens: float = inf
+    """By how much longer, at the most, a lease lasts when such a clock is set back."""
+    fair: bool = False
+    """Whether waiters get the lock in the order of their arrival."""
+    busy: float = 0.4
+    """How likely it is that one more task shares a client."""
+    lingers: float = 0.0
+    """How long a lock may stay taken when its holder has learned of a loss."""
+
+    def ttl(self, wanted: float) -> float:
+        """The nearest that is allowed."""
+        return nearest_ttl(wanted, self.min_ttl, self.max_ttl, self.ttl_step)
 
 
 @cache
@@ -58,7 +102,6 @@ def _zookeeper() -> SimulatedEngine:
     from holdfast.engines.zookeeper import drift, guarantees
     from holdfast.engines.zookeeper.connection import Servers
     from holdfast.engines.zookeeper.sessions import Terms
-    from holdfast.lab.simulator import attacks
     from holdfast.lab.simulator.zookeeper.ensemble import TICK
     from holdfast.lab.simulator.zookeeper.server import ZooKeeperServer
     from holdfast.lab.simulator.zookeeper.store import ZooKeeperStore
@@ -80,17 +123,12 @@ def _zookeeper() -> SimulatedEngine:
         fair=True,
         busy=0.7,
         lingers=4.0,  # a session ends with its ttl, and up to a tick later
-        attacks=(
-            *(attacks.cut_off_server, attacks.late_session, attacks.stopped_leader) * 3,
-            *(attacks.closed_client,) * 2,
-        ),
     )
 
 
 def _sql() -> SimulatedEngine:
     from holdfast.engines.sql.engine import drift
     from holdfast.engines.sql.postgres import GUARANTEES
-    from holdfast.lab.simulator.attacks import clock_set_back
     from holdfast.lab.simulator.sql.server import SqlServer
     from holdfast.lab.simulator.sql.store import SqlStore
 
@@ -104,7 +142,6 @@ def _sql() -> SimulatedEngine:
         max_ttl=2.0,
         loses_data=False,
         lengthens=2.0,
-        attacks=(clock_set_back, clock_set_back),
         fair=True,
         busy=0.7,
     )

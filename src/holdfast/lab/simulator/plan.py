@@ -5,11 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 
-from holdfast.lab.simulator.attacks import ATTACKS, Target
-from holdfast.lab.simulator.engines import engine
+from holdfast.lab.simulator.attacks import ATTACKS, OF_ENGINE, Target
+from holdfast.lab.simulator.engines import SimulatedEngine, engine
 from holdfast.lab.simulator.faults import Drift, Fault, Jump, Skew
 from holdfast.lab.simulator.record import Mark, When
-from holdfast.lab.simulator.simulated import SimulatedEngine
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +119,7 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     target = Target(random, simulated, nodes, clients, ttl, seconds, may_lose_data=not durable)
     faults = _clocks(target, setup, simulated)
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
-        faults += random.choice((*ATTACKS, *simulated.attacks))(target)
+        faults += random.choice((*ATTACKS, *OF_ENGINE.get(setup.engine, ())))(target)
     return Plan(
         seed=seed,
         nodes=nodes,

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 from holdfast.core.lease_state import LockSpec, node_timeout
 from holdfast.lab.simulator.client import Client
-from holdfast.lab.simulator.engines import engine
+from holdfast.lab.simulator.engines import SimulatedEngine, engine
 from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.plan import Plan, Section
 from holdfast.lab.simulator.record import Record
 from holdfast.lab.simulator.server import BaseServer
-from holdfast.lab.simulator.simulated import SimulatedEngine
 
 RETRY = 0.1
 

@@ -1,20 +1,174 @@
 """The store of a client over a virtual ZooKeeper, as `engines.zookeeper.threads` and `aio` over a
-real one. Exchanges, sessions, heartbeats and the registry are the engine's own."""
+real one. Exchanges, sessions, heartbeats and the registry are the engine's own.
 
-from collections.abc import Sequence
+Sessions, their states, watches and what becomes of pending requests are kazoo's, whose client runs
+over a virtual network. Its own pings are left out: holdfast sends its heartbeats more often.
+"""
+
+from collections.abc import Callable, Sequence
 from functools import partial
+from math import ceil
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
+from kazoo.protocol.serialization import Close, Connect, GetChildren
+from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
+
 from holdfast.core.messages import Request
-from holdfast.engines.zookeeper.connection import Servers
+from holdfast.engines.zookeeper.connection import RETRY, Connection, Servers
 from holdfast.engines.zookeeper.exchange import Wait
 from holdfast.engines.zookeeper.exchanges import Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
 from holdfast.lab.simulator.driver import BaseClient
+from holdfast.lab.simulator.network import Connection as Line
 from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring
-from holdfast.lab.simulator.zookeeper.connection import VirtualConnection
-from holdfast.lab.simulator.zookeeper.ensemble import TICK
+from holdfast.lab.simulator.zookeeper.ensemble import SHORTEST, TICK
+from holdfast.lab.simulator.zookeeper.server import Gone
+
+
+class VirtualConnection(Connection):
+    """One session, over one virtual connection at a time. It does itself what kazoo has its
+    `ConnectionHandler` for."""
+
+    def __init__(
+        self,
+        owner: BaseClient,
+        links: Sequence[Link],
+        servers: Servers,
+        timeout: float,
+        shortest: float,
+        opening: Callable[[float], float],
+        opened: Callable[[int, float], None],
+    ) -> None:
+        super().__init__(servers, timeout, shortest, opening, opened)
+        self._owner, self._links, self._network = owner, links, links[0].network
+        self._opening, self._opened = opening, opened
+        names = [link.server.name for link in links]
+        self._order = [names.index(host.partition(":")[0]) for host in servers.hosts]
+        self._tries = 0
+        self._delay = RETRY["delay"]
+        self._line: Line | None = None
+        self._is_open = False
+        self.server = 0
+        """To which one it is connected, or was last."""
+        self.handler.dispatch_callback = self._dispatch
+        wakeup = SimpleNamespace(send=self._send_next)
+        self._connection = SimpleNamespace(_write_sock=wakeup, connection_stopped=None)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether all that was sent has been answered."""
+        return self._is_open and not self._pending
+
+    def start_async(self) -> None:
+        """Connect, again and again."""
+        self._stopped.clear()
+        self._connect()
+
+    def cut(self) -> None:
+        """Close the connection, so that another server is tried; the session goes on."""
+        line = self._line
+        if line is not None:
+            self.break_off(ghost=self._network.random.random() < 0.5)
+            self._broken(line)
+
+    def break_off(self, *, ghost: bool, late: float = 0.0) -> None:
+        """The connection breaks. With `ghost`, what was sent is carried out all the same."""
+        if self._line is not None:
+            self._line.reset(ghost=ghost, late=late or self._network.lateness())
+
+    def _connect(self) -> None:
+        """Try the next server."""
+        if self._stopped.is_set():
+            return
+        self._session_callback(KeeperState.CONNECTING)
+        self.server = index = self._order[self._tries % len(self._order)]
+        self._tries += 1
+        timeout = self._opening(SHORTEST)
+        milliseconds, session = ceil(timeout * 1000), self._session_id or 0
+        self._line = line = self._links[index].connection(lambda: self._broken(line))
+        self._submit(line, Connect(0, self.last_zxid, milliseconds, session, b"", read_only=False))
+        give_up_at = self._owner.clock() + timeout / len(self._order)
+        self._owner.at(give_up_at, lambda: None if self._is_open else self._broken(line))
+
+    def _send_next(self, _: bytes) -> None:
+        """Send the next request of kazoo's queue."""
+        if self._line is not None and self._is_open and self._queue:
+            request, promise = self._queue.popleft()
+            self._pending.append((request, promise, 0))
+            self._submit(self._line, request)
+
+    def _submit(self, line: Line, request: Any) -> None:
+        link = self._links[self.server]
+
+        def arrive() -> None:
+            if not isinstance(request, Connect) or link.server.accept(line):
+                link.deliver(line, request, lambda message: self._received(line, *message))
+            else:
+                line.reset()
+
+        line.to_node(arrive)
+
+    def _received(self, line: Line, zxid: int, message: Any) -> None:
+        if line is not self._line:
+            return
+        if isinstance(message, Gone):
+            event = WatchedEvent(EventType.DELETED, self._state, message.path)
+            for wake in self._child_watchers.pop(message.path, ()):
+                self._soon(partial(wake, event))
+        elif self._is_open:
+            self.last_zxid = zxid
+            request, promise, _ = self._pending.popleft()
+            self._answered(request, promise, message)
+        else:
+            self._connected(*message)
+
+    def _answered(self, request: Any, promise: Any, reply: Any) -> None:
+        if isinstance(request, Close):
+            self._line, self._is_open = None, False
+            self._session_callback(KeeperState.CLOSED)
+        elif isinstance(reply, Exception):
+            promise.set_exception(reply)
+        else:
+            promise.set(reply)
+            if isinstance(request, GetChildren) and request.watcher is not None:
+                self._child_watchers[request.path].add(request.watcher)
+
+    def _connected(self, session: int, timeout: int) -> None:
+        self._delay = RETRY["delay"]
+        if not session:
+            self._end(KeeperState.EXPIRED_SESSION)
+            return
+        self._is_open, self._session_id = True, session
+        self._session_callback(KeeperState.CONNECTED)
+        self._opened(session, timeout / 1000)
+        while self._queue:
+            self._send_next(b"")
+
+    def _broken(self, line: Line) -> None:
+        if line is self._line:
+            line.reset()
+            self._end(KeeperState.CONNECTING)
+
+    def _end(self, state: str) -> None:
+        """There is no connection: try the next server; after the last one, in a while."""
+        self._line, self._is_open = None, False
+        for link in self._links:  # what is left behind is on all of them
+            link.breaks += 1
+        self._session_callback(state)
+        pause = 0.0
+        if self._tries % len(self._order) == 0:
+            pause = self._delay * self._network.random.uniform(0.6, 1.0)
+            self._delay = min(2 * self._delay, RETRY["max_delay"])
+        self._owner.at(self._owner.clock() + pause, self._connect)
+
+    def _dispatch(self, callback: Any) -> None:
+        self._soon(partial(callback.func, *callback.args))
+
+    def _soon(self, action: Callable[[], Any]) -> None:
+        """Call something as kazoo's threads do: not in the middle of something else."""
+        self._owner.at(self._owner.clock(), action)
 
 
 class ZooKeeperStore(Store):

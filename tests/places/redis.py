@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.engines.redis import node as redis_node
+from holdfast.engines.redis import nodes as redis_nodes
 from holdfast.lab.servers.programs import find_valkey
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract import Place
@@ -73,7 +73,7 @@ class RedlockPlace(RedisPlace):
     def __init__(self, url: str, servers: Sequence[RedisServer]) -> None:
         super().__init__(url, servers)
         self._patch = pytest.MonkeyPatch()
-        self._patch.setattr(redis_node, "FIRST_CONTACT", 5.0)
+        self._patch.setattr(redis_nodes, "FIRST_CONTACT", 5.0)
 
     def close(self) -> None:
         self._patch.undo()

@@ -10,8 +10,9 @@ from holdfast.core.messages import Acquire, Answer, Extend, Failed, Granted, Hel
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import server
 from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.connection import MAX_PENDING, Node
 from holdfast.engines.redis.handshake import Handshake
-from holdfast.engines.redis.node import MAX_PENDING, Node, Nodes
+from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import PollingOnly
 from holdfast.lab.simulator.redis.server import encode
@@ -46,7 +47,7 @@ class Client:
         self.connects += 1
 
     def connect(self, hello: bytes = HELLO) -> None:
-        self.node.connected()
+        self.node.opened()
         self.sent()
         self.receive(hello)
 
@@ -61,16 +62,12 @@ class Client:
 
     def sent(self) -> list[str]:
         """The names of the commands that were sent since the last time."""
-        pipeline = self.node.pipeline
-        assert pipeline is not None
-        names = [command.split(b"\r\n")[2].decode() for command in pipeline.outgoing]
-        pipeline.outgoing.clear()
+        names = [command.split(b"\r\n")[2].decode() for command in self.node.outgoing]
+        self.node.outgoing.clear()
         return names
 
     def receive(self, data: bytes) -> None:
-        pipeline = self.node.pipeline
-        assert pipeline is not None
-        pipeline.receive(data)
+        self.node.receive(data)
 
 
 @pytest.fixture

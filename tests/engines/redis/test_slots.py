@@ -23,7 +23,7 @@ from holdfast.core.messages import (
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import Place, server
 from holdfast.engines.redis.cluster import Cluster, NodeRound, Share, Shares, Slots, read_shares
-from holdfast.engines.redis.node import Nodes
+from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.waiters import Waiters
 
 A, B, C = Place("a", 1), Place("b", 2), Place("c", 3)

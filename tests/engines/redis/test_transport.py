@@ -216,7 +216,7 @@ def test_an_interruption_at_any_line_leaves_the_client_usable(
     """It closes the connection, or nothing; what was pending has an unknown outcome."""
     host = StoreHost(clock, lambda holder: None, lambda event: None)
     store = open_engine(urlsplit(server.url), {}).connect(host)
-    files = ("redis/threads.py", "redis/node.py", "redis/connection.py", "redis/sockets.py")
+    files = ("redis/threads.py", "redis/nodes.py", "redis/connection.py", "redis/sockets.py")
     request = Acquire("job", "me", LONG)
     store.ask((request,), clock() + 5)
     for line in count():
@@ -253,7 +253,7 @@ def test_a_signal_handler_may_ask_at_any_line(server: RedisServer) -> None:
             handled.append(store.ask((Acquire("other", "me", LONG),), clock() + 5))
 
         for line in count():
-            strike = Call(line, ("redis/threads.py", "redis/node.py"), handle)
+            strike = Call(line, ("redis/threads.py", "redis/nodes.py"), handle)
             with strike:
                 [answer] = store.ask((Acquire("holdfast:job", "me", LONG),), clock() + 5)
             assert not isinstance(answer, Failed), (line, answer)

@@ -12,10 +12,11 @@ from typing import Any
 
 from holdfast.core.effects import perform_async
 from holdfast.core.fanout import FanOut, Pause
-from holdfast.core.messages import Answer, Failed, Request, Write
+from holdfast.core.messages import Answer, Request, Write
 from holdfast.engines.inherited import detach
-from holdfast.engines.redis.connection import BROKEN, CLOSED, explain, heals_in
-from holdfast.engines.redis.node import GONE, Node, Nodes
+from holdfast.engines.redis.connection import GONE, Node
+from holdfast.engines.redis.exchange import BROKEN, CLOSED, explain, heals_in
+from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.routes import Effect, Route
 
 LATE = 0.005
@@ -43,35 +44,32 @@ class Protocol(asyncio.Protocol):
         self.transport: Any = writer.transport
         self.loop = asyncio.get_running_loop()
         self.is_flushing = False
-        self._pipeline = node.connected()
         self.transport.set_protocol(self)
 
     def data_received(self, data: bytes) -> None:
         """Replies and pushes have come."""
-        node = self.node
-        if node.pipeline is not self._pipeline:
+        store, node = self._store, self.node
+        if store.protocols.get(node) is not self:
             return  # it was given up meanwhile
         try:
-            self._pipeline.receive(data)
+            node.receive(data)
         except BROKEN as error:
-            self._store.disconnect(node, explain(error))
+            store.disconnect(node, explain(error))
         except BaseException as error:
-            self._store.disconnect(node, f"an internal error: {error!r}")
+            store.disconnect(node, f"an internal error: {error!r}")
             raise
-        if self._pipeline.outgoing:
-            self.flush()
-        self._store.flush_all()
-        self._store.set_timer()
+        store.flush_all()
+        store.set_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
-        if self.node.pipeline is self._pipeline:
+        if self._store.protocols.get(self.node) is self:
             self._store.disconnect(self.node, CLOSED if exc is None else explain(exc))
 
     def flush(self) -> None:
         """Send what is outgoing."""
         self.is_flushing = False
-        outgoing = self._pipeline.outgoing
+        outgoing = self.node.outgoing
         if outgoing and not self.transport.is_closing():
             self.transport.write(b"".join(outgoing))
             outgoing.clear()
@@ -84,11 +82,10 @@ class AsyncRedisStore:
         self._nodes, self._route = nodes, route
         self._clock, self._waiters = nodes.clock, nodes.waiters
         nodes.connect, nodes.disconnect = self._connect, self.disconnect
-        self._closed = False
         self._begin()
 
     def _begin(self) -> None:
-        self._protocols: dict[Node, Protocol] = {}
+        self.protocols: dict[Node, Protocol] = {}
         self._connecting: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due = inf
@@ -115,7 +112,7 @@ class AsyncRedisStore:
 
     async def close(self) -> None:
         """Close every connection."""
-        self._closed = True
+        self._nodes.closed = True
         connecting = list(self._connecting)
         for task in connecting:
             task.cancel()
@@ -127,13 +124,13 @@ class AsyncRedisStore:
     def abandon(self) -> None:
         """Close every connection where nothing can be awaited: the client was garbage-collected,
         perhaps in another thread."""
-        self._closed = True
+        self._nodes.closed = True
         for task in list(self._connecting):
             loop = task.get_loop()
             if not loop.is_closed():
                 loop.call_soon_threadsafe(task.cancel)
-        protocols = list(self._protocols.values())
-        self._protocols.clear()
+        protocols = list(self.protocols.values())
+        self.protocols.clear()
         for protocol in protocols:
             try:
                 protocol.loop.call_soon_threadsafe(protocol.transport.abort)
@@ -142,7 +139,7 @@ class AsyncRedisStore:
 
     def forget(self) -> None:
         """In a forked child: the sockets are the parent's."""
-        for protocol in self._protocols.values():
+        for protocol in self.protocols.values():
             sock = protocol.transport.get_extra_info("socket")
             if sock is not None and sock.fileno() >= 0:
                 detach(sock.fileno())
@@ -151,7 +148,7 @@ class AsyncRedisStore:
 
     def disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
         """Close a node's connection."""
-        protocol = self._protocols.pop(node, None)
+        protocol = self.protocols.pop(node, None)
         if protocol is not None:
             protocol.transport.abort()
             node.lost(why, heals)
@@ -162,10 +159,10 @@ class AsyncRedisStore:
         unsent = self._nodes.unsent
         while unsent:
             node = unsent.pop()
-            protocol, pipeline = self._protocols.get(node), node.pipeline
-            if protocol is None or pipeline is None or protocol.is_flushing:
+            protocol = self.protocols.get(node)
+            if protocol is None or protocol.is_flushing:
                 continue
-            if len(pipeline.pending) <= 1:
+            if len(node.pending) <= 1:
                 protocol.flush()
             else:
                 protocol.is_flushing = True
@@ -173,11 +170,11 @@ class AsyncRedisStore:
 
     def set_timer(self) -> None:
         """Have the timer fire when the next waiter is due."""
-        if self._waiters.next_due() < self._due:
-            self._fire_at(self._waiters.next_due())
+        if self._waiters.next_due < self._due:
+            self._fire_at(self._waiters.next_due)
 
     def _drop_all(self) -> None:
-        for node in list(self._protocols):
+        for node in list(self.protocols):
             self.disconnect(node, GONE)
         if self._timer is not None:
             self._timer.cancel()
@@ -203,15 +200,10 @@ class AsyncRedisStore:
     def _start(self, each: FanOut) -> Waiting:
         """Send a round; the result is set when it is over."""
         waiting = Waiting(loop=asyncio.get_running_loop())
-        if self._closed:
-            for index in each.nodes:
-                name = self._nodes.all[index].name
-                each.take(index, [Failed.at(name, GONE)] * len(each.requests))
-        else:
-            self._nodes.start((each,), waiting)
-            self.flush_all()
-            if each.until < self._due:
-                self._fire_at(each.until)
+        self._nodes.start((each,), waiting)
+        self.flush_all()
+        if each.until < self._due:
+            self._fire_at(each.until)
         return waiting
 
     def _fire_at(self, instant: float) -> None:
@@ -239,7 +231,7 @@ class AsyncRedisStore:
             else:
                 self._nodes.expire(pending.round)
                 pending.waiter.wake()
-        following = min(following, self._waiters.next_due())
+        following = min(following, self._waiters.next_due)
         if following < inf:
             self._fire_at(following)
 
@@ -258,12 +250,13 @@ class AsyncRedisStore:
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the node's answer
             node.lost(explain(error), heals_in(error))
             return
-        if self._closed:
+        if self._nodes.closed:
             writer.transport.abort()
             node.lost(GONE)
             return
-        protocol = self._protocols[node] = Protocol(self, node, writer)
-        protocol.flush()
+        self.protocols[node] = Protocol(self, node, writer)
+        node.opened()
+        self.flush_all()
 
 
 def _close_after_its_loop(transport: Any) -> None:

@@ -36,10 +36,11 @@ from holdfast.core.messages import (
 )
 from holdfast.engines.redis.addresses import Address, Place
 from holdfast.engines.redis.commands import Commands
+from holdfast.engines.redis.connection import Node
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.node import Node, Nodes
+from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.routes import Steps, replicated
 
 MOST_HOPS = 8

@@ -1,4 +1,4 @@
-"""One connection to one server. Pure: bytes in, bytes out; the drivers own the socket.
+"""One server, and the connection to it. Pure: bytes in, bytes out; the drivers own the socket.
 
 1. The server executes commands in the order in which they were sent, and replies in that order. So
    a queue of pending requests is all that matches replies to requests.
@@ -9,61 +9,55 @@
 4. The confirmation of SUBSCRIBE is a push, its refusal is a reply: either takes its place in the
    queue.
 5. When the connection is lost, every pending request fails, with an unknown outcome.
+6. The connection is made when it is first needed. What is asked meanwhile waits, and is sent when
+   the handshake is done, so a round waits for a connection as it waits for an answer.
+7. When a server reports that it is no master any more, its connection is closed. The next request
+   connects anew, through Sentinel if there is one. Subscriptions are made on the same connection,
+   so they follow.
 """
 
-import ssl
 from collections import deque
-from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from math import inf
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import hiredis
-from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import Acquire, Release
-from holdfast.engines.redis.exchange import Answers, Exchange, Reply, conclude, failed
-
-BROKEN = (OSError, EOFError, RedisError, hiredis.HiredisError)
-"""What a connection may raise: it is of no use any more, or could not be made."""
-
-CLOSED = "the server closed the connection"
-
-NOT_THE_MASTER = ("READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "LOADING")
-"""Errors of a server that is not, or not yet, a master that can write. The client connects anew:
-Sentinel, or a name in the DNS, may lead to another server by now."""
-
-REFUSED = (
-    *("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR unknown command"),
-    *("ACL failure in script", "can't run this command", "can't access at least one"),
-    *("DB index is out of range", "WRONGTYPE"),
+from holdfast.core.messages import Acquire, Answer, Failed, Held, Inspect, Release
+from holdfast.engines.redis.addresses import Address
+from holdfast.engines.redis.exchange import (
+    NOT_THE_MASTER,
+    Answers,
+    Exchange,
+    Reply,
+    conclude,
+    failed,
+    heals_in,
 )
-"""Parts of errors that do not heal by waiting: a wrong password, a missing right, a key that holds
-something else than a lock."""
+from holdfast.engines.redis.handshake import Handshake
+from holdfast.events import NodeFailed, NodeRecovered
 
+if TYPE_CHECKING:
+    from holdfast.engines.redis.nodes import Nodes
 
-NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
-"""What OpenSSL calls an answer that is no TLS."""
+CONNECT_TIMEOUT = 1.0
+"""How long connecting may take, at least."""
 
+RECONNECT_AFTER = 0.2
+"""How long a node of a quorum that could not be connected to is left alone."""
 
-def explain(error: BaseException) -> str:
-    """The text for an error of a connection."""
-    text = str(error) or ("timed out" if isinstance(error, TimeoutError) else repr(error))
-    if any(each in text for each in NO_TLS):
-        return (
-            f"{text}; the server seems to expect no TLS on this port: try redis://, not rediss://"
-        )
-    return text
+MAX_PENDING = 1000
+"""How many requests may be pending at a node that does not answer before nothing more is sent."""
 
+SILENT = "did not answer in time"
+NO_CONNECTION = "no connection in time"
+GONE = "this client is closed"
 
-def heals_in(error: object) -> float | None:
-    """When an error heals by itself: never (infinity), or unknown (None)."""
-    if isinstance(error, (AuthenticationError, NoPermissionError, ssl.SSLCertVerificationError)):
-        return inf
-    text = str(error)
-    return inf if any(each in text for each in REFUSED) else None
+NEW, SENT, ACTIVE, REFUSED = "new", "sent", "active", "refused"
+"""The states of a subscription."""
 
 
 class Waiter(Protocol):
@@ -74,13 +68,23 @@ class Waiter(Protocol):
         ...
 
 
+class NoWaiter:
+    """For a round that no thread or task waits for."""
+
+    def wake(self) -> None:
+        """Do nothing."""
+
+
+NO_WAITER = NoWaiter()
+
+
 @dataclass(slots=True, eq=False)
 class Pending:
     """An exchange that was sent, or is to be sent, and the round that waits for its answers."""
 
     exchange: Exchange
     round: FanOut
-    waiter: "Waiter"
+    waiter: Waiter
     """Woken when the round is over."""
 
     @property
@@ -89,89 +93,178 @@ class Pending:
         return type(self.round.requests[0]) is Release
 
 
-class Receiver(Protocol):
-    """Gets all that a connection receives."""
+class Node:
+    """One server, and the state of the connection to it."""
 
-    def answered(self, pending: Pending, answers: Answers) -> None:
-        """A request has its answers."""
-        ...
+    def __init__(
+        self,
+        nodes: "Nodes",
+        address: Address,
+        handshake: Handshake,
+        *,
+        exclusive: bool = False,
+    ) -> None:
+        self._nodes, self.address = nodes, address
+        self.index = -1
+        self._handshake, self._exclusive = handshake, exclusive
+        self.name = address.name
+        self.forget()
 
-    def subscribed(self, error: Exception | None) -> None:
-        """A subscription was confirmed, or refused."""
-        ...
+    def forget(self) -> None:
+        """Start anew: there is no connection."""
+        self.connecting = self.connected = self.ready = False
+        """Whether a connection is being made, is there, and has its handshake behind it."""
+        self.last_error = ""
+        """The last failure; empty if it answers."""
+        self.retry_at = -inf
+        self.used_at = -inf
+        self._waiting: deque[Pending] = deque()
+        """Waits for the connection; or, on an exclusive one, for its turn."""
+        self._begin()
 
-    def published(self, message: bytes) -> None:
-        """A message on our channel."""
-        ...
-
-
-class Pipeline:
-    """What is pending on one connection, and what is to be sent on it."""
-
-    def __init__(self, receiver: Receiver) -> None:
-        self._receiver = receiver
+    def _begin(self) -> None:
+        """Nothing was sent yet."""
         self._reader = hiredis.Reader()
+        self.pending: deque[Pending | None] = deque()
+        """What was sent and is not answered yet. None: a subscription."""
         self._replies: list[Reply] = []
         """Those of the first pending exchange that have come."""
-        self.pending: deque[Pending | None] = deque()
-        """None: a subscription."""
         self.outgoing: list[bytes] = []
         """Not handed to the socket yet."""
+        self.subscription = NEW
+        self._refusal = ""
+        """Why it was refused."""
+        self._opening: Pending | None = None
 
-    def send(self, pending: Pending) -> None:
-        """Append an exchange."""
-        self.pending.append(pending)
-        self.outgoing += pending.exchange.commands
+    @property
+    def wakes(self) -> bool:
+        """Whether publications reach us, as far as is known."""
+        return self._nodes.listens and self.subscription != REFUSED
 
-    def subscribe(self, command: bytes) -> None:
-        """Append a subscription."""
-        self.pending.append(None)
-        self.outgoing.append(command)
-
-    def overdue_since(self) -> float:
-        """When the oldest pending request should have been answered."""
+    def is_stuck(self, now: float) -> bool:
+        """Whether its oldest pending request is overdue."""
         first = self.pending[0] if self.pending else None
-        return inf if first is None else first.round.until
+        return first is not None and first.round.until < now
+
+    def start(self, pending: Pending, now: float, spare: bool) -> None:
+        """Send a request, now or when there is a connection, or fail it at once; `spare`: enough
+        other nodes can be asked."""
+        if not self.ready:
+            if now < self.retry_at:
+                self._fail(pending, self.last_error)
+                return
+            if not self.connecting and not self.connected:
+                self.connecting = True
+                self._nodes.connect(self, max(pending.round.until - now, CONNECT_TIMEOUT))
+            full = len(self._waiting) >= MAX_PENDING
+            if (spare and self.last_error) or full:
+                self._fail(pending, self.last_error or NO_CONNECTION)
+                if full or not pending.is_release:
+                    return
+            self._waiting.append(pending)
+            return
+        full = len(self.pending) >= MAX_PENDING
+        if (spare or full) and self.is_stuck(now):
+            self._fail(pending, SILENT)
+            if full or not pending.is_release:
+                return
+        self.used_at = now
+        self._send(pending)
+
+    def unanswered(self) -> list[Pending]:
+        """All that was sent, or is to be sent, and is not answered yet."""
+        return [*(each for each in self.pending if each is not None), *self._waiting]
+
+    def opened(self) -> None:
+        """There is a connection. Nothing is sent on it before the handshake is done."""
+        self._begin()
+        self.connecting, self.connected = False, True
+        handshake = FanOut((Inspect(""),), (self.index,), inf)
+        self._opening = Pending(self._handshake.exchange(), handshake, NO_WAITER)
+        self._send(self._opening)
+
+    def lost(self, why: str, heals: float | None = None) -> None:
+        """The connection is lost, or could not be made: everything pending fails."""
+        if not self.ready and self._nodes.size:
+            self.retry_at = self._nodes.clock() + RECONNECT_AFTER
+        self.ready = self.connecting = self.connected = False
+        failing = [each for each in self.unanswered() if each is not self._opening]
+        listened = self.subscription in (SENT, ACTIVE)
+        self._waiting.clear()
+        self._begin()
+        self._failed(why)
+        for pending in failing:
+            self._fail_later(pending, why, heals)
+        if listened:
+            self._nodes.waiters.wake_all()
+
+    def silent(self) -> None:
+        """It did not answer in time."""
+        self._failed(SILENT if self.ready else NO_CONNECTION)
+        if self.address.fails_over and self.connected:
+            self._nodes.disconnect(self, f"{SILENT}; asking Sentinel for the master again")
 
     def receive(self, data: bytes) -> None:
         """Read replies and pushes, and hand each to what waits for it."""
-        reader, pending = self._reader, self.pending
-        reader.feed(data)
-        while (reply := reader.gets()) is not False:
+        self._reader.feed(data)
+        while (reply := self._reader.gets()) is not False:
             if type(reply) is hiredis.PushNotification:
                 self._take_push(reply)
                 continue
-            if not pending:
+            if not self.pending:
                 raise EOFError("a reply to no request")
-            first = pending[0]
+            first = self.pending[0]
             if first is None:
-                pending.popleft()
-                self._receiver.subscribed(reply)
+                self.pending.popleft()
+                self.subscription, self._refusal = REFUSED, str(reply)
+                self._nodes.waiters.unreachable(self.name, self._refusal)
                 continue
-            if len(first.exchange.commands) == 1:
-                replies = [reply]
-            else:
-                self._replies.append(reply)
-                if len(self._replies) < len(first.exchange.commands):
-                    continue
+            self._replies.append(reply)
+            if len(self._replies) == len(first.exchange.commands):
                 replies, self._replies = self._replies, []
-            pending.popleft()
-            self._conclude(first, replies)
-
-    def drop(self) -> Sequence[Pending]:
-        """The connection is lost. Gives what was pending on it."""
-        lost = [each for each in self.pending if each is not None]
-        self.pending.clear()
-        self.outgoing.clear()
-        return lost
+                self.pending.popleft()
+                self._conclude(first, replies)
+                if self._waiting and self.ready:
+                    self._send_waiting()
 
     def _take_push(self, push: list[Reply]) -> None:
         kind = push[0]
         if kind in (b"message", b"smessage"):
-            self._receiver.published(push[2])
+            self._nodes.waiters.published(self.index, push[2])
         elif kind in (b"subscribe", b"ssubscribe") and self.pending and self.pending[0] is None:
             self.pending.popleft()
-            self._receiver.subscribed(None)
+            self.subscription = ACTIVE
+
+    def _conclude(self, pending: Pending, replies: list[Reply]) -> None:
+        """All replies to an exchange have come."""
+        each = pending.round
+        try:
+            answers = conclude(pending.exchange, replies)
+        except (ValueError, TypeError) as error:  # another program has written to our keys
+            answers = [failed(f"the reply makes no sense: {error}")] * len(each.requests)
+        if isinstance(answers, Exchange):
+            if self._goes_on(pending):
+                self._send(Pending(answers, each, pending.waiter))
+                return
+            answers = [failed("its caller has stopped waiting")] * len(each.requests)
+        if pending is self._opening:
+            self._welcomed(answers[0])
+            return
+        if self.last_error:
+            self._recovered()
+        first = answers[0]
+        if type(first) is Failed or len(answers) > 1:
+            answers = list(map(self._named, answers))
+        elif type(first) is Held and self.subscription != ACTIVE:
+            first.wakes = False
+        if not each.over:
+            each.take(self.index, answers)
+            if each.over:
+                pending.waiter.wake()
+        elif not each.settled:
+            _take_late(each, self.index, answers)
+        if type(first) is Failed and any(code in str(first) for code in NOT_THE_MASTER):
+            raise EOFError(str(answers[0]))
 
     def _goes_on(self, pending: Pending) -> bool:
         """Whether to send the next part of an exchange: not for a caller that has stopped waiting,
@@ -179,25 +272,90 @@ class Pipeline:
         request = pending.round.requests[0]
         if type(request) is not Acquire:
             return pending.is_release or not pending.round.over
-        released = [
-            each.round.requests for each in self.pending if each is not None and each.is_release
-        ]
         holder = holder_of(request.holder)
         return all(
             holder_of(cast(Release, release).holder) != holder
-            for requests in released
-            for release in requests
+            for each in self.pending
+            if each is not None and each.is_release
+            for release in each.round.requests
         )
 
-    def _conclude(self, pending: Pending, replies: list[Reply]) -> None:
-        try:
-            outcome = conclude(pending.exchange, replies)
-        except (ValueError, TypeError) as error:  # another program has written to our keys
-            outcome = [failed(f"the reply makes no sense: {error}")] * len(pending.round.requests)
-        if isinstance(outcome, Exchange):
-            if self._goes_on(pending):
-                self.send(Pending(outcome, pending.round, pending.waiter))
-                return
-            gone = failed("its caller has stopped waiting")
-            outcome = [gone] * len(pending.round.requests)
-        self._receiver.answered(pending, outcome)
+    def _welcomed(self, answer: Answer) -> None:
+        """The handshake is done, or was refused."""
+        self._opening = None
+        refusal = self._named(answer)
+        if type(refusal) is Failed:
+            self._nodes.disconnect(self, refusal.nodes[0][1], refusal.heals_in)
+            return
+        self.ready = True
+        self.retry_at = -inf
+        if self.last_error:
+            self._recovered()
+        if not self._handshake.resp3:
+            self.subscription, self._refusal = REFUSED, self._handshake.why_no_resp3
+
+    def _send_waiting(self) -> None:
+        """Send what has waited for the connection, or for its turn."""
+        now = self._nodes.clock()
+        while self._waiting and not (self._exclusive and self.pending):
+            pending = self._waiting.popleft()
+            if pending.is_release or (not pending.round.over and now <= pending.round.until):
+                self._send(pending)
+            elif not pending.round.over:  # its caller is about to stop waiting
+                self._fail_later(pending, NO_CONNECTION)
+
+    def _send(self, pending: Pending) -> None:
+        if self._exclusive and self.pending:
+            self._waiting.append(pending)
+            return
+        first = pending.round.requests[0]
+        if type(first) is Acquire and first.queue:
+            self._subscribe()
+        self.pending.append(pending)
+        self.outgoing += pending.exchange.commands
+        self._nodes.unsent.add(self)
+
+    def _subscribe(self) -> None:
+        """Subscribe to wake-ups; if that is not possible, report it, once."""
+        if self.subscription == NEW and self._nodes.listens:
+            self.subscription = SENT
+            self.pending.append(None)
+            self.outgoing.append(self._nodes.waiters.subscribe)
+        elif self.subscription == REFUSED:
+            self._nodes.waiters.unreachable(self.name, self._refusal)
+
+    def _named(self, answer: Answer) -> Answer:
+        """With this node's name in it, if it is a failure."""
+        if type(answer) is not Failed:
+            return answer
+        why = answer.nodes[0][1]
+        heals = answer.heals_in if answer.heals_in is not None else heals_in(why)
+        return Failed.at(self.name, why, heals)
+
+    def _fail(self, pending: Pending, why: str, heals: float | None = None) -> None:
+        count = len(pending.round.requests)
+        pending.round.take(self.index, [Failed.at(self.name, why, heals)] * count)
+
+    def _fail_later(self, pending: Pending, why: str, heals: float | None = None) -> None:
+        """The same for a request whose caller waits already."""
+        self._fail(pending, why, heals)
+        if pending.round.over:
+            pending.waiter.wake()
+
+    def _failed(self, why: str) -> None:
+        if not self.last_error and self._nodes.size and why != GONE:
+            self._nodes.host.emit(NodeFailed(self.name, why))
+        self.last_error = why
+
+    def _recovered(self) -> None:
+        self.last_error = ""
+        if self._nodes.size:
+            self._nodes.host.emit(NodeRecovered(self.name))
+
+
+def _take_late(each: FanOut, node: int, answers: Answers) -> None:
+    """Add an answer to a round that is over, whose caller may be reading its answers now."""
+    later = copy(each)
+    later.answers = dict(each.answers)
+    later.take(node, answers)
+    each.answers = later.answers

@@ -5,8 +5,14 @@ answers are known, or there is something more to send: the next step, or the sam
 script was loaded. It has no state, so it can be sent to several servers at once.
 """
 
+import ssl
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from dataclasses import dataclass
+from math import inf
+from typing import Any, TypeAlias
+
+import hiredis
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from holdfast.core.messages import Answer, Failed
 from holdfast.engines.redis.scripts import script, scripts
@@ -16,8 +22,29 @@ Reply: TypeAlias = Any
 
 Answers: TypeAlias = Sequence[Answer]
 
+BROKEN = (OSError, EOFError, RedisError, hiredis.HiredisError)
+"""What a connection may raise: it is of no use any more, or could not be made."""
 
-class Exchange(NamedTuple):
+CLOSED = "the server closed the connection"
+
+NOT_THE_MASTER = ("READONLY", "NOREPLICAS", "MISCONF", "MASTERDOWN", "LOADING")
+"""Errors of a server that is not, or not yet, a master that can write. The client connects anew:
+Sentinel, or a name in the DNS, may lead to another server by now."""
+
+REFUSED = (
+    *("NOAUTH", "WRONGPASS", "NOPERM", "ERR AUTH", "ERR invalid password", "ERR unknown command"),
+    *("ACL failure in script", "can't run this command", "can't access at least one"),
+    *("DB index is out of range", "WRONGTYPE"),
+)
+"""Parts of errors that do not heal by waiting: a wrong password, a missing right, a key that holds
+something else than a lock."""
+
+NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
+"""What OpenSSL calls an answer that is no TLS."""
+
+
+@dataclass(slots=True)
+class Exchange:
     """Commands that are sent together, and how to read their replies: as answers, or as the next
     exchange."""
 
@@ -79,3 +106,21 @@ def _with_scripts(exchange: Exchange, replies: list[Reply]) -> Exchange:
         return exchange.read(replies)
 
     return Exchange((*loading, *(exchange.commands[i] for i in again)), complete, loads=True)
+
+
+def explain(error: BaseException) -> str:
+    """The text for an error of a connection."""
+    text = str(error) or ("timed out" if isinstance(error, TimeoutError) else repr(error))
+    if any(each in text for each in NO_TLS):
+        return (
+            f"{text}; the server seems to expect no TLS on this port: try redis://, not rediss://"
+        )
+    return text
+
+
+def heals_in(error: object) -> float | None:
+    """When an error heals by itself: never (infinity), or unknown (None)."""
+    if isinstance(error, (AuthenticationError, NoPermissionError, ssl.SSLCertVerificationError)):
+        return inf
+    text = str(error)
+    return inf if any(each in text for each in REFUSED) else None

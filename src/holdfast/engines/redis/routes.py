@@ -7,7 +7,7 @@ from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Acquire, Answer, Done, Extend, Failed, Granted, Request, Write
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.commands import Ping, Replicated
-from holdfast.engines.redis.node import Nodes
+from holdfast.engines.redis.nodes import Nodes
 
 Effect: TypeAlias = FanOut | Sequence[FanOut] | Pause
 """A round, or several to be sent together, that is to be waited for; or a pause."""

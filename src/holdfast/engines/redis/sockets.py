@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from holdfast.engines.inherited import detach
-from holdfast.engines.redis.connection import CLOSED
+from holdfast.engines.redis.exchange import CLOSED
 
 READ_SIZE = 65536
 
@@ -24,7 +24,7 @@ class Socket:
     def __init__(self, sock: Any, keep: object) -> None:
         self._sock, self._keep = sock, keep
         sock.setblocking(False)
-        self._is_plain = not isinstance(sock, ssl.SSLSocket)
+        self.is_plain = not isinstance(sock, ssl.SSLSocket)
         self.fd: int = sock.fileno()
         self.unsent = b""
 
@@ -46,10 +46,6 @@ class Socket:
         if not data:
             raise EOFError(CLOSED)
         return data
-
-    def has_more(self, data: bytes) -> bool:
-        """Whether more may be there than was received last. TLS gives one record at a time."""
-        return not self._is_plain or len(data) == READ_SIZE
 
     def close(self) -> None:
         """Close it, and wake a thread that waits for it."""

@@ -20,16 +20,18 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
+from math import inf
 from threading import get_ident
 from typing import Protocol
 
 from holdfast.core.effects import perform
 from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Answer, Failed, Request, Write
-from holdfast.engines.redis.connection import BROKEN, explain, heals_in
-from holdfast.engines.redis.node import GONE, INTERRUPTED, Node, Nodes
+from holdfast.engines.redis.connection import GONE, Node
+from holdfast.engines.redis.exchange import BROKEN, explain, heals_in
+from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.routes import Effect, Route
-from holdfast.engines.redis.sockets import Poller, Socket, Wakeup
+from holdfast.engines.redis.sockets import READ_SIZE, Poller, Socket, Wakeup
 
 TAKEOVER = 1.0
 """How often a follower looks whether the leader still reads."""
@@ -39,6 +41,7 @@ LONGEST = 3600.0
 
 JOIN_TIMEOUT = 1.0
 
+INTERRUPTED = "interrupted in the middle of sending or receiving"
 BUSY = "a signal handler cannot use the client in the middle of a request of its own thread"
 
 
@@ -104,7 +107,6 @@ class RedisStore:
         nodes.connect, nodes.disconnect = self._connect, self._disconnect
         nodes.check = self._receive
         self._waiters.woken = self._woken
-        self._closed = False
         self._begin()
 
     def _begin(self) -> None:
@@ -158,7 +160,7 @@ class RedisStore:
 
     def close(self) -> None:
         """Close every connection."""
-        self._closed = True
+        self._nodes.closed = True
         if self._is_busy_here():
             return  # a finalizer or signal handler; the request that has the mutex closes
         me = get_ident()
@@ -212,7 +214,7 @@ class RedisStore:
             for each in rounds:
                 if not each.over:
                     self._expire(each)
-            if self._closed and self._sockets:
+            if self._nodes.closed and self._sockets:
                 self.close()
 
     def _send_inbox(self) -> None:
@@ -231,26 +233,17 @@ class RedisStore:
     def _send_all(self) -> None:
         """Send what is in the inbox, and what was received asks for. Needs the mutex."""
         while self._inbox:
-            self._start(*self._inbox.popleft())
+            rounds, follower = self._inbox.popleft()
+            try:
+                self._nodes.start(rounds, follower)
+            except BaseException:
+                for each in rounds:
+                    for index in each.nodes:
+                        self._disconnect(self._nodes.all[index], INTERRUPTED)
+                raise
         unsent = self._nodes.unsent
         while unsent:
             self._flush(unsent.pop())
-
-    def _start(self, rounds: Sequence[FanOut], follower: Follower) -> None:
-        nodes = self._nodes.all
-        if self._closed:
-            for each in rounds:
-                for index in each.nodes:
-                    each.take(index, [Failed.at(nodes[index].name, GONE)] * len(each.requests))
-            follower.wake()
-            return
-        try:
-            self._nodes.start(rounds, follower)
-        except BaseException:
-            for each in rounds:
-                for index in each.nodes:
-                    self._disconnect(nodes[index], INTERRUPTED)
-            raise
 
     def _expire(self, each: FanOut) -> None:
         me = get_ident()
@@ -283,9 +276,8 @@ class RedisStore:
                             self._handle(ready)
                         self._send_all()
                         left = 0.0 if goal.over else self._time_left(goal)
-                        if left > 0 and self._leads(follower, me):
-                            poller = self._take_poller()
-                            left = min(left, self._waiters.next_due() - self._clock())
+                        if left > 0:
+                            poller = self._lead(follower, me)
                     finally:
                         self._owner = 0
                 if left <= 0 and poller is None:
@@ -293,6 +285,7 @@ class RedisStore:
                 if self._inbox:
                     self._send_inbox()
                 if poller is not None:
+                    left = min(left, self._waiters.next_due - self._clock())
                     ready = poller.wait(max(0.0, left))
         finally:
             self._followers.pop(follower, None)
@@ -311,15 +304,18 @@ class RedisStore:
             self._send_all()  # what was received may ask for more
         return min(left, LONGEST)
 
-    def _leads(self, follower: Follower, me: int) -> bool:
-        """Become the leader if there is none; else a follower."""
-        if self._leader is None or self._leader is follower or self._leading == me:
-            # The last: this is a signal handler, in the leader's thread.
-            self._leader, self._leading = follower, me
-            self._followers.pop(follower, None)
-            return True
-        self._follow_leader(follower)
-        return False
+    def _lead(self, follower: Follower, me: int) -> Poller | None:
+        """Become the leader if there is none, and take the poller; else become a follower."""
+        if self._leader is not None and self._leader is not follower and self._leading != me:
+            self._follow_leader(follower)
+            return None
+        # If `me` leads already, this is a signal handler in the leader's thread.
+        self._leader, self._leading = follower, me
+        self._followers.pop(follower, None)
+        poller, self._poller = self._poller, None
+        if poller is not None and poller.version == self._version:
+            return poller
+        return self._make_poller()
 
     def _follow_leader(self, follower: Follower) -> None:
         follower.prepare()
@@ -328,10 +324,10 @@ class RedisStore:
     def _promote(self) -> None:
         """If there is no leader, let a follower become it. Needs no mutex: a follower that is woken
         in vain sleeps again."""
-        if self._leader is None and (self._followers or self._closed):
+        if self._leader is None and (self._followers or self._nodes.closed):
             for follower in list(self._followers)[:1]:
                 follower.wake()
-            if self._closed and not self._followers:
+            if self._nodes.closed and not self._followers:
                 self._close_wakeup()
 
     def _close_wakeup(self) -> None:
@@ -348,12 +344,6 @@ class RedisStore:
                 self._leader, self._leading = None, 0
         self._send_inbox()
 
-    def _take_poller(self) -> Poller:
-        poller, self._poller = self._poller, None
-        if poller is not None and poller.version == self._version:
-            return poller
-        return self._make_poller()
-
     def _make_poller(self) -> Poller:
         if self._wakeup is None:
             self._wakeup = Wakeup()
@@ -361,7 +351,8 @@ class RedisStore:
 
     def _handle(self, ready: Sequence[tuple[int, int]]) -> None:
         """Read what can be read, and wake waiters whose time has come."""
-        self._waiters.wake_due()
+        if self._waiters.next_due < inf:
+            self._waiters.wake_due()
         for fd, _ in ready:
             node = self._by_fd.get(fd)
             if node is not None:
@@ -371,29 +362,28 @@ class RedisStore:
 
     def _receive(self, node: Node) -> None:
         sock = self._sockets.get(node)
-        if sock is None:
-            return
         try:
-            pipeline = node.pipeline
-            while pipeline is not None and (data := sock.receive()):
-                pipeline.receive(data)
-                pipeline = node.pipeline if sock.has_more(data) else None
-            if sock.unsent or (node.pipeline is not None and node.pipeline.outgoing):
-                self._nodes.unsent.add(node)
+            while sock is not None and (data := sock.receive()):
+                node.receive(data)
+                if sock.is_plain and len(data) < READ_SIZE:
+                    break  # there is no more; TLS gives one record at a time
+                sock = self._sockets.get(node)
         except BROKEN as error:
             self._disconnect(node, explain(error))
         except BaseException:
             self._disconnect(node, INTERRUPTED)
             raise
+        if sock is not None and sock.unsent:
+            self._nodes.unsent.add(node)
 
     def _flush(self, node: Node) -> None:
-        sock, pipeline = self._sockets.get(node), node.pipeline
-        if sock is None or pipeline is None or not (pipeline.outgoing or sock.unsent):
+        sock = self._sockets.get(node)
+        if sock is None or not (node.outgoing or sock.unsent):
             return
         waited = bool(sock.unsent)
         try:
-            sock.send(pipeline.outgoing)
-            pipeline.outgoing.clear()
+            sock.send(node.outgoing)
+            node.outgoing.clear()
         except BROKEN as error:
             self._disconnect(node, explain(error))
         except BaseException:
@@ -449,10 +439,10 @@ class RedisStore:
                 is_wanted = self._connecting.get(node) is threading.current_thread()
                 if is_wanted:
                     del self._connecting[node]
-                if sock is not None and is_wanted and not self._closed:
+                if sock is not None and is_wanted and not self._nodes.closed:
                     self._sockets[node] = sock
                     self._by_fd[sock.fd] = node
-                    node.connected()
+                    node.opened()
                     self._flush(node)
                     self._sockets_changed()
                 else:

@@ -45,6 +45,8 @@ class Waiters:
         self._left: dict[str, str] = {}
         """The keys of those whose release is not confirmed, by holder."""
         self._later: list[tuple[float, str]] = []
+        self.next_due = inf
+        """When `wake_due` has something to do."""
         self._has_reported = False
 
     def __contains__(self, holder: str) -> bool:
@@ -78,6 +80,7 @@ class Waiters:
             self.leave(node, Release(self._left[holder], holder))
         elif words:
             heappush(self._later, (self._host.clock() + int(words[0]) / 1000, holder))
+            self.next_due = self._later[0][0]
         else:
             self._wake(holder)
 
@@ -86,10 +89,6 @@ class Waiters:
         for holder in sorted(self._waiting):
             self._wake(holder)
 
-    def next_due(self) -> float:
-        """When `wake_due` has something to do."""
-        return self._later[0][0] if self._later else inf
-
     def wake_due(self) -> None:
         """Wake the waiters whose time has come."""
         now = self._host.clock()
@@ -97,6 +96,7 @@ class Waiters:
             _, holder = heappop(self._later)
             if holder in self._waiting:
                 self._wake(holder)
+        self.next_due = self._later[0][0] if self._later else inf
 
     def unreachable(self, node: str, why: str) -> None:
         """No message of this node reaches the client: report it, once."""
@@ -113,6 +113,7 @@ class Waiters:
         self._waiting.clear()
         self._left.clear()
         self._later.clear()
+        self.next_due = inf
 
 
 def _ignore(*what: object) -> None:

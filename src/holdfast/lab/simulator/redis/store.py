@@ -15,9 +15,10 @@ from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import Commands
-from holdfast.engines.redis.connection import BROKEN, explain
+from holdfast.engines.redis.connection import CONNECT_TIMEOUT, Node
+from holdfast.engines.redis.exchange import BROKEN, explain
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
-from holdfast.engines.redis.node import CONNECT_TIMEOUT, Node, Nodes
+from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.lab.simulator.driver import EPOCH, BaseClient
 from holdfast.lab.simulator.network import Connection
@@ -38,8 +39,7 @@ class NodeLink(Link):
     @property
     def is_idle(self) -> bool:
         """Whether all that was sent has been answered, on a connection that is well."""
-        pipeline = self._node.pipeline
-        return self._node.ready and pipeline is not None and not pipeline.pending
+        return self._node.ready and not self._node.pending
 
     def connect(self) -> None:
         """Begin to connect."""
@@ -59,11 +59,11 @@ class NodeLink(Link):
 
     def flush(self) -> None:
         """Send what is outgoing."""
-        connection, pipeline = self._connection, self._node.pipeline
-        if connection is None or pipeline is None or not pipeline.outgoing:
+        connection, outgoing = self._connection, self._node.outgoing
+        if connection is None or not outgoing:
             return
-        data = b"".join(pipeline.outgoing)
-        pipeline.outgoing.clear()
+        data = b"".join(outgoing)
+        outgoing.clear()
         self.send(connection, data, partial(self._receive, connection))
 
     def disconnect(self, why: str, heals: float | None = None) -> None:
@@ -78,7 +78,7 @@ class NodeLink(Link):
 
     def _establish(self, connection: Connection) -> None:
         if self._connection is connection:
-            self._node.connected()
+            self._node.opened()
             self.flush()
 
     def _refuse(self, connection: Connection) -> None:
@@ -92,13 +92,11 @@ class NodeLink(Link):
             self._node.lost(why, heals)
 
     def _receive(self, connection: Connection, replies: bytes) -> None:
-        pipeline = self._node.pipeline
-        if self._connection is not connection or pipeline is None:
+        if self._connection is not connection or not self._node.connected:
             return
         self._store.stop_interrupted()
         try:
-            pipeline.receive(replies)
-            self.flush()
+            self._node.receive(replies)
             self._store.flush_all()
         except BROKEN as error:
             self._lose(connection, explain(error))
@@ -136,8 +134,8 @@ class RedisStore(Store):
 
     def wake_later(self) -> None:
         """Wake waiters when their time comes."""
-        if self._waiters.next_due() < inf:
-            self.client.at(self._waiters.next_due(), self._wake_due)
+        if self._waiters.next_due < inf:
+            self.client.at(self._waiters.next_due, self._wake_due)
 
     def _wake_due(self) -> None:
         self._waiters.wake_due()

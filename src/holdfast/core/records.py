@@ -55,7 +55,8 @@ class Versioned(NamedTuple):
 
 
 # The secret to its last digit: what other programs write may have slashes and numbers in it, too.
-_HOLDER = re.compile(r"([^/]+)/([0-9]+)/([^/+]+)(?:\+([^/]*))?/[0-9a-f]{32}")
+# The number of an attempt may follow (see `attempt`).
+_HOLDER = re.compile(r"([^/]+)/([0-9]+)/([^/+]+)(?:\+([^/]*))?/[0-9a-f]{32}(?:#[0-9]+)?")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from holdfast.lab.servers.redis import RedisServer
 from tests.core.votes import EPOCH, Votes
 from tests.engines.redis.party import Bare
 
-HOLDERS = [f"host/1/program/{letter}" for letter in "abcdef"]
+HOLDERS = [f"host/1/program/{32 * letter}" for letter in "abcdef"]
 KEYS = ["job", "j{o}b", "100%", "späte Ärgernisse"]
 TTLS = [50.0, 100.0, 1000.0]
 

@@ -220,17 +220,17 @@ class AsyncRedisStore:
         self._looking = held_up
         self._due = following = inf
         self._waiters.wake_due()
-        for pending in self._nodes.unanswered():
-            until = pending.round.until
-            if pending.round.over:
+        for exchange in self._nodes.unanswered():
+            until = exchange.round.until
+            if exchange.round.over:
                 continue
             if until > now:
                 following = min(following, until)
             elif held_up:  # what has come meanwhile is read first
                 following = min(following, now + ONE_MORE_LOOK)
             else:
-                self._nodes.expire(pending.round)
-                pending.waiter.wake()
+                self._nodes.expire(exchange.round)
+                exchange.waiter.wake()
         following = min(following, self._waiters.next_due)
         if following < inf:
             self._fire_at(following)

@@ -97,15 +97,22 @@ class Commands:
         first = requests[0]
         if type(first) is Acquire:
             queue = first.queue and wakes
-            return Exchange((self._acquire(first, queue),), _read_queued if queue else _read_tried)
+            head, mine = self._acquire_head(first.key, first.ttl, queue), first.holder.encode()
+            proposed = word(b"%d" % first.proposed) if self._quorum else b""
+            text = head + proposed + word(mine)
+            return Exchange((text,), _read_queued if queue else _read_tried)
         if type(first) is Release:
-            commands = tuple(map(self._release, cast(Sequence[Release], requests)))
+            head_of = self._release_head
+            commands = [
+                head_of(each.key, each.wake) + word(each.holder.encode())
+                for each in cast(Sequence[Release], requests)
+            ]
             return Exchange(commands, self._read_codes)
         if type(first) is Extend:
             return self._extend(cast(Sequence[Extend], requests))
         if type(first) is Repair:
-            commands = tuple(map(self._repair, cast(Sequence[Repair], requests)))
-            return Exchange(commands, self._read_codes)
+            repairs = list(map(self._repair, cast(Sequence[Repair], requests)))
+            return Exchange(repairs, self._read_codes)
         if type(first) is Raise:
             return self._raise(first)
         if type(first) is Break:
@@ -118,12 +125,6 @@ class Commands:
             return self._wait_for_replicas(first)
         return self._inspector.exchange(cast(Inspect | List, first))
 
-    def _acquire(self, request: Acquire, queue: bool) -> bytes:
-        head, holder = self._acquire_head(request.key, request.ttl, queue), request.holder.encode()
-        if self._quorum:
-            return head + word(b"%d" % request.proposed) + word(holder)
-        return head + word(holder)
-
     def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> bytes:
         """All but the last arguments, which are the holder's own; kept for each lock."""
         keys, lasting = self._keys_of(key), (_milliseconds(ttl), _milliseconds(ttl + self._keep))
@@ -133,9 +134,6 @@ class Commands:
             return call("vote", (keys.lock, keys.fence), *lasting, more=2)
         channel = self._channel if queue else b""
         return call("acquire", keys, *lasting, self._offer, channel, more=1)
-
-    def _release(self, request: Release) -> bytes:
-        return self._release_head(request.key, request.wake) + word(request.holder.encode())
 
     def _make_release_head(self, key: str, wake: bool) -> bytes:
         keys = self._keys_of(key)

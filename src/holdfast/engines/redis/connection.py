@@ -17,16 +17,17 @@
 """
 
 from collections import deque
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import Protocol, cast
 
 import hiredis
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Acquire, Answer, Failed, Held, Inspect, Release
+from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.exchange import (
     NOT_THE_MASTER,
@@ -38,10 +39,8 @@ from holdfast.engines.redis.exchange import (
     heals_in,
 )
 from holdfast.engines.redis.handshake import Handshake
+from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import NodeFailed, NodeRecovered
-
-if TYPE_CHECKING:
-    from holdfast.engines.redis.nodes import Nodes
 
 CONNECT_TIMEOUT = 1.0
 """How long connecting may take, at least."""
@@ -60,14 +59,6 @@ NEW, SENT, ACTIVE, REFUSED = "new", "sent", "active", "refused"
 """The states of a subscription."""
 
 
-class Waiter(Protocol):
-    """A thread or task that waits for a round."""
-
-    def wake(self) -> None:
-        """The round is over."""
-        ...
-
-
 class NoWaiter:
     """For a round that no thread or task waits for."""
 
@@ -78,19 +69,17 @@ class NoWaiter:
 NO_WAITER = NoWaiter()
 
 
-@dataclass(slots=True, eq=False)
-class Pending:
-    """An exchange that was sent, or is to be sent, and the round that waits for its answers."""
+class Owner(Protocol):
+    """What a node needs of its client: see `nodes.Nodes`."""
 
-    exchange: Exchange
-    round: FanOut
-    waiter: Waiter
-    """Woken when the round is over."""
-
-    @property
-    def is_release(self) -> bool:
-        """Releases are sent also when their caller has stopped waiting."""
-        return type(self.round.requests[0]) is Release
+    host: StoreHost
+    clock: Clock
+    waiters: Waiters
+    size: int
+    listens: bool
+    unsent: "set[Node]"
+    connect: Callable[..., None]
+    disconnect: Callable[..., None]
 
 
 class Node:
@@ -98,7 +87,7 @@ class Node:
 
     def __init__(
         self,
-        nodes: "Nodes",
+        nodes: Owner,
         address: Address,
         handshake: Handshake,
         *,
@@ -118,14 +107,14 @@ class Node:
         """The last failure; empty if it answers."""
         self.retry_at = -inf
         self.used_at = -inf
-        self._waiting: deque[Pending] = deque()
+        self._waiting: deque[Exchange] = deque()
         """Waits for the connection; or, on an exclusive one, for its turn."""
         self._begin()
 
     def _begin(self) -> None:
         """Nothing was sent yet."""
         self._reader = hiredis.Reader()
-        self.pending: deque[Pending | None] = deque()
+        self.pending: deque[Exchange | None] = deque()
         """What was sent and is not answered yet. None: a subscription."""
         self._replies: list[Reply] = []
         """Those of the first pending exchange that have come."""
@@ -134,7 +123,7 @@ class Node:
         self.subscription = NEW
         self._refusal = ""
         """Why it was refused."""
-        self._opening: Pending | None = None
+        self._opening: Exchange | None = None
 
     @property
     def wakes(self) -> bool:
@@ -146,32 +135,32 @@ class Node:
         first = self.pending[0] if self.pending else None
         return first is not None and first.round.until < now
 
-    def start(self, pending: Pending, now: float, spare: bool) -> None:
+    def start(self, exchange: Exchange, now: float, spare: bool) -> None:
         """Send a request, now or when there is a connection, or fail it at once; `spare`: enough
         other nodes can be asked."""
         if not self.ready:
             if now < self.retry_at:
-                self._fail(pending, self.last_error)
+                self._fail(exchange, self.last_error)
                 return
             if not self.connecting and not self.connected:
                 self.connecting = True
-                self._nodes.connect(self, max(pending.round.until - now, CONNECT_TIMEOUT))
+                self._nodes.connect(self, max(exchange.round.until - now, CONNECT_TIMEOUT))
             full = len(self._waiting) >= MAX_PENDING
             if (spare and self.last_error) or full:
-                self._fail(pending, self.last_error or NO_CONNECTION)
-                if full or not pending.is_release:
+                self._fail(exchange, self.last_error or NO_CONNECTION)
+                if full or not exchange.is_release:
                     return
-            self._waiting.append(pending)
+            self._waiting.append(exchange)
             return
         full = len(self.pending) >= MAX_PENDING
         if (spare or full) and self.is_stuck(now):
-            self._fail(pending, SILENT)
-            if full or not pending.is_release:
+            self._fail(exchange, SILENT)
+            if full or not exchange.is_release:
                 return
         self.used_at = now
-        self._send(pending)
+        self._send(exchange)
 
-    def unanswered(self) -> list[Pending]:
+    def unanswered(self) -> list[Exchange]:
         """All that was sent, or is to be sent, and is not answered yet."""
         return [*(each for each in self.pending if each is not None), *self._waiting]
 
@@ -179,9 +168,10 @@ class Node:
         """There is a connection. Nothing is sent on it before the handshake is done."""
         self._begin()
         self.connecting, self.connected = False, True
-        handshake = FanOut((Inspect(""),), (self.index,), inf)
-        self._opening = Pending(self._handshake.exchange(), handshake, NO_WAITER)
-        self._send(self._opening)
+        self._opening = opening = self._handshake.exchange()
+        opening.round = FanOut((Inspect(""),), (self.index,), inf)
+        opening.waiter = NO_WAITER
+        self._send(opening)
 
     def lost(self, why: str, heals: float | None = None) -> None:
         """The connection is lost, or could not be made: everything pending fails."""
@@ -193,8 +183,8 @@ class Node:
         self._waiting.clear()
         self._begin()
         self._failed(why)
-        for pending in failing:
-            self._fail_later(pending, why, heals)
+        for exchange in failing:
+            self._fail_later(exchange, why, heals)
         if listened:
             self._nodes.waiters.wake_all()
 
@@ -220,7 +210,7 @@ class Node:
                 self._nodes.waiters.unreachable(self.name, self._refusal)
                 continue
             self._replies.append(reply)
-            if len(self._replies) == len(first.exchange.commands):
+            if len(self._replies) == len(first.commands):
                 replies, self._replies = self._replies, []
                 self.pending.popleft()
                 self._conclude(first, replies)
@@ -235,19 +225,20 @@ class Node:
             self.pending.popleft()
             self.subscription = ACTIVE
 
-    def _conclude(self, pending: Pending, replies: list[Reply]) -> None:
+    def _conclude(self, exchange: Exchange, replies: list[Reply]) -> None:
         """All replies to an exchange have come."""
-        each = pending.round
+        each = exchange.round
         try:
-            answers = conclude(pending.exchange, replies)
+            answers = conclude(exchange, replies)
         except (ValueError, TypeError) as error:  # another program has written to our keys
             answers = [failed(f"the reply makes no sense: {error}")] * len(each.requests)
         if isinstance(answers, Exchange):
-            if self._goes_on(pending):
-                self._send(Pending(answers, each, pending.waiter))
+            if self._goes_on(exchange):
+                answers.round, answers.waiter = each, exchange.waiter
+                self._send(answers)
                 return
             answers = [failed("its caller has stopped waiting")] * len(each.requests)
-        if pending is self._opening:
+        if exchange is self._opening:
             self._welcomed(answers[0])
             return
         if self.last_error:
@@ -260,18 +251,18 @@ class Node:
         if not each.over:
             each.take(self.index, answers)
             if each.over:
-                pending.waiter.wake()
+                exchange.waiter.wake()
         elif not each.settled:
             _take_late(each, self.index, answers)
         if type(first) is Failed and any(code in str(first) for code in NOT_THE_MASTER):
             raise EOFError(str(answers[0]))
 
-    def _goes_on(self, pending: Pending) -> bool:
+    def _goes_on(self, exchange: Exchange) -> bool:
         """Whether to send the next part of an exchange: not for a caller that has stopped waiting,
         and not an acquire whose release was sent already, and would be overtaken."""
-        request = pending.round.requests[0]
+        request = exchange.round.requests[0]
         if type(request) is not Acquire:
-            return pending.is_release or not pending.round.over
+            return exchange.is_release or not exchange.round.over
         holder = holder_of(request.holder)
         return all(
             holder_of(cast(Release, release).holder) != holder
@@ -298,21 +289,21 @@ class Node:
         """Send what has waited for the connection, or for its turn."""
         now = self._nodes.clock()
         while self._waiting and not (self._exclusive and self.pending):
-            pending = self._waiting.popleft()
-            if pending.is_release or (not pending.round.over and now <= pending.round.until):
-                self._send(pending)
-            elif not pending.round.over:  # its caller is about to stop waiting
-                self._fail_later(pending, NO_CONNECTION)
+            exchange = self._waiting.popleft()
+            if exchange.is_release or (not exchange.round.over and now <= exchange.round.until):
+                self._send(exchange)
+            elif not exchange.round.over:  # its caller is about to stop waiting
+                self._fail_later(exchange, NO_CONNECTION)
 
-    def _send(self, pending: Pending) -> None:
+    def _send(self, exchange: Exchange) -> None:
         if self._exclusive and self.pending:
-            self._waiting.append(pending)
+            self._waiting.append(exchange)
             return
-        first = pending.round.requests[0]
+        first = exchange.round.requests[0]
         if type(first) is Acquire and first.queue:
             self._subscribe()
-        self.pending.append(pending)
-        self.outgoing += pending.exchange.commands
+        self.pending.append(exchange)
+        self.outgoing += exchange.commands
         self._nodes.unsent.add(self)
 
     def _subscribe(self) -> None:
@@ -332,15 +323,15 @@ class Node:
         heals = answer.heals_in if answer.heals_in is not None else heals_in(why)
         return Failed.at(self.name, why, heals)
 
-    def _fail(self, pending: Pending, why: str, heals: float | None = None) -> None:
-        count = len(pending.round.requests)
-        pending.round.take(self.index, [Failed.at(self.name, why, heals)] * count)
+    def _fail(self, exchange: Exchange, why: str, heals: float | None = None) -> None:
+        count = len(exchange.round.requests)
+        exchange.round.take(self.index, [Failed.at(self.name, why, heals)] * count)
 
-    def _fail_later(self, pending: Pending, why: str, heals: float | None = None) -> None:
+    def _fail_later(self, exchange: Exchange, why: str, heals: float | None = None) -> None:
         """The same for a request whose caller waits already."""
-        self._fail(pending, why, heals)
-        if pending.round.over:
-            pending.waiter.wake()
+        self._fail(exchange, why, heals)
+        if exchange.round.over:
+            exchange.waiter.wake()
 
     def _failed(self, why: str) -> None:
         if not self.last_error and self._nodes.size and why != GONE:

@@ -2,19 +2,20 @@
 
 An `Exchange` is one or more commands that are sent together. When each has its reply, either the
 answers are known, or there is something more to send: the next step, or the same again after a
-script was loaded. It has no state, so it can be sent to several servers at once.
+script was loaded. No reply changes it, so it can be sent to several servers at once.
 """
 
 import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import hiredis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
-from holdfast.core.messages import Answer, Failed
+from holdfast.core.fanout import FanOut
+from holdfast.core.messages import Answer, Failed, Release
 from holdfast.engines.redis.scripts import script, scripts
 
 Reply: TypeAlias = Any
@@ -43,15 +44,32 @@ NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
 """What OpenSSL calls an answer that is no TLS."""
 
 
-@dataclass(slots=True)
+class Waiter(Protocol):
+    """A thread or task that waits for a round."""
+
+    def wake(self) -> None:
+        """The round is over."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
 class Exchange:
     """Commands that are sent together, and how to read their replies: as answers, or as the next
     exchange."""
 
-    commands: tuple[bytes, ...]
+    commands: Sequence[bytes]
     read: "Callable[[list[Reply]], Answers | Exchange]"
     loads: bool = False
     """Whether it loads the scripts: if one is missing then, loading it again would not help."""
+    round: FanOut = field(init=False)
+    """The round that waits for the answers. Set when it is sent, as is the next."""
+    waiter: Waiter = field(init=False)
+    """Woken when the round is over."""
+
+    @property
+    def is_release(self) -> bool:
+        """Releases are sent also when their caller has stopped waiting."""
+        return type(self.round.requests[0]) is Release
 
 
 def word(text: bytes) -> bytes:

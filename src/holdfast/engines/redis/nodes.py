@@ -20,10 +20,8 @@ from holdfast.engines.redis.connection import (
     NO_WAITER,
     SILENT,
     Node,
-    Pending,
-    Waiter,
 )
-from holdfast.engines.redis.exchange import Exchange
+from holdfast.engines.redis.exchange import Exchange, Waiter
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.waiters import Waiters
 
@@ -119,9 +117,9 @@ class Nodes:
             exchange = self._exchange(each.requests, wakes)
             if self.adapt is not None:
                 exchange = self.adapt(each, exchange)
-            pending = Pending(exchange, each, waiter)
+            exchange.round, exchange.waiter = each, waiter
             for index in each.nodes:
-                self.all[index].start(pending, now, spare)
+                self.all[index].start(exchange, now, spare)
 
     def _refuse(self, rounds: Sequence[FanOut]) -> None:
         for each in rounds:
@@ -137,9 +135,10 @@ class Nodes:
         ready = [node for node in self.all if node.ready]
         if len(ready) < self.size and type(each.requests[0]) in MAY_WAIT:
             each.until = max(each.until, now + FIRST_CONTACT)
-        return len(ready) - sum([node.is_stuck(now) for node in ready]) >= self.size
+        stuck = [node for node in ready if node.pending and node.is_stuck(now)]
+        return len(ready) - len(stuck) >= self.size
 
-    def unanswered(self) -> list[Pending]:
+    def unanswered(self) -> list[Exchange]:
         """What is waited for."""
         found = [each for node in self.all for each in node.unanswered()]
         return [each for each in found if not each.round.over]

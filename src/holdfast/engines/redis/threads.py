@@ -48,10 +48,7 @@ BUSY = "a signal handler cannot use the client in the middle of a request of its
 class Follower:
     """A thread that waits. Its lock is made only if it has to sleep."""
 
-    __slots__ = ("_signal",)
-
-    def __init__(self) -> None:
-        self._signal: threading.Lock | None = None
+    _signal: "threading.Lock | None" = None
 
     def prepare(self) -> None:
         """It is about to sleep; from now on it can be woken."""

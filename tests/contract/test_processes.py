@@ -183,7 +183,12 @@ async def test_a_death_at_any_moment_frees_the_name(stage: Stage) -> None:
 async def test_a_program_that_closes_nothing_ends_without_a_word(stage: Stage) -> None:
     command = (sys.executable, "-P", "-c", CARELESS, stage.colour, stage.place.url)
     program = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=environment())
-    _, said = await asyncio.wait_for(program.communicate(), AT_ONCE)
+    try:
+        _, said = await asyncio.wait_for(program.communicate(), 5 * AT_ONCE)
+    finally:
+        if program.returncode is None:
+            program.kill()
+            await program.wait()
     assert (program.returncode, said.decode()) == (0, "")
 
 

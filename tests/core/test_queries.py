@@ -6,6 +6,7 @@ from holdfast.core.effects import Ask
 from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import DONE, NOT_YOURS, Break, Inspect, List, Listing, Request, Seen
 from holdfast.core.queries import PAGE, break_lock, inspect, is_held, page
+from holdfast.core.quorum import attempt_id
 from holdfast.core.records import Label, LeaseInfo, Member
 from holdfast.errors import EngineUnavailable
 from tests.core.hand import BROKEN, NOW, Hand
@@ -65,7 +66,9 @@ def test_an_engine_that_is_unreachable_has_not_said_no() -> None:
 
 
 def test_the_label_of_a_holder() -> None:
-    assert Label.of(f"web-3/4711/nightly.py/{SECRET}") == Label("web-3", 4711, "nightly.py")
+    label = Label("web-3", 4711, "nightly.py")
+    assert Label.of(f"web-3/4711/nightly.py/{SECRET}") == label
+    assert Label.of(attempt_id(f"web-3/4711/nightly.py/{SECRET}", 2)) == label
 
 
 @pytest.mark.parametrize(

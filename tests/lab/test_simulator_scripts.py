@@ -26,7 +26,7 @@ from holdfast.lab.simulator.network import Connection, Network, Wire
 from holdfast.lab.simulator.redis.server import Server
 from tests.engines.redis.party import Bare
 
-HOLDERS = [f"host/1/program/{letter}" for letter in "abcdef"]
+HOLDERS = [f"host/1/program/{32 * letter}" for letter in "abcdef"]
 TTLS = [50.0, 100.0, 1000.0]
 NEAR = 10_000
 """How far apart, in milliseconds, times may be that are the same but for the moments between."""

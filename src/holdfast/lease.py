@@ -189,7 +189,9 @@ class BaseLease(Generic[D]):
     def __reduce__(self) -> NoReturn:
         refuse_pickling(self)
 
-    def __del__(self) -> None:
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        if is_finalizing():  # the program ends, and all its leases with it
+            return
         try:
             state, runtime = self._state, self._runtime
         except AttributeError:  # it was interrupted in the making

@@ -185,7 +185,7 @@ def test_a_lease_is_extended_while_its_slot_moves(cluster: RedisCluster, invite:
         ann(lease.extend, ttl=20)
         lock, fence, _ = (key.decode() for key in keys_of(PREFIX + "job"))
         former.command("MIGRATE", HOST, target.port, lock, 0, 5000)
-        with pytest.raises(EngineUnavailable, match="TRYAGAIN|in time"):
+        with pytest.raises(EngineUnavailable, match=r"TRYAGAIN|in time"):
             ann(lease.extend, ttl=30)
         former.command("MIGRATE", HOST, target.port, fence, 0, 5000)
         ann(lease.extend, ttl=40)

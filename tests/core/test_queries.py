@@ -2,11 +2,11 @@
 
 import pytest
 
+from holdfast.core.attempt import attempt_id
 from holdfast.core.effects import Ask
 from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import DONE, NOT_YOURS, Break, Inspect, List, Listing, Request, Seen
 from holdfast.core.queries import PAGE, break_lock, inspect, is_held, page
-from holdfast.core.quorum import attempt_id
 from holdfast.core.records import Label, LeaseInfo, Member
 from holdfast.errors import EngineUnavailable
 from tests.core.hand import BROKEN, NOW, Hand

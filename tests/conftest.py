@@ -9,7 +9,12 @@ import pytest
 from holdfast.drivers.common import log
 from tests.contract import Engine
 
-pytest_plugins = ["pytester", "tests.contract.plugin", "tests.equipment.set_clock"]
+pytest_plugins = [
+    "pytester",
+    "holdfast.contrib.pytest_plugin",
+    "tests.contract.plugin",
+    "tests.equipment.set_clock",
+]
 
 HERE = Path(__file__).parent
 

@@ -25,6 +25,7 @@ FACADE = {
     "schema",
     "shared",
     "skip",
+    "virtual_time",
 }
 MAY_IMPORT = {
     "core": {"core"} | LEAVES,

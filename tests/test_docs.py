@@ -41,7 +41,9 @@ def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("module", ["holdfast", "holdfast.options", *MODULES, *CONTRIB])
+@pytest.mark.parametrize(
+    "module", ["holdfast", "holdfast.options", "holdfast.virtual_time", *MODULES, *CONTRIB]
+)
 def test_docstring_examples(module: str) -> None:
     if module == "holdfast.contrib.django":
         configure_django()

@@ -1,10 +1,18 @@
-"""pytest: a client for each test, and set-up that runs once, however many workers xdist has.
+"""pytest: a client for each test, a clock that the test moves, and set-up that runs once, however
+many workers xdist has.
 
 In conftest.py, `pytest_plugins = ["holdfast.contrib.pytest_plugin"]`. Then
 
 >>> def test_two_cannot_pay_at_once(holdfast_client):
 ...     with holdfast_client.lock("order:42"):
 ...         assert holdfast_client.lock("order:42").acquire(blocking=False) is None
+
+>>> def test_a_pause_costs_the_lease(holdfast_time, holdfast_client):
+...     lease = holdfast_client.lock("order:42", ttl=30).acquire()
+...     holdfast_time.advance(3600)  # the lease is renewed meanwhile
+...     assert lease.held
+...     holdfast_time.pause(31)  # as if the process had been stopped for that long
+...     assert lease.lost
 
 >>> import pytest
 >>> @pytest.fixture(scope="session")
@@ -22,15 +30,29 @@ from urllib.parse import quote
 import pytest
 
 from holdfast.client import AsyncClient, Client
+from holdfast.virtual_time import VirtualTime
 
-__all__ = ["holdfast_async_client", "holdfast_client", "holdfast_once", "holdfast_url"]
+__all__ = [
+    "holdfast_async_client",
+    "holdfast_client",
+    "holdfast_once",
+    "holdfast_time",
+    "holdfast_url",
+]
 
 _numbers = count()
 
 
 @pytest.fixture
-def holdfast_url() -> str:
-    """The URL of an empty store within this process, for this test alone."""
+def holdfast_time() -> Iterator[VirtualTime]:
+    """The clock of all clients that are made in this test from here on."""
+    with VirtualTime() as time:
+        yield time
+
+
+@pytest.fixture
+def holdfast_url(holdfast_time: VirtualTime) -> str:
+    """The URL of an empty store within this process, for this test alone, on `holdfast_time`."""
     return f"memory://pytest-{next(_numbers)}"
 
 

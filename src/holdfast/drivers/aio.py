@@ -33,7 +33,6 @@ from holdfast.drivers.common import (
     LOOPS,
     RESTART_PAUSE,
     Driver,
-    clock,
     log,
     report_loss,
 )
@@ -52,9 +51,11 @@ class AsyncDriver(Driver):
 
     def _begin(self) -> None:
         self.in_use = False
-        host = StoreHost(clock, self._notify, log, self._lose)
+        host = StoreHost(self.runtime.clock, self._notify, log, self._lose)
         self._store = self.engine.connect_async(host)
         self._notifications: dict[str, asyncio.Event] = {}
+        self._waits: dict[asyncio.Timeout, float] = {}
+        """Until when each wait lasts."""
         self._watches: WeakKeyDictionary[LeaseState, list[LossWatch]] = WeakKeyDictionary()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
@@ -128,14 +129,39 @@ class AsyncDriver(Driver):
             raise ClientClosed
         woken = True
         try:
-            async with asyncio.timeout(None if until == inf else until - clock()):
-                await event.wait()
+            async with asyncio.timeout(self._left(until)) as limit:
+                self._waits[limit] = until
+                try:
+                    await event.wait()
+                finally:
+                    del self._waits[limit]
         except TimeoutError:
             woken = False
         if self.runtime.closed:
             raise ClientClosed
         event.clear()
         return woken
+
+    def _left(self, until: float) -> float | None:
+        return None if until == inf else until - self.runtime.clock()
+
+    def clock_moved(self) -> None:
+        """Have all waits look at the clock again."""
+        self._call_in_loop(self._reschedule_waits)
+
+    def _reschedule_waits(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for limit, until in self._waits.items():
+            left = self._left(until)
+            if left is not None and not limit.expired():
+                limit.reschedule(now + left)
+
+    def wait_for_callbacks(self, timeout: float) -> None:
+        """Wait until the callbacks of all losses so far have returned."""
+        returned = threading.Event()
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(returned.set)  # behind them
+            returned.wait(timeout)
 
     async def close(self) -> None:
         """End the waits, mark every lease as lost, send the releases, close the store. A second
@@ -167,7 +193,7 @@ class AsyncDriver(Driver):
         if loops:
             await asyncio.wait(loops)
         try:
-            await self._drive(send_last(self.runtime, clock() + CLOSE_TIMEOUT))
+            await self._drive(send_last(self.runtime, self.runtime.clock() + CLOSE_TIMEOUT))
         except Exception as error:  # noqa: BLE001 - the store is to be closed all the same
             self.runtime.emit(InternalError("closing", error))
         finally:
@@ -192,7 +218,7 @@ class AsyncDriver(Driver):
         """Cancel the running task at the moment when the lease is lost."""
         watch = LossWatch(cast("asyncio.Task[Any]", asyncio.current_task()))
         self._watches.setdefault(lease, []).append(watch)
-        if lease.is_lost(clock()):
+        if lease.is_lost(self.runtime.clock()):
             watch.fire()
         else:
             lease.callbacks += (watch.fire,)

@@ -128,6 +128,15 @@ class Driver(ABC):
     def _notify_lost(self, lease: LeaseState) -> None: ...
 
     @abstractmethod
+    def clock_moved(self) -> None:
+        """Have all waits look at the clock again: a test has moved it."""
+
+    @abstractmethod
+    def wait_for_callbacks(self, timeout: float) -> None:
+        """Wait until the callbacks of all losses so far have returned, in another thread than
+        theirs."""
+
+    @abstractmethod
     def current(self) -> object:
         """The caller: the running thread or task."""
 
@@ -141,6 +150,11 @@ class Driver(ABC):
 
 
 _drivers: WeakSet[Driver] = WeakSet()
+
+
+def drivers() -> list[Driver]:
+    """Those of all clients of this process."""
+    return list(_drivers)
 
 
 def _after_fork_in_child() -> None:

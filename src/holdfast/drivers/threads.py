@@ -34,7 +34,6 @@ from holdfast.drivers.common import (
     LOOPS,
     RESTART_PAUSE,
     Driver,
-    clock,
     log,
     report_loss,
 )
@@ -75,10 +74,11 @@ class ThreadDriver(Driver):
 
     def _begin(self) -> None:
         self.in_use = False
-        host = StoreHost(clock, self._notify, log, partial(lose, self.runtime))
+        host = StoreHost(self.runtime.clock, self._notify, log, partial(lose, self.runtime))
         self._store = self.engine.connect(host)
         self._pumped = self._store if isinstance(self._store, PumpedStore) else None
-        self._notifications: dict[str, SimpleQueue[None]] = {}
+        self._notifications: dict[str, SimpleQueue[bool]] = {}
+        """For each waiter. False: no notification, the clock was moved."""
         self._loops: dict[str, threading.Thread] = {}
         self._running: dict[Steps[Any], int] = {}
         """The operations under way, and their threads."""
@@ -144,6 +144,7 @@ class ThreadDriver(Driver):
 
     def _wait(self, waiter_id: str, until: float) -> bool:
         notifications = self._notifications[waiter_id]
+        clock = self.runtime.clock
         woken = False
         while not woken:
             if self.runtime.closed:  # `close` sets it before it ends the waits
@@ -153,11 +154,26 @@ class ThreadDriver(Driver):
                 look_at = min(until, clock() + SIGNALS_EVERY)
                 if self._pumped is not None:
                     self._pumped.pump(waiter_id, notifications.empty, look_at)
-            woken = _get(notifications, look_at)
-            if look_at == until:
+            woken = self._get(notifications, look_at)
+            if clock() >= until:
                 break
         if self.runtime.closed:
             raise ClientClosed
+        return woken
+
+    def _get(self, notifications: "SimpleQueue[bool]", until: float) -> bool:
+        """Wait for a notification; False if `until` passed first, or the clock was moved.
+
+        A queue, and not an Event: a signal handler or the garbage collector may notify in the
+        middle of this very wait, and an Event's lock is not made for that.
+        """
+        left = until - self.runtime.clock()
+        try:
+            woken = notifications.get(timeout=max(0.0, min(left, threading.TIMEOUT_MAX)))
+        except Empty:
+            return False
+        while not notifications.empty():  # several notifications are one
+            woken |= notifications.get()
         return woken
 
     def _subscribe(self, waiter_id: str) -> None:
@@ -169,7 +185,16 @@ class ThreadDriver(Driver):
     def _notify(self, waiter_id: str) -> None:
         notifications = self._notifications.get(waiter_id)
         if notifications is not None:
-            notifications.put(None)
+            notifications.put(True)
+
+    def clock_moved(self) -> None:
+        """Have all waits look at the clock again."""
+        for notifications in list(self._notifications.values()):
+            notifications.put(False)
+
+    def wait_for_callbacks(self, timeout: float) -> None:
+        """Wait until the callbacks of all losses so far have returned."""
+        self._callbacks.wait(timeout)
 
     def _notify_lost(self, lease: LeaseState) -> None:
         facade = None if lease.facade is None else lease.facade()
@@ -224,17 +249,17 @@ class ThreadDriver(Driver):
         while not self._closed.wait(RENEWER_TIMEOUT):
             if not self._is_running(RENEWER):  # no thread can be had, or an interrupt kept it away
                 self._finish()
-        self._callbacks.wait(CLOSE_TIMEOUT)
+        self.wait_for_callbacks(CLOSE_TIMEOUT)
 
     def _finish(self) -> None:
         """The client is closed: wait for what is under way, send the last releases, and close."""
-        runtime = self.runtime
+        runtime, clock = self.runtime, self.runtime.clock
         try:
             lose_all(runtime)
             give_up_at = clock() + CLOSE_TIMEOUT
             while self._busy() and clock() < give_up_at:
                 self._end_waits()
-                _get(self._notifications[RENEWER], clock() + RENEWER_TIMEOUT)
+                self._get(self._notifications[RENEWER], clock() + RENEWER_TIMEOUT)
             self._drive(send_last(runtime, clock() + CLOSE_TIMEOUT))
         except BaseException as error:  # noqa: BLE001 - the store is to be closed all the same
             runtime.emit(InternalError("closing", error))
@@ -277,18 +302,3 @@ class ThreadDriver(Driver):
 def _report_loss(runtime: Runtime, lease: LeaseState, facade: object) -> None:
     """Report a loss. Until then this call keeps the facade alive, also if its user dropped it."""
     report_loss(runtime, lease)
-
-
-def _get(notifications: "SimpleQueue[None]", until: float) -> bool:
-    """Wait for a notification; False if `until` passed first.
-
-    A queue, and not an Event: a signal handler or the garbage collector may notify in the middle of
-    this very wait, and an Event's lock is not made for that.
-    """
-    try:
-        notifications.get(timeout=max(0.0, min(until - clock(), threading.TIMEOUT_MAX)))
-    except Empty:
-        return False
-    while not notifications.empty():  # several notifications are one
-        notifications.get()
-    return True

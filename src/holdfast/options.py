@@ -97,10 +97,15 @@ def hint_for_address(url: str) -> str:
 
     >>> hint_for_address("localhost:6379/0")
     '; did you mean redis://localhost:6379/0?'
+    >>> hint_for_address("localhost:7000")
+    '; an address needs its scheme, as in redis://localhost:7000'
     """
     address = re.match(r"[^/?#]*:(\d+)(?=$|[/?,])", url)
-    scheme = _PORTS.get(address[1]) if address else None
-    return f"; did you mean {without_password(f'{scheme}://{url}')}?" if scheme else ""
+    if address is None:
+        return ""
+    if scheme := _PORTS.get(address[1]):
+        return f"; did you mean {without_password(f'{scheme}://{url}')}?"
+    return f"; an address needs its scheme, as in {without_password(f'redis://{url}')}"
 
 
 def hint_for_word(word: str, known: Iterable[str]) -> str:

@@ -6,6 +6,8 @@ import os
 import sys
 import time
 
+import pytest
+
 import holdfast as library
 
 from .processes import Holdfast, eventually, finish, line_of
@@ -30,11 +32,34 @@ def test_its_label_is_shown(holdfast: Holdfast) -> None:
     assert finish(process)[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("command", "label"),
+    [
+        (["--", "/bin/sh", "-c", "echo; cat"], "sh"),
+        (["-c", "/bin/echo; cat"], "echo"),
+        (["--label", "", "-c", "echo; cat"], ""),
+    ],
+)
+def test_without_a_label_it_has_the_commands_name(
+    holdfast: Holdfast, command: list[str], label: str
+) -> None:
+    process = holdfast.start("run", "job", *command)
+    line_of(process.stdout)
+    with library.Client(holdfast.url) as client:
+        info = client.inspect("job")
+    assert info
+    assert info.label
+    assert info.label.text == label
+    assert finish(process)[0] == 0
+
+
 def test_it_is_stopped_when_it_has_held_the_lock_for_too_long(holdfast: Holdfast) -> None:
     done = holdfast.run(
         "run", "--max-hold", "1", "--kill-after", "0.5", "job", "--", "sleep", "600"
     )
     assert done.returncode == 70
+    assert "ends after --max-hold 1 s" in done.stderr
+    assert "could not be renewed" not in done.stderr
     assert holdfast.run("run", "--wait", "60", "job", "--", "true").returncode == 0
 
 

@@ -48,6 +48,10 @@ def test_ls_on_a_terminal_names_the_engine(holdfast: Holdfast) -> None:
             screen.expect(holdfast.url)
             screen.expect("nightly")
             assert screen.expect_exit() == 0
+        with console([*CLI, "show", "nightly"], environment) as screen:
+            screen.expect(holdfast.url)
+            screen.expect("\x1b[36mheld by")
+            assert screen.expect_exit() == 0
         assert lease
 
 

@@ -111,7 +111,7 @@ class _Run:
                 " a healthy lease is renewed when that much is left, so the command would be"
                 " stopped for nothing. Give a longer --ttl or a shorter --kill-after."
             )
-        return lock, LossRule(self.request.on_lost, kill_after)
+        return lock, LossRule(self.request.on_lost, kill_after, self.request.max_hold or math.inf)
 
     def _acquire(self, lock: Lock) -> Lease | None:
         """Wait in a thread, so that this one can handle signals.

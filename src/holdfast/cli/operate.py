@@ -117,7 +117,10 @@ COMMANDS = {"ls": list_locks, "show": show_lock, "break": break_lock, "ddl": pri
 def _confirmed(info: LeaseInfo) -> bool:
     held = f"{info.name!r} is held by {describe_holder(info)}, fence {info.fence}"
     click.echo(f"{held}, for {_duration(info.remaining)} more.\n{_WHAT_BREAKING_MEANS}", err=True)
-    return click.confirm("Break it?", err=True)
+    try:
+        return click.confirm("Break it?", err=True)
+    except OSError:  # the terminal was lent to another group of processes, or has gone
+        raise click.UsageError("the terminal does not answer: give --yes to break it.") from None
 
 
 def _changed_hands(before: LeaseInfo, now: LeaseInfo | None) -> bool:
@@ -138,12 +141,16 @@ def _print_table(leases: Iterable[LeaseInfo]) -> None:
 
 def _print_facts(info: LeaseInfo) -> None:
     name, fence, left, waiters, holder = _row(info)
-    click.echo(f"name     {name}")
-    click.echo(f"held by  {holder}")
-    click.echo(f"holder   {printable(info.holder)}")
-    click.echo(f"fence    {fence}")
-    click.echo(f"left     {left}, unless it is renewed")
-    click.echo(f"waiters  {waiters}")
+    facts = {
+        "name": name,
+        "held by": holder,
+        "holder": printable(info.holder),
+        "fence": fence,
+        "left": f"{left}, unless it is renewed",
+        "waiters": waiters,
+    }
+    for fact, value in facts.items():
+        click.echo(f"{click.style(f'{fact:<7}', fg='cyan')}  {value}")
 
 
 def _row(info: LeaseInfo) -> tuple[str, str, str, str, str]:

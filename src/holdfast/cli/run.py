@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import get_args
 
 import click
@@ -110,9 +111,8 @@ HOLDFAST_URL is left as it is.
 )
 @click.option(
     "--label",
-    default="",
     metavar="TEXT",
-    help="What `ls` and `show` print beside host, pid and program.",
+    help="What `ls` and `show` print beside host, pid and program. Default: the command's name.",
 )
 @click.option(
     "--on-lost",
@@ -144,7 +144,7 @@ def run(
     conflict_exit_code: int,
     min_hold: float,
     max_hold: float | None,
-    label: str,
+    label: str | None,
     on_lost: OnLost,
     kill_after: float | None,
     verbose: bool,
@@ -161,16 +161,17 @@ def run(
         raise click.UsageError("-n does not wait, and -w does: give only one of them.")
     if quiet and verbose:
         raise click.UsageError("-q and -v exclude each other: give only one of them.")
+    argv = _argv(command, shell_line)
     request = Request(
         name=name,
-        argv=_argv(command, shell_line),
+        argv=argv,
         url=url,
         ttl=ttl,
         timeout=0.0 if nonblock else timeout,
         conflict_exit_code=conflict_exit_code,
         min_hold=min_hold,
         max_hold=max_hold,
-        label=label,
+        label=_command_name(shell_line or argv[0]) if label is None else label,
         on_lost=on_lost,
         kill_after=kill_after,
     )
@@ -185,6 +186,12 @@ def _argv(command: tuple[str, ...], shell_line: str | None) -> tuple[str, ...]:
     if not command:
         raise click.UsageError("there is no command to run: holdfast run NAME -- COMMAND [ARG]...")
     return command
+
+
+def _command_name(line: str) -> str:
+    """What to show of a command: its program, without its folder and its arguments."""
+    name = PurePath((line.split() or [""])[0].rstrip(";")).name
+    return "".join(c for c in name if c.isascii() and c.isprintable())[:30]
 
 
 COMMANDS = {"run": run}

@@ -15,6 +15,7 @@ import os
 import signal
 import time
 from dataclasses import dataclass
+from math import inf
 from typing import TYPE_CHECKING
 
 from holdfast.cli import exits
@@ -33,6 +34,8 @@ _LONGEST_WAIT = 1.0
 # How long to wait for a killed group to end.
 _KILL_WAIT = 1.0
 _GROUP_POLL = 0.02
+# How much the end of the lease and that of `--max-hold` may differ.
+_A_MOMENT = 0.2
 _FROM_KEYBOARD = (-signal.SIGINT, -signal.SIGQUIT)
 
 
@@ -43,6 +46,7 @@ class LossRule:
     on_lost: OnLost
     kill_after: float
     """Seconds before the deadline at which the command gets its first signal."""
+    max_hold: float = inf
 
     @property
     def margin(self) -> float:
@@ -71,6 +75,7 @@ class Supervisor:
         self._told = False  # TERM was sent and the lease has not recovered since
         self._killed = False
         self._hung_up = False
+        self._hold_until = time.monotonic() + rule.max_hold
         self._cut_short = False  # the command ended, or will, because of the lease
         lease.on_lost(lambda _: signals.wake())
 
@@ -140,6 +145,8 @@ class Supervisor:
 
     def _loss(self, left: float) -> str:
         lease = f"the lease on {self._lease.name!r} (fence {self._lease.fence})"
+        if time.monotonic() + left > self._hold_until - _A_MOMENT:
+            return f"{lease} ends after --max-hold {self._rule.max_hold:g} s, in {left:.2g} s"
         if left == 0:
             return f"{lease} is lost; another client may hold the lock"
         return f"{lease} could not be renewed and expires in {left:.2g} s"

@@ -1,5 +1,6 @@
 """TLS, and users that may do only so much, in front of sentinels' masters and of clusters."""
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import redis.asyncio
 from redis.asyncio.sentinel import Sentinel as AsyncSentinel
 from redis.sentinel import Sentinel
 
+import holdfast
 from holdfast.lab.servers.process import HOST
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Colour, Party
@@ -127,3 +129,14 @@ def settings(server: SecuredRedis) -> dict[str, Any]:
     """How redis-py is to connect."""
     trust = str(server.tls and server.tls.authority)
     return {"username": "default", "password": "a-secret", "ssl": True, "ssl_ca_certs": trust}
+
+
+def test_tls_to_a_port_that_waits_for_more_is_explained() -> None:
+    """So does a server without TLS, for what looks like half a command."""
+    with socket.create_server((HOST, 0)) as silent:
+        port = silent.getsockname()[1]
+        with (
+            holdfast.Client(f"rediss://{HOST}:{port}", ttl=1) as client,
+            pytest.raises(holdfast.EngineUnavailable, match="use redis://, not rediss://"),
+        ):
+            client.lock("door").acquire(blocking=False)

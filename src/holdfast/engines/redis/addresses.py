@@ -51,6 +51,8 @@ class Address(NamedTuple):
     """Gives a stream writer, whose transport is to be taken over."""
     fails_over: bool = False
     """Whether connecting again may lead to another server."""
+    encrypted: bool = False
+    """Whether it is asked for TLS."""
 
 
 def server(settings: Settings, kind: Any = None) -> Address:
@@ -65,7 +67,7 @@ def server(settings: Settings, kind: Any = None) -> Address:
         return await _cancellable(opening)
 
     name = settings.get("path") or Place(settings["host"], settings["port"]).name
-    return Address(name, open_blocking, open_async)
+    return Address(name, open_blocking, open_async, encrypted=_is_encrypted(settings))
 
 
 def sentinel(
@@ -159,8 +161,11 @@ def read_login(url: SplitResult) -> Settings:
 def _kind(module: Any, settings: Mapping[str, Any]) -> Any:
     if "path" in settings:
         return module.UnixDomainSocketConnection
-    encrypted = any(name.startswith("ssl") for name in settings)
-    return module.SSLConnection if encrypted else module.Connection
+    return module.SSLConnection if _is_encrypted(settings) else module.Connection
+
+
+def _is_encrypted(settings: Mapping[str, Any]) -> bool:
+    return any(name.startswith("ssl") for name in settings)
 
 
 BLACK_HOLE = 10_000

@@ -130,6 +130,11 @@ class Node:
         """Whether publications reach us, as far as is known."""
         return self._nodes.listens and self.subscription != REFUSED
 
+    def _no_connection(self) -> str:
+        # A server without TLS waits for the rest of what it takes for a command.
+        hint = "; without TLS on this port, use redis://, not rediss://"
+        return f"{NO_CONNECTION}{hint}" if self.address.encrypted else NO_CONNECTION
+
     def is_stuck(self, now: float) -> bool:
         """Whether its oldest pending request is overdue."""
         first = self.pending[0] if self.pending else None
@@ -147,7 +152,7 @@ class Node:
                 self._nodes.connect(self, max(exchange.round.until - now, CONNECT_TIMEOUT))
             full = len(self._waiting) >= MAX_PENDING
             if (spare and self.last_error) or full:
-                self._fail(exchange, self.last_error or NO_CONNECTION)
+                self._fail(exchange, self.last_error or self._no_connection())
                 if full or not exchange.is_release:
                     return
             self._waiting.append(exchange)
@@ -190,7 +195,7 @@ class Node:
 
     def silent(self) -> None:
         """It did not answer in time."""
-        self._failed(SILENT if self.ready else NO_CONNECTION)
+        self._failed(SILENT if self.ready else self._no_connection())
         if self.address.fails_over and self.connected:
             self._nodes.disconnect(self, f"{SILENT}; asking Sentinel for the master again")
 
@@ -293,7 +298,7 @@ class Node:
             if exchange.is_release or (not exchange.round.over and now <= exchange.round.until):
                 self._send(exchange)
             elif not exchange.round.over:  # its caller is about to stop waiting
-                self._fail_later(exchange, NO_CONNECTION)
+                self._fail_later(exchange, self._no_connection())
 
     def _send(self, exchange: Exchange) -> None:
         if self._exclusive and self.pending:

@@ -5,7 +5,7 @@ from math import inf
 from typing import Any
 
 from holdfast.core.effects import Steps
-from holdfast.core.holding import plan
+from holdfast.core.holding import wake_loops
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Answer, Failed, Release
 from holdfast.core.runtime import Runtime
@@ -59,7 +59,7 @@ class Hand:
         made.renew_at = renew_at
         self._leases.append(made)
         self.runtime.registry.add(made)
-        plan(self.runtime, made)
+        wake_loops(self.runtime, made)
         return made
 
     @property

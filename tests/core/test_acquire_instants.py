@@ -52,8 +52,8 @@ class TestGrants:
 
     def test_no_loop_is_woken_that_looks_in_time_anyway(self) -> None:
         hand = Hand()
-        hand.runtime.registry.renewals.asleep_until = NOW
-        hand.runtime.registry.deadlines.asleep_until = NOW
+        hand.runtime.registry.renewer_looks_at = NOW
+        hand.runtime.registry.watcher_looks_at = NOW
         assert begin(hand, 0).hears(Granted(7)).result is not None
         assert hand.woken == []
 

@@ -103,7 +103,7 @@ class TestForks:
         hand.runtime.forked(hand.runtime.mutex)
         assert hand.runtime.registry.held() == []
         assert hand.runtime.registry.find(lease.holder) is None
-        assert hand.runtime.registry.expired(ENDS_AT) == []
+        assert hand.runtime.registry.to_renew() == []
         assert hand.pending == []
 
 

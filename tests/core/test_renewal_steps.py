@@ -6,7 +6,7 @@ from weakref import ref
 import pytest
 
 from holdfast.core.effects import Ask, Wait
-from holdfast.core.holding import GRID, plan, plan_renewal
+from holdfast.core.holding import GRID, plan_renewal, wake_loops
 from holdfast.core.lease_state import EXPIRED, HELD, LOST, TAKEN, LeaseState
 from holdfast.core.messages import DONE, NOT_YOURS, Extend, Release
 from holdfast.core.release import PENDING_TIMEOUT, abandon
@@ -150,7 +150,7 @@ class TestRenewing:
         lease = LeaseState(hand.runtime, spec(), "me", 7, NOW + TTL)
         lease.renew_at = NOW
         hand.runtime.registry.add(lease)
-        plan(hand.runtime, lease)
+        wake_loops(hand.runtime, lease)
         play = renewer(hand).hears(DONE)
         assert isinstance(play.effect, Wait)
         dropped = ref(lease)
@@ -264,7 +264,7 @@ class TestDeadlines:
         hand = Hand()
         lease = LeaseState(hand.runtime, spec(), "me", 7, NOW + 1)
         hand.runtime.registry.add(lease)
-        plan(hand.runtime, lease)
+        wake_loops(hand.runtime, lease)
         hand.runtime.registry.dropped.append(lease)
         dropped = ref(lease)
         del lease
@@ -284,6 +284,19 @@ class TestTheEndOfALoop:
         hand.woken.clear()
         hand.lease(renew_at=NOW + 5, until=NOW + 2 * TTL, holder="next")
         assert name in hand.woken
+
+    @pytest.mark.parametrize(("loop", "name"), [(renewer, RENEWER), (watcher, WATCHER)])
+    def test_it_does_not_end_with_a_short_section_but_at_the_instant_it_was_woken_for(
+        self, loop: object, name: str
+    ) -> None:
+        """Else every section might start it anew."""
+        hand = Hand()
+        lease = hand.lease(renew_at=NOW + 1, until=NOW + 1)
+        lease.mark_released()
+        hand.runtime.registry.remove(lease)
+        play = loop(hand)  # type: ignore[operator]
+        assert play.effect == Wait(name, NOW + 1)
+        assert play.goes_on(False, at=NOW + 1).effect is None
 
     def test_the_next_renewer_goes_on_with_what_the_last_had_in_hand(self) -> None:
         hand = Hand()

@@ -19,7 +19,7 @@ from math import inf
 
 from holdfast.core.backoff import backoff, spread
 from holdfast.core.effects import Ask, Sleep, Steps, Wait, ask
-from holdfast.core.holding import plan, plan_renewal, release_later, unavailable
+from holdfast.core.holding import plan_renewal, release_later, unavailable, wake_loops
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held, Release
 from holdfast.core.release import abandon
@@ -152,7 +152,7 @@ class Contender:
                 return None
             lease.keep_until = now + spec.min_hold
             runtime.registry.add(lease)
-            plan(runtime, lease)
+            wake_loops(runtime, lease)
         return lease
 
     def _busy(self, held: Held) -> Busy:

@@ -25,14 +25,16 @@ def plan_renewal(lease: LeaseState, began: float) -> None:
         lease.renew_at = inf
 
 
-def plan(runtime: Runtime, lease: LeaseState) -> None:
-    """Enter the next renewal and the end of a lease into the agendas. Needs the mutex."""
+def wake_loops(runtime: Runtime, lease: LeaseState) -> None:
+    """Wake the loops that would sleep beyond the next renewal or the end of a lease. Needs the
+    mutex."""
     registry = runtime.registry
-    alive = len(registry)
-    if registry.renewals.add(lease.renew_at, lease, alive):
+    if lease.renew_at < registry.renewer_looks_at:
         runtime.wake(RENEWER)
-    if registry.deadlines.add(lease.valid_until, lease, alive):
+        registry.renewer_looks_at = lease.renew_at
+    if lease.valid_until < registry.watcher_looks_at:
         runtime.wake(WATCHER)
+        registry.watcher_looks_at = lease.valid_until
 
 
 def extend(runtime: Runtime, lease: LeaseState, ttl: float) -> Steps[None]:
@@ -86,7 +88,7 @@ def settle_extension(
             lease.prolong(min(began + ttl - runtime.drift(ttl), lease.hold_until))
             if ttl >= lease.ttl or lease.valid_until >= lease.hold_until:
                 plan_renewal(lease, began)  # a shorter extension puts no renewal off
-            plan(runtime, lease)
+            wake_loops(runtime, lease)
 
 
 def lose(runtime: Runtime, holders: Collection[str]) -> None:

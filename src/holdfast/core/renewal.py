@@ -15,7 +15,7 @@ its time is over, also while the renewer waits for a slow engine.
 from math import inf
 
 from holdfast.core.effects import Ask, Steps, Wait
-from holdfast.core.holding import cut_to, mark_lost, plan, settle_extension
+from holdfast.core.holding import cut_to, mark_lost, settle_extension, wake_loops
 from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.messages import Extend, Failed
 from holdfast.core.release import PENDING_TIMEOUT, send_pending
@@ -31,71 +31,76 @@ BATCH = 1000
 
 def watch_deadlines(runtime: Runtime) -> Steps[None]:
     """Mark each lease as lost at its deadline, until there is none, or the client is closed."""
-    deadlines = runtime.registry.deadlines
+    registry = runtime.registry
     try:
-        _plan_all(runtime)
         while not runtime.closed:
             wake_at = _mark_expired(runtime)
             if wake_at == inf:
                 return
             yield Wait(WATCHER, wake_at)
     finally:
-        deadlines.asleep_until = inf  # the next lease must start the loop again
+        registry.watcher_looks_at = inf  # the next lease must start the loop again
 
 
 def _mark_expired(runtime: Runtime) -> float:
     """Mark what has expired as lost, and give the instant of the next deadline."""
     registry = runtime.registry
     with runtime.mutex:
-        registry.deadlines.asleep_until = -inf
-        for lease in registry.expired(runtime.clock()):
-            mark_lost(runtime, lease, lease.why_expired())
+        now = runtime.clock()
+        for lease in registry.held():
+            if lease.valid_until <= now:
+                mark_lost(runtime, lease, lease.why_expired())
         registry.dropped = [lease for lease in registry.dropped if lease.state is HELD]
-        return registry.deadlines.fall_asleep()
+        wake_at = _next_look(registry.watcher_looks_at, registry.next_deadline(), now)
+        registry.watcher_looks_at = wake_at
+        return wake_at
 
 
 def renew_forever(runtime: Runtime) -> Steps[None]:
     """Renew what is due and send what is pending, until there is nothing left, or the client is
     closed."""
-    renewals = runtime.registry.renewals
+    registry = runtime.registry
     try:
-        _plan_all(runtime)
         while not runtime.closed:
-            with runtime.mutex:
-                renewals.asleep_until = -inf
-                due = runtime.registry.due_renewals(runtime.clock(), BATCH)
+            due, may_wait_until = _due(runtime)
             if due:
-                yield from _renew(runtime, due)
+                yield from _renew(runtime, due, may_wait_until)
                 del due  # or this frame would keep a lease alive that the user has dropped
                 continue  # another renewal may be due by now
-            until = min(_may_wait_until(runtime), runtime.clock() + PENDING_TIMEOUT)
+            until = min(may_wait_until, runtime.clock() + PENDING_TIMEOUT)
             yield from send_pending(runtime, until)
             with runtime.mutex:
-                wake_at = renewals.fall_asleep(runtime.pending.next_due())
+                due_at = min(registry.next_renewal(), runtime.pending.next_due())
+                wake_at = _next_look(registry.renewer_looks_at, due_at, runtime.clock())
+                registry.renewer_looks_at = wake_at
             if wake_at == inf:
                 return
             if wake_at > runtime.clock() and not runtime.closed:
                 yield Wait(RENEWER, wake_at)
     finally:
-        renewals.asleep_until = inf  # the next lease must start the loop again
+        registry.renewer_looks_at = inf  # the next lease must start the loop again
 
 
-def _plan_all(runtime: Runtime) -> None:
-    """Plan again what a loop that failed had in hand."""
+def _due(runtime: Runtime) -> tuple[list[LeaseState], float]:
+    """The leases that must be renewed now, and until when the renewer may wait for an answer: the
+    next lease can be renewed as late as two thirds of its ttl after its last renewal."""
     with runtime.mutex:
-        for lease in runtime.registry.held():
-            plan(runtime, lease)
+        now = runtime.clock()
+        leases = runtime.registry.to_renew()
+    due = [lease for lease in leases[:BATCH] if lease.renew_at <= now]
+    if len(due) == len(leases):
+        return due, inf
+    following = leases[len(due)]
+    return due, following.renew_at + following.ttl / 3
 
 
-def _may_wait_until(runtime: Runtime) -> float:
-    """Until when the renewer may wait for an answer: the next lease can be renewed as late as two
-    thirds of its ttl after its last renewal."""
-    with runtime.mutex:
-        first = runtime.registry.renewals.first()
-        return inf if first is None else first.renew_at + first.ttl / 3
+def _next_look(planned: float, due_at: float, now: float) -> float:
+    """When a loop looks again. A look that was planned stays planned, also if its lease has ended
+    meanwhile: a loop that ends must be started by the next lease, which costs more than a look."""
+    return min(planned, due_at) if planned > now else due_at
 
 
-def _renew(runtime: Runtime, batch: list[LeaseState]) -> Steps[None]:
+def _renew(runtime: Runtime, batch: list[LeaseState], may_wait_until: float) -> Steps[None]:
     began = runtime.clock()
     wanted = []
     for lease in batch:
@@ -107,7 +112,7 @@ def _renew(runtime: Runtime, batch: list[LeaseState]) -> Steps[None]:
         return
     # An engine that answers one in time may need longer for a thousand.
     timeout = max(lease.spec.request_timeout for lease, _ in wanted)
-    until = min(began + timeout * max(1.0, len(wanted) / MANY), _may_wait_until(runtime))
+    until = min(began + timeout * max(1.0, len(wanted) / MANY), may_wait_until)
     requests = tuple(
         Extend(lease.spec.key, lease.holder, ttl, lease.fence) for lease, ttl in wanted
     )
@@ -123,8 +128,9 @@ def _retry(runtime: Runtime, lease: LeaseState, answer: Failed) -> None:
     with runtime.mutex:
         now = runtime.clock()
         if lease.dropped or not lease.is_held(now):
-            return  # the watcher reports the loss
+            lease.renew_at = inf  # the watcher reports the loss
+            return
         lease.renew_at = now + runtime.uniform(interval / 20, interval / 10)
-        plan(runtime, lease)
+        wake_loops(runtime, lease)
     left = lease.remaining(now)
     runtime.emit(RenewalFailed(lease.spec.name, lease.fence, left, str(answer)))

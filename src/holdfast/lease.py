@@ -23,7 +23,6 @@ from holdfast.core.release import (
     finish_release,
     interrupt_release,
 )
-from holdfast.core.runtime import Runtime
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.common import isolated
 from holdfast.drivers.log import logger
@@ -82,7 +81,7 @@ class BaseLease(Generic[D]):
     @property
     def held(self) -> bool:
         """Whether it is surely yours at this instant, by the clock."""
-        runtime, state = self._runtime, self._state
+        runtime, state = self._driver.runtime, self._state
         if state.is_held(runtime.clock()):
             return True
         with runtime.mutex:  # a renewal may just be moving the end on
@@ -91,11 +90,11 @@ class BaseLease(Generic[D]):
     @property
     def lost(self) -> bool:
         """Whether it ended without your releasing it. Once True, always True."""
-        return not self.held and self._state.is_lost(self._runtime.clock())
+        return not self.held and self._state.is_lost(self._driver.runtime.clock())
 
     def remaining(self) -> float:
         """Seconds for which it is surely yours if no renewal succeeds; never negative."""
-        return self._state.remaining(self._runtime.clock()) if self.held else 0.0
+        return self._state.remaining(self._driver.runtime.clock()) if self.held else 0.0
 
     def ensure_held(self) -> None:
         """Raise `LockLost` if the lease is lost, `NotHeld` if it was released.
@@ -103,7 +102,7 @@ class BaseLease(Generic[D]):
         Call it before each step that must not be done by two.
         """
         if not self.held:
-            self._state.require_held(self._runtime.clock())
+            self._state.require_held(self._driver.runtime.clock())
 
     def on_lost(self, callback: Callable[[Self], object]) -> None:
         """Call `callback` with this lease, once, when it is lost; at once if it is lost already.
@@ -119,7 +118,7 @@ class BaseLease(Generic[D]):
             if lease is not None:
                 callback(lease)
 
-        runtime, state = self._runtime, self._state
+        runtime, state = self._driver.runtime, self._state
         with runtime.mutex:
             lost = state.is_lost(runtime.clock())
             if not lost:
@@ -176,11 +175,7 @@ class BaseLease(Generic[D]):
         return self._state.spec.key, self._state.holder, self._state.fence
 
     def _deliver(self) -> Steps[None]:
-        return deliver(self._runtime, self._state.spec, self._state.holder)
-
-    @property
-    def _runtime(self) -> Runtime:
-        return self._driver.runtime
+        return deliver(self._driver.runtime, self._state.spec, self._state.holder)
 
     def __repr__(self) -> str:
         state = "held" if self.held else "lost" if self.lost else self._state.state.value
@@ -193,7 +188,7 @@ class BaseLease(Generic[D]):
         if is_finalizing():  # the program ends, and all its leases with it
             return
         try:
-            state, runtime = self._state, self._runtime
+            state, runtime = self._state, self._driver.runtime
         except AttributeError:  # it was interrupted in the making
             return
         if runtime.closed or not state.is_held(runtime.clock()):
@@ -243,7 +238,7 @@ class Lease(BaseLease[ThreadDriver]):
         """Let it last at least `ttl` seconds (default: its own) from now, `max_hold` permitting.
         Never shortens it."""
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
-        self._driver.run(extend(self._runtime, self._state, ttl))
+        self._driver.run(extend(self._driver.runtime, self._state, ttl))
 
     @overload
     def guard(self) -> Comparison: ...
@@ -271,16 +266,18 @@ class Lease(BaseLease[ThreadDriver]):
         if connection is None:
             return self._comparison()
         if not self._guard().lock(connection, *self._identity):
-            self._driver.run(explain_unguarded(self._runtime, self._state))
+            self._driver.run(explain_unguarded(self._driver.runtime, self._state))
         return None
 
     def release(self) -> None:
         """Release it. From any thread. If the engine is unreachable (`EngineUnavailable`), the
         client keeps trying in the background, and so does a second call."""
         try:
-            self._keep()
-            if begin_release(self._runtime, self._state):
-                self._driver.finish(finish_release(self._runtime, self._state), self._deliver())
+            if self._state.spec.min_hold:
+                self._keep()
+            if begin_release(self._driver.runtime, self._state):
+                steps = finish_release(self._driver.runtime, self._state)
+                self._driver.finish(steps, self._deliver)
         except LockError:
             raise
         except BaseException:
@@ -289,12 +286,11 @@ class Lease(BaseLease[ThreadDriver]):
 
     def _keep(self) -> None:
         """Wait until `min_hold` is over."""
-        if self._state.spec.min_hold:
-            self._driver.finish(keep(self._runtime, self._state), self._deliver())
+        self._driver.finish(keep(self._driver.runtime, self._state), self._deliver)
 
     def _interrupted(self) -> None:
         """A Ctrl-C came in the middle of a release."""
-        interrupt_release(self._runtime, self._state)
+        interrupt_release(self._driver.runtime, self._state)
         with suppress(LockError):
             self._driver.run(self._deliver())
 
@@ -309,10 +305,11 @@ class Lease(BaseLease[ThreadDriver]):
         trace: TracebackType | None,
     ) -> None:
         try:
-            self._keep()
-            if begin_leave(self._runtime, self._state, error):
-                steps = finish_leave(self._runtime, self._state, error)
-                self._driver.finish(steps, self._deliver())
+            if self._state.spec.min_hold:
+                self._keep()
+            if begin_leave(self._driver.runtime, self._state, error):
+                steps = finish_leave(self._driver.runtime, self._state, error)
+                self._driver.finish(steps, self._deliver)
         except LockError:
             raise
         except BaseException:
@@ -349,7 +346,7 @@ class AsyncLease(BaseLease[AsyncDriver]):
     async def extend(self, ttl: float | None = None) -> None:
         """Let it last at least `ttl` seconds from now: as `Lease.extend`."""
         ttl = self._check_ttl(self.ttl if ttl is None else ttl)
-        await self._driver.run(extend(self._runtime, self._state, ttl))
+        await self._driver.run(extend(self._driver.runtime, self._state, ttl))
 
     @overload
     async def guard(self) -> Comparison: ...
@@ -363,23 +360,24 @@ class AsyncLease(BaseLease[AsyncDriver]):
         if connection is None:
             return self._comparison()
         if not await self._guard().lock_async(connection, *self._identity):
-            await self._driver.run(explain_unguarded(self._runtime, self._state))
+            await self._driver.run(explain_unguarded(self._driver.runtime, self._state))
         return None
 
     async def release(self) -> None:
         """Release it. From any task of the loop. As `Lease.release`."""
-        await self._keep()
-        if begin_release(self._runtime, self._state):
-            await self._driver.finish(finish_release(self._runtime, self._state), self._deliver())
+        if self._state.spec.min_hold:
+            await self._keep()
+        if begin_release(self._driver.runtime, self._state):
+            steps = finish_release(self._driver.runtime, self._state)
+            await self._driver.finish(steps, self._deliver)
 
     async def _keep(self) -> None:
         """Wait until `min_hold` is over; a cancellation ends that, and releases it."""
-        if self._state.spec.min_hold:
-            try:
-                await self._driver.finish(keep(self._runtime, self._state), self._deliver())
-            except BaseException:
-                interrupt_release(self._runtime, self._state)
-                raise
+        try:
+            await self._driver.finish(keep(self._driver.runtime, self._state), self._deliver)
+        except BaseException:
+            interrupt_release(self._driver.runtime, self._state)
+            raise
 
     async def __aenter__(self) -> Self:
         self.ensure_held()
@@ -395,11 +393,11 @@ class AsyncLease(BaseLease[AsyncDriver]):
     ) -> None:
         if self._cancel_on_loss and await self._driver.was_cancelled_by_loss(self._state, error):
             error = None  # our own cancellation: it leaves as the loss that it stands for
-        await self._keep()
-        if begin_leave(self._runtime, self._state, error):
-            await self._driver.finish(
-                finish_leave(self._runtime, self._state, error), self._deliver()
-            )
+        if self._state.spec.min_hold:
+            await self._keep()
+        if begin_leave(self._driver.runtime, self._state, error):
+            steps = finish_leave(self._driver.runtime, self._state, error)
+            await self._driver.finish(steps, self._deliver)
 
 
 def check_callback(callback: object) -> None:

@@ -182,7 +182,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         holder = runtime.new_holder(self._spec.label)
         try:
             state = self._driver.run(
-                acquire(runtime, self._spec, holder, timeout), deliver(runtime, self._spec, holder)
+                acquire(runtime, self._spec, holder, timeout),
+                partial(deliver, runtime, self._spec, holder),
             )
             lease = self._took(owner, state, frame)
             return self._entered(lease, frame) if frame else lease
@@ -317,7 +318,8 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
         state = await self._driver.run(
-            acquire(runtime, self._spec, holder, timeout), deliver(runtime, self._spec, holder)
+            acquire(runtime, self._spec, holder, timeout),
+            partial(deliver, runtime, self._spec, holder),
         )
         return self._took(owner, state, frame)
 

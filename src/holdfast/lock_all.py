@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 from weakref import ref
@@ -154,7 +155,7 @@ class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
         try:
             begun, failure = begin_release_all(self._runtime, self._to_release(leaving))
             steps = finish_release_all(self._runtime, begun, failure)
-            self._driver.finish(steps, self._deliver())
+            self._driver.finish(steps, self._deliver)
             if failure is not None:  # the client is closed, so nothing was sent
                 raise failure
         except LockError as failed:
@@ -220,7 +221,7 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
         try:
             begun, failure = begin_release_all(self._runtime, self._to_release(leaving))
             steps = finish_release_all(self._runtime, begun, failure)
-            await self._driver.finish(steps, self._deliver())
+            await self._driver.finish(steps, self._deliver)
             if failure is not None:  # the client is closed, so nothing was sent
                 raise failure
         except LockError as failed:
@@ -316,7 +317,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
         try:
             states, busy = self._driver.run(
                 acquire_all(runtime, self._specs, holders, timeout),
-                deliver_all(runtime, self._specs, holders),
+                partial(deliver_all, runtime, self._specs, holders),
             )
             leases.extend(Lease(self._driver, state, self._client) for state in states)
             if busy and frame:
@@ -382,7 +383,7 @@ class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver, AsyncLeaseAll]):
         runtime, holders = self._driver.runtime, self._holders()
         states, busy = await self._driver.run(
             acquire_all(runtime, self._specs, holders, timeout),
-            deliver_all(runtime, self._specs, holders),
+            partial(deliver_all, runtime, self._specs, holders),
         )
         if busy:
             return None, busy

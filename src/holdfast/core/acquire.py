@@ -32,7 +32,7 @@ FAILING_TIMEOUT = 0.1
 """How long to wait for the confirmation of a release by an engine that has not been answering."""
 
 HASTE = 0.25
-"""A last try has less time than this."""
+"""A last try has less time than this: too little to prove that the engine fails."""
 
 
 def acquire(
@@ -42,7 +42,8 @@ def acquire(
     contender = Contender(runtime, spec, holder, timeout)
     try:
         while True:
-            outcome = yield from contender.try_once()
+            [answer] = yield contender.request()
+            outcome = contender.outcome(answer)
             if isinstance(outcome, LeaseState):
                 return outcome
             if runtime.clock() < outcome.give_up_at:
@@ -89,6 +90,8 @@ class Contender:
         self.timeout = timeout
         self.give_up_at = inf if timeout is None else runtime.clock() + timeout
         self.tries = 0
+        self.began = -inf
+        """When the last try left."""
         self.queue = False
         """Whether to ask for a place in the queue; from the second try on."""
         self.queued = False
@@ -98,11 +101,11 @@ class Contender:
         self.failing_since = inf
         self.pauses: Iterator[float] | None = None
 
-    def try_once(self) -> Steps[LeaseState | Busy | Failing]:
-        """Ask the engine once."""
-        runtime, spec = self.runtime, self.spec
-        began = runtime.clock()
-        until = began + spec.request_timeout
+    def request(self) -> Ask:
+        """The next try."""
+        spec = self.spec
+        self.began = self.runtime.clock()
+        until = self.began + spec.request_timeout
         if self.timeout:
             until = min(until, self.give_up_at)
         once = self.timeout == 0
@@ -117,20 +120,24 @@ class Contender:
             once,
             spec.shares,
         )
-        [answer] = yield Ask((request,), until)
         self.tries += 1
+        return Ask((request,), until)
+
+    def outcome(self, answer: Answer) -> LeaseState | Busy | Failing:
+        """What the answer to that try means."""
         if type(answer) is Granted:
-            lease = self._take(answer, began)
+            lease = self._take(answer)
             if lease is not None:
                 return lease
-            answer = Failed.at("engine", f"took {runtime.clock() - began:.3f} s to answer")
+            took = self.runtime.clock() - self.began
+            answer = Failed.at("engine", f"took {took:.3f} s to answer")
         if type(answer) is Held:
             return self._busy(answer)
-        return self._failing(answer, began)
+        return self._failing(answer)
 
-    def _take(self, granted: Granted, began: float) -> LeaseState | None:
+    def _take(self, granted: Granted) -> LeaseState | None:
         """Hold what was granted; None if that came too late."""
-        runtime, spec = self.runtime, self.spec
+        runtime, spec, began = self.runtime, self.spec, self.began
         ttl = granted.ttl or spec.ttl
         hold_until = inf if spec.max_hold is None else began + spec.max_hold
         valid_until = min(began + ttl - runtime.drift(ttl), hold_until)
@@ -150,7 +157,8 @@ class Contender:
             now = runtime.clock()
             if now >= valid_until:
                 return None
-            lease.keep_until = now + spec.min_hold
+            if spec.min_hold:
+                lease.keep_until = now + spec.min_hold
             runtime.registry.add(lease)
             wake_loops(runtime, lease)
         return lease
@@ -169,10 +177,10 @@ class Contender:
             pause = min(pause, spread(self.spec.retry, self.runtime.uniform))
         return Busy(now + max(pause, SHORTEST_WAIT), self.give_up_at)
 
-    def _failing(self, answer: Answer, began: float) -> Failing:
+    def _failing(self, answer: Answer) -> Failing:
         now = self.runtime.clock()
         self.queued = True
-        if not self._was_hasty(began):
+        if self.give_up_at - self.began >= HASTE:
             self.was_busy = False
         self.failing_since = min(self.failing_since, now)
         heals_in = answer.heals_in if isinstance(answer, Failed) else None
@@ -184,10 +192,6 @@ class Contender:
             give_up_at = heals_at + self.spec.ttl
         self.pauses = self.pauses or backoff(self.runtime.uniform)
         return Failing(now + next(self.pauses), give_up_at, answer)
-
-    def _was_hasty(self, began: float) -> bool:
-        """Whether a try that began then had too little time to prove that the engine fails."""
-        return self.give_up_at - began < HASTE
 
     def pause(self, until: float) -> Steps[None]:
         """Wait until that instant, or for a notification."""

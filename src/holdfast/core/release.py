@@ -52,12 +52,13 @@ def finish_release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
     lost before."""
     spec, holder, is_repetition = lease.spec, lease.holder, lease.release_failed
     until = runtime.clock() + spec.request_timeout
+    sending = ask(Release(spec.key, holder), until)
     try:
-        [answer] = yield ask(Release(spec.key, holder), until)
+        [answer] = yield sending
         if type(answer) is Failed and runtime.clock() < until:
             # The connection was lost, and the outcome is unknown. If the first request was carried
             # out, the lock is not ours now, and whichever client has it has it by right.
-            [again] = yield ask(Release(spec.key, holder), until)
+            [again] = yield sending
             answer = again if type(again) is Failed else DONE
     except BaseException:
         _leave_to_renewer(runtime, holder)
@@ -76,7 +77,7 @@ def finish_release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
         runtime.pending.confirm(holder)
         if type(answer) is NotYours and not is_repetition:
             mark_lost(runtime, lease, TAKEN)
-    if lease.state is LOST:
+    if lease.status is LOST:
         raise lease.loss()
 
 
@@ -100,7 +101,7 @@ def interrupt_release(runtime: Runtime, lease: LeaseState) -> None:
 def begin_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> bool:
     """Leave a `with` block; True if the release is to be sent now. What the block itself raised
     goes first; a loss is noted on it."""
-    if lease.state is not HELD and lease.state is not LOST:
+    if lease.state not in (HELD, LOST):
         return False
     try:
         return begin_release(runtime, lease)

@@ -32,6 +32,7 @@ from holdfast.drivers.common import (
     CLOSE_TIMEOUT,
     LOOPS,
     RESTART_PAUSE,
+    AfterInterruption,
     Driver,
     log,
     report_loss,
@@ -70,38 +71,32 @@ class AsyncDriver(Driver):
         """The caller: the running task."""
         return asyncio.current_task()
 
-    def run(
-        self, steps: Steps[T], after_interruption: Steps[None] | None = None
-    ) -> Coroutine[Any, Any, T]:
-        """Perform an algorithm to its end, and give its result."""
+    async def run(self, steps: Steps[T], after_interruption: AfterInterruption | None = None) -> T:
+        """Perform an algorithm to its end, and give its result. Closing waits for that."""
         if self.runtime.closed:
             raise ClientClosed
         self._belong_to_this_loop()
         self.in_use = True
-        return self._counted(steps, after_interruption)
-
-    async def finish(self, steps: Steps[None], after_interruption: Steps[None]) -> None:
-        """Perform the second part of a release. If the client is closed meanwhile, its renewer
-        does that."""
-        try:
-            await self.run(steps, after_interruption)
-        except ClientClosed:
-            return
-
-    async def _counted(self, steps: Steps[T], after_interruption: Steps[None] | None) -> T:
-        """Perform an algorithm that closing waits for."""
         self._running += 1
         try:
             return await self._drive(steps)
         except asyncio.CancelledError:
             if after_interruption is not None:
                 with suppress(ClientClosed):
-                    await self._drive(after_interruption)
+                    await self._drive(after_interruption())
             raise
         finally:
             self._running -= 1
             if self.runtime.closed and not self._running:
                 self._idle.set()
+
+    async def finish(self, steps: Steps[None], after_interruption: AfterInterruption) -> None:
+        """Perform the second part of a release. If the client is closed meanwhile, its renewer
+        does that."""
+        try:
+            await self.run(steps, after_interruption)
+        except ClientClosed:
+            return
 
     async def _drive(self, steps: Steps[T]) -> T:
         try:

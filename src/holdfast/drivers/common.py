@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import partial
+from typing import TypeAlias
 from weakref import WeakSet
 
 from holdfast.core.effects import Steps
@@ -20,6 +21,9 @@ from holdfast.events import InternalError, Lost
 
 CLOSE_TIMEOUT = 10.0
 """How long closing waits for operations that are under way; node timeouts bound them anyway."""
+
+AfterInterruption: TypeAlias = Callable[[], Steps[None]]
+"""What an operation that was interrupted does last."""
 
 RESTART_PAUSE = 0.1
 """How long a loop that failed pauses before it starts again."""

@@ -33,6 +33,7 @@ from holdfast.drivers.common import (
     CLOSE_TIMEOUT,
     LOOPS,
     RESTART_PAUSE,
+    AfterInterruption,
     Driver,
     log,
     report_loss,
@@ -89,7 +90,7 @@ class ThreadDriver(Driver):
         """The caller: the running thread (not its number, which is used again)."""
         return _current.thread
 
-    def run(self, steps: Steps[T], after_interruption: Steps[None] | None = None) -> T:
+    def run(self, steps: Steps[T], after_interruption: AfterInterruption | None = None) -> T:
         """Perform an algorithm to its end, and give its result."""
         try:
             # First entered, then the look, as `close` first closes and then looks.
@@ -101,14 +102,14 @@ class ThreadDriver(Driver):
         except BaseException as error:
             if after_interruption is not None and not isinstance(error, LockError):
                 with suppress(ClientClosed):
-                    self._drive(after_interruption)
+                    self._drive(after_interruption())
             raise
         finally:
             self._running.pop(steps, None)
             if self.runtime.closed:
                 self._notify(RENEWER)
 
-    def finish(self, steps: Steps[None], after_interruption: Steps[None]) -> None:
+    def finish(self, steps: Steps[None], after_interruption: AfterInterruption) -> None:
         """Perform the second part of a release. If the client is closed meanwhile, its renewer
         does that."""
         try:

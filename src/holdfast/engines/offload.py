@@ -7,7 +7,7 @@ say) waits until it is over, so that it does not overtake it.
 import asyncio
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any
 
@@ -22,47 +22,45 @@ class Offloaded:
     """An `AsyncStore` made of a blocking one."""
 
     def __init__(self, store: Store, name: str, clock: Clock, workers: int = 1) -> None:
-        self._store, self._name, self._clock, self._workers = store, name, clock, workers
+        self._store, self._name, self._clock, self._most = store, name, clock, workers
         self._begin()
 
     def _begin(self) -> None:
-        self._pool = Workers(self._workers, f"holdfast-{self._name}")
-        self._asking: dict[str, Future[Sequence[Answer]]] = {}
-        """By holder id: what is being asked, and may make a lock or end it."""
+        self._workers = Workers(self._most, f"holdfast-{self._name}")
+        self._asking: dict[str, asyncio.Future[None]] = {}
+        """By holder id: the end of what is being asked, and may make a lock or end it."""
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Have a worker ask."""
         request = requests[0]
         holder = request.holder if isinstance(request, (Acquire, Release)) else None
         if holder is not None and (before := self._asking.get(holder)) is not None:
-            asked = asyncio.wrap_future(before)
-            await asyncio.wait((asked,), timeout=max(0.0, until - self._clock()))
+            await asyncio.wait((before,), timeout=max(0.0, until - self._clock()))
             if not before.done():
                 return self._failed(requests)
-        work = self._pool.submit(self._store.ask, requests, until)
+        job = Job(self._store.ask, requests, until)
         if holder is not None:
-            self._asking[holder] = work
-            work.add_done_callback(lambda done: self._asked(holder, done))
-        asking: asyncio.Future[Sequence[Answer]] = asyncio.wrap_future(work)
+            self._asking[holder] = job.end
+            job.end.add_done_callback(lambda _: self._asking.pop(holder, None))
+        self._workers.submit(job.run, job.report)
         try:
-            await asyncio.wait((asking,), timeout=max(0.0, until - self._clock()) + GRACE)
-        except asyncio.CancelledError:
-            work.cancel()  # unless it is being asked already
-            raise
-        if asking.done():
-            return asking.result()
-        work.cancel()
-        return self._failed(requests)
+            await asyncio.wait((job.end,), timeout=max(0.0, until - self._clock()) + GRACE)
+        finally:
+            job.is_wanted = False  # if no worker has begun yet
+        return job.result() if job.end.done() else self._failed(requests)
 
     async def close(self) -> None:
         """Have a worker close the store, then end the workers."""
-        await asyncio.wrap_future(self._pool.submit(self._store.close))
-        await asyncio.to_thread(self._pool.end)
+        job = Job(self._store.close)
+        self._workers.submit(job.run, job.report)
+        await asyncio.shield(job.end)
+        await asyncio.to_thread(self._workers.end)
+        job.result()
 
     def abandon(self) -> None:
         """Have a worker close the store, and do not wait for it."""
-        self._pool.submit(self._store.close)
-        self._pool.end(wait=False)
+        self._workers.submit(self._store.close, lambda: None)
+        self._workers.end(wait=False)
 
     def forget(self) -> None:
         """In a forked child: the workers are the parent's."""
@@ -74,9 +72,43 @@ class Offloaded:
             requests
         )
 
-    def _asked(self, holder: str, done: "Future[Sequence[Answer]]") -> None:
-        if self._asking.get(holder) is done:
-            del self._asking[holder]
+
+class Job:
+    """A function that a worker calls for a task of the running loop."""
+
+    __slots__ = ("_call", "_error", "_loop", "_result", "end", "is_wanted")
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._call = function, arguments
+        self._result: Any = None
+        self._error: BaseException | None = None
+        self._loop = asyncio.get_running_loop()
+        self.end: asyncio.Future[None] = self._loop.create_future()
+        self.is_wanted = True
+
+    def run(self) -> None:
+        """In the worker: call the function, unless the task has given up."""
+        function, arguments = self._call
+        try:
+            if self.is_wanted:
+                self._result = function(*arguments)
+        except BaseException as error:  # noqa: BLE001 - raised where the result is wanted
+            self._error = error
+
+    def report(self) -> None:
+        """In the worker, when it is free again: have the task woken."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        if not self.end.done():  # cancelled, by a loop that is being shut down
+            self.end.set_result(None)
+
+    def result(self) -> Any:
+        """What the function returned, or raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result
 
 
 class Workers:
@@ -85,16 +117,16 @@ class Workers:
 
     def __init__(self, most: int, name: str) -> None:
         self._most, self._name = most, name
-        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[tuple[Callable[[], None], Callable[[], None]] | None]
+        self._jobs = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._spare = 0
         """Workers that are free, less the jobs that wait for one."""
         self._mutex = threading.Lock()
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> "Future[Any]":
-        """Have a worker call the function."""
-        future: Future[Any] = Future()
-        self._jobs.put((future, lambda: function(*arguments)))
+    def submit(self, run: Callable[[], None], report: Callable[[], None]) -> None:
+        """Have a worker call the one, then, when it counts as free again, the other."""
+        self._jobs.put((run, report))
         with self._mutex:
             self._spare -= 1
             if self._spare < 0 and len(self._threads) < self._most:
@@ -103,7 +135,6 @@ class Workers:
                 thread = threading.Thread(target=self._work, name=name, daemon=True)
                 self._threads.append(thread)
                 thread.start()
-        return future
 
     def end(self, *, wait: bool = True) -> None:
         """End the workers when they have done what they were given."""
@@ -114,17 +145,9 @@ class Workers:
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
-            future, call = job
-            result, error = None, None
-            is_wanted = future.set_running_or_notify_cancel()
-            try:
-                result = call() if is_wanted else None
-            except BaseException as caught:  # noqa: BLE001 - raised where the result is wanted
-                error = caught
+            run, report = job
+            run()
             with self._mutex:
                 self._spare += 1
-            if is_wanted and error is not None:
-                future.set_exception(error)
-            elif is_wanted:
-                future.set_result(result)
-            del future, call, result, error, job  # or they would live until the next job
+            report()
+            del job, run, report  # or they would live until the next one

@@ -40,9 +40,19 @@ class ServerStore:
         permits: list[None] = []
 
         def do(effect: Effect) -> Any:
-            if isinstance(effect, Enter):
-                return self._enter(effect.until, permits)
-            return self._perform(effect)
+            match effect:
+                case Run(connection, statements, until):
+                    return connection.run(statements, until)
+                case Enter(until):
+                    return self._enter(until, permits)
+                case Open(until):
+                    return self._server.connect(until)
+                case Create(connection, until):
+                    return self._server.create(connection, until)
+                case Prepare(seconds):
+                    return self._server.waiters.prepare(seconds)
+                case Pause(seconds):
+                    return time.sleep(seconds)
 
         try:
             return perform(self._exchanges.ask(requests, until), do, SqlError)
@@ -71,16 +81,3 @@ class ServerStore:
         except Empty:
             return False
         return True
-
-    def _perform(self, effect: Any) -> Any:
-        match effect:
-            case Run(connection, statements, until):
-                return connection.run(statements, until)
-            case Open(until):
-                return self._server.connect(until)
-            case Create(connection, until):
-                return self._server.create(connection, until)
-            case Prepare(seconds):
-                return self._server.waiters.prepare(seconds)
-            case Pause(seconds):
-                return time.sleep(seconds)

@@ -5,8 +5,7 @@ depends on the session's character set or `sql_mode`.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pymysql
@@ -137,30 +136,28 @@ class MySqlConnection:
         """Run one statement, or several as one transaction."""
         if len(statements) == 1:
             return [self._execute(statements[0], until)]
-        with _errors():
-            self._end_at(until)
-            self._cursor.execute("BEGIN")
+        self.run_text("BEGIN", until)
         try:
             results = [self._execute(statement, until) for statement in statements]
-            with _errors():
-                self._cursor.execute("COMMIT")
+            self.run_text("COMMIT", until)
         except BrokenError:
             raise
         except SqlError:
-            with _errors():
-                self._cursor.execute("ROLLBACK")
+            self.run_text("ROLLBACK", until)
             raise
         return results
 
     def run_text(self, sql: str, until: float) -> list[Row]:
         """Run a statement without values."""
-        with _errors():
+        try:
             self._end_at(until)
             found = self._cursor.execute(sql)
             self._used_at = self._clock()
             if self._cursor.description is None:
                 return [(found,)] if found else []
             return list(self._cursor.fetchall())
+        except _ERRORS as error:
+            raise _why(error) from error
 
     def close(self) -> None:
         """Close it. What is under way may be carried out all the same."""
@@ -193,7 +190,7 @@ class MySqlConnection:
 def open_connection(address: Mapping[str, Any], clock: Clock, until: float) -> MySqlConnection:
     """Connect, by blocking."""
     seconds = max(0.001, until - clock())
-    with _errors():
+    try:
         connection = pymysql.connect(
             **{
                 **address,
@@ -205,6 +202,8 @@ def open_connection(address: Mapping[str, Any], clock: Clock, until: float) -> M
                 "autocommit": True,
             }
         )
+    except _ERRORS as error:
+        raise _why(error) from error
     return MySqlConnection(connection, clock)
 
 
@@ -244,18 +243,14 @@ def _literal(value: object) -> str:
     return f"x'{data.hex()}'"
 
 
-@contextmanager
-def _errors() -> Iterator[None]:
-    """PyMySQL's errors as ours."""
-    try:
-        yield
-    except pymysql.MySQLError as error:
-        raise _why(error) from error
-    except (OSError, RuntimeError) as error:  # the latter: a way to log in needs a library
-        raise BrokenError(str(error)) from error
+_ERRORS = (pymysql.MySQLError, OSError, RuntimeError)
+"""What PyMySQL raises; the last if a way to log in needs a library."""
 
 
-def _why(error: pymysql.MySQLError) -> SqlError:
+def _why(error: Exception) -> SqlError:
+    """An error of PyMySQL's as ours."""
+    if not isinstance(error, pymysql.MySQLError):
+        return BrokenError(str(error))
     if isinstance(error.__context__, TimeoutError):
         return BrokenError(SILENT)
     match error.args:

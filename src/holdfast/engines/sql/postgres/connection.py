@@ -6,8 +6,7 @@ the session: `bytea_output`, `client_encoding`, `DateStyle`.
 """
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -141,7 +140,7 @@ class PostgresConnection:
 
     def run(self, statements: Sequence[Statement], until: float) -> list[list[Row]]:
         """Run one statement, or several as one transaction, in one round trip."""
-        with _errors():
+        try:
             if self.is_direct:
                 self._prepare(statements, until)
             if len(statements) == 1:
@@ -149,23 +148,29 @@ class PostgresConnection:
                 results = [self._rows(until)]
             else:
                 results = self._run_all(statements, until)
+        except psycopg.Error as error:
+            raise _broken(error) from error
         self._trusted_until = self._clock() + IDLE
         return results
 
     def run_text(self, sql: str, until: float) -> None:
         """Run statements without values, separated by semicolons, as one transaction."""
-        with _errors():
+        try:
             self._connection.send_query(sql.encode())
             self._rows(until)
+        except psycopg.Error as error:
+            raise _broken(error) from error
 
     def notifications(self) -> list[str]:
         """The payloads of notifications that have arrived."""
-        with _errors():
+        found = []
+        try:
             self._connection.consume_input()
-            found = []
             while (notification := self._connection.notifies()) is not None:
                 found.append(bytes.fromhex(notification.extra.decode()).decode())
-            return found
+        except psycopg.Error as error:
+            raise _broken(error) from error
+        return found
 
     def close(self) -> None:
         """Close it. What is under way may be carried out all the same."""
@@ -259,7 +264,7 @@ def open_connection(conninfo: str, clock: Clock, until: float) -> PostgresConnec
                 _wait(connection.socket, until, clock, read=False, write=True)
     except psycopg.Error as error:
         connection.finish()
-        raise BrokenError(first_line(str(error))) from error
+        raise _broken(error) from error
     except BaseException:
         connection.finish()
         raise
@@ -291,13 +296,9 @@ _LOGIN_FAILED = (
 )
 
 
-@contextmanager
-def _errors() -> Iterator[None]:
-    """psycopg's errors as ours: the connection is gone."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise BrokenError(first_line(str(error))) from error
+def _broken(error: psycopg.Error) -> BrokenError:
+    """An error of psycopg's own: the connection is gone."""
+    return BrokenError(first_line(str(error)))
 
 
 def _read_rows(result: pq.abc.PGresult) -> list[Row]:

@@ -89,7 +89,7 @@ from holdfast.cli.app import main
 from holdfast.lab.scenarios.catalogue import SCENARIOS
 
 deadlock = SCENARIOS["deadlock"]
-wrong = [replace(each, breaks=frozenset({"no rule"})) for each in deadlock.variants]
+wrong = [replace(each, breaks=("no rule",)) for each in deadlock.variants]
 SCENARIOS["deadlock"] = replace(deadlock, variants=wrong)
 main()
 """

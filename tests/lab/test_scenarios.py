@@ -87,7 +87,7 @@ class TestDetails:
 
 
 class TestVerdicts:
-    def variant(self, breaks: frozenset[str] = frozenset()) -> Variant:
+    def variant(self, *breaks: str) -> Variant:
         return Variant("plain", "as it is", lambda stage: None, "because", breaks)
 
     def outcome(self, variant: Variant, *broken: str, aborted: str = "") -> Outcome:
@@ -96,7 +96,7 @@ class TestVerdicts:
         return Outcome(scenario, variant, History([Event(0.0, "A", Kind.NOTED)]), found, aborted)
 
     def test_a_control_that_does_not_fail_is_not_as_expected(self) -> None:
-        control = self.variant(frozenset({TWO_HOLDERS}))
+        control = self.variant(TWO_HOLDERS)
         assert self.outcome(control, TWO_HOLDERS).as_expected
         assert not self.outcome(control).as_expected
         assert not self.outcome(control, NOT_GRANTED).as_expected
@@ -116,7 +116,7 @@ class TestVerdicts:
         assert "A did not get the lock" in "\n".join(report.conclusion(outcome, TERMINAL))
 
     def test_it_is_told_in_words(self) -> None:
-        good = self.outcome(self.variant(frozenset({TWO_HOLDERS})), TWO_HOLDERS)
+        good = self.outcome(self.variant(TWO_HOLDERS), TWO_HOLDERS)
         bad = self.outcome(self.variant(), NOT_GRANTED)
         shown = "\n".join(report.conclusion(good, TERMINAL))
         assert "expected  two holders at once" in shown

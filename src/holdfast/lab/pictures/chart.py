@@ -5,36 +5,15 @@ from dataclasses import dataclass, replace
 from math import floor, inf
 
 from holdfast.lab.history import Finding
-from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span, Symbol
+from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span
 from holdfast.lab.pictures.sentences import clean
 from holdfast.lab.pictures.sheet import Axis, Extent, Line, Row, Way, across, columns, fit
 
 MOST_ROWS = 3
 """Rows of marks in a lane, and of flags over all lanes. More would hide the picture."""
 
-LOOKS = {
-    Look.WAITING: "─",
-    Look.HOLDING: "█",
-    Look.EXPIRED: "▞",
-    Look.VOTE: "▄",
-    Look.PAUSED: "░",
-    Look.DOWN: "╌",
-    Look.CUT: "┄",
-}
 VEILED, EXTENDED, BROKEN = "▒", "»", "╬"
-SYMBOLS = {
-    Symbol.REFUSED: "□",
-    Symbol.LOST: "◆",
-    Symbol.WROTE: "●",
-    Symbol.REJECTED: "⊘",
-    Symbol.PAUSED: "‖",
-    Symbol.CRASHED: "†",
-    Symbol.STARTED: "▶",
-    Symbol.HEALED: "✓",
-    Symbol.JUMPED: "◷",
-    Symbol.NOTED: "•",
-}
-_HELD = (LOOKS[Look.HOLDING], LOOKS[Look.VOTE], EXTENDED)
+_HELD = (Look.HOLDING.character, Look.VOTE.character, EXTENDED)
 _VEILS = (Look.PAUSED, Look.DOWN)
 _TINTS = ("cyan", "yellow", "magenta", "blue", "green")
 _WIDEST = 0.4
@@ -135,14 +114,14 @@ class Chart:
         row = Row(self._width)
         for bar in bars:
             for place in across(bar.left, bar.right):
-                row.write(place, LOOKS[bar.span.look], bar.style())
+                row.write(place, bar.span.look.character, bar.style())
             for notch in bar.notches if bar.span.look is not Look.WAITING else ():
                 row.write(min(notch, self._width - 1), EXTENDED, bar.style())
         for veil in veils:
             for place in across(veil.left, veil.right):
                 below, style = row.cells[place]
-                if below != LOOKS[Look.EXPIRED]:
-                    row.write(place, VEILED if below in _HELD else LOOKS[veil.span.look], style)
+                if below != Look.EXPIRED.character:
+                    row.write(place, VEILED if below in _HELD else veil.span.look.character, style)
         for left, right in broken:
             for place in across(left, right):
                 if row.cells[place][0] in (*_HELD, VEILED):
@@ -261,7 +240,7 @@ def _groups(spans: list[Span]) -> list[list[Span]]:
 def _mark_ways(mark: Mark, axis: Axis) -> list[Way]:
     """How a mark could be drawn, the best way first: with a text on one side of it, or alone."""
     x = min(axis.place(mark.at), axis.width - 1)
-    symbol = (x, SYMBOLS[mark.symbol], "red" if mark.is_stray else _tint(mark.tint))
+    symbol = (x, mark.symbol.character, "red" if mark.is_stray else _tint(mark.tint))
     style = "red" if mark.is_stray else ""
     ways = []
     for text in filter(None, (fit(label, _WIDEST * axis.width) for label in mark.labels)):
@@ -274,6 +253,6 @@ def _mark_ways(mark: Mark, axis: Axis) -> list[Way]:
 
 
 def _cut_way(cut: Bar) -> Way:
-    line = LOOKS[Look.CUT] * len(across(cut.left, cut.right))
+    line = Look.CUT.character * len(across(cut.left, cut.right))
     label = cut.label and f"{cut.label} "
     return Way(cut.left, cut.right, ((cut.left, line, "dim"), (cut.left, label, "dim")))

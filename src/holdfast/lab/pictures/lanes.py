@@ -25,30 +25,36 @@ class Role(Enum):
 
 
 class Look(Enum):
-    """What a span shows; the value explains it in a legend."""
+    """What a span shows: its character, and what a legend says of it."""
 
-    WAITING = "waits"
-    HOLDING = "holds the lock"
-    EXPIRED = "lease expired, not noticed yet"
-    VOTE = "voted"
-    PAUSED = "paused"
-    DOWN = "down"
-    CUT = "cut off"
+    WAITING = "─", "waits"
+    HOLDING = "█", "holds the lock"
+    EXPIRED = "▞", "lease expired, not noticed yet"
+    VOTE = "▄", "voted"
+    PAUSED = "░", "paused"
+    DOWN = "╌", "down"
+    CUT = "┄", "cut off"
+
+    def __init__(self, character: str, meaning: str) -> None:
+        self.character, self.meaning = character, meaning
 
 
 class Symbol(Enum):
-    """What a mark shows; the value explains it in a legend."""
+    """What a mark shows. The names are those of the events."""
 
-    REFUSED = "not granted"
-    LOST = "lost"
-    WROTE = "write accepted"
-    REJECTED = "write rejected"
-    PAUSED = "paused"
-    CRASHED = "crashed"
-    STARTED = "started"
-    HEALED = "last fault over"
-    JUMPED = "clock jumped"
-    NOTED = "note"
+    REFUSED = "□", "not granted"
+    LOST = "◆", "lost"
+    WROTE = "●", "write accepted"
+    REJECTED = "⊘", "write rejected"
+    PAUSED = "‖", "paused"
+    CRASHED = "†", "crashed"
+    STARTED = "▶", "started"
+    HEALED = "✓", "last fault over"
+    JUMPED = "◷", "clock jumped"
+    NOTED = "•", "note"
+
+    def __init__(self, character: str, meaning: str) -> None:
+        self.character, self.meaning = character, meaning
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,17 +164,6 @@ _BY_CLIENTS = (
     Kind.ASKED, Kind.GRANTED, Kind.REFUSED, Kind.EXTENDED, Kind.RELEASING, Kind.RELEASED,
     Kind.LOST, *_WRITES,
 )  # fmt: skip
-_SYMBOLS = {
-    Kind.REFUSED: Symbol.REFUSED,
-    Kind.LOST: Symbol.LOST,
-    Kind.WROTE: Symbol.WROTE,
-    Kind.REJECTED: Symbol.REJECTED,
-    Kind.PAUSED: Symbol.PAUSED,
-    Kind.CRASHED: Symbol.CRASHED,
-    Kind.STARTED: Symbol.STARTED,
-    Kind.JUMPED: Symbol.JUMPED,
-    Kind.NOTED: Symbol.NOTED,
-}
 
 
 def fence_labels(history: History) -> dict[int, str]:
@@ -318,12 +313,12 @@ def _is_worth_a_mark(event: Event, down: set[str]) -> bool:
         return not event.peer
     if event.kind is Kind.STARTED:
         return event.who in down or bool(event.note)
-    return event.kind in _SYMBOLS and not is_vote(event)
+    return event.kind.name in Symbol.__members__ and not is_vote(event)
 
 
 def _mark(event: Event, lanes: _Lanes) -> Mark:
     note, who = clean(event.note), clean(event.who)
-    symbol = _SYMBOLS.get(event.kind, Symbol.HEALED)
+    symbol = Symbol[event.kind.name]
     tint = lanes.tints.get(event.who)
     if event.kind in _WRITES:
         value, stray = note, lanes.is_stray(event)
@@ -336,5 +331,5 @@ def _mark(event: Event, lanes: _Lanes) -> Mark:
         return Mark(symbol, event.at, labels, tint, stray)
     if event.kind is Kind.NOTED:
         return Mark(symbol, event.at, (note,), tint)
-    text = symbol.value
+    text = symbol.meaning
     return Mark(symbol, event.at, (f"{text}: {note}", text) if note else (text,), tint)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from math import isfinite
 
 from holdfast.lab.history import Finding, History
-from holdfast.lab.pictures.chart import BROKEN, EXTENDED, LOOKS, SYMBOLS, VEILED, Chart
+from holdfast.lab.pictures.chart import BROKEN, EXTENDED, VEILED, Chart
 from holdfast.lab.pictures.lanes import Lane, Look, Symbol, fence_labels, lanes_of, names_in
 from holdfast.lab.pictures.sentences import describe, describe_fences, describe_findings
 from holdfast.lab.pictures.sheet import Axis, Line, columns
@@ -111,15 +111,15 @@ def _legend(lanes: Sequence[Lane], width: int, *, broken: bool) -> list[Line]:
     spans = [span for lane in lanes for span in lane.spans]
     found = {span.look for span in spans}
     looks = [look for look in Look if look in found]
-    items = [f"{LOOKS[look]}{_over_a_hold(look)} {look.value}" for look in looks]
+    items = [f"{look.character}{_over_a_hold(look)} {look.meaning}" for look in looks]
     if any(span.since < notch <= span.until for span in spans for notch in span.notches):
         items.insert(looks.index(Look.HOLDING) + 1, f"{EXTENDED} extended")
-    explained = {look.value for look in looks}
+    explained = {look.meaning for look in looks}
     marked = {mark.symbol for lane in lanes for mark in lane.marks}
     items += [
-        f"{SYMBOLS[symbol]} {symbol.value}"
+        f"{symbol.character} {symbol.meaning}"
         for symbol in Symbol
-        if symbol in marked and symbol.value not in explained
+        if symbol in marked and symbol.meaning not in explained
     ]
     if broken:
         items.append(f"▼{BROKEN} went wrong")
@@ -132,7 +132,7 @@ def _legend(lanes: Sequence[Lane], width: int, *, broken: bool) -> list[Line]:
 
 
 def _over_a_hold(look: Look) -> str:
-    return VEILED if look in (Look.PAUSED, Look.DOWN) else LOOKS[look]
+    return VEILED if look in (Look.PAUSED, Look.DOWN) else look.character
 
 
 def _listing(axis: Axis, history: History) -> list[Line]:

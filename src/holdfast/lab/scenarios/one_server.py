@@ -37,7 +37,7 @@ DEADLOCK = Scenario(
             "the oldest recipe: SETNX, and then EXPIRE; A dies between the two",
             partial(play_deadlock, recipe=Recipe.SETNX_EXPIRE),
             "A lock without an expiry never ends. An operator has to notice, and delete it.",
-            breaks=frozenset({NOT_GRANTED}),
+            breaks=(NOT_GRANTED,),
         ),
         Variant(
             "holdfast",
@@ -80,7 +80,7 @@ WRONG_RELEASE = Scenario(
             "the recipe of many a blog: SET NX PX, and DEL when done",
             partial(play_wrong_release, recipe=Recipe.SET_DEL),
             "DEL does not compare the holder: A deletes B's lock, and C gets it while B works.",
-            breaks=frozenset({TWO_HOLDERS}),
+            breaks=(TWO_HOLDERS,),
         ),
         Variant(
             "holdfast",
@@ -132,7 +132,7 @@ PAUSE = Scenario(
             "No lock can stop a process that is not running. The plain register accepts A's stale "
             "write and loses B's; the fenced one has seen a greater fence, and rejects it. A "
             "learns that it has lost the lock as soon as it resumes.",
-            breaks=frozenset({UNCHECKED_WRITE}),
+            breaks=(UNCHECKED_WRITE,),
         ),
         Variant(
             "looks-again",
@@ -184,7 +184,7 @@ LATE_REPLY = Scenario(
             partial(play_late_reply, count=1, recipe=Recipe.SET_DEL),
             "Closing the connection does not cancel the request. The lock stays until its ttl has "
             "passed, and no client can acquire it until then.",
-            breaks=frozenset({NOT_GRANTED}),
+            breaks=(NOT_GRANTED,),
         ),
         Variant(
             "one-server",
@@ -243,7 +243,7 @@ FAILOVER = Scenario(
             "again to B. That is the reason for Redlock. But a counter that is missing begins at "
             "the server's clock, so B's fence is greater than A's, and the fenced register rejects "
             "A's write.",
-            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
+            breaks=(TWO_HOLDERS, UNCHECKED_WRITE),
         ),
         Variant(
             "known-counter",
@@ -252,7 +252,7 @@ FAILOVER = Scenario(
             "Both hold it, as before. The replica has an older counter than the one that A got, "
             "but a fence is never less than the server's clock, so B's is greater all the same, "
             "and the fenced register rejects A's write.",
-            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
+            breaks=(TWO_HOLDERS, UNCHECKED_WRITE),
         ),
         Variant(
             "replicas=1",

@@ -55,7 +55,7 @@ AMNESIA = Scenario(
             "The node votes twice, once for each client: two majorities of five share one node, "
             "and it has lost its data. B's fence is greater all the same, since it begins at the "
             "clock.",
-            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
+            breaks=(TWO_HOLDERS, UNCHECKED_WRITE),
         ),
         Variant(
             "disk",
@@ -122,7 +122,7 @@ CLOCK_JUMP = Scenario(
             partial(play_clock_jump, jump=CLOCK_JUMP_TTL + 1),
             "For the node, A's vote has expired, so it votes for B: a clock that is set forward is "
             "as bad as lost data. B's fence is greater all the same, and A's write is rejected.",
-            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
+            breaks=(TWO_HOLDERS, UNCHECKED_WRITE),
         ),
     ],
 )
@@ -176,7 +176,7 @@ MINORITY_DOWN = Scenario(
             "there is but one server, and it is down",
             with_one_server,
             "There is no server to ask. That is what a quorum is for.",
-            breaks=frozenset({NOT_GRANTED}),
+            breaks=(NOT_GRANTED,),
         ),
         Variant(
             "quorum",
@@ -198,7 +198,7 @@ MAJORITY_DOWN = Scenario(
             partial(with_a_quorum, down=3),
             "Two clients could each have two votes of five. So no client gets the lock, and "
             "the error names what is wrong with each node.",
-            breaks=frozenset({NOT_GRANTED}),
+            breaks=(NOT_GRANTED,),
         ),
         Variant(
             "one-comes-back",
@@ -276,7 +276,7 @@ PARTITION = Scenario(
             "Two masters are two locks. A's renewals still succeed on the old one. Here B even "
             "has to wait until A's old lease has expired on the new one. That does not help, "
             "since A has renewed meanwhile.",
-            breaks=frozenset({TWO_HOLDERS, UNCHECKED_WRITE}),
+            breaks=(TWO_HOLDERS, UNCHECKED_WRITE),
         ),
     ],
 )

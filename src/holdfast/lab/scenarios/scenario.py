@@ -36,7 +36,7 @@ class Variant:
     play: Callable[[Stage], None]
     why: str
     """Why it ends as expected."""
-    breaks: frozenset[str] = frozenset()
+    breaks: tuple[str, ...] = ()
     """The labels of the expected findings: none, unless the variant is there to fail."""
 
 
@@ -63,14 +63,14 @@ class Outcome:
     """Why the story did not come to its end, if it did not."""
 
     @property
-    def broken(self) -> frozenset[str]:
+    def broken(self) -> set[str]:
         """The labels of what was found."""
-        return frozenset(finding.label for finding in self.findings)
+        return {finding.label for finding in self.findings}
 
     @property
     def as_expected(self) -> bool:
         """Whether exactly what should go wrong went wrong."""
-        return not self.aborted and self.broken == self.variant.breaks
+        return not self.aborted and self.broken == set(self.variant.breaks)
 
 
 def run(scenario: Scenario, variant: Variant, show_event: Callable[[Event], None]) -> Outcome:

@@ -83,18 +83,6 @@ class Network:
 class Connection:
     """Two wires, on which messages keep their order."""
 
-    __slots__ = (
-        "_back",
-        "_back_at",
-        "_network",
-        "_there",
-        "_there_at",
-        "_under_way",
-        "broken",
-        "on_broken",
-        "run",
-    )
-
     def __init__(
         self, network: Network, there: Wire, back: Wire, on_broken: Callable[[], None]
     ) -> None:

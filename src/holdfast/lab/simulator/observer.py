@@ -5,7 +5,7 @@ It sees the true time and the data of every node, so it finds what is wrong befo
 
 from collections.abc import Sequence
 from itertools import count
-from math import inf
+from typing import Any
 
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
@@ -141,14 +141,7 @@ class Observer:
             if abs(until - before) > 1e-9:
                 client.beliefs[hold] = until
                 self._check_extension(client, hold, lease, before, until)
-                self._record.add(
-                    client.name,
-                    Kind.EXTENDED,
-                    number=client.number,
-                    name=lease.spec.name,
-                    hold=hold,
-                    until=until,
-                )
+                self._note(client, Kind.EXTENDED, name=lease.spec.name, hold=hold, until=until)
             if not self._engine.loses_data and lease.is_held(client.clock()):
                 self._check_kept(client, hold, lease, until)
 
@@ -286,22 +279,8 @@ class Observer:
         calm_from = scene.injector.disturbed_until + scene.plan.max_ttl * 1.2
         return scene.plan.tail == 0 and since > calm_from
 
-    def _add(
-        self,
-        turn: Turn,
-        kind: Kind,
-        *,
-        fence: int | None = None,
-        until: float = inf,
-        note: str = "",
-    ) -> None:
-        self._record.add(
-            turn.client.name,
-            kind,
-            number=turn.client.number,
-            name=turn.section.name,
-            hold=turn.hold,
-            fence=fence,
-            until=until,
-            note=note,
-        )
+    def _add(self, turn: Turn, kind: Kind, **details: Any) -> None:
+        self._note(turn.client, kind, name=turn.section.name, hold=turn.hold, **details)
+
+    def _note(self, client: Client, kind: Kind, **details: Any) -> None:
+        self._record.add(client.name, kind, number=client.number, **details)

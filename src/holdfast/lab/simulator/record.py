@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
+from typing import Any
 
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.simulator.driver import Timeline
@@ -78,27 +78,15 @@ class Record:
             place = (when.mark, when.who, when.nth)
             self._due.setdefault(place, []).append((when.delay, action))
 
-    def add(
-        self,
-        who: str,
-        kind: Kind,
-        *,
-        number: int | None = None,
-        name: str = "",
-        hold: str = "",
-        fence: int | None = None,
-        until: float = inf,
-        peer: str = "",
-        note: str = "",
-    ) -> None:
-        """Something happens. `number`: which client it is."""
-        now = self.timeline.now
-        self.history.add(Event(now, who, kind, name, hold, fence, until, peer, note))
+    def add(self, who: str, kind: Kind, *, number: int | None = None, **details: Any) -> None:
+        """Something happens. `number`: which client it is; `details`: the rest of the `Event`."""
+        event = Event(self.timeline.now, who, kind, **details)
+        self.history.add(event)
         mark = MARKS.get(kind.value)
         if mark is not None:
-            self._mark(mark, number, now)
+            self._mark(mark, number, event.at)
         if kind is Kind.GRANTED:
-            self._mark(Mark.DEADLINE, number, until)
+            self._mark(Mark.DEADLINE, number, event.until)
 
     def sent(self, kind: str, number: int | None) -> None:
         """A client has sent a request."""

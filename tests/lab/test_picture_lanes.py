@@ -3,7 +3,7 @@
 import pytest
 
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.pictures.lanes import Look, Role, cuts, fence_labels, lanes_of, outages
+from holdfast.lab.pictures.lanes import Look, Role, cuts, fence_labels, lanes_of
 from holdfast.lab.pictures.sentences import describe_fences
 from holdfast.lab.pictures.sheet import Axis
 from tests.lab.picture_samples import life, vote
@@ -52,11 +52,11 @@ def test_a_cut_is_shown_where_messages_are_sent() -> None:
 def test_who_is_killed_while_it_is_paused_is_down() -> None:
     kinds = (Kind.PAUSED, Kind.CRASHED, Kind.STARTED, Kind.PAUSED)
     history = History(Event(float(at), "n1", kind) for at, kind in enumerate(kinds))
-    spans = [(span.look, span.since, span.until) for _, span in outages(history)]
+    spans = [outage[1:] for outage in history.outages()]
     assert spans == [
-        (Look.PAUSED, 0.0, 1.0),
-        (Look.DOWN, 1.0, 2.0),
-        (Look.PAUSED, 3.0, float("inf")),
+        (Kind.PAUSED, 0.0, 1.0),
+        (Kind.CRASHED, 1.0, 2.0),
+        (Kind.PAUSED, 3.0, float("inf")),
     ]
 
 

@@ -198,7 +198,7 @@ class TestStage:
             client = stage.client("A", node.url, ttl=1.0)
             client.acquires()
             client.stop()
-            pids = [node.server.pid, client.pid]
+            pids = [node.pid, client.pid]
             assert list(tmp_path.iterdir())
         assert not list(tmp_path.iterdir())
         for pid in pids:
@@ -217,7 +217,7 @@ class TestStage:
         notes: list[str] = []
         with Stage(lambda event: notes.append(event.note)) as stage:
             node = stage.node("n1")
-            stage.note("A", Kind.NOTED, f"{node.server.address}: is down")
+            stage.note("A", Kind.NOTED, f"{node.address}: is down")
         assert notes == ["n1: is down"]
 
 

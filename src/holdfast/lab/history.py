@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Kind(StrEnum):
@@ -185,6 +185,25 @@ class Hold:
         return found
 
 
+class Outage(NamedTuple):
+    """A client or a node was paused, or down."""
+
+    who: str
+    kind: Kind
+    """`PAUSED`, or `CRASHED`."""
+    since: float
+    until: float
+    """`inf`: to the end."""
+
+
+_ENDS = {
+    Kind.RESUMED: (Kind.PAUSED,),
+    Kind.CRASHED: (Kind.PAUSED,),
+    Kind.STARTED: (Kind.PAUSED, Kind.CRASHED),
+}
+"""Which outages an event ends."""
+
+
 def seconds(instant: float) -> str:
     """An instant, or how long something took, for people."""
     return f"{instant:.3f} s"
@@ -219,6 +238,17 @@ class History:
     def of(self, *kinds: Kind) -> list[Event]:
         """The events of these kinds."""
         return [event for event in self.events if event.kind in kinds]
+
+    def outages(self) -> Iterator[Outage]:
+        """When clients and nodes were paused, or down, in the order of their ends."""
+        began: dict[tuple[str, Kind], float] = {}
+        for event in self.of(Kind.PAUSED, Kind.RESUMED, Kind.CRASHED, Kind.STARTED):
+            for kind in _ENDS.get(event.kind, ()):
+                if (since := began.pop((event.who, kind), None)) is not None:
+                    yield Outage(event.who, kind, since, event.at)
+            if event.kind in (Kind.PAUSED, Kind.CRASHED):
+                began.setdefault((event.who, event.kind), event.at)
+        yield from (Outage(who, kind, since, inf) for (who, kind), since in began.items())
 
     def holds(self) -> list[Hold]:
         """Every acquisition, in the order in which they were asked for.

@@ -14,16 +14,11 @@ class Absences:
     def __init__(self, history: History) -> None:
         self._pauses: dict[str, list[Span]] = {}
         self._crashes: dict[str, list[float]] = {}
-        asleep: dict[str, float] = {}
-        for event in history.of(Kind.PAUSED, Kind.RESUMED, Kind.CRASHED, Kind.STARTED):
-            if event.kind is Kind.PAUSED:
-                asleep.setdefault(event.who, event.at)
-            elif event.who in asleep:
-                self._pauses.setdefault(event.who, []).append((asleep.pop(event.who), event.at))
-            if event.kind is Kind.CRASHED:
-                self._crashes.setdefault(event.who, []).append(event.at)
-        for who, since in asleep.items():
-            self._pauses.setdefault(who, []).append((since, inf))
+        for who, kind, since, until in history.outages():
+            if kind is Kind.PAUSED:
+                self._pauses.setdefault(who, []).append((since, until))
+        for event in history.of(Kind.CRASHED):
+            self._crashes.setdefault(event.who, []).append(event.at)
 
     def crash(self, who: str, since: float) -> float:
         """When it crashed next: the end of all that it had or wanted then; `inf`: it did not."""

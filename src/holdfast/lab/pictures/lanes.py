@@ -95,31 +95,11 @@ class Lane:
     marks: list[Mark] = field(default_factory=list)
 
 
-_BEGINS = {Kind.PAUSED: Look.PAUSED, Kind.CRASHED: Look.DOWN}
-_ENDS = {
-    Kind.RESUMED: (Look.PAUSED,),
-    Kind.CRASHED: (Look.PAUSED,),
-    Kind.STARTED: (Look.PAUSED, Look.DOWN),
-}
 _TOGETHER = 0.005
 """Links that are cut, and healed, within this part of a run are one cut."""
 _EXPIRED = ("lease expired", "expired")
 _AT_ONCE = 0.02
 """Seconds within which a holder that is not paused notices that its lease has expired."""
-
-
-def outages(history: History) -> Iterator[tuple[str, Span]]:
-    """Which clients and nodes were paused, or down, and when."""
-    since: dict[tuple[str, Look], float] = {}
-    for event in history.of(Kind.PAUSED, Kind.RESUMED, Kind.CRASHED, Kind.STARTED):
-        for look in _ENDS.get(event.kind, ()):
-            began = since.pop((event.who, look), None)
-            if began is not None:
-                yield event.who, Span(look, began, event.at)
-        if event.kind in _BEGINS:
-            since.setdefault((event.who, _BEGINS[event.kind]), event.at)
-    for (who, look), began in since.items():
-        yield who, Span(look, began, inf)
 
 
 def cuts(history: History) -> Iterator[tuple[str, Span]]:
@@ -182,7 +162,12 @@ def lanes_of(history: History) -> list[Lane]:
     for hold in history.holds():
         died = next((at for at in crashes.get(hold.who, ()) if at >= hold.asked), inf)
         lanes.of(hold.who).spans += _hold_spans(hold, lanes, died)
-    for who, span in [*_votes(history, lanes), *outages(history), *cuts(history)]:
+    for who, span in _votes(history, lanes):
+        lanes.of(who).spans.append(span)
+    for who, kind, since, until in history.outages():
+        look = Look.PAUSED if kind is Kind.PAUSED else Look.DOWN
+        lanes.of(who).spans.append(Span(look, since, until))
+    for who, span in cuts(history):
         lanes.of(who).spans.append(span)
     down: set[str] = set()
     for event in history:

@@ -11,7 +11,7 @@ from holdfast.lab.scenarios.scenario import (
     Scenario,
     Variant,
 )
-from holdfast.lab.scenarios.stage import Stage
+from holdfast.lab.scenarios.stage import Stage, quorum_of
 
 DEADLOCK_TTL = 1.0
 
@@ -151,7 +151,7 @@ LATE_REPLY_TTL = 6.0
 def play_late_reply(stage: Stage, *, count: int, recipe: Recipe = Recipe.HOLDFAST) -> None:
     """A majority freezes, A asks and gives up, the nodes thaw, and B asks."""
     nodes = stage.nodes(count)
-    url = nodes[0].url if count == 1 else stage.quorum(nodes)
+    url = nodes[0].url if count == 1 else quorum_of(nodes)
     a, b = (
         stage.client(who, url, ttl=LATE_REPLY_TTL, renew=False, recipe=recipe) for who in ("A", "B")
     )
@@ -163,7 +163,7 @@ def play_late_reply(stage: Stage, *, count: int, recipe: Recipe = Recipe.HOLDFAS
     a.tries(timeout=0.3)
     for node in frozen:
         node.thaw()
-        stage.wait_until(node.answers, "answer")
+        stage.wait_until(partial(node.command, "PING"), "answer")
     stage.calm()
     if b.tries(timeout=1.5).kind is Kind.GRANTED:
         b.releases()
@@ -210,7 +210,7 @@ def play_failover(stage: Stage, *, counted_before: bool = False, replicas: int =
     """A locks on the master, which does not reach the replica; then B locks on the replica."""
     master, replica = stage.node("master"), stage.node("replica")
     link = stage.proxy(master)
-    replica.follow(master, link)
+    replica.follow(master, link.port)
     a = stage.client("A", f"{master.url}?replicas={replicas}", ttl=FAILOVER_TTL, renew=False)
     b = stage.client("B", replica.url, ttl=FAILOVER_TTL, renew=False)
     if counted_before:

@@ -11,7 +11,7 @@ from holdfast.lab.scenarios.scenario import (
     Scenario,
     Variant,
 )
-from holdfast.lab.scenarios.stage import Stage
+from holdfast.lab.scenarios.stage import Stage, quorum_of
 from holdfast.lab.servers.redis import AppendOnly
 
 AMNESIA_TTL = 2.0
@@ -28,12 +28,12 @@ def play_amnesia(stage: Stage, *, options: str, append_only: AppendOnly = "no") 
     _, _, n3, n4, n5 = nodes
     network = stage.links("A", nodes)
     a = stage.client("A", network.url(options), ttl=AMNESIA_TTL, renew=False)
-    b = stage.client("B", stage.quorum(nodes, options), ttl=AMNESIA_TTL, renew=False)
+    b = stage.client("B", quorum_of(nodes, options), ttl=AMNESIA_TTL, renew=False)
     network.cut(n4, n5)
     a.acquires()
     stage.show_votes(nodes)
     n3.crash()
-    n3.start()
+    n3.come_back()
     b.acquires()
     stage.show_votes((n3, n4, n5))
     b.writes("by B")
@@ -86,7 +86,7 @@ def play_clock_jump(stage: Stage, *, jump: float) -> None:
     options = "restart_guard=off"
     network = stage.links("A", nodes)
     a = stage.client("A", network.url(options), ttl=CLOCK_JUMP_TTL, renew=False)
-    b = stage.client("B", stage.quorum(nodes, options), ttl=CLOCK_JUMP_TTL, renew=False)
+    b = stage.client("B", quorum_of(nodes, options), ttl=CLOCK_JUMP_TTL, renew=False)
     for client in (a, b):  # connecting takes longer than the jump
         client.acquires()
         client.releases()
@@ -134,14 +134,14 @@ NODES_DOWN_TTL = 4.0
 def with_a_quorum(stage: Stage, *, down: int, back: int = 0) -> None:
     """Some of five nodes crash, and some of these come back; then A and B work in turn."""
     nodes = stage.nodes(5)
-    url = stage.quorum(nodes)
+    url = quorum_of(nodes)
     actors = [stage.client(who, url, ttl=NODES_DOWN_TTL, renew=False) for who in ("A", "B")]
     for node in nodes[:down]:
         node.crash()
     if back:
         actors[0].tries(timeout=0.5)
     for node in nodes[:back]:
-        node.start()
+        node.come_back()
     stage.calm()
     _work_in_turn(actors)
 
@@ -240,7 +240,7 @@ def of_a_pair(stage: Stage) -> None:
     """A keeps the master, B reaches its replica, which is promoted there."""
     master, replica = stage.node("master"), stage.node("replica")
     link = stage.proxy(master)
-    replica.follow(master, link)
+    replica.follow(master, link.port)
     a = stage.client("A", master.url, ttl=PARTITION_TTL)
     b = stage.client("B", replica.url, ttl=PARTITION_TTL)
     a.acquires()

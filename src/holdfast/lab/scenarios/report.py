@@ -10,11 +10,10 @@ from typing import Any
 from holdfast.lab.history import Event, Finding, Kind
 from holdfast.lab.pictures import as_text
 from holdfast.lab.pictures.sentences import describe
+from holdfast.lab.pictures.text import painted
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
 
 KEPT = "every promise is kept"
-
-_STYLES = {"title": "1", "dim": "2", "good": "32", "bad": "31"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +24,8 @@ class Terminal:
     colour: bool
 
     def styled(self, text: str, style: str) -> str:
-        """The text in a style, if there are any."""
-        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.colour else text
+        """The text in a style of the pictures, if there are colours."""
+        return painted([(text, style)], colour=self.colour)
 
     def filled(self, text: str, first: str = "  ", rest: str = "  ") -> str:
         """The text in lines of this width."""
@@ -38,7 +37,7 @@ class Terminal:
 def listing(scenarios: Iterable[Scenario], terminal: Terminal) -> Iterator[str]:
     """What there is to run."""
     for scenario in scenarios:
-        yield f"{terminal.styled(scenario.name, 'title')}: {scenario.title}"
+        yield f"{terminal.styled(scenario.name, 'bold')}: {scenario.title}"
         margin = 4 + max(len(variant.name) for variant in scenario.variants)
         for variant in scenario.variants:
             yield terminal.filled(variant.what, f"  {variant.name:{margin - 2}}", " " * margin)
@@ -50,7 +49,7 @@ def listing(scenarios: Iterable[Scenario], terminal: Terminal) -> Iterator[str]:
 def introduction(scenario: Scenario, terminal: Terminal) -> Iterator[str]:
     """What will be tried."""
     yield ""
-    yield terminal.styled(f"{scenario.name}: {scenario.title}", "title")
+    yield terminal.styled(f"{scenario.name}: {scenario.title}", "bold")
     yield ""
     yield terminal.filled(scenario.story)
 
@@ -58,7 +57,7 @@ def introduction(scenario: Scenario, terminal: Terminal) -> Iterator[str]:
 def heading(variant: Variant, terminal: Terminal) -> Iterator[str]:
     """Which variant comes now."""
     yield ""
-    yield terminal.filled(variant.what, f"{terminal.styled(variant.name, 'title')}: ", "  ")
+    yield terminal.filled(variant.what, f"{terminal.styled(variant.name, 'bold')}: ", "  ")
     yield ""
 
 
@@ -84,7 +83,7 @@ class Steps:
         if stray:
             what += " (its lease has expired)"
         line = self._terminal.filled(what, when, " " * len(when))
-        return self._terminal.styled(line, "bad") if stray else line
+        return self._terminal.styled(line, "red") if stray else line
 
     def _labels(self, event: Event) -> Mapping[int, str]:
         """The labels of fences; of one that is rejected, beside the greater one: #1 < #2."""
@@ -115,9 +114,9 @@ def conclusion(outcome: Outcome, terminal: Terminal) -> Iterator[str]:
     yield from _paragraph("seen", _seen(outcome), terminal)
     if outcome.as_expected:
         yield from _paragraph("why", outcome.variant.why, terminal)
-        yield "  " + terminal.styled("as expected", "good")
+        yield "  " + terminal.styled("as expected", "green")
     else:
-        yield "  " + terminal.styled("NOT AS EXPECTED", "bad")
+        yield "  " + terminal.styled("NOT AS EXPECTED", "red")
 
 
 def summary(outcomes: Sequence[Outcome], terminal: Terminal, left_out: int = 0) -> Iterator[str]:
@@ -127,7 +126,7 @@ def summary(outcomes: Sequence[Outcome], terminal: Terminal, left_out: int = 0) 
     if left_out:
         text += f", {left_out} left out for want of a program"
     yield ""
-    yield terminal.styled(text, "bad" if bad else "good")
+    yield terminal.styled(text, "red" if bad else "green")
     for outcome in bad:
         yield f"  not {outcome.scenario.name}, {outcome.variant.name}: {_seen(outcome)}"
 

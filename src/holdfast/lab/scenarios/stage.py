@@ -1,7 +1,7 @@
 """The stage of a scenario: its servers, network, clients and registers, and what happened."""
 
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import quote
@@ -15,111 +15,74 @@ from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 
 
-class Node:
+class Node(RedisServer):
     """A server whose faults are recorded."""
 
-    def __init__(self, name: str, server: RedisServer, log: Log) -> None:
+    def __init__(self, name: str, log: Log, append_only: AppendOnly, *, own_clock: bool) -> None:
+        super().__init__(append_only=append_only, own_clock=own_clock)
         self.name = name
-        self.server = server
         self._log = log
-
-    @property
-    def url(self) -> str:
-        """For a client of this server alone."""
-        return self.server.url
 
     def freeze(self) -> None:
         """Stop it: its connections stay open, and nothing is answered."""
-        self.server.freeze()
+        super().freeze()
         self._log.note(self.name, Kind.PAUSED)
 
     def thaw(self) -> None:
         """Let it go on."""
         self._log.note(self.name, Kind.RESUMED)
-        self.server.thaw()
+        super().thaw()
 
     def crash(self) -> None:
         """Kill it."""
-        self.server.kill()
+        self.kill()
         self._log.note(self.name, Kind.CRASHED)
 
-    def start(self) -> None:
+    def come_back(self) -> None:
         """Start it again after a crash."""
-        self.server.start()
-        kept = self.server.command("DBSIZE")
+        self.start()
+        kept = self.command("DBSIZE")
         self._log.note(self.name, Kind.STARTED, "with its data" if kept else "it has lost its data")
 
     def jump(self, seconds: float) -> None:
         """Set its wall clock forwards."""
         self._log.note(self.name, Kind.JUMPED, f"{seconds:+g} s")
-        self.server.clock.jump(seconds)
-
-    def follow(self, master: "Node", link: Proxy) -> None:
-        """Become a replica, through a link that can be held up."""
-        self.server.follow(master.server, link.port)
-
-    def is_in_step_with(self, master: "Node") -> bool:
-        """Whether it has received all that the master did."""
-        return self.server.is_in_step_with(master.server)
+        self.clock.jump(seconds)
 
     def promote(self) -> None:
         """Become a master with the data received so far, as a sentinel would do it."""
-        self.server.promote()
+        super().promote()
         self._log.note(self.name, Kind.NOTED, "is the master now")
 
     def is_locked(self) -> bool:
         """Whether the lock is held here."""
-        return self.server.command("GET", KEY) is not None
+        return self.command("GET", KEY) is not None
 
     def vote(self) -> tuple[int, float] | None:
         """The process that holds the lock here, and for how many seconds; None if it is free."""
-        label = Label.of(str(self.server.command("GET", KEY)))
-        left = self.server.command("PTTL", KEY)
+        label = Label.of(str(self.command("GET", KEY)))
+        left = self.command("PTTL", KEY)
         return (label.pid, left / 1000) if label and isinstance(left, int) and left > 0 else None
-
-    def answers(self) -> bool:
-        """Whether it answers."""
-        return self.server.command("PING") == "PONG"
 
     def uptime(self) -> int:
         """For how many whole seconds it has been up."""
-        return int(self.server.info("server")["uptime_in_seconds"])
+        return int(self.info("server")["uptime_in_seconds"])
 
 
-def quorum_of(addresses: Iterable[str], options: str) -> str:
-    """The URL of a quorum."""
-    return f"redlock://{','.join(addresses)}?{options}"
+def quorum_of(places: Iterable[Node | Proxy], options: str = "restart_guard=off") -> str:
+    """The URL of some nodes together."""
+    return f"redlock://{','.join(place.address for place in places)}?{options}"
 
 
 class Links:
     """The network between one client and each of its nodes, which can be cut and healed."""
 
-    def __init__(self, who: str, nodes: Sequence[Node], log: Log) -> None:
-        self._who = who
-        self._log = log
-        self._proxies = {node.name: Proxy(node.server.port) for node in nodes}
-
-    def __enter__(self) -> "Links":
-        for proxy in self._proxies.values():
-            proxy.start()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        for proxy in self._proxies.values():
-            proxy.close()
+    def __init__(self, who: str, proxies: Mapping[str, Proxy], log: Log) -> None:
+        self._who, self._proxies, self._log = who, proxies, log
 
     def url(self, options: str) -> str:
         """The quorum, as this client reaches it."""
-        return quorum_of(self.addresses, options)
-
-    @property
-    def addresses(self) -> list[str]:
-        """Where this client reaches each of the nodes."""
-        return [proxy.address for proxy in self._proxies.values()]
-
-    def names(self) -> dict[str, str]:
-        """By address, the node that is reached there."""
-        return {proxy.address: name for name, proxy in self._proxies.items()}
+        return quorum_of(self._proxies.values(), options)
 
     def cut(self, *nodes: Node) -> None:
         """Lose everything between the client and these nodes."""
@@ -156,10 +119,10 @@ class Stage(Log):
         self, name: str = "redis", *, append_only: AppendOnly = "no", own_clock: bool = False
     ) -> Node:
         """Start a Redis server."""
-        server = RedisServer(append_only=append_only, own_clock=own_clock)
-        self._open.enter_context(server)
-        self._names = self._names | {server.address: name}
-        return Node(name, server, self)
+        node = Node(name, self, append_only, own_clock=own_clock)
+        self._open.enter_context(node)
+        self._names = self._names | {node.address: name}
+        return node
 
     def nodes(
         self, count: int, *, append_only: AppendOnly = "no", own_clock: bool = False
@@ -191,17 +154,13 @@ class Stage(Log):
 
     def links(self, who: str, nodes: Sequence[Node]) -> Links:
         """A network of this client's own, to each of these nodes."""
-        links = self._open.enter_context(Links(who, nodes, self))
-        self._names = self._names | links.names()
-        return links
+        return Links(who, {node.name: self.proxy(node) for node in nodes}, self)
 
     def proxy(self, node: Node) -> Proxy:
         """A way to this node that can be held up."""
-        return self._open.enter_context(Proxy(node.server.port))
-
-    def quorum(self, nodes: Iterable[Node], options: str = "restart_guard=off") -> str:
-        """The URL of these nodes together."""
-        return quorum_of((node.server.address for node in nodes), options)
+        proxy = self._open.enter_context(Proxy(node.port))
+        self._names = self._names | {proxy.address: node.name}
+        return proxy
 
     def show_votes(self, nodes: Iterable[Node]) -> None:
         """Note who has the vote of which node, for the picture."""

@@ -222,13 +222,22 @@ class RedisStore:
             with self._mutex:
                 self._owner = me
                 try:
-                    self._send_all()
+                    self._serve()
                 finally:
                     self._owner = 0
             self._promote()
 
-    def _send_all(self) -> None:
-        """Send what is in the inbox, and what was received asks for. Needs the mutex."""
+    def _serve(self, ready: Sequence[tuple[int, int]] = ()) -> None:
+        """Read from the sockets that are ready and wake waiters whose time has come; then send what
+        is in the inbox, and what was received asks for. Needs the mutex."""
+        if self._waiters.next_due < inf:
+            self._waiters.wake_due()
+        for fd, _ in ready:
+            node = self._by_fd.get(fd)
+            if node is not None:
+                self._receive(node)
+            elif self._wakeup is not None:
+                self._wakeup.drain()
         while self._inbox:
             rounds, follower = self._inbox.popleft()
             try:
@@ -270,8 +279,8 @@ class RedisStore:
                     try:
                         if poller is not None:
                             self._poller, poller = poller, None
-                            self._handle(ready)
-                        self._send_all()
+                        self._serve(ready)
+                        ready = ()
                         left = 0.0 if goal.over else self._time_left(goal)
                         if left > 0:
                             poller = self._lead(follower, me)
@@ -298,7 +307,7 @@ class RedisStore:
         if left <= 0:  # this thread may have been held up, and the answer be there
             for node in list(self._sockets):
                 self._receive(node)
-            self._send_all()  # what was received may ask for more
+            self._serve()  # what was received may ask for more
         return min(left, LONGEST)
 
     def _lead(self, follower: Follower, me: int) -> Poller | None:
@@ -345,17 +354,6 @@ class RedisStore:
         if self._wakeup is None:
             self._wakeup = Wakeup()
         return Poller(self._sockets.values(), self._wakeup, self._version)
-
-    def _handle(self, ready: Sequence[tuple[int, int]]) -> None:
-        """Read what can be read, and wake waiters whose time has come."""
-        if self._waiters.next_due < inf:
-            self._waiters.wake_due()
-        for fd, _ in ready:
-            node = self._by_fd.get(fd)
-            if node is not None:
-                self._receive(node)
-            elif self._wakeup is not None:
-                self._wakeup.drain()
 
     def _receive(self, node: Node) -> None:
         sock = self._sockets.get(node)

@@ -16,7 +16,7 @@ Rules:
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Coroutine
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from contextvars import Context
 from functools import partial
 from math import inf
@@ -26,7 +26,7 @@ from weakref import WeakKeyDictionary
 from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
 from holdfast.core.lease_state import LeaseState
-from holdfast.core.ports import Engine, StoreHost
+from holdfast.core.ports import StoreHost
 from holdfast.core.release import lose_all, send_last
 from holdfast.drivers.common import (
     CLOSE_TIMEOUT,
@@ -46,9 +46,6 @@ T = TypeVar("T")
 
 class AsyncDriver(Driver):
     """Runs the core for one `AsyncClient`."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine, nullcontext())
 
     def _begin(self) -> None:
         self.in_use = False
@@ -205,7 +202,7 @@ class AsyncDriver(Driver):
 
     def forked(self) -> None:
         """In a forked child: all that was held or under way belongs to the parent."""
-        self.runtime.forked(nullcontext())
+        self.runtime.forked(threading.RLock())
         self._store.forget()
         self._begin()
 

@@ -3,10 +3,10 @@
 import os
 import random
 import sys
+import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import TypeAlias
 from weakref import WeakSet
@@ -97,14 +97,14 @@ class Driver(ABC):
 
     in_use = False
 
-    def __init__(self, engine: Engine, mutex: AbstractContextManager[object]) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.runtime = Runtime(
             clock=clock,
             uniform=random.uniform,
             new_holder=new_holder,
             emit=log,
-            mutex=mutex,
+            mutex=threading.RLock(),  # asyncio could do without, but `nullcontext` costs more
             drift=engine.drift,
             min_ttl=engine.guarantees.min_ttl,
             ttl_step=engine.guarantees.ttl_step,

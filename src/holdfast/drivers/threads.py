@@ -25,7 +25,7 @@ from typing import Any, TypeVar
 from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
 from holdfast.core.lease_state import LeaseState
-from holdfast.core.ports import Engine, PumpedStore, StoreHost
+from holdfast.core.ports import PumpedStore, StoreHost
 from holdfast.core.release import lose_all, send_last
 from holdfast.core.runtime import RENEWER, Runtime
 from holdfast.drivers.callbacks import CallbackThreads
@@ -69,9 +69,6 @@ _current = _Current()
 
 class ThreadDriver(Driver):
     """Runs the core for one `Client`."""
-
-    def __init__(self, engine: Engine) -> None:
-        super().__init__(engine, threading.RLock())
 
     def _begin(self) -> None:
         self.in_use = False

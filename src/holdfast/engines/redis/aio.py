@@ -181,13 +181,11 @@ class AsyncRedisStore:
             self._due = inf
 
     async def _do(self, effect: Effect) -> None:
+        """Pause; or send some rounds, and wait until they are over or their time is."""
         if isinstance(effect, Pause):
             await asyncio.sleep(effect.until - self._clock())
-        else:
-            await self._perform((effect,) if isinstance(effect, FanOut) else effect)
-
-    async def _perform(self, rounds: Sequence[FanOut]) -> None:
-        """Send some rounds, and wait until they are over or their time is."""
+            return
+        rounds = (effect,) if isinstance(effect, FanOut) else effect
         waits = [self._start(each) for each in rounds]
         try:
             for each, waiting in zip(rounds, waits, strict=True):

@@ -26,7 +26,7 @@ import hiredis
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import Acquire, Answer, Failed, Held, Inspect, Release
+from holdfast.core.messages import DONE, Acquire, Answer, Failed, Held, Inspect, Release
 from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.exchange import (
@@ -114,8 +114,8 @@ class Node:
     def _begin(self) -> None:
         """Nothing was sent yet."""
         self._reader = hiredis.Reader()
-        self.pending: deque[Exchange | None] = deque()
-        """What was sent and is not answered yet. None: a subscription."""
+        self.pending: deque[Exchange] = deque()
+        """What was sent and is not answered yet."""
         self._replies: list[Reply] = []
         """Those of the first pending exchange that have come."""
         self.outgoing: list[bytes] = []
@@ -135,10 +135,10 @@ class Node:
         hint = "; without TLS on this port, use redis://, not rediss://"
         return f"{NO_CONNECTION}{hint}" if self.address.encrypted else NO_CONNECTION
 
-    def is_stuck(self, now: float) -> bool:
-        """Whether its oldest pending request is overdue."""
-        first = self.pending[0] if self.pending else None
-        return first is not None and first.round.until < now
+    @property
+    def overdue_since(self) -> float:
+        """When the oldest pending request should have been answered."""
+        return self.pending[0].round.until if self.pending else inf
 
     def start(self, exchange: Exchange, now: float, spare: bool) -> None:
         """Send a request, now or when there is a connection, or fail it at once; `spare`: enough
@@ -158,7 +158,7 @@ class Node:
             self._waiting.append(exchange)
             return
         full = len(self.pending) >= MAX_PENDING
-        if (spare or full) and self.is_stuck(now):
+        if (spare or full) and self.overdue_since < now:
             self._fail(exchange, SILENT)
             if full or not exchange.is_release:
                 return
@@ -167,16 +167,14 @@ class Node:
 
     def unanswered(self) -> list[Exchange]:
         """All that was sent, or is to be sent, and is not answered yet."""
-        return [*(each for each in self.pending if each is not None), *self._waiting]
+        return [*self.pending, *self._waiting]
 
     def opened(self) -> None:
         """There is a connection. Nothing is sent on it before the handshake is done."""
         self._begin()
         self.connecting, self.connected = False, True
-        self._opening = opening = self._handshake.exchange()
-        opening.round = FanOut((Inspect(""),), (self.index,), inf)
-        opening.waiter = NO_WAITER
-        self._send(opening)
+        self._opening = self._handshake.exchange()
+        self._send_own(self._opening)
 
     def lost(self, why: str, heals: float | None = None) -> None:
         """The connection is lost, or could not be made: everything pending fails."""
@@ -209,11 +207,6 @@ class Node:
             if not self.pending:
                 raise EOFError("a reply to no request")
             first = self.pending[0]
-            if first is None:
-                self.pending.popleft()
-                self.subscription, self._refusal = REFUSED, str(reply)
-                self._nodes.waiters.unreachable(self.name, self._refusal)
-                continue
             self._replies.append(reply)
             if len(self._replies) == len(first.commands):
                 replies, self._replies = self._replies, []
@@ -226,7 +219,7 @@ class Node:
         kind = push[0]
         if kind in (b"message", b"smessage"):
             self._nodes.waiters.published(self.index, push[2])
-        elif kind in (b"subscribe", b"ssubscribe") and self.pending and self.pending[0] is None:
+        elif kind in (b"subscribe", b"ssubscribe") and self.subscription == SENT:
             self.pending.popleft()
             self.subscription = ACTIVE
 
@@ -272,7 +265,7 @@ class Node:
         return all(
             holder_of(cast(Release, release).holder) != holder
             for each in self.pending
-            if each is not None and each.is_release
+            if each.is_release
             for release in each.round.requests
         )
 
@@ -315,10 +308,21 @@ class Node:
         """Subscribe to wake-ups; if that is not possible, report it, once."""
         if self.subscription == NEW and self._nodes.listens:
             self.subscription = SENT
-            self.pending.append(None)
-            self.outgoing.append(self._nodes.waiters.subscribe)
+            self._send_own(Exchange((self._nodes.waiters.subscribe,), self._refused))
         elif self.subscription == REFUSED:
             self._nodes.waiters.unreachable(self.name, self._refusal)
+
+    def _refused(self, replies: list[Reply]) -> Answers:
+        """The subscription was answered by a reply, and not by a push."""
+        self.subscription, self._refusal = REFUSED, str(replies[0])
+        self._nodes.waiters.unreachable(self.name, self._refusal)
+        return [DONE]
+
+    def _send_own(self, exchange: Exchange) -> None:
+        """Send what no caller waits for."""
+        exchange.round = FanOut((Inspect(""),), (self.index,), inf)
+        exchange.waiter = NO_WAITER
+        self._send(exchange)
 
     def _named(self, answer: Answer) -> Answer:
         """With this node's name in it, if it is a failure."""

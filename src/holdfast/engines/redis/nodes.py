@@ -42,7 +42,7 @@ class Nodes:
     """All servers of one client."""
 
     connect: Callable[[Node, float], None]
-    """Begin to connect; in the end, call `Node.connected` or `Node.lost`. Set by the driver."""
+    """Begin to connect; in the end, call `Node.opened` or `Node.lost`. Set by the driver."""
     disconnect: Callable[..., None]
     """Close a node's connection, and call `Node.lost(why, heals)`. Set by the driver."""
 
@@ -135,7 +135,7 @@ class Nodes:
         ready = [node for node in self.all if node.ready]
         if len(ready) < self.size and type(each.requests[0]) in MAY_WAIT:
             each.until = max(each.until, now + FIRST_CONTACT)
-        stuck = [node for node in ready if node.pending and node.is_stuck(now)]
+        stuck = [node for node in ready if node.pending and node.overdue_since < now]
         return len(ready) - len(stuck) >= self.size
 
     def unanswered(self) -> list[Exchange]:

@@ -200,7 +200,7 @@ class AsyncRedisStore:
         waiting = Waiting(loop=asyncio.get_running_loop())
         self._nodes.start((each,), waiting)
         self.flush_all()
-        if each.until < self._due:
+        if each.until < self._due and not each.over:
             self._fire_at(each.until)
         return waiting
 

@@ -55,3 +55,56 @@ def test_a_release_does_not_overtake_a_cancelled_acquire() -> None:
         await store.close()
 
     asyncio.run(main())
+
+
+class Gated:
+    """A store that answers each key when it is told to."""
+
+    def __init__(self, *keys: str) -> None:
+        self.asked: list[str] = []
+        self.gates = {key: threading.Event() for key in keys}
+        self.began = threading.Semaphore(0)
+
+    def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        [request] = requests
+        assert isinstance(request, (Acquire, Release))
+        self.asked.append(request.key)
+        self.began.release()
+        self.gates[request.key].wait(PATIENCE)
+        return [DONE]
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def forget(self) -> None:
+        raise NotImplementedError
+
+
+def test_the_end_of_one_request_is_not_taken_for_that_of_another() -> None:
+    """The renewer and a caller may both release, and one is done before the other."""
+
+    async def main() -> None:
+        gated = Gated("acquire", "first", "second", "third")
+        store = Offloaded(gated, "gated", time.monotonic, workers=4)
+
+        def ask(request: Request, until: float = PATIENCE) -> asyncio.Task[Sequence[Answer]]:
+            return asyncio.create_task(store.ask([request], time.monotonic() + until))
+
+        acquiring = ask(Acquire("acquire", "me", 30.0))
+        await asyncio.to_thread(gated.began.acquire, timeout=PATIENCE)
+        first, second = ask(Release("first", "me")), ask(Release("second", "me"))
+        await asyncio.sleep(0)  # both wait for the acquire
+        gated.gates["acquire"].set()
+        await acquiring
+        for _ in (first, second):
+            await asyncio.to_thread(gated.began.acquire, timeout=PATIENCE)
+        gated.gates["first"].set()
+        await first
+        [answer] = await ask(Release("third", "me"), 0.01)
+        assert isinstance(answer, Failed)
+        assert sorted(gated.asked) == ["acquire", "first", "second"], "the third overtook it"
+        gated.gates["second"].set()
+        await second
+        await store.close()
+
+    asyncio.run(main())

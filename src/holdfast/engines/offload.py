@@ -41,7 +41,7 @@ class Offloaded:
         job = Job(self._store.ask, requests, until)
         if holder is not None:
             self._asking[holder] = job.end
-            job.end.add_done_callback(lambda _: self._asking.pop(holder, None))
+            job.end.add_done_callback(lambda end: self._asked(holder, end))
         self._workers.submit(job.run, job.report)
         try:
             await asyncio.wait((job.end,), timeout=max(0.0, until - self._clock()) + GRACE)
@@ -71,6 +71,10 @@ class Offloaded:
         return [Failed.at(self._name, "an earlier request of this holder is pending")] * len(
             requests
         )
+
+    def _asked(self, holder: str, end: "asyncio.Future[None]") -> None:
+        if self._asking.get(holder) is end:
+            del self._asking[holder]
 
 
 class Job:

@@ -50,6 +50,10 @@ def test_no_client_takes_the_place_of_another_in_a_queue_for_its_own() -> None:
     assert play(draw(23, ZOOKEEPER)).findings == ()
 
 
+def test_a_client_that_is_closed_loses_its_leases_for_a_reason() -> None:
+    assert play(draw(151, ZOOKEEPER)).findings == ()
+
+
 def test_waiters_are_served_in_order() -> None:
     works = Section(0.0, "job", None, 3.0, True, None, 1.0)
     tasks = tuple(Task(client, (replace(works, rest=client * 0.2),)) for client in (0, 1, 2, 3))

@@ -297,6 +297,7 @@ class Close(Fault):
     def _happen(self, run: "FaultInjector") -> Iterable[float]:
         client = run.clients[self.client]
         run.note(client.name, "is closed")
+        run.disturb(0.0)  # its leases are lost before this returns, for this reason
         client.arrives(client.close)()
         return (0.0,)
 

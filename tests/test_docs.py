@@ -24,7 +24,7 @@ from .equipment.django import configure_django
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RECIPES = sorted((ROOT / "docs/recipes").glob("*.md"))
-PUNCTUAL = ("cron.md", "web-workers.md")
+PUNCTUAL = ("celery.md", "cron.md", "web-workers.md")
 """Pages whose programs must start within some seconds of each other: for a machine that is not busy
 with other things (`make docs`, `make contract`)."""
 

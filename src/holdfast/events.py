@@ -32,6 +32,21 @@ class RenewalFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class AcquireFailed:
+    """The engine has been unreachable for a while; the acquire goes on trying."""
+
+    name: str
+    remaining: float
+    why: str
+
+    def __str__(self) -> str:
+        return (
+            f"could not acquire {self.name!r} yet (trying for {self.remaining:.0f} s more): "
+            f"{self.why}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseFailed:
     """A client was closed before the engine confirmed these releases: those locks, and places in
     queues, end with their ttl."""
@@ -88,5 +103,12 @@ class InternalError:
 
 
 Event = (
-    Lost | RenewalFailed | ReleaseFailed | NodeFailed | NodeRecovered | PollingOnly | InternalError
+    Lost
+    | RenewalFailed
+    | AcquireFailed
+    | ReleaseFailed
+    | NodeFailed
+    | NodeRecovered
+    | PollingOnly
+    | InternalError
 )

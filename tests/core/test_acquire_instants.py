@@ -11,6 +11,7 @@ from holdfast.core.lease_state import LockSpec
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Failed, Granted, Held, Release
 from holdfast.core.runtime import RENEWER, WATCHER
 from holdfast.errors import ClientClosed, EngineUnavailable
+from holdfast.events import AcquireFailed
 from tests.core.hand import BROKEN, DRIFT, NOW, PATIENCE, RETRY, TTL, Hand, Play, spec
 
 HELD = Held(5.0, wakes=True)
@@ -184,6 +185,16 @@ class TestFailures:
         assert isinstance(play.error, EngineUnavailable)
         assert play.error.nodes == {"node": "the connection was closed"}
         assert hand.pending == [MY_RELEASE]
+
+    def test_they_are_reported_once_they_last(self) -> None:
+        hand = Hand()
+        play = begin(hand, None).hears(BROKEN, at=NOW + 1)
+        play.goes_on(at=NOW + 1.5).hears(BROKEN, at=NOW + 1.999)
+        assert hand.events == []
+        play.goes_on(at=NOW + 2).hears(BROKEN, at=NOW + 2)
+        [event] = hand.events
+        assert isinstance(event, AcquireFailed)
+        assert event.remaining == TTL - 1
 
     def test_a_process_that_was_stopped_during_a_request_tries_again(self) -> None:
         play = begin(Hand(), None).hears(BROKEN, at=NOW + 2 * TTL)

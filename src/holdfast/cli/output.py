@@ -54,11 +54,11 @@ def printable(text: str) -> str:
 
 
 def show_log(output: Output) -> None:
-    """Show what the library logs: errors always, failed renewals unless quiet, the rest when
+    """Show what the library logs: errors always, failed tries unless quiet, the rest when
     verbose."""
     import logging  # not above: `holdfast --help` must be quick
 
-    from holdfast.events import RenewalFailed
+    from holdfast.events import AcquireFailed, RenewalFailed
 
     class LogToPeople(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -66,7 +66,11 @@ def show_log(output: Output) -> None:
             if record.levelno >= logging.ERROR:
                 show = output.error
             else:
-                show = output.note if isinstance(about, RenewalFailed) else output.detail
+                show = (
+                    output.note
+                    if isinstance(about, (AcquireFailed, RenewalFailed))
+                    else output.detail
+                )
             show(self.format(record))
 
     logging.getLogger("holdfast").addHandler(LogToPeople())

@@ -25,11 +25,15 @@ from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held, Relea
 from holdfast.core.release import abandon
 from holdfast.core.runtime import Runtime
 from holdfast.errors import ClientClosed, EngineUnavailable
+from holdfast.events import AcquireFailed
 
 SHORTEST_WAIT = 0.001
 
 FAILING_TIMEOUT = 0.1
 """How long to wait for the confirmation of a release by an engine that has not been answering."""
+
+NOTICE = 1.0
+"""How long an acquire fails before that is reported."""
 
 HASTE = 0.25
 """A last try has less time than this: too little to prove that the engine fails."""
@@ -190,6 +194,8 @@ class Contender:
         if self.timeout is None:
             heals_at = now + heals_in if heals_in else self.failing_since
             give_up_at = heals_at + self.spec.ttl
+        if now - self.failing_since >= NOTICE and now < give_up_at:
+            self.runtime.emit(AcquireFailed(self.spec.name, give_up_at - now, str(answer)))
         self.pauses = self.pauses or backoff(self.runtime.uniform)
         return Failing(now + next(self.pauses), give_up_at, answer)
 

@@ -8,7 +8,14 @@ import logging
 import re
 from collections.abc import Callable
 
-from holdfast.events import Event, InternalError, NodeFailed, NodeRecovered, RenewalFailed
+from holdfast.events import (
+    AcquireFailed,
+    Event,
+    InternalError,
+    NodeFailed,
+    NodeRecovered,
+    RenewalFailed,
+)
 
 logger = logging.getLogger("holdfast")
 
@@ -66,6 +73,6 @@ def _cause(event: Event) -> tuple[object, ...] | None:
         return NodeFailed, event.node, re.sub(r"\d+", "", event.why)
     if isinstance(event, NodeRecovered):
         return NodeRecovered, event.node
-    if isinstance(event, RenewalFailed):
-        return RenewalFailed, re.sub(r"\d+", "", event.why)
+    if isinstance(event, (AcquireFailed, RenewalFailed)):
+        return type(event), re.sub(r"\d+", "", event.why)
     return None

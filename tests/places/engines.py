@@ -139,8 +139,15 @@ ENGINES = (
         only=VARIANT,
         cannot={"cells": "it is for the locks of old clients"},
     ),
-    Engine("etcd", wheel_place, unit=1.0, server="etcd"),
-    Engine("etcd 3.4", debian_place, unit=1.0, server="etcd 3.4", only=VARIANT),
+    Engine("etcd", wheel_place, unit=1.0, server="etcd", shares=True),
+    Engine(
+        "etcd 3.4",
+        debian_place,
+        unit=1.0,
+        server="etcd 3.4",
+        shares=True,
+        only=VARIANT | {"shares"},
+    ),
     Engine(
         "zookeeper",
         zookeeper_place,

@@ -32,6 +32,7 @@ pytestmark = pytest.mark.slow
 
 FATES: tuple[Fate, ...] = ("request lost", "reply lost", "late")
 STEPS = range(5)
+KINDS = pytest.mark.parametrize("shares", [1, 2, 0])
 CASES = pytest.mark.parametrize(("fate", "step"), list(itertools.product(FATES, STEPS)), ids=str)
 
 
@@ -46,8 +47,8 @@ def ask(store: UnreliableStore, request: Request) -> Answer:
     return answer
 
 
-def taking(holder: str, *, queue: bool = False) -> Acquire:
-    return Acquire("door", holder, 30, queue)
+def taking(holder: str, *, queue: bool = False, shares: int = 1) -> Acquire:
+    return Acquire("door", holder, 30, queue, shares=shares)
 
 
 def nothing_is_left(server: EtcdServer) -> None:
@@ -60,29 +61,33 @@ def stays_held(store: UnreliableStore, holder: str, fence: int) -> None:
         assert isinstance(ask(store, Extend("door", holder, 30, fence)), Done)
 
 
+@KINDS
 @CASES
 def test_taking_a_free_lock(
-    server: EtcdServer, store: UnreliableStore, fate: Fate, step: int
+    server: EtcdServer, store: UnreliableStore, fate: Fate, step: int, shares: int
 ) -> None:
     with store.losing(step, fate) as loss:
-        first = ask(store, taking("ann"))
-    again = ask(store, taking("ann"))
+        first = ask(store, taking("ann", shares=shares))
+    again = ask(store, taking("ann", shares=shares))
     assert isinstance(again, Granted)
     if isinstance(first, Granted):
         assert first == again
     loss.arrive()
-    assert ask(store, taking("ann")) == again, "it has the same fence, however often it is asked"
+    assert ask(store, taking("ann", shares=shares)) == again, (
+        "it has the same fence, however often it is asked"
+    )
     stays_held(store, "ann", again.fence)
     assert isinstance(ask(store, Release("door", "ann")), Done)
     nothing_is_left(server)
 
 
+@KINDS
 @CASES
 def test_giving_up_on_a_free_lock(
-    server: EtcdServer, store: UnreliableStore, fate: Fate, step: int
+    server: EtcdServer, store: UnreliableStore, fate: Fate, step: int, shares: int
 ) -> None:
     with store.losing(step, fate) as loss:
-        ask(store, taking("ann"))
+        ask(store, taking("ann", shares=shares))
     ask(store, Release("door", "ann"))
     loss.arrive()
     nothing_is_left(server)
@@ -120,29 +125,33 @@ def test_giving_up_after_two_tries(
     nothing_is_left(server)
 
 
+@KINDS
 @CASES
 def test_trying_a_held_lock(
-    server: EtcdServer, store: UnreliableStore, fate: Fate, step: int
+    server: EtcdServer, store: UnreliableStore, fate: Fate, step: int, shares: int
 ) -> None:
     ask(store, taking("ann"))
     with store.losing(step, fate) as loss:
-        ask(store, taking("ben"))
-    assert isinstance(ask(store, taking("ben")), Held)
+        ask(store, taking("ben", shares=shares))
+    assert isinstance(ask(store, taking("ben", shares=shares)), Held)
     loss.arrive()
     assert len(server.keys()) == 1
 
 
+@KINDS
 @CASES
-def test_joining_a_queue(server: EtcdServer, store: UnreliableStore, fate: Fate, step: int) -> None:
+def test_joining_a_queue(
+    server: EtcdServer, store: UnreliableStore, fate: Fate, step: int, shares: int
+) -> None:
     ask(store, taking("ann"))
     with store.losing(step, fate) as loss:
-        ask(store, taking("ben", queue=True))
-    assert isinstance(ask(store, taking("ben", queue=True)), Held)
+        ask(store, taking("ben", queue=True, shares=shares))
+    assert isinstance(ask(store, taking("ben", queue=True, shares=shares)), Held)
     loss.arrive()
-    assert isinstance(ask(store, taking("ben", queue=True)), Held)
+    assert isinstance(ask(store, taking("ben", queue=True, shares=shares)), Held)
     assert len(server.keys()) == 2
     ask(store, Release("door", "ann"))
-    wait_for(lambda: isinstance(ask(store, taking("ben", queue=True)), Granted))
+    wait_for(lambda: isinstance(ask(store, taking("ben", queue=True, shares=shares)), Granted))
     assert isinstance(ask(store, Release("door", "ben")), Done)
     nothing_is_left(server)
 
@@ -180,19 +189,22 @@ def test_leaving_a_queue_after_looking_in_vain(server: EtcdServer, store: Unreli
     wait_for(lambda: len(server.keys(b"door\0")) == 1)
 
 
+@KINDS
 @CASES
-def test_being_the_next(server: EtcdServer, store: UnreliableStore, fate: Fate, step: int) -> None:
+def test_being_the_next(
+    server: EtcdServer, store: UnreliableStore, fate: Fate, step: int, shares: int
+) -> None:
     ask(store, taking("ann"))
-    ask(store, taking("ben", queue=True))
+    ask(store, taking("ben", queue=True, shares=shares))
     ask(store, Release("door", "ann"))
     with store.losing(step, fate) as loss:
-        first = ask(store, taking("ben", queue=True))
-    again = ask(store, taking("ben", queue=True))
+        first = ask(store, taking("ben", queue=True, shares=shares))
+    again = ask(store, taking("ben", queue=True, shares=shares))
     assert isinstance(again, Granted)
     if isinstance(first, Granted):
         assert first == again
     loss.arrive()
-    assert ask(store, taking("ben", queue=True)) == again
+    assert ask(store, taking("ben", queue=True, shares=shares)) == again
     stays_held(store, "ben", again.fence)
     assert isinstance(ask(store, Release("door", "ben")), Done)
     nothing_is_left(server)

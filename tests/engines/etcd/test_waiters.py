@@ -25,8 +25,8 @@ class Party:
 def test_a_deletion_wakes_the_next_waiter_and_no_other() -> None:
     party = Party()
     party.watches.opened(party.send)
-    party.watches.watch("ben", b"ann", 7)
-    party.watches.watch("cleo", b"ben", 8)
+    party.watches.watch("ben", [b"ann"], 7)
+    party.watches.watch("cleo", [b"ben"], 8)
     assert [each.create_request.start_revision for each in party.sent] == [7, 8]
     party.receives(watch_id=1, created=True)
     party.receives(watch_id=1, events=[{"type": 0}])
@@ -40,7 +40,7 @@ def test_a_deletion_wakes_the_next_waiter_and_no_other() -> None:
 def test_a_watch_that_is_cancelled_wakes_its_waiter() -> None:
     party = Party()
     party.watches.opened(party.send)
-    party.watches.watch("ben", b"ann", 7)
+    party.watches.watch("ben", [b"ann"], 7)
     assert party.receives(watch_id=1, canceled=True, compact_revision=9), "the stream is good"
     assert party.woken == ["ben"]
 
@@ -48,7 +48,7 @@ def test_a_watch_that_is_cancelled_wakes_its_waiter() -> None:
 def test_a_stream_on_which_a_watch_is_refused_is_of_no_use() -> None:
     party = Party()
     party.watches.opened(party.send)
-    party.watches.watch("ben", b"ann", 7)
+    party.watches.watch("ben", [b"ann"], 7)
     assert not party.receives(watch_id=1, created=True, canceled=True, cancel_reason="denied")
     assert party.woken == ["ben"]
 
@@ -56,8 +56,8 @@ def test_a_stream_on_which_a_watch_is_refused_is_of_no_use() -> None:
 def test_a_stream_that_is_lost_wakes_everybody() -> None:
     party = Party()
     party.watches.opened(party.send)
-    party.watches.watch("ben", b"ann", 7)
-    party.watches.watch("cleo", b"ben", 8)
+    party.watches.watch("ben", [b"ann"], 7)
+    party.watches.watch("cleo", [b"ben"], 8)
     party.watches.closed(party.send)
     assert party.woken == ["ben", "cleo"]
     party.watches.closed(party.send)
@@ -66,7 +66,7 @@ def test_a_stream_that_is_lost_wakes_everybody() -> None:
 
 def test_what_is_to_be_watched_before_there_is_a_stream() -> None:
     party = Party()
-    party.watches.watch("ben", b"ann", 7)
+    party.watches.watch("ben", [b"ann"], 7)
     assert party.sent == []
     party.watches.opened(party.send)
     assert party.watched() == [b"ann"]
@@ -75,8 +75,8 @@ def test_what_is_to_be_watched_before_there_is_a_stream() -> None:
 def test_who_waits_no_more_is_not_woken() -> None:
     party = Party()
     party.watches.opened(party.send)
-    party.watches.watch("ben", b"ann", 7)
-    party.watches.watch("ben", b"ann", 9)
+    party.watches.watch("ben", [b"ann"], 7)
+    party.watches.watch("ben", [b"ann"], 9)
     assert party.watched() == [b"ann"], "it is watched already"
     party.watches.end("ben")
     assert party.sent[-1].cancel_request.watch_id == 1
@@ -88,7 +88,7 @@ def test_who_waits_no_more_is_not_woken() -> None:
 def test_the_end_of_an_old_stream_is_no_matter_when_there_is_a_new_one() -> None:
     party = Party()
     party.watches.opened(party.send)
-    party.watches.watch("ben", b"ann", 7)
+    party.watches.watch("ben", [b"ann"], 7)
     later: list[Any] = []
     party.watches.opened(later.append)
     assert len(later) == 1

@@ -1,4 +1,4 @@
-"""etcd v3: a queue of keys for each lock; the first one holds the lock.
+"""etcd v3: a queue of keys for each lock; the first one holds the lock, or the first of a kind.
 
 A URL names the members of the cluster. `commands` has what is sent to them, `locks`, `inspect` and
 `cells` the exchanges, and there is a store for threads (`threads`) and one for asyncio (`aio`).
@@ -40,7 +40,7 @@ GUARANTEES = Guarantees(
         "waiters in the order of their arrival; one that died or was stopped keeps its place until "
         "its etcd lease ends, after 5 s at most"
     ),
-    wake_up="each waiter watches the one before it",
+    wake_up="each waiter watches the one before it; for a semaphore, as many as it has slots",
     suits="correctness",
     min_ttl=MIN_TTL,
     max_ttl=DAY,
@@ -77,7 +77,14 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
 
         return AsyncEtcdStore(cluster, host, claims)
 
-    return Engine(GUARANTEES, drift, connect, connect_async, comparison=partial(guard, claims))
+    return Engine(
+        GUARANTEES,
+        drift,
+        connect,
+        connect_async,
+        comparison=partial(guard, claims),
+        no_sharing="",
+    )
 
 
 @cache

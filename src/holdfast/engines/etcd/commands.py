@@ -4,6 +4,16 @@ A lock is a queue of keys, `name\\0lock\\0place`, in the order of their creation
 the lock. The value of a key is its holder. A cell is `name\\0cell`. No name contains NUL, so names
 cannot be confused, and the keys are in the order of the names.
 
+The place of a semaphore or a read lock begins with its shares, `3/place` or `0/place`; without that
+it is exclusive. It holds the lock if all places before it have the same shares, and fewer than that
+many come before it (0: any number). A client of the first release reads no shares: it waits until
+its place is the first. The places of a kind are side by side, so that a read lock is granted in one
+transaction if there are none of another kind.
+
+The fence is the revision at which the place was created. The queue is first in, first out: what was
+granted before an exclusive place was created before it, since nothing passes it; and so was every
+exclusive place that was granted before a shared one, since it had to be the first.
+
 The parts of a message are dictionaries: messages of their own, which are copied into the whole,
 would take three times as long to make, and that is 2 % of what a lock costs.
 """
@@ -22,6 +32,7 @@ from holdfast.engines.etcd.protocol import (
     LEASE_GRANT,
     LEASE_REVOKE,
     LEASE_TIME_TO_LIVE,
+    LESS,
     MODIFICATION,
     NO_PUTS,
     RANGE,
@@ -90,6 +101,27 @@ def place_of(key: str, place: str) -> bytes:
     return b"%b\0lock\0%b" % (key.encode(), place.encode())
 
 
+def shares_of(place: bytes) -> int:
+    """The shares of the key of a place.
+
+    >>> shares_of(place_of("door", "3/5ec2e7.0")), shares_of(place_of("door", "5ec2e7.0"))
+    (3, 1)
+    """
+    shares, slash, _ = place.rpartition(b"\0")[2].partition(b"/")
+    return int(shares) if slash and shares.isdigit() else 1
+
+
+def in_the_way(before: Sequence[Any], shares: int) -> Sequence[Any]:
+    """Which places keep one with these shares out, given those before it, the latest first. It does
+    not hold the lock before one of them is gone; if there are none, it does.
+
+    Of a semaphore, any holder may be the next to go, so these are as many places as it has slots.
+    """
+    if shares and len(before) >= shares:
+        return before[:shares]
+    return [each for each in before if shares_of(each.key) != shares][:1]
+
+
 def cell_of(key: str) -> bytes:
     """The key of a cell."""
     return key.encode() + b"\0cell"
@@ -136,14 +168,32 @@ def time_to_live(lease: int, *, keys: bool = False) -> Call:
 def take(queue: Span, place: bytes, lease: int, holder: str) -> Call:
     """If the queue is empty, be the first; else read who is."""
     empty = {**_created(queue.first, 0), "range_end": queue.end}
-    return _txn([empty], [_put(place, holder.encode(), lease)], [_read(_first(queue))])
+    first = _read(_range(queue, ASCENDING, limit=1))
+    return _txn([empty], [_put(place, holder.encode(), lease)], [first])
+
+
+def share(queue: Span, place: bytes, lease: int, holder: str, since: int) -> Call:
+    """If no place has come since that revision, at which there was room, be one more; else read my
+    place, and what is in the queue. A read lock needs to know of other kinds only."""
+    shares = shares_of(place)
+    if shares:
+        free = [{**_created(queue.first, since + 1), "range_end": queue.end, "result": LESS}]
+    else:
+        others = _other_kinds(queue, shares)
+        free = [{**_created(each.first, 0), "range_end": each.end} for each in others]
+    return _txn(
+        [_created(place, 0), *free],
+        [_put(place, holder.encode(), lease)],
+        [_read({"key": place}), *_last(queue, shares, shares)],
+    )
 
 
 def join(queue: Span, place: bytes, lease: int, holder: str) -> Call:
     """Go to the end of the queue, and read who is before me; read my place if there is one."""
-    last_two = _read(_range(queue, DESCENDING, limit=2))
+    shares = shares_of(place)
     put = _put(place, holder.encode(), lease)
-    return _txn([_created(place, 0)], [put, last_two], [_read({"key": place})])
+    last = _last(queue, shares, shares + 1)  # the last one of all is mine
+    return _txn([_created(place, 0)], [put, *last], [_read({"key": place})])
 
 
 def confirm(queue: Span, place: Place, lease: int, holder: str) -> Call:
@@ -160,6 +210,14 @@ def confirm(queue: Span, place: Place, lease: int, holder: str) -> Call:
         [_put(place.key, holder.encode(), lease)],
         [_read({"key": place.key}), _read(before)],
     )
+
+
+def look(queue: Span, place: Place) -> Call:
+    """If my place is as I know it, read who is before me; else read it. Nothing is written: that a
+    shared place has its turn cannot be compared, but it stays true while the place is there."""
+    shares = shares_of(place.key)
+    before = _last(queue, shares, shares, place.created - 1)
+    return _txn([_modified(place.key, place.modified)], before, [_read({"key": place.key})])
 
 
 def attach(place: Place, lease: int, holder: str) -> Call:
@@ -184,9 +242,9 @@ def find(key: bytes) -> Call:
     return Call(RANGE, RangeRequest(key=key))
 
 
-def first_of(queue: Span) -> Call:
-    """The first in the queue, and how many there are."""
-    return Call(RANGE, RangeRequest(**_first(queue)))
+def first_of(queue: Span, limit: int = 1) -> Call:
+    """The first in the queue, or as many (0: all), and how many there are."""
+    return Call(RANGE, RangeRequest(**_range(queue, ASCENDING, limit)))
 
 
 def page(span: Span, limit: int) -> Call:
@@ -250,8 +308,17 @@ def _read(span: Part) -> Part:
     return {"request_range": span}
 
 
-def _first(queue: Span) -> Part:
-    return _range(queue, ASCENDING, limit=1)
+def _other_kinds(queue: Span, shares: int) -> list[Span]:
+    """Where the places with other shares are: before and after those with these."""
+    same = queue.first + b"%d/" % shares
+    return [Span(queue.first, same), Span(same[:-1] + b"0", queue.end)]
+
+
+def _last(queue: Span, shares: int, limit: int, created: int = 0) -> list[Part]:
+    """Read what may keep a place with these shares out: the last places, created no later than
+    that; for a read lock the last ones of other kinds."""
+    spans, limit = ([queue], limit) if shares else (_other_kinds(queue, shares), 1)
+    return [_read(_range(span, DESCENDING, limit, created)) for span in spans]
 
 
 def _range(queue: Span, order: int, limit: int, max_create_revision: int = 0) -> Part:

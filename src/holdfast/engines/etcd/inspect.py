@@ -1,10 +1,19 @@
 """Inspect locks, and break one."""
 
+from collections.abc import Sequence
+from itertools import islice, takewhile
 from typing import Any
 
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Break, Inspect, List, Listing, Seen
 from holdfast.engines.etcd import commands
-from holdfast.engines.etcd.commands import Span, Steps, lock_of, names_after, queue_of
+from holdfast.engines.etcd.commands import (
+    Span,
+    Steps,
+    lock_of,
+    names_after,
+    queue_of,
+    shares_of,
+)
 from holdfast.engines.etcd.connection import ErrorReply, accepted
 
 PAGE = 1000
@@ -13,14 +22,12 @@ PAGE = 1000
 
 def inspect(request: Inspect) -> Steps[Answer]:
     """Who holds this one, and how many wait."""
-    reply = accepted((yield commands.first_of(queue_of(request.key))))
-    if not reply.kvs:
-        return Listing(())
-    return Listing((yield from _seen([(request.key, reply.kvs[0], reply.count - 1)])))
+    holders, waiters = yield from _head(request.key)
+    return Listing((yield from _seen([(request.key, holders, waiters)] if holders else [])))
 
 
 def list_locks(request: List) -> Steps[Answer]:
-    """The first of each queue, from as many queues as wanted."""
+    """The holders of each lock, from as many queues as wanted."""
     last, exhausted = request.after, False
     while not exhausted:
         queues, more = yield from _queues(request.prefix, last, request.limit)
@@ -50,51 +57,90 @@ def _queues(prefix: str, last: str, limit: int) -> Steps[tuple[dict[str, list[An
     return queues, more
 
 
+def _head(key: str) -> Steps[tuple[list[Any], int]]:
+    """The places that hold a lock, and how many wait."""
+    queue = queue_of(key)
+    reply = accepted((yield commands.first_of(queue)))
+    if not reply.kvs:
+        return [], 0
+    shares = shares_of(reply.kvs[0].key)
+    if shares != 1:
+        reply = accepted((yield commands.first_of(queue, shares)))
+    holders = _holders(reply.kvs)
+    return holders, reply.count - len(holders)
+
+
+def _holders(places: Sequence[Any]) -> list[Any]:
+    """Those at the head of a queue that hold the lock together."""
+    shares = shares_of(places[0].key) if places else 1
+    same = takewhile(lambda place: shares_of(place.key) == shares, places)
+    return list(islice(same, shares or None))
+
+
 def _heads(queues: dict[str, list[Any]]) -> Steps[tuple[Seen, ...]]:
-    """The first of each queue. Their values are read one by one: between them there may be cells of
-    any size."""
-    firsts = [min(places, key=_creation) for places in queues.values()]
-    replies = yield [commands.find(first.key) for first in firsts]
-    heads = []
-    for (name, places), first, reply in zip(queues.items(), firsts, replies, strict=True):
-        found = accepted(reply).kvs
-        if found and found[0].create_revision == first.create_revision:  # or it ended since
-            heads.append((name, found[0], len(places) - 1))
-    return (yield from _seen(heads))
+    """The holders in each queue. Their values are read one by one: between them there may be cells
+    of any size."""
+    heads = {name: _holders(sorted(places, key=_creation)) for name, places in queues.items()}
+    replies = yield [commands.find(place.key) for head in heads.values() for place in head]
+    found = {_identity(each): each for reply in replies for each in accepted(reply).kvs}
+    seen = []
+    for name, head in heads.items():
+        same = [found[_identity(each)] for each in head if _identity(each) in found]
+        seen.append((name, same, len(queues[name]) - len(head)))
+    return (yield from _seen(seen))
+
+
+def _identity(place: Any) -> tuple[bytes, int]:
+    """A place that has ended is another one, though its name may be used again."""
+    return place.key, place.create_revision
 
 
 def _creation(place: Any) -> int:
     return int(place.create_revision)
 
 
-def _seen(heads: list[tuple[str, Any, int]]) -> Steps[tuple[Seen, ...]]:
+def _seen(heads: list[tuple[str, list[Any], int]]) -> Steps[tuple[Seen, ...]]:
     """Those whose etcd leases live, and for how long."""
-    lives = yield [commands.time_to_live(first.lease) for _, first, _ in heads]
+    leases = list(dict.fromkeys(place.lease for _, holders, _ in heads for place in holders))
+    lives = yield [commands.time_to_live(lease) for lease in leases]
+    remaining = {
+        lease: float(min(life.TTL + 1, life.grantedTTL))  # it is rounded down
+        for lease, life in zip(leases, lives, strict=True)
+        if not isinstance(life, ErrorReply) and life.TTL >= 0  # or it ended since
+    }
     found = []
-    for (key, first, waiters), life in zip(heads, lives, strict=True):
-        if isinstance(life, ErrorReply) or life.TTL < 0:
-            continue  # it ended since
-        holder = first.value.decode(errors="replace")
-        remaining = float(min(life.TTL + 1, life.grantedTTL))  # it is rounded down
-        found.append(Seen(key, holder, first.create_revision, remaining, waiters))
+    for key, holders, waiters in heads:
+        living = [place for place in holders if place.lease in remaining]
+        if living:
+            (holder, left), *others = ((_holder(each), remaining[each.lease]) for each in living)
+            fence, shares = living[-1].create_revision, shares_of(living[0].key)
+            found.append(Seen(key, holder, fence, left, waiters, shares, tuple(others)))
     return tuple(found)
 
 
-def break_lock(request: Break, known: dict[str, Any]) -> Steps[Answer]:
-    """Delete the first place; its holder finds that out when it extends its lease.
+def _holder(place: Any) -> str:
+    holder: str = place.value.decode(errors="replace")
+    return holder
 
-    `known` is kept from one endpoint to the next: if it is unknown whether the place was deleted,
-    it is still that one which is deleted, and not the next holder's.
+
+def break_lock(request: Break, known: dict[str, Any]) -> Steps[Answer]:
+    """Delete the places of the holders, or of that one; each finds that out when it extends its
+    lease.
+
+    `known` is kept from one endpoint to the next: if it is unknown whether the places were deleted,
+    it is still those which are deleted, and not the next holder's.
     """
     while True:
         again = request.key in known
         if not again:
-            reply = accepted((yield commands.first_of(queue_of(request.key))))
-            if not reply.kvs:
+            holders, _ = yield from _head(request.key)
+            wanted = [each for each in holders if request.holder in ("", _holder(each))]
+            if not wanted:
                 return NOT_YOURS
-            known[request.key] = reply.kvs[0]
-        first = known[request.key]
-        deleted = accepted((yield commands.delete_created(first.key, first.create_revision)))
-        if deleted.succeeded or again:
+            known[request.key] = wanted
+        places = known[request.key]
+        replies = yield [commands.delete_created(p.key, p.create_revision) for p in places]
+        deleted = [accepted(reply).succeeded for reply in replies]
+        if again or any(deleted):
             return DONE
-        del known[request.key]  # its holder has released it
+        del known[request.key]  # they have been released

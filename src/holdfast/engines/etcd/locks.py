@@ -6,12 +6,13 @@ What can happen between two calls, and what then:
   it is there, it is used; if not, another place in another session is, and the first is a stray.
 - The place is gone (its session ended while the client was stopped, or cut off): the client joins
   the queue again. That the place before is gone is never taken for a grant: the client reads its
-  own place after it was woken, and holds the lock only if that is there, and is the first.
+  own place after it was woken, and holds the lock only if that is there, and has its turn.
 - The last keep-alive of the session is too old for a new lease to rest on: one more is sent first.
 """
 
 from collections.abc import Sequence
 from math import ceil, inf
+from operator import attrgetter
 from typing import Any
 
 from holdfast.core.messages import (
@@ -26,7 +27,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import commands
-from holdfast.engines.etcd.commands import KeepAlives, Place, Steps, queue_of
+from holdfast.engines.etcd.commands import KeepAlives, Place, Steps, in_the_way, queue_of
 from holdfast.engines.etcd.connection import (
     LEASE_EXISTS,
     ErrorReply,
@@ -66,6 +67,8 @@ class Locks:
             if not found:
                 claim = yield from self._restart(claim, request, ttl)
         for _ in range(TRIES):
+            if not claim.revision and claim.shares != request.shares:
+                claim = yield from self._restart(claim, request, ttl)
             if request.queue and not claim.revision:
                 before = yield from self._join(claim)
                 if before:
@@ -100,16 +103,21 @@ class Locks:
             _note(claim, reply.responses[0].response_range.kvs)
             return False
         claim.revision = claim.modified = reply.header.revision
-        return self._watch(claim, reply.responses[1].response_range.kvs[1:], claim.revision)
+        before = [each for each in _latest(reply.responses[1:]) if each.key != claim.place]
+        return self._watch(claim, before, claim.revision)
 
     def _get(self, claim: Claim, ttl: int, asked_at: float) -> Steps[Answer | None]:
         """Hold the lock if it is this claim's turn; None if its place or its session is gone."""
         session = self._registry.session_for(claim, ttl)
         if not (yield from self._be_fresh(session, asked_at)):
             return None
-        turn = self._confirm if claim.revision else self._take
+        if claim.shares == 1:
+            turn = self._confirm if claim.revision else self._take
+        else:
+            turn = self._confirm_share if claim.revision else self._take_share
         answer = yield from turn(claim, session)
         if isinstance(answer, Granted):
+            self._watches.end(claim.holder)
             self._registry.move(claim, session)
             claim.ends_at = asked_at + session.ttl
             if session.ttl != ttl:
@@ -132,6 +140,31 @@ class Locks:
         if first.key == claim.place:  # an earlier try was carried out late
             _note(claim, [first])
             return Granted(claim.revision)
+        return (yield from self._refuse(claim))
+
+    def _take_share(self, claim: Claim, session: Session) -> Steps[Answer | None]:
+        """Hold the lock if there is room beside its holders, and no client waits."""
+        self._registry.move(claim, session)
+        queue, since = queue_of(claim.key), 0
+        while True:
+            claim.doubtful = True
+            reply = yield commands.share(queue, claim.place, session.lease, claim.holder, since)
+            claim.doubtful = False
+            if self._has_ended(session, reply):
+                return None
+            if reply.succeeded:
+                claim.revision = claim.modified = reply.header.revision
+                return Granted(claim.revision)
+            mine, *others = reply.responses
+            if mine.response_range.kvs:  # an earlier try was carried out late
+                _note(claim, mine.response_range.kvs)
+                return None
+            if in_the_way(_latest(others), claim.shares):
+                return (yield from self._refuse(claim))
+            since = reply.header.revision  # there is room, unless another one comes first
+
+    def _refuse(self, claim: Claim) -> Steps[Answer]:
+        """The lock is held, and there is no place."""
         self._registry.close(claim)
         yield from self.revoke(self._registry.take_unused())
         return HELD
@@ -151,11 +184,28 @@ class Locks:
             return None  # the place is gone, or the one before; or an earlier try was carried out
         return HELD
 
+    def _confirm_share(self, claim: Claim, session: Session) -> Steps[Answer | None]:
+        """Hold the lock if the place is there, and has its turn."""
+        place = _place(claim)
+        reply = accepted((yield commands.look(queue_of(claim.key), place)))
+        if reply.succeeded:
+            if self._watch(claim, _latest(reply.responses), reply.header.revision):
+                return HELD
+            reply = yield commands.attach(place, session.lease, claim.holder)
+            if self._has_ended(session, reply):
+                return None
+            if reply.succeeded:
+                claim.modified = reply.header.revision
+                return Granted(claim.revision)
+        _note(claim, reply.responses[0].response_range.kvs)
+        return None  # the place is gone, or an earlier try was carried out
+
     def _watch(self, claim: Claim, before: Sequence[Any], revision: int) -> bool:
-        """Watch the place before, if there is one."""
-        if before:
-            self._watches.watch(claim.holder, before[0].key, revision + 1)
-        return bool(before)
+        """Watch what keeps the claim out, if there is anything."""
+        places = [each.key for each in in_the_way(before, claim.shares)]
+        if places:
+            self._watches.watch(claim.holder, places, revision + 1)
+        return bool(places)
 
     def _has_ended(self, session: Session, reply: Any) -> bool:
         if has_no_lease(reply):
@@ -306,6 +356,12 @@ class Locks:
 
 def _place(claim: Claim) -> Place:
     return Place(claim.place, claim.revision, claim.modified)
+
+
+def _latest(responses: Sequence[Any]) -> list[Any]:
+    """The places that were read, the latest first."""
+    found = [each for response in responses for each in response.response_range.kvs]
+    return sorted(found, key=attrgetter("create_revision"), reverse=True)
 
 
 def _note(claim: Claim, found: Sequence[Any]) -> None:

@@ -19,7 +19,7 @@ _FIELD = re.compile(r"^  (repeated )?(\w+) (\w+) = (\d+);$", re.MULTILINE)
 
 ASCENDING, DESCENDING = 1, 2
 BY_CREATION = 2
-EQUAL, GREATER = 0, 1
+EQUAL, GREATER, LESS = 0, 1, 2
 CREATION, MODIFICATION = 1, 2
 NO_PUTS = 0
 DELETED = 1

@@ -94,6 +94,7 @@ class Claim:
     """The one that its place is attached to, or may be."""
     number: int
     place: bytes
+    shares: int
     shared: bool
     """Whether its lease is on a shared session, since it is renewed."""
     revision: int = 0
@@ -164,8 +165,9 @@ class Registry:
         taken = self._numbers.setdefault(key, set())
         number = next(number for number in range(len(taken) + 1) if number not in taken)
         taken.add(number)
-        place = place_of(key, f"{self._name}.{number}")
-        claim = Claim(key, holder, session, number, place, request.renew)
+        kind = "" if request.shares == 1 else f"{request.shares}/"
+        place = place_of(key, f"{kind}{self._name}.{number}")
+        claim = Claim(key, holder, session, number, place, request.shares, request.renew)
         session.add(claim)
         self.claims[holder] = claim
         return claim

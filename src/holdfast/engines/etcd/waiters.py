@@ -1,14 +1,15 @@
 """Which waiter is to be woken when which key is deleted. Pure but for its mutex.
 
-A waiter watches the place before its own and no other, so one release wakes one waiter. All watches
-of a client go over one stream. When a watch ends for any other reason, a compaction, the loss of
+A waiter watches the place before its own and no other, so one release wakes one waiter. One that
+waits for a semaphore watches as many places as that has slots. All watches of a client go over one
+stream. When a watch ends for any other reason, a compaction, the loss of
 the stream or of the leader, its waiter is woken too, and asks again: that is the only way in which
 a watch is resumed.
 """
 
 import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,26 +54,29 @@ class Watches:
         """With none; as a forked child must."""
         self._numbers = itertools.count(1)
         self._watches: dict[int, Watch] = {}
-        self._of: dict[str, Watch] = {}
+        self._of: dict[str, dict[bytes, Watch]] = {}
+        """By holder, then by place."""
         self._send: Send | None = None
         self._mutex = threading.Lock()
 
-    def watch(self, holder: str, place: bytes, since: int) -> None:
-        """Wake the holder when that key is deleted. It may have been already."""
+    def watch(self, holder: str, places: Sequence[bytes], since: int) -> None:
+        """Wake the holder when one of these keys is deleted. It may have been already."""
         with self._mutex:
-            known = self._of.get(holder)
-            if known is not None and known.place == place:
-                return
-            self._end(holder)
-            watch = Watch(next(self._numbers), holder, place, since)
-            self._watches[watch.number] = self._of[holder] = watch
-            if self._send is not None:
-                self._send(commands.watch(watch.number, place, since))
+            for watch in [each for each in self._watches_of(holder) if each.place not in places]:
+                self._end(watch)
+            known = self._of.setdefault(holder, {})
+            for place in places:
+                if place not in known:
+                    watch = Watch(next(self._numbers), holder, place, since)
+                    self._watches[watch.number] = known[place] = watch
+                    if self._send is not None:
+                        self._send(commands.watch(watch.number, place, since))
 
     def end(self, holder: str) -> None:
         """The holder waits no more."""
         with self._mutex:
-            self._end(holder)
+            for watch in self._watches_of(holder):
+                self._end(watch)
 
     def opened(self, send: Send) -> None:
         """There is a stream now."""
@@ -91,7 +95,7 @@ class Watches:
             watch = self._watches.get(response.watch_id)
             if watch is None:
                 return True
-            self._end(watch.holder)
+            self._end(watch)
         self._notify(watch.holder)
         return deleted or response.compact_revision > 0
 
@@ -108,9 +112,14 @@ class Watches:
         for holder in holders:
             self._notify(holder)
 
-    def _end(self, holder: str) -> None:
-        watch = self._of.pop(holder, None)
-        if watch is not None:
-            del self._watches[watch.number]
-            if self._send is not None:
-                self._send(commands.unwatch(watch.number))
+    def _watches_of(self, holder: str) -> list[Watch]:
+        return list(self._of.get(holder, {}).values())
+
+    def _end(self, watch: Watch) -> None:
+        del self._watches[watch.number]
+        known = self._of[watch.holder]
+        del known[watch.place]
+        if not known:
+            del self._of[watch.holder]
+        if self._send is not None:
+            self._send(commands.unwatch(watch.number))

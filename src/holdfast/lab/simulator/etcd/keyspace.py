@@ -1,5 +1,6 @@
 """The data of a virtual etcd: keys with revisions, and leases that take their keys with them."""
 
+import operator
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -7,7 +8,9 @@ from typing import Any
 import grpc
 
 from holdfast.engines.etcd.connection import LEASE_EXISTS, NO_SUCH_LEASE
-from holdfast.engines.etcd.protocol import CREATION, DESCENDING, EQUAL, messages
+from holdfast.engines.etcd.protocol import CREATION, DESCENDING, EQUAL, GREATER, LESS, messages
+
+COMPARE = {EQUAL: operator.eq, GREATER: operator.gt, LESS: operator.lt}
 
 SHORTEST = 2
 """Seconds: the least ttl that a server grants."""
@@ -144,7 +147,7 @@ class Keyspace:
         wanted = compare.create_revision if created else compare.mod_revision
         found = self._between(compare.key, compare.range_end) or [messages["KeyValue"]()]
         known = [each.create_revision if created else each.mod_revision for each in found]
-        return all(each == wanted if compare.result == EQUAL else each > wanted for each in known)
+        return all(COMPARE[compare.result](each, wanted) for each in known)
 
     def _operate(self, operation: Any, revision: int) -> dict[str, Any]:
         if operation.HasField("request_range"):

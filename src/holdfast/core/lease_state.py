@@ -124,7 +124,7 @@ class LeaseState:
         self.valid_until = valid_until
         self.hold_until = hold_until
         self.ttl = ttl or spec.ttl
-        self.keep_until = -inf
+        self.keep_until = 0.0
         """Until when a release waits."""
         self.renew_at = inf
         self.why = ""

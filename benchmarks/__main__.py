@@ -12,6 +12,8 @@ from benchmarks.plot import svg
 from benchmarks.report import figure, machine, markdown, measured
 
 REPORT, PICTURE, SERIES = "REPORT.md", "report.svg", "series.jsonl"
+IN_DOCS = "../docs/pictures/speed.svg"
+"""Where the picture is, beside this program: the documentation shows it, too."""
 
 
 def main() -> None:
@@ -23,17 +25,17 @@ def main() -> None:
     began = monotonic()
     cases = [_measure(name, QUICK if args.quick else Effort()) for name in args.only or CASES]
     seconds = monotonic() - began
-    folder = args.to
+    folder, picture = args.to, PICTURE
     if folder is None:
         if args.quick or args.only:
             return  # a part, or a rush, must not replace the report
-        folder = Path(__file__).parent
+        folder, picture = Path(__file__).parent, IN_DOCS
     folder.mkdir(parents=True, exist_ok=True)
     made = f"{machine()}; {seconds:.0f} s in all"
     reports = series.append(folder / SERIES, series.entry(cases, made))
-    (folder / PICTURE).write_text(svg(cases))
-    (folder / REPORT).write_text(markdown(cases, PICTURE, made, series.table(reports)))
-    print(f"\nwrote {REPORT}, {PICTURE} and a line of {SERIES} in {folder}, after {seconds:.0f} s")
+    (folder / picture).write_text(svg(cases))
+    (folder / REPORT).write_text(markdown(cases, picture, made, series.table(reports)))
+    print(f"\nwrote {REPORT}, {picture} and a line of {SERIES} in {folder}, after {seconds:.0f} s")
 
 
 def _measure(name: str, effort: Effort) -> Case:

@@ -66,11 +66,11 @@ class Host:
         self._stores.append(made)
         return made
 
-    def add_waiters(self, waiters: list[tuple[str, str]]) -> None:
+    def add_waiters(self, waiters: list[tuple[str, str]], shares: int = 1) -> None:
         """Rows of waiters for `job`: the holder, and the pipe that its process listened at."""
         with sqlite3.connect(self.path) as connection:
             connection.executemany(
-                "INSERT INTO holdfast_waiters VALUES (?, 'job', 1, ?, 0)", waiters
+                f"INSERT INTO holdfast_waiters VALUES (?, 'job', 1, ?, 0, {shares})", waiters
             )
             connection.execute("UPDATE holdfast_leases SET queued = 1")
         connection.close()
@@ -213,6 +213,58 @@ class TestPruning:
         store = host.client()
         say(store, Extend("none", "nobody", 1.0))
         assert host.rows() == 1
+
+
+class TestShares:
+    def test_many_are_extended_together(self, host: Host) -> None:
+        store = host.client()
+        for holder in "abc":
+            say(store, Acquire("job", holder, 30.0, shares=0))
+        say(store, Acquire("other", "d", 30.0))
+        requests = [Extend("job", "a", 60.0), Extend("other", "d", 60.0), Extend("job", "z", 60.0)]
+        assert store.ask(requests, until=10**9) == [DONE, DONE, NOT_YOURS]
+        host.now += 40
+        assert say(store, Extend("job", "a", 30.0)) == DONE
+        assert say(store, Extend("job", "b", 30.0)) == NOT_YOURS
+
+    def test_a_share_of_an_earlier_boot_is_free_after_its_ttl(self, host: Host) -> None:
+        old = host.client()
+        say(old, Acquire("job", "old", 30.0, shares=2))
+        say(old, Acquire("job", "longer", 40.0, shares=2))
+        old.close()
+        host.boot("second boot", clock=5.0)
+        new = host.client()
+        assert isinstance(say(new, Acquire("job", "new", 30.0, shares=2)), Held)
+        assert isinstance(say(new, Acquire("job", "writer", 30.0)), Held)
+        host.now += 30.1
+        assert isinstance(say(new, Acquire("job", "new", 30.0, shares=2)), Granted)
+        assert isinstance(say(new, Acquire("job", "another", 30.0, shares=2)), Held)
+
+    @pytest.mark.parametrize("dead", [1, 50])
+    def test_waiters_of_a_process_that_died_are_skipped_at_once(
+        self, host: Host, dead: int
+    ) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        host.add_waiters([(f"dead{number}", "gone") for number in range(dead)], shares=2)
+        for waiter in "bc":
+            say(store, Acquire("job", waiter, 30.0, queue=True, shares=2))
+        say(store, Release("job", "a"))
+        wait_for(lambda: sorted(host.rung) == ["b", "c"])
+        fences = {
+            fence(say(store, Acquire("job", each, 30.0, queue=True, shares=2))) for each in "bc"
+        }
+        assert len(fences) == 1
+
+    def test_what_an_exclusive_holder_found_expired_is_swept(self, host: Host) -> None:
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0, shares=0))
+        host.now += 31
+        say(store, Acquire("job", "b", 30.0))
+        assert host.rows("holdfast_members") == 1
+        store.close()
+        say(host.client(), Extend("none", "nobody", 1.0))
+        assert host.rows("holdfast_members") == 0
 
 
 class TestQueue:

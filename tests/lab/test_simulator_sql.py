@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -26,7 +27,8 @@ def plant(patch: pytest.MonkeyPatch, name: str, before: str, after: str) -> None
     assert text.sql.count(before) == 1
     planted = Text("", "numeric_dollar")
     planted.names, planted.sql = text.names, text.sql.replace(before, after)
-    patch.setattr(STATEMENTS, "dialect", replace(STATEMENTS.dialect, **{name: planted}))
+    changes: Any = {name: planted}
+    patch.setattr(STATEMENTS, "dialect", replace(STATEMENTS.dialect, **changes))
 
 
 def labels(*seeds: int) -> set[str]:

@@ -97,7 +97,7 @@ ENGINES = (
             "restart": "it ends with its process",
         },
     ),
-    Engine("sqlite", SqlitePlace, plays_core=True),
+    Engine("sqlite", SqlitePlace, plays_core=True, shares=True),
     Engine("postgres", postgres_place, server="postgres"),
     Engine("pgbouncer", pgbouncer_place, server="postgres", only=VARIANT),
     Engine("mariadb", mariadb_place, server="mariadb"),

@@ -196,6 +196,22 @@ def test_a_file_of_the_first_release(tmp_path: Path) -> None:
     ):
         file.execute("UPDATE holdfast_leases SET ends = 1")  # a client of the first release
     with closing(sqlite3.connect(path)) as file, file:
-        file.execute("UPDATE holdfast_file SET version = 3")
-    with Client(f"sqlite://{path}") as client, pytest.raises(EngineUnavailable, match="format 3"):
+        file.execute("UPDATE holdfast_file SET version = 4")
+    with Client(f"sqlite://{path}") as client, pytest.raises(EngineUnavailable, match="format 4"):
         client.lock("free").acquire(blocking=False)
+
+
+def test_a_file_without_shares(tmp_path: Path) -> None:
+    path = tmp_path / "locks.db"
+    with Client(f"sqlite://{path}") as client:
+        lease = client.lock("held", ttl=60).acquire()
+    with closing(sqlite3.connect(path)) as file, file:  # as version 2 had it
+        file.execute("DROP TABLE holdfast_members")
+        file.execute("ALTER TABLE holdfast_waiters DROP COLUMN shares")
+        file.execute("UPDATE holdfast_file SET version = 2")
+        file.execute("UPDATE holdfast_leases SET holder = 'old', expires = 9e15")
+    with Client(f"sqlite://{path}") as client:
+        assert client.rwlock("held").read.acquire(blocking=False) is None
+        with client.semaphore("other", 2), client.semaphore("other", 2):
+            assert client.lock("other").acquire(blocking=False) is None
+    assert lease

@@ -3,7 +3,8 @@
 Tables:
 
     leases    name, holder (null: free), fence, ttl, expires, offered, queued
-    waiters   name, place, holder, listener, alive_until
+    waiters   name, place, holder, shares, listener, alive_until
+    members   name, holder, shares, ttl, expires, offered: see `holdfast.engines.sql.shares`
     cells     name, value, is_text, version
 
 A command yields statements and is sent their rows. Several statements yielded together are one
@@ -26,6 +27,7 @@ clock.
 """
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 from holdfast.core.messages import (
@@ -59,6 +61,7 @@ from holdfast.engines.sql.dialect import (
     Steps,
     Text,
 )
+from holdfast.engines.sql.shares import MARKER, Shares, State
 from holdfast.engines.sql.waiters import LIFE, Waiters
 
 POLL = 0.2
@@ -82,17 +85,22 @@ class Commands:
         self, node: str, sql: Dialect, clock: ServerClock | BootClock, waiters: Waiters
     ) -> None:
         self.node, self._sql, self._clock, self._waiters = node, sql, clock, waiters
+        self._shares: Shares | None = None
+        if sql.shared is not None:
+            self._shares = Shares(node, sql, sql.shared, clock, waiters, self._statements)
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:
         """The command for a request whose answer is awaited until then."""
         if isinstance(request, Acquire):
+            if request.shares != 1 or request.holder in self._waiters.sharing:
+                return self._share(request, until)
             return self._queue_up(request, until) if request.queue else self._try(request, until)
         if isinstance(request, Release):
             return self._release(request.key, request.holder)
         if isinstance(request, Extend):
             return self._extend(request)
         if isinstance(request, Break):
-            return self._break(request.key, until)
+            return self._break(request, until)
         if isinstance(request, Inspect):
             return self._list(self._sql.inspect, key=request.key)
         if isinstance(request, Read):
@@ -131,21 +139,55 @@ class Commands:
                 return answer
             if is_mine and answer is None:
                 break  # a transaction relies on the last lease
-            join = self._statements(
-                self._sql.join,
-                self._sql.mark,
-                key=request.key,
-                holder=holder,
-                place=waiters.place(holder),
-                listener=listener,
-                pid=pid,
-            )
+            join = self._join(request, listener, pid)
             remaining, place, is_mine = yield from self._turn(request, join)
             if place:
                 waiters.joined(holder, place)
             if not is_mine:
                 return _held(remaining, listener)
         return Held(GUARDED, wakes=False)
+
+    def _share(self, request: Acquire, until: float) -> Steps[Answer]:
+        """As `_try` and `_queue_up`, for a share of the lock."""
+        holder, waiters, shares = request.holder, self._waiters, self._shares
+        assert shares is not None  # noqa: S101 - else the engine has said that it has none
+        if request.shares == 1 and not (yield from shares.look(request.key, holder)).is_member:
+            waiters.sharing.discard(holder)
+            return (yield from self.answer(request, until))
+        waiters.sharing.add(holder)
+        listener, pid = waiters.listener() if request.queue else ("", 0)
+        if not listener and waiters.place(holder):
+            held = yield from self._poll(request)
+            if held is not None:
+                return held
+        for _ in range(ROUNDS):
+            state = yield from shares.take(request, until, self._lock_wait(until))
+            if not isinstance(state, State):
+                return state
+            if state.owner == holder:  # it has the whole lock
+                return (yield from self._take(request, until)) or Held(GUARDED, wakes=False)
+            if state.is_member:
+                break  # a transaction relies on the last lease
+            join = self._join(request, listener, pid) if request.queue else ()
+            state = yield from shares.arrange(request.key, holder, join, request.shares)
+            if state.place:
+                waiters.joined(holder, state.place)
+            if not state.may_enter:
+                return _held(state.remaining, listener) if join else Held(state.remaining, False)
+        return Held(GUARDED, wakes=False)
+
+    def _join(self, request: Acquire, listener: str, pid: int) -> tuple[Statement, ...]:
+        """Take a place in the queue."""
+        return self._statements(
+            self._sql.join,
+            self._sql.mark,
+            key=request.key,
+            holder=request.holder,
+            shares=request.shares,
+            place=self._waiters.place(request.holder),
+            listener=listener,
+            pid=pid,
+        )
 
     def _poll(self, request: Acquire) -> Steps[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
@@ -195,30 +237,46 @@ class Commands:
         longer, the asker's place in the queue, and whether it is the asker."""
         key, holder = request.key, request.holder
         adopt = self._statements(self._sql.adopt, key=key, holder=holder)
-        _, (_, _, remaining, _, owner, place) = yield from self._settle(
+        _, (_, _, remaining, _, owner, place, _) = yield from self._settle(
             key, holder, adopt + join, me=holder
         )
         is_mine = owner is None or _text(owner) == holder  # None: the row was deleted meanwhile
         return max(0, remaining or 0) / MICROSECONDS, place or 0, is_mine
 
     def _extend(self, request: Extend) -> Steps[Answer]:
+        shares, has_share = self._shares, request.holder in self._waiters.sharing
+        if shares is not None and has_share:
+            answer = yield from shares.extend(request)
+            if answer is DONE:
+                return DONE
         [rows] = yield self._statements(
             self._sql.extend,
             key=request.key,
             holder=request.holder,
             ttl=_micro(request.ttl),
         )
-        return DONE if rows else NOT_YOURS
+        if rows:
+            return DONE
+        if shares is None or has_share:
+            return NOT_YOURS
+        return (yield from shares.extend(request))
 
     def _release(self, key: str, holder: str) -> Steps[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
-        if not self._waiters.place(holder):  # else it had to wait, and others may wait, too
+        shares, has_share = self._shares, holder in self._waiters.sharing
+        if shares is not None and has_share:
+            answer = yield from shares.leave(key, holder)
+            if answer is DONE:
+                return DONE
+        elif not self._waiters.place(holder):  # else it had to wait, and others may wait, too
             [rows] = yield self._statements(self._sql.release, key=key, holder=holder)
             if rows:
                 return DONE
         leave = self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)
-        (_, freed), _ = yield from self._settle(key, holder, leave)
-        return DONE if freed else NOT_YOURS
+        (_, freed), state = yield from self._settle(key, holder, leave)
+        if shares is None or freed or has_share or not _is_shared(state):
+            return DONE if freed else NOT_YOURS
+        return (yield from shares.leave(key, holder))
 
     def _settle(
         self, key: str, asker: str, first: tuple[Statement, ...], me: str | None = None
@@ -246,6 +304,10 @@ class Commands:
                 if not self._waiters.wake(listener, holder, is_offered=holder == _text(state[4]))
             ]
             if not dead or sql.forget is None:
+                if self._shares is not None and _has_shares(state):
+                    now = yield from self._shares.arrange(key, asker, me=me)
+                    remaining = _micro(now.remaining)
+                    state = (None, now.now, remaining, 0, now.owner or None, now.place, now.queued)
                 return answers, state
             [(holder, listener), *_] = dead
             again = True
@@ -253,24 +315,23 @@ class Commands:
                 sql.forget, sql.free, key=key, holder=holder, listener=listener
             )
 
-    def _break(self, key: str, until: float) -> Steps[Answer]:
-        lock_wait = self._lock_wait(until)
-        [rows] = yield self._statements(self._sql.take_away, key=key, lock_wait=lock_wait)
+    def _break(self, request: Break, until: float) -> Steps[Answer]:
+        key, only, lock_wait = request.key, request.holder or None, self._lock_wait(until)
+        [rows] = yield self._statements(
+            self._sql.take_away, key=key, only=only, lock_wait=lock_wait
+        )
         if not rows and self._sql.take_away_guarded is not None:
-            [rows] = yield self._statements(self._sql.take_away_guarded, key=key)
-        if not rows:
+            [rows] = yield self._statements(self._sql.take_away_guarded, key=key, only=only)
+        if rows:
+            yield from self._settle(key, "", ())
+            return DONE
+        if only is None or self._shares is None:
             return NOT_YOURS
-        yield from self._settle(key, "", ())
-        return DONE
+        return (yield from self._shares.leave(key, only))
 
     def _list(self, text: Text, **values: Any) -> Steps[Answer]:
         [rows] = yield self._statements(text, **values)
-        return Listing(
-            tuple(
-                Seen(_text(key), _text(holder), fence, max(0, remaining) / MICROSECONDS, waiters)
-                for key, holder, fence, remaining, waiters in rows
-            )
-        )
+        return Listing(tuple(_seen(list(each)) for _, each in groupby(rows, lambda row: row[0])))
 
     def _read(self, request: Read) -> Steps[Answer]:
         [rows] = yield self._statements(self._sql.cell, key=request.key)
@@ -298,6 +359,26 @@ class Commands:
         return tuple([text(**values) for text in texts])
 
 
+def _seen(rows: list[Row]) -> Seen:
+    """One lock, from a row for each of its holders."""
+    key, _, fence, _, waiters, shares = rows[0]
+    (holder, remaining), *others = (
+        (_text(holder), max(0, remaining) / MICROSECONDS) for _, holder, _, remaining, *_ in rows
+    )
+    return Seen(_text(key), holder, fence, remaining, waiters, shares, tuple(others))
+
+
+def _is_shared(state: Row) -> bool:
+    return state[4] is not None and _text(state[4]) == MARKER
+
+
+def _has_shares(state: Row) -> bool:
+    """Whether there may be shares to offer: the lock is free and the first waiter wants one, or a
+    member's time is over, or a waiter may join the members."""
+    _, _, remaining, _, owner, _, queued = state
+    return bool(queued) if owner is None else _is_shared(state) and (queued or remaining <= 0)
+
+
 def _held(remaining: float, listener: str) -> Held:
     return Held(remaining if listener else min(remaining, POLL), wakes=bool(listener))
 
@@ -313,7 +394,7 @@ def _micro(seconds: float) -> int:
     return round(seconds * MICROSECONDS)
 
 
-CONSTANTS = {"offer": _micro(OFFER), "life": _micro(LIFE)}
+CONSTANTS = {"offer": _micro(OFFER), "life": _micro(LIFE), "marker": MARKER}
 
 
 def _text(value: str | bytes) -> str:

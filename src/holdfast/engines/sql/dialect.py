@@ -71,6 +71,42 @@ Steps: TypeAlias = Generator[tuple[Statement, ...], Results, T]
 
 
 @dataclass(frozen=True, slots=True)
+class SharedDialect:
+    """The further statements of one kind of database for locks that several hold at once; what
+    they are for is in `holdfast.engines.sql.shares`."""
+
+    reserve: Text
+    """Locks the row; makes one that is free if there is none."""
+    recount: Text
+    """Counts members of another clock anew, and an offer to the asker."""
+    expire: Text
+    """Deletes members whose time is over, and all if the lock is not shared."""
+    enter: Text
+    """Makes the asker a member, by an offer, if there is room and no queue."""
+    rise: Text
+    """Gives a new fence if the asker is a member, and none has confirmed yet."""
+    confirm: Text
+    """Makes the asker's offer a lease, or extends its lease."""
+    prolong: Text
+    """Extends the lease of a member; gives a row if done."""
+    remove: Text
+    """Ends the lease of a member; gives a row if done."""
+    admit: Text
+    """Makes waiters members, by offers: the first one, and those behind it that may share."""
+    woken: Text
+    """Wakes waiters that were just admitted, and the first one behind them, and gives (holder,
+    listener, whether it was admitted) of each."""
+    drop: Text
+    """Takes members out of the queue."""
+    tally: Text
+    """Brings the row up to date with the members: holder, expiry, whether one has confirmed."""
+    peek: Text
+    """Gives (fence if the asker is a confirmed member, now, remaining, holder of the row, place,
+    queued, whether the asker is a member, whether there is room for one more with these shares,
+    whether the first waiter wants the same)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Dialect:
     """The statements of one kind of database. Each *gives* rows.
 
@@ -80,7 +116,8 @@ class Dialect:
     acquire: Text
     """Gives a state, or nothing."""
     look: Text
-    """Gives a state, and `place` behind it: the asker's in the queue, or null."""
+    """Gives a state, and behind it `place`, the asker's in the queue or null, and `queued`. Of a
+    shared lock, `remaining` is that of the member whose lease ends first."""
     extend: Text
     """Gives a row if done."""
     release: Text
@@ -100,7 +137,8 @@ class Dialect:
     bury: Text
     """Deletes the dead waiters before the first living one, if the lock is free or expired."""
     settle: Text
-    """Offers the lock to the first waiter, else to `me`, if it is free or expired."""
+    """Offers the lock to the first waiter, else to `me`, if it is free or expired; not if the first
+    waiter would share it."""
     heads: Text
     """Wakes the waiters that should know of an offer that was just made, and gives (holder,
     listener) of each: the first waiter, and the first of another listener: one stopped process must
@@ -109,9 +147,9 @@ class Dialect:
     drop: Text
     """Takes the waiter that the lock is offered to out of the queue."""
     take_away: Text
-    """Ends the lease of any holder; gives a row if done."""
+    """Ends the lease of `only`, or of any holder if that is null; gives a row if done."""
     inspect: Text
-    """Gives (key, holder, fence, remaining, waiters)."""
+    """Gives (key, holder, fence, remaining, waiters, shares), a row for each holder."""
     listing: Text
     """Gives the same of each."""
     cell: Text
@@ -130,23 +168,24 @@ class Dialect:
     """The same as `take_away` where a transaction keeps that from being done."""
     forget: Text | None = None
     """Takes all waiters of a dead listener out, where the database cannot detect its death."""
+    shared: SharedDialect | None = None
+    """For locks that several hold at once."""
 
-    @classmethod
-    def of(
-        cls,
-        paramstyle: str,
-        names: Mapping[str, str],
-        texts: Mapping[str, str],
-        skipping: Collection[str] = (),
-    ) -> "Dialect":
-        """From texts with `{names}` of tables and expressions. They are put in once, so that a
-        table may have any name. `skipping`: those that find nothing where a row is locked."""
-        return cls(
-            **{
-                name: Text(sql.format(**names), paramstyle, skips_locked=name in skipping)
-                for name, sql in texts.items()
-            }
-        )
+
+def texts_of(
+    kind: Callable[..., T],
+    paramstyle: str,
+    names: Mapping[str, str],
+    texts: Mapping[str, str],
+    skipping: Collection[str] = (),
+) -> T:
+    """Statements from texts with `{names}` of tables and expressions. They are put in once, so that
+    a table may have any name. `skipping`: those that find nothing where a row is locked."""
+    made = {
+        name: Text(sql.format(**names), paramstyle, skips_locked=name in skipping)
+        for name, sql in texts.items()
+    }
+    return kind(**made)
 
 
 class Statements:

@@ -18,6 +18,8 @@ class Waiters:
     def _begin(self) -> None:
         self._places: dict[str, tuple[int, float]] = {}
         """By holder id: the place, and when the waiter was last marked as alive."""
+        self.sharing: set[str] = set()
+        """The holder ids that have asked for a share."""
         self._mutex = threading.Lock()
 
     def listener(self) -> tuple[str, int]:
@@ -50,8 +52,9 @@ class Waiters:
             self._notify(holder)
 
     def released(self, holder: str) -> None:
-        """Forget the place of a waiter that gave up, or of a holder that had to wait."""
+        """Forget a waiter that gave up, or a holder that had to wait, or had a share."""
         self._places.pop(holder, None)
+        self.sharing.discard(holder)
 
     def prepare(self, seconds: float) -> None:
         """A waiter is about to join: begin to listen, and wait up to `seconds` for that."""

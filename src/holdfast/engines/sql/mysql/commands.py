@@ -15,7 +15,7 @@
 """
 
 from holdfast.engines.sql import dialect
-from holdfast.engines.sql.dialect import Dialect, Text, table_names
+from holdfast.engines.sql.dialect import Dialect, Text, table_names, texts_of
 
 
 class Statements(dialect.Statements):
@@ -32,7 +32,7 @@ class Statements(dialect.Statements):
             texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {state}, holder"
             texts["take_away"] = bounded + texts["take_away"]
             del texts["verdict"]
-        self.dialect = Dialect.of("qmark", expressions, texts, ("acquire", "take_away"))
+        self.dialect = texts_of(Dialect, "qmark", expressions, texts, ("acquire", "take_away"))
         self._extend_many = EXTEND_MANY.format(**expressions)
         self.ddl = DDL.format(**names).strip()
         self.create = tuple(Text(sql, "qmark") for sql in self.ddl.split(";") if sql.strip())
@@ -122,7 +122,7 @@ UNLOCK_TABLES = "SELECT RELEASE_LOCK('holdfast')"
 _SEEN = """
 SELECT name, holder, fence, LEAST(expires - {now}, ttl),
        (SELECT COUNT(*) FROM {waiters} AS w WHERE w.name = l.name
-        AND w.alive_until BETWEEN {now} AND {now} + :life)
+        AND w.alive_until BETWEEN {now} AND {now} + :life), 1
 FROM {leases} AS l WHERE holder IS NOT NULL AND expires > {now}
 """
 
@@ -150,7 +150,7 @@ SELECT IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}
 FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
 """,
     "look": """
-SELECT NULL, {now}, l.expires - {now}, l.ttl, l.holder, w.place
+SELECT NULL, {now}, l.expires - {now}, l.ttl, l.holder, w.place, l.queued
 FROM (SELECT 1) AS one LEFT JOIN {leases} AS l ON l.name = :key
 LEFT JOIN {waiters} AS w ON w.holder = :holder
 """,
@@ -217,13 +217,13 @@ DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :
     "take_away": """
 UPDATE {leases} SET
     fence = GREATEST(fence + 1, {now}), holder = NULL, offered = 0, expires = {now}
-WHERE name = :key AND holder IS NOT NULL AND expires > {now}
+WHERE name = :key AND holder = COALESCE(:only, holder) AND expires > {now}
 """,
     # With a new fence, so that the old holder's next transaction cannot rely on it; without one
     # while a transaction does, and so blocks a new fence.
     "take_away_guarded": """
 UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
-WHERE name = :key AND holder IS NOT NULL AND expires > {now}
+WHERE name = :key AND holder = COALESCE(:only, holder) AND expires > {now}
 """,
     "inspect": _SEEN + " AND name = :key",
     "listing": _SEEN

@@ -13,7 +13,7 @@
 """
 
 from holdfast.engines.sql import dialect
-from holdfast.engines.sql.dialect import Dialect, Text, table_names
+from holdfast.engines.sql.dialect import Dialect, Text, table_names, texts_of
 
 SCHEMA = "public"
 """Where the tables are unless `table` names a schema."""
@@ -25,7 +25,7 @@ class Statements(dialect.Statements):
     def __init__(self, table: str) -> None:
         self.names = names = table_names(table, '"', SCHEMA)
         expressions = names | {"now": NOW, "alive": ALIVE.format(now=NOW)}
-        self.dialect = Dialect.of("numeric_dollar", expressions, TEXTS)
+        self.dialect = texts_of(Dialect, "numeric_dollar", expressions, TEXTS)
         self.extend_all = Text(EXTEND_ALL.format(**expressions), "numeric_dollar")
         self.ddl = DDL.format(**names).strip()
         # Two clients that make the tables at once would be in each other's way.
@@ -103,7 +103,7 @@ CASE WHEN pid = 0 THEN alive_until > {now} AND alive_until <= {now} + CAST(:life
 
 _SEEN = """
 SELECT name, holder, fence, least(expires - {now}, ttl),
-       (SELECT count(*) FROM {waiters} AS w WHERE w.name = l.name AND {alive})
+       (SELECT count(*) FROM {waiters} AS w WHERE w.name = l.name AND {alive}), 1
 FROM {leases} AS l
 WHERE holder IS NOT NULL AND expires > {now}
 """
@@ -143,7 +143,7 @@ FROM (VALUES (1)) AS one LEFT JOIN {leases} ON name = :key
     # A new fence is no less than the clock: idle rows can be deleted, and a standby that missed the
     # last grants before it was promoted still gives greater ones.
     "look": """
-SELECT CAST(NULL AS bigint), {now}, l.expires - {now}, l.ttl, l.holder, w.place
+SELECT CAST(NULL AS bigint), {now}, l.expires - {now}, l.ttl, l.holder, w.place, l.queued
 FROM (VALUES (1)) AS one LEFT JOIN {leases} AS l ON l.name = :key
 LEFT JOIN {waiters} AS w ON w.holder = :holder
 """,
@@ -224,7 +224,7 @@ DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :
 """,
     "take_away": """
 UPDATE {leases} SET holder = NULL, offered = false, expires = {now}
-WHERE name = :key AND holder IS NOT NULL AND expires > {now}
+WHERE name = :key AND holder = coalesce(CAST(:only AS bytea), holder) AND expires > {now}
 RETURNING 1
 """,
     "inspect": _SEEN + " AND name = :key",

@@ -63,4 +63,5 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         drift=same_clock,
         connect=connect,
         connect_async=lambda host: AsyncSqliteStore(connect(host), host.clock),
+        no_sharing="",
     )

@@ -21,6 +21,7 @@ from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.clock import BootClock
 from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.dialect import MICROSECONDS, Results, Statement
+from holdfast.engines.sql.shares import MARKER
 from holdfast.engines.sql.sqlite import commands as sql
 from holdfast.engines.sql.sqlite.connection import (
     UnusableError,
@@ -161,10 +162,16 @@ class SqliteStore:
         that polls, nor for a holder that had to wait, since others may wait, too."""
         waiters = self._waiters_now
         if type(request) is Acquire:
+            if request.shares != 1 or request.holder in waiters.sharing:
+                return False
             return not request.queue or bool(
                 waiters.place(request.holder) and waiters.listener()[0]
             )
-        return type(request) is Release and not waiters.place(request.holder)
+        return (
+            type(request) is Release
+            and not waiters.place(request.holder)
+            and request.holder not in waiters.sharing
+        )
 
     def _answer_briefly(self, request: Request) -> Answer | None:
         """By the one statement that is mostly enough: the first of the command for this request.
@@ -211,12 +218,13 @@ class SqliteStore:
         connection = self._connection
         assert connection is not None  # noqa: S101 - it is open
         tries = 0
+        is_transaction = len(statements) > 1 and not connection.in_transaction
         while True:
             try:
-                if len(statements) > 1:
+                if is_transaction:
                     connection.execute("BEGIN IMMEDIATE")
                 results = [connection.execute(t.sql, values).fetchall() for t, values in statements]
-                if len(statements) > 1:
+                if is_transaction:
                     connection.execute("COMMIT")
             except sqlite3.Error as error:
                 self._roll_back()
@@ -263,11 +271,12 @@ class SqliteStore:
         self._prune(connection)
 
     def _bury(self, connection: sqlite3.Connection) -> None:
-        """Delete the waiters whose processes died."""
+        """Delete the waiters whose processes died, and members that mean nothing any more."""
         sweep(self._path)
         for (listener,) in connection.execute(sql.LISTENERS).fetchall():
             if not is_alive(self._path, listener):
                 connection.execute(sql.FORGET_LISTENER, (listener,))
+        connection.execute(sql.FORGET_MEMBERS, {"marker": MARKER})
 
     def _prune(self, connection: sqlite3.Connection) -> None:
         """Drop some rows that have long been of no use; their fences live on in the floor.
@@ -307,6 +316,8 @@ def _bring_up_to_date(connection: sqlite3.Connection, boot: str) -> None:
         ((version, _),) = connection.execute(sql.FILE).fetchall() or ((1, ""),)
         if version == 1:
             _execute_all(connection, sql.UPGRADE)
+        elif version == 2:
+            _execute_all(connection, sql.ADD_SHARES)
     _execute_all(connection, sql.SCHEMA)
     connection.execute(sql.FIRST_USE, values)
     ((version, last_boot),) = connection.execute(sql.FILE).fetchall()

@@ -1,0 +1,209 @@
+"""Locks that several hold at once, semaphores and read locks: which statements, and in which order.
+
+Members are rows of a table of their own: name, holder, shares, ttl, expires, offered. The lease's
+row stays the gate. While the lock is shared, its holder is `MARKER`, which is no holder id: clients
+that know of no shares see a lock of another's. It expires with the last member, and is `offered`
+until a member has confirmed. Every transaction here locks that row first, and so do all that write
+members; it ends by bringing the row up to date with them (`tally`).
+
+What can happen:
+
+- A member's time is over: the next transaction on the name deletes it (`expire`), and what it
+  leaves is offered to the queue. The answer to a waiter has the time of the member that ends first.
+- The last member's time is over: the row has expired with it. An exclusive client takes it over by
+  its one statement and leaves rows of members behind. They mean nothing while the row's holder is
+  not `MARKER`, and are deleted before it is `MARKER` again.
+- A member is released while others remain: the row expires with the last of those.
+- A member is extended after its end: it was deleted, so it is not found.
+- Several are offered the lock at once (`admit`): each is a member whose time is `OFFER`, until it
+  has confirmed. The first to confirm raises the fence, for all that come while a member is left.
+- A waiter died: it is skipped, as for an exclusive lock. One that dies after it was offered a share
+  keeps that for `OFFER`.
+- The clock is set back: no member lasts longer than its ttl from now (`recount`).
+- A client that knows of no shares offers the lock to a waiter that wants a share: the row then
+  has that waiter's id. Its next request makes it the first member, and lets others in.
+- A transaction relies on the lease of the last exclusive holder: the fence cannot rise, and the
+  asker has an offer meanwhile.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Granted
+from holdfast.engines.sql.clock import BootClock, ServerClock
+from holdfast.engines.sql.dialect import (
+    MICROSECONDS,
+    Dialect,
+    Row,
+    SharedDialect,
+    Statement,
+    Steps,
+    Text,
+)
+from holdfast.engines.sql.waiters import Waiters
+
+MARKER = "(shared)"
+"""The holder in the row of a shared lock. Holder ids are longer."""
+
+
+@dataclass(slots=True)
+class State:
+    """What `peek` gives."""
+
+    fence: int | None
+    now: int
+    remaining: float
+    owner: str
+    place: int
+    queued: bool
+    is_member: bool
+    has_room: bool
+    is_first_alike: bool
+
+    @classmethod
+    def of(cls, row: Row) -> "State":
+        """From a row of `peek`."""
+        fence, now, remaining, owner, place, queued, *facts = row
+        return cls(
+            fence,
+            now,
+            max(0, remaining or 0) / MICROSECONDS,
+            "" if owner is None else owner if isinstance(owner, str) else bytes(owner).decode(),
+            place or 0,
+            bool(queued),
+            *map(bool, facts),
+        )
+
+    @property
+    def may_enter(self) -> bool:
+        """Whether the asker gets in if it asks again."""
+        return self.is_member or (self.has_room and not self.queued)
+
+
+class Shares:
+    """The commands of one client for shared locks."""
+
+    def __init__(
+        self,
+        node: str,
+        sql: Dialect,
+        shared: SharedDialect,
+        clock: ServerClock | BootClock,
+        waiters: Waiters,
+        statements: Callable[..., tuple[Statement, ...]],
+    ) -> None:
+        """`statements`: texts, with the values that they name."""
+        self._node, self._sql, self._shared, self._clock = node, sql, shared, clock
+        self._waiters, self._statements = waiters, statements
+        self._before = (shared.recount, shared.expire)
+
+    def take(self, request: Acquire, until: float, lock_wait: float) -> Steps[Answer | State]:
+        """Take a share if there is room and no queue, or if it is offered to us."""
+        shared = self._shared
+        for _ in range(2):
+            asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
+            *_, [row] = yield self._transaction(
+                shared.enter,
+                shared.rise,
+                shared.confirm,
+                lock=shared.reserve,
+                key=request.key,
+                holder=request.holder,
+                shares=request.shares,
+                ttl=round(request.ttl * MICROSECONDS),
+                deadline=deadline,
+                lock_wait=lock_wait,
+            )
+            state = State.of(row)
+            self._clock.learn(asked_at, state.now)
+            if state.fence is not None:
+                if state.has_room and state.is_first_alike:
+                    yield from self.arrange(request.key, "")
+                return Granted(state.fence)
+            if state.now < deadline:
+                return state
+        return Failed.at(self._node, "the server's clock was set during the request")
+
+    def look(self, key: str, holder: str) -> Steps[State]:
+        """Read how things stand."""
+        [[row]] = yield self._statements(self._shared.peek, key=key, holder=holder, shares=1)
+        return State.of(row)
+
+    def extend(self, request: Extend) -> Steps[Answer]:
+        """Extend a member's lease."""
+        *_, extended, _, _ = yield self._transaction(
+            self._shared.prolong,
+            key=request.key,
+            holder=request.holder,
+            shares=0,
+            ttl=round(request.ttl * MICROSECONDS),
+        )
+        return DONE if extended else NOT_YOURS
+
+    def leave(self, key: str, holder: str) -> Steps[Answer]:
+        """End a member's lease, or leave the queue; what becomes free is offered to waiters."""
+        *_, left, _, [row] = yield self._transaction(
+            self._sql.leave, self._shared.remove, key=key, holder=holder, shares=0
+        )
+        state = State.of(row)
+        if state.queued and state.owner in ("", MARKER):
+            yield from self.arrange(key, "")
+        return DONE if left else NOT_YOURS
+
+    def arrange(
+        self,
+        key: str,
+        asker: str,
+        first: tuple[Statement, ...] = (),
+        shares: int = 0,
+        me: str | None = None,
+    ) -> Steps[State]:
+        """In one transaction: `first`; then offer what is free to the first living waiter, and to
+        those behind it that may share it; else, exclusively, to `me`."""
+        sql, shared = self._sql, self._shared
+        front = (sql.front,) if sql.front is not None else ()
+        admitting = (shared.recount, shared.expire, *front, sql.bury, shared.admit, shared.woken)
+        settling = (shared.drop, shared.tally, sql.settle, sql.heads, sql.drop, shared.peek)
+        again = not asker
+        while True:
+            results = yield (
+                *(self._statements(sql.lock, key=key) if sql.lock is not None else ()),
+                *first,
+                *self._statements(
+                    *admitting, *settling, key=key, holder=asker, shares=shares, me=me, again=again
+                ),
+            )
+            woken, heads, [row] = results[-7], results[-3], results[-1]
+            state = State.of(row)
+            dead = self._wake(woken, heads, state.owner)
+            if not dead or sql.forget is None:
+                return state
+            again = True
+            first = tuple(
+                statement
+                for holder, listener in dead
+                for statement in self._statements(
+                    sql.forget, sql.free, shared.remove, key=key, holder=holder, listener=listener
+                )
+            )
+
+    def _wake(self, woken: list[Row], heads: list[Row], owner: str) -> list[tuple[str, str]]:
+        """Wake these waiters; gives those that are known to be dead."""
+        admitted = [(_text(each[0]), _text(each[1]), bool(each[2])) for each in woken]
+        offered = [(_text(each[0]), _text(each[1]), _text(each[0]) == owner) for each in heads]
+        return [
+            (holder, listener)
+            for holder, listener, is_offered in admitted + offered
+            if not self._waiters.wake(listener, holder, is_offered=is_offered)
+        ]
+
+    def _transaction(
+        self, *work: Text, lock: Text | None = None, **values: object
+    ) -> tuple[Statement, ...]:
+        shared, lock = self._shared, lock or self._sql.lock
+        before = self._before if lock is None else (lock, *self._before)
+        return self._statements(*before, *work, shared.tally, shared.peek, **values)
+
+
+def _text(value: str | bytes) -> str:
+    return value if isinstance(value, str) else bytes(value).decode()

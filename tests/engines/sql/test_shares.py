@@ -1,0 +1,357 @@
+"""Locks that several hold at once, over a clock that the test turns: any requests, in any order,
+also of clients that know of no shares. PostgreSQL is the simulator's here."""
+
+import random
+import sqlite3
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import pytest
+
+from holdfast.core.messages import (
+    DONE,
+    Acquire,
+    Answer,
+    Extend,
+    Failed,
+    Granted,
+    Held,
+    Inspect,
+    Listing,
+    Release,
+    Request,
+)
+from holdfast.engines.sql.clock import BootClock, ServerClock
+from holdfast.engines.sql.commands import Commands
+from holdfast.engines.sql.dialect import LEASES, MICROSECONDS, Dialect, Results, Statement, Text
+from holdfast.engines.sql.postgres.commands import NOW
+from holdfast.engines.sql.shares import MARKER
+from holdfast.engines.sql.sqlite import commands as sqlite
+from holdfast.engines.sql.waiters import Waiters
+from holdfast.lab.simulator.sql.database import STATEMENTS, Database
+
+KEY = "job"
+
+
+class Base:
+    """A database with a clock that is turned, and clients of it."""
+
+    dialect: Dialect
+    before: dict[str, Text]
+    """Statements as they were before there were shares."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.clients = [self.client(self.dialect) for _ in range(3)]
+        self.old = self.client(replace(self.dialect, shared=None, **self.before))
+        """As clients were before there were shares."""
+
+    def client(self, dialect: Dialect) -> Commands:
+        return Commands("here", dialect, self.clock(), Waiters(lambda: self.now, lambda _: None))
+
+    def clock(self) -> Any:
+        raise NotImplementedError
+
+    def run(self, statements: tuple[Statement, ...]) -> Results:
+        raise NotImplementedError
+
+    def ask(self, request: Request, client: Commands | None = None) -> Answer:
+        command = (client or self.clients[0]).answer(request, self.now + 5)
+        self.sent: list[int] = []
+        """How many statements each transaction had."""
+        try:
+            statements = next(command)
+            while True:
+                self.sent.append(len(statements))
+                statements = command.send(self.run(statements))
+        except StopIteration as stop:
+            answer: Answer = stop.value
+        assert not isinstance(answer, Failed), answer
+        if isinstance(request, Release):
+            (client or self.clients[0])._waiters.released(request.holder)
+        return answer
+
+
+class Sqlite(Base):
+    dialect = sqlite.DIALECT
+    before = {  # noqa: RUF012 - it is not changed
+        "settle": Text(
+            """
+            UPDATE holdfast_leases SET
+                holder = coalesce((
+                    SELECT holder FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 1
+                ), :me),
+                offered = :me IS NOT NULL
+                    OR EXISTS (SELECT 1 FROM holdfast_waiters WHERE name = :key),
+                ttl = :offer,
+                expires = :now + :offer,
+                boot = :boot,
+                queued = EXISTS (
+                    SELECT 1 FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 1 OFFSET 1
+                )
+            WHERE name = :key AND (holder IS NULL OR boot = :boot AND expires <= :now)
+            """,
+            "qmark",
+        ),
+        "join": Text(
+            """
+            INSERT INTO holdfast_waiters (holder, name, place, listener, alive_until)
+            SELECT :holder, :key,
+                   CASE WHEN :place > 0 THEN :place ELSE max(:now, coalesce(
+                       (SELECT max(place) + 1 FROM holdfast_waiters WHERE name = :key), 0)) END,
+                   :listener, :now + :life
+            WHERE true
+            ON CONFLICT (holder) DO UPDATE
+            SET listener = excluded.listener, alive_until = excluded.alive_until
+            """,
+            "qmark",
+        ),
+    }
+
+    def __init__(self) -> None:
+        self._file = sqlite3.connect(":memory:", isolation_level=None)
+        self._file.executescript(sqlite.SCHEMA)
+        self._file.execute(sqlite.FIRST_USE, {"version": sqlite.VERSION, "boot": "boot"})
+        super().__init__()
+
+    def clock(self) -> BootClock:
+        return BootClock(lambda: self.now, "boot")
+
+    def run(self, statements: tuple[Statement, ...]) -> Results:
+        return [self._file.execute(text.sql, values).fetchall() for text, values in statements]
+
+
+class Postgres(Base):
+    dialect = STATEMENTS.dialect
+    before = {  # noqa: RUF012 - it is not changed
+        "settle": Text(
+            f"""
+            UPDATE {LEASES} SET
+                holder = next.holder,
+                offered = next.holder IS NOT NULL,
+                ttl = CAST(:offer AS bigint),
+                expires = {NOW} + CASE WHEN next.holder IS NULL THEN 0 ELSE :offer END,
+                queued = EXISTS (
+                    SELECT FROM {LEASES}_waiters WHERE name = :key ORDER BY place LIMIT 1 OFFSET 1
+                )
+            FROM (SELECT coalesce(
+                (SELECT holder FROM {LEASES}_waiters WHERE name = :key ORDER BY place LIMIT 1),
+                CAST(:me AS bytea)
+            ) AS holder) AS next
+            WHERE name = :key AND ({LEASES}.holder IS NULL OR expires <= {NOW})
+            """,
+            "numeric_dollar",
+        ),
+        "join": Text(
+            f"""
+            INSERT INTO {LEASES}_waiters (holder, name, place, listener, pid, alive_until)
+            SELECT CAST(:holder AS bytea), CAST(:key AS bytea),
+                   CASE WHEN CAST(:place AS bigint) > 0 THEN :place
+                        ELSE greatest({NOW}, coalesce(max(place) + 1, 0)) END,
+                   CAST(:listener AS text), CAST(:pid AS integer), {NOW} + CAST(:life AS bigint)
+            FROM {LEASES}_waiters WHERE name = :key
+            ON CONFLICT (holder) DO UPDATE
+            SET listener = excluded.listener, pid = excluded.pid, alive_until = excluded.alive_until
+            """,
+            "numeric_dollar",
+        ),
+    }
+
+    def __init__(self) -> None:
+        self._data = Database(
+            lambda: round(self.now * MICROSECONDS), lambda *_: None, lambda _: True
+        )
+        super().__init__()
+
+    def clock(self) -> ServerClock:
+        return ServerClock(lambda: self.now)
+
+    def run(self, statements: tuple[Statement, ...]) -> Results:
+        return self._data.run(statements, 1)
+
+
+@pytest.fixture(params=[Sqlite], ids=["sqlite"])
+def base(request: pytest.FixtureRequest) -> Base:
+    made: Base = request.param()
+    return made
+
+
+def fence(answer: Answer) -> int:
+    assert isinstance(answer, Granted), answer
+    return answer.fence
+
+
+def members(base: Base) -> list[str]:
+    listing = base.ask(Inspect(KEY))
+    assert isinstance(listing, Listing)
+    return sorted(
+        holder
+        for seen in listing.leases
+        for holder in (seen.holder, *(holder for holder, _ in seen.others))
+    )
+
+
+class Crowd:
+    """Clients that ask for anything, and what must be true of their leases."""
+
+    def __init__(self, base: Base, chance: random.Random) -> None:
+        self.base, self.chance = base, chance
+        self.asked: dict[str, tuple[int, Commands, float]] = {}
+        """By holder id, of those that wait: what they ask for."""
+        self.leases: dict[str, tuple[int, Commands, float]] = {}
+        """By holder id: the shares, the client, and until when the lease is valid."""
+        self.fences: dict[int, list[int]] = {0: [], 1: []}
+        """Of shared and of exclusive leases."""
+        self.count = 0
+
+    def step(self) -> None:
+        match self.chance.randrange(8):
+            case 0 | 1 | 2:
+                self.count += 1
+                is_old = self.chance.random() < 0.2
+                shares = 1 if is_old else self.chance.choice((0, 0, 1, 2, 3))
+                client = self.base.old if is_old else self.chance.choice(self.base.clients)
+                ttl = self.chance.choice((0.3, 1.0, 5.0))
+                self.ask(f"h{self.count}", shares, client, ttl, queue=self.chance.random() < 0.7)
+            case 3 | 4 if self.asked:
+                holder = self.chance.choice(sorted(self.asked))
+                self.ask(holder, *self.asked[holder], queue=True)
+            case 5 if self.leases:
+                self.extend(self.chance.choice(sorted(self.leases)))
+            case 6 if self.leases or self.asked:
+                self.release(self.chance.choice(sorted({**self.leases, **self.asked})))
+            case _:
+                self.base.now += self.chance.choice((0.001, 0.1, 0.6, 1.5))
+
+    def ask(self, holder: str, shares: int, client: Commands, ttl: float, *, queue: bool) -> None:
+        answer = self.base.ask(Acquire(KEY, holder, ttl, queue=queue, shares=shares), client)
+        if isinstance(answer, Held):
+            if queue:
+                self.asked[holder] = shares, client, ttl
+            return
+        self.asked.pop(holder, None)
+        self.leases[holder] = shares, client, self.base.now + ttl
+        kinds = [each[0] for each in self.leases.values() if each[2] > self.base.now]
+        assert set(kinds) == {shares}, "those with other shares are there"
+        assert not shares or len(kinds) <= shares
+        got = fence(answer)
+        assert got > max(self.fences[1], default=0)
+        if shares == 1:
+            assert got > max(self.fences[0], default=0)
+        self.fences[shares == 1].append(got)
+
+    def extend(self, holder: str) -> None:
+        shares, client, valid_until = self.leases[holder]
+        if self.base.ask(Extend(KEY, holder, 1.0), client) is DONE:
+            assert valid_until > self.base.now, "an expired lease came back"
+            self.leases[holder] = shares, client, max(valid_until, self.base.now + 1.0)
+        else:
+            assert valid_until <= self.base.now, "a valid lease was lost"
+            del self.leases[holder]
+
+    def release(self, holder: str) -> None:
+        _, client, valid_until = self.leases.pop(holder, (0, None, -inf))
+        client = client or self.asked.pop(holder)[1]
+        if self.base.ask(Release(KEY, holder), client) is not DONE:
+            assert valid_until <= self.base.now, "a valid lease was lost"
+
+    def end(self) -> None:
+        """All that hold release; then all that wait must get it."""
+        for _ in range(100):
+            for holder in list(self.leases):
+                self.release(holder)
+            for holder, asked in list(self.asked.items()):
+                self.ask(holder, *asked, queue=True)
+            if not self.asked and not self.leases:
+                break
+            self.base.now += 0.1
+        assert not self.asked, "they wait in vain"
+        assert members(self.base) == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_requests_in_any_order(base: Base, seed: int) -> None:
+    crowd = Crowd(base, random.Random(seed))
+    for _ in range(300):
+        crowd.step()
+    crowd.end()
+
+
+def test_an_exclusive_lock_has_one_statement_for_each_request(base: Base) -> None:
+    for request in (
+        Acquire(KEY, "ann", 5.0),
+        Extend(KEY, "ann", 5.0),
+        Release(KEY, "ann"),
+    ):
+        base.ask(request)
+        assert base.sent == [1]
+
+
+def test_a_client_that_knows_of_no_shares_is_kept_out(base: Base) -> None:
+    first = fence(base.ask(Acquire(KEY, "ann", 5.0, shares=0)))
+    fence(base.ask(Acquire(KEY, "ben", 1.0, shares=0), base.clients[1]))
+    for holder in ("old", "ann", MARKER + "!"):
+        assert isinstance(base.ask(Acquire(KEY, holder, 5.0), base.old), Held)
+        assert base.ask(Extend(KEY, holder, 5.0), base.old) is not DONE
+        assert base.ask(Release(KEY, holder), base.old) is not DONE
+    assert members(base) == ["ann", "ben"]
+    base.now += 5.1
+    greater = fence(base.ask(Acquire(KEY, "old", 5.0), base.old))
+    assert greater > first
+    assert base.ask(Extend(KEY, "ann", 5.0)) is not DONE
+    assert base.ask(Release(KEY, "old"), base.old) is DONE
+    assert base.ask(Extend(KEY, "ann", 5.0)) is not DONE, "a row that was left behind"
+    assert fence(base.ask(Acquire(KEY, "cleo", 5.0, shares=2))) > greater
+    assert members(base) == ["cleo"]
+
+
+def test_a_client_that_knows_of_no_shares_offers_one_the_whole_lock(base: Base) -> None:
+    fence(base.ask(Acquire(KEY, "old", 5.0), base.old))
+    assert isinstance(base.ask(Acquire(KEY, "ann", 5.0, queue=True, shares=2)), Held)
+    assert isinstance(base.ask(Acquire(KEY, "ben", 5.0, queue=True, shares=2)), Held)
+    base.ask(Release(KEY, "old"), base.old)
+    together = {fence(base.ask(Acquire(KEY, "ann", 5.0, queue=True, shares=2)))}
+    together.add(fence(base.ask(Acquire(KEY, "ben", 5.0, queue=True, shares=2))))
+    assert len(together) == 1
+    assert members(base) == ["ann", "ben"]
+
+
+def test_the_room_of_a_member_that_died_goes_to_the_first_waiter(base: Base) -> None:
+    for holder, ttl in (("ann", 1.0), ("ben", 60.0)):
+        fence(base.ask(Acquire(KEY, holder, ttl, shares=2)))
+    held = base.ask(Acquire(KEY, "cleo", 5.0, queue=True, shares=2))
+    assert isinstance(held, Held)
+    assert 0 < held.remaining <= 1.0, "it asks again when the first of them ends"
+    base.now += 1.1
+    assert isinstance(base.ask(Acquire(KEY, "dora", 5.0, shares=2)), Held), "cleo came before"
+    assert fence(base.ask(Acquire(KEY, "cleo", 5.0, queue=True, shares=2)))
+    assert members(base) == ["ben", "cleo"]
+    assert base.ask(Extend(KEY, "ann", 60.0)) is not DONE
+
+
+def test_a_writer_asks_again_when_the_first_reader_ends(base: Base) -> None:
+    """The last one may be released before, and does not wake it while another is there."""
+    for holder, ttl in (("ann", 1.0), ("ben", 60.0)):
+        fence(base.ask(Acquire(KEY, holder, ttl, shares=0)))
+    held = base.ask(Acquire(KEY, "cleo", 5.0, queue=True))
+    assert isinstance(held, Held)
+    assert 0 < held.remaining <= 1.0
+    assert base.ask(Release(KEY, "ben")) is DONE
+    base.now += 1.1
+    assert fence(base.ask(Acquire(KEY, "cleo", 5.0, queue=True)))
+
+
+def test_an_offer_of_a_share_lapses(base: Base) -> None:
+    fence(base.ask(Acquire(KEY, "ann", 5.0)))
+    for holder in ("stopped", "ben"):
+        assert isinstance(base.ask(Acquire(KEY, holder, 5.0, queue=True, shares=2)), Held)
+    assert isinstance(base.ask(Acquire(KEY, "cleo", 5.0, queue=True)), Held)
+    base.ask(Release(KEY, "ann"))
+    assert members(base) == ["ben", "stopped"]
+    assert fence(base.ask(Acquire(KEY, "ben", 5.0, queue=True, shares=2)))
+    base.now += 0.6
+    assert isinstance(base.ask(Acquire(KEY, "cleo", 5.0, queue=True)), Held)
+    assert members(base) == ["ben"]
+    base.ask(Release(KEY, "ben"))
+    assert fence(base.ask(Acquire(KEY, "cleo", 5.0, queue=True)))

@@ -18,6 +18,7 @@ FACADE = {
     "blocks",
     "cell",
     "client",
+    "election",
     "fence",
     "lease",
     "lock",
@@ -41,7 +42,7 @@ MAY_IMPORT = {
 # What computes and does nothing else. Everything with I/O, time, randomness or concurrency is out.
 PURE = {
     "collections", "contextlib", "dataclasses", "enum", "functools", "heapq", "itertools",
-    "math", "operator", "re", "types", "typing", "urllib.parse", "weakref",
+    "json", "math", "operator", "re", "types", "typing", "urllib.parse", "weakref",
 }  # fmt: skip
 
 

@@ -40,6 +40,13 @@ SIGNATURES = {
     "label: str | None = None) -> holdfast.skip.Once",
     "LeaseAll.extend": "(self, ttl: float | None = None) -> None",
     "LeaseAll.release": "(self) -> None",
+    "Client.election": "(self, name: str, *, value: str = '', ttl: float | None = None, "
+    "max_hold: float | None = None, retry: float | None = None, label: str | None = None) "
+    "-> holdfast.election.Election",
+    "Election.campaign": "(self, timeout: float | None = None) -> holdfast.lease.Lease",
+    "Election.leader": "(self) -> holdfast.core.records.Leader | None",
+    "Election.observe": "(self) -> collections.abc.Iterator[holdfast.core.records.Leader | None]",
+    "Election.run": "(self, work: collections.abc.Callable[[holdfast.lease.Lease], ~R]) -> ~R",
     "Client.cell": "(self, name: str) -> holdfast.cell.Cell",
     "Cell.get": "(self) -> holdfast.core.records.Versioned",
     "Cell.set": "(self, value: bytes | str, *, expect: int) -> bool",
@@ -69,10 +76,10 @@ SIGNATURES = {
 }
 
 MEMBERS = {
-    "Client": "break_lock cell close closed from_sqlalchemy guarantees inspect leases lock "
-    "lock_all once rwlock semaphore url",
-    "AsyncClient": "aclose break_lock cell closed from_sqlalchemy guarantees inspect leases lock "
-    "lock_all once rwlock semaphore url",
+    "Client": "break_lock cell close closed election from_sqlalchemy guarantees inspect leases "
+    "lock lock_all once rwlock semaphore url",
+    "AsyncClient": "aclose break_lock cell closed election from_sqlalchemy guarantees inspect "
+    "leases lock lock_all once rwlock semaphore url",
     "Cell": "get name set update",
     "AsyncCell": "get name set update",
     "Versioned": "count index value version",
@@ -82,6 +89,9 @@ MEMBERS = {
     "AsyncLockAll": "acquire names ttl",
     "LeaseAll": "ensure_held extend fences held lost names on_lost release remaining ttl",
     "AsyncLeaseAll": "ensure_held extend fences held lost names on_lost release remaining ttl",
+    "Election": "campaign leader name observe run value",
+    "AsyncElection": "campaign leader name observe run value",
+    "Leader": "holder label term value",
     "Once": "with_lease",
     "AsyncOnce": "with_lease",
     "OrSkip": "with_lease",
@@ -126,6 +136,9 @@ def test_both_colours_take_the_same_arguments() -> None:
         (Lease.guard, AsyncLease.guard),
         (fence.check, fence.acheck),
         (holdfast.LockAll.acquire, holdfast.AsyncLockAll.acquire),
+        (Client.election, AsyncClient.election),
+        (holdfast.Election.campaign, holdfast.AsyncElection.campaign),
+        (holdfast.Election.run, holdfast.AsyncElection.run),
         (Cell.set, AsyncCell.set),
         (Cell.update, AsyncCell.update),
     ]

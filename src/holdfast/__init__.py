@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from holdfast import fence, schema
     from holdfast.cell import AsyncCell, Cell
     from holdfast.client import AsyncClient, Client
-    from holdfast.core.records import Guarantees, Label, LeaseInfo, Member, Versioned
+    from holdfast.core.records import Guarantees, Label, Leader, LeaseInfo, Member, Versioned
+    from holdfast.election import AsyncElection, Election
     from holdfast.errors import (
         AcquireTimeout,
         ClientClosed,
@@ -38,6 +39,7 @@ __all__ = [
     "AcquireTimeout",
     "AsyncCell",
     "AsyncClient",
+    "AsyncElection",
     "AsyncLease",
     "AsyncLeaseAll",
     "AsyncLock",
@@ -47,9 +49,11 @@ __all__ = [
     "Cell",
     "Client",
     "ClientClosed",
+    "Election",
     "EngineUnavailable",
     "Guarantees",
     "Label",
+    "Leader",
     "Lease",
     "LeaseAll",
     "LeaseInfo",
@@ -76,7 +80,8 @@ _SUBMODULES = ("fence", "schema")
 _HOMES = {
     "cell": ("AsyncCell", "Cell"),
     "client": ("AsyncClient", "Client"),
-    "core.records": ("Guarantees", "Label", "LeaseInfo", "Member", "Versioned"),
+    "core.records": ("Guarantees", "Label", "Leader", "LeaseInfo", "Member", "Versioned"),
+    "election": ("AsyncElection", "Election"),
     "errors": (
         "AcquireTimeout",
         "ClientClosed",

@@ -14,6 +14,7 @@ from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, LeaseInfo
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
+from holdfast.election import AsyncElection, Election
 from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
 from holdfast.errors import Unsupported
 from holdfast.lease import refuse_pickling
@@ -137,8 +138,14 @@ class BaseClient(Generic[D]):
     def _cell_name(self, name: str) -> str:
         name = check_name(name)
         if self._engine.no_cells:
-            raise ValueError(f"url: {self.url} has no cells: {self._engine.no_cells}")
+            raise Unsupported(f"url: {self.url} has no cells: {self._engine.no_cells}")
         return name
+
+    def _election_cell(self, name: str, value: str) -> str | None:
+        """The cell in which a leader publishes its `value`; None if the engine has none."""
+        if not check_text("value", value) and self._engine.no_cells:
+            return None
+        return self._cell_name(f"election:{name}")
 
     def _shares(self, shares: int) -> int:
         """The same, if this engine has locks of that kind."""
@@ -292,7 +299,7 @@ class Client(BaseClient[ThreadDriver]):
 
         Args:
 
-        - `name`: as for `lock`. The lock of that name, if somebody uses it, excludes all slots.
+        - `name`: as for `lock`. The holder of the lock of that name excludes all slots.
         - `slots`: how many may hold it at once. 1 is the same as a lock.
         - `options`: as for `lock`.
         """
@@ -359,6 +366,33 @@ class Client(BaseClient[ThreadDriver]):
         cell = self.cell(f"once:{name}")
         acquire = partial(lock.acquire, timeout=timeout)
         return Once(self._driver, name, acquire, cell, check_positive("every", every))
+
+    def election(
+        self,
+        name: str,
+        *,
+        value: str = "",
+        ttl: float | None = None,
+        max_hold: float | None = None,
+        retry: float | None = None,
+        label: str | None = None,
+    ) -> Election:
+        """Describe an election: of all candidates, one leads. Observers need no value.
+
+        Args:
+
+        - `name`: of the lock that the leader holds. What it publishes is kept in the cell
+          `election:name`.
+        - `value`: what the leader publishes, such as its address. An engine without cells
+          (`redlock://`) has elections without values: there it is `Unsupported`. Default: nothing.
+        - `ttl`: as for `lock`. If the leader crashes, there is none for as long.
+        - `max_hold`: the longest term, in seconds. Default: no limit.
+        - `retry`: how often an observer asks, in seconds, and a candidate, where the engine does
+          not wake it. Default: the client's.
+        - `label`: as for `lock`.
+        """
+        lock = self.lock(name, ttl=ttl, max_hold=max_hold, retry=retry, label=label)
+        return Election(lock, self._election_cell(name, value), value)
 
     def cell(self, name: str) -> Cell:
         """The cell of this `name`: a value that is set only with its latest version. No I/O yet. A
@@ -527,6 +561,20 @@ class AsyncClient(BaseClient[AsyncDriver]):
         cell = self.cell(f"once:{name}")
         acquire = partial(lock.acquire, timeout=timeout)
         return AsyncOnce(self._driver, name, acquire, cell, check_positive("every", every))
+
+    def election(
+        self,
+        name: str,
+        *,
+        value: str = "",
+        ttl: float | None = None,
+        max_hold: float | None = None,
+        retry: float | None = None,
+        label: str | None = None,
+    ) -> AsyncElection:
+        """Describe an election: as `Client.election`."""
+        lock = self.lock(name, ttl=ttl, max_hold=max_hold, retry=retry, label=label)
+        return AsyncElection(lock, self._election_cell(name, value), value)
 
     def cell(self, name: str) -> AsyncCell:
         """A value that is set only with its latest version: as `Client.cell`."""

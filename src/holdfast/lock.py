@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
 
 from holdfast.core.acquire import acquire
+from holdfast.core.effects import Steps
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.ownership import Ownership
 from holdfast.core.queries import is_held
@@ -51,6 +52,8 @@ class BaseLock(Generic[D, L]):
     leases."""
 
     _lease: type[L]
+    _algorithm: Callable[..., Steps[LeaseState | None]] = staticmethod(acquire)
+    """How it is acquired: an election does more than that."""
 
     def __init__(
         self,
@@ -182,7 +185,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         holder = runtime.new_holder(self._spec.label)
         try:
             state = self._driver.run(
-                acquire(runtime, self._spec, holder, timeout),
+                self._algorithm(runtime, self._spec, holder, timeout),
                 partial(deliver, runtime, self._spec, holder),
             )
             lease = self._took(owner, state, frame)
@@ -318,7 +321,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
         state = await self._driver.run(
-            acquire(runtime, self._spec, holder, timeout),
+            self._algorithm(runtime, self._spec, holder, timeout),
             partial(deliver, runtime, self._spec, holder),
         )
         return self._took(owner, state, frame)

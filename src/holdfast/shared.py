@@ -33,7 +33,7 @@ class AsyncLockOptions(LockOptions, total=False):
 
 
 def share(lock: L, shares: int) -> L:
-    """The lock, which nobody has used yet, for so many holders at once."""
+    """The lock, which was not used yet, for so many holders at once."""
     lock._spec = replace(lock._spec, shares=shares)
     return lock
 

@@ -20,6 +20,7 @@ from holdfast import (
     Cell,
     Client,
     Guarantees,
+    Leader,
     Lease,
     LeaseAll,
     LeaseInfo,
@@ -102,6 +103,11 @@ def threads(client: Client) -> None:
         assert_type(leases, LeaseAll)
         assert_type(leases.fences, dict[str, int])
     assert_type(client.lock_all({"a"}).acquire(), LeaseAll | None)
+    election = client.election("boss", value="me")
+    assert_type(election.campaign(), Lease)
+    assert_type(election.leader(), Leader | None)
+    assert_type(list(election.observe()), list[Leader | None])
+    assert_type(election.run(lambda lease: lease.fence), int)
 
 
 def cells(cell: Cell) -> None:
@@ -146,6 +152,10 @@ async def tasks(client: AsyncClient, cell: AsyncCell) -> None:
         return f"{lease.fence} {x}"
 
     assert_type(await report(1), str | None)
+    election = client.election("boss", value="me")
+    assert_type(await election.campaign(), AsyncLease)
+    assert_type([leader async for leader in election.observe()], list[Leader | None])
+    assert_type(await election.run(lambda lease: work(lease.fence)), str)
     async with client.lock_all(["a", "b"], cancel_on_loss=True) as leases:
         assert_type(leases, AsyncLeaseAll)
 

@@ -1,4 +1,4 @@
-"""The records that users see: what an engine promises, and what it knows of a lease."""
+"""The records that users see: what an engine promises, what it knows of a lease, and who leads."""
 
 import re
 from dataclasses import dataclass
@@ -133,4 +133,26 @@ class LeaseInfo:
     @property
     def label(self) -> Label | None:
         """Host, pid, program and `label=` of the holder, if it was taken by holdfast."""
+        return Label.of(self.holder)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The winner of an election, and what it has published. Two are equal if nothing has changed.
+
+    >>> leader = Leader("10.0.0.7:80", 42, "web-3/4711/app.py/1f0c5d8e21a94b7790c3d65af0b1e284")
+    >>> leader.value, leader.term, leader.label.host
+    ('10.0.0.7:80', 42, 'web-3')
+    """
+
+    value: str
+    """What it published, as `value=`; empty if it gave none."""
+    term: int
+    """The fence of its lease: greater than that of every earlier leader."""
+    holder: str
+    """The holder id of its lease."""
+
+    @property
+    def label(self) -> Label | None:
+        """Host, pid, program and `label=` of the leader."""
         return Label.of(self.holder)

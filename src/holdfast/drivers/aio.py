@@ -16,7 +16,7 @@ Rules:
 import asyncio
 import threading
 from collections.abc import Callable, Collection, Coroutine
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import Context
 from functools import partial
 from math import inf
@@ -37,7 +37,7 @@ from holdfast.drivers.common import (
     log,
     report_loss,
 )
-from holdfast.drivers.loss import LossWatch
+from holdfast.drivers.loss import LossWatch, cancel_before_end
 from holdfast.errors import ClientClosed, LockError
 from holdfast.events import InternalError
 
@@ -219,6 +219,10 @@ class AsyncDriver(Driver):
         """Call off `cancel_on_loss`; True if `error` is the cancellation that it made."""
         watches = self._watches.get(lease, [])
         return bool(watches) and await watches.pop().call_off(error)
+
+    def cancel_before_end(self, lease: LeaseState) -> AbstractAsyncContextManager[asyncio.Timeout]:
+        """Cancel the body before the lease ends: it then leaves as `TimeoutError`."""
+        return cancel_before_end(lease)
 
     def _belong_to_this_loop(self) -> None:
         loop = asyncio.get_running_loop()

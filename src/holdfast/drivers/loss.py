@@ -1,7 +1,16 @@
-"""Cancelling a task at the moment when its lease is lost."""
+"""Cancelling a task at the moment when its lease is lost, or before that."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+
+from holdfast.core.lease_state import LeaseState
+from holdfast.drivers.common import clock
+
+NOTICE = 1 / 6
+"""A task that is to be cancelled before its lease ends has this part of the lease's time to end in.
+Renewals begin when two thirds are left, so several have failed by then."""
 
 
 class LossWatch:
@@ -37,3 +46,33 @@ class LossWatch:
                 self._task.cancel()
                 self._task.uncancel()
         return False
+
+
+@asynccontextmanager
+async def cancel_before_end(lease: LeaseState) -> AsyncIterator[asyncio.Timeout]:
+    """Cancel the body before the lease ends, or at once when it is lost: it then leaves as
+    `TimeoutError`."""
+    loop = asyncio.get_running_loop()
+    notice = NOTICE * lease.remaining(clock())
+    timer: asyncio.TimerHandle | None = None
+    over = False
+
+    def look() -> None:
+        nonlocal timer
+        if over or term.expired():
+            return
+        left = lease.remaining(clock()) - notice
+        if left > 0 and lease.is_held(clock()):
+            timer = loop.call_later(left, look)
+        else:
+            term.reschedule(loop.time())
+
+    async with asyncio.timeout(None) as term:
+        lease.callbacks += (look,)
+        look()
+        try:
+            yield term
+        finally:
+            over = True
+            if timer is not None:
+                timer.cancel()

@@ -254,3 +254,7 @@ def test_where_there_are_no_cells(url: str, why: str) -> None:
         client.cell("stock")
     with pytest.raises(ValueError, match="has no cells"):
         holdfast.AsyncClient(url).cell("stock")
+    for make in (holdfast.Client, holdfast.AsyncClient):
+        assert make(url).election("boss").value == ""
+        with pytest.raises(holdfast.Unsupported, match="has no cells"):
+            make(url).election("boss", value="me")

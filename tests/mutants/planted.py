@@ -634,6 +634,20 @@ PLANTED = [
         "        if not session.granted and not (yield",
         "tests/lab/test_simulator_etcd.py",
     ),
+    Mutant(
+        "queue: readers and writers hold the lock together",
+        "engines/queue.py",
+        "    return [each for each in before if shares_of(each) != shares][-1:]",
+        "    return []",
+        contract("etcd", "shares"),
+    ),
+    Mutant(
+        "queue: a waiter for a semaphore watches one of its holders",
+        "engines/queue.py",
+        "        return before[-shares:]\n",
+        "        return before[-shares:][:1]\n",
+        "tests/engines/etcd/test_shares.py",
+    ),
     # ZooKeeper
     Mutant(
         "ZooKeeper: the fence is always 1",

@@ -153,6 +153,7 @@ ENGINES = (
         zookeeper_place,
         unit=1.0,
         server="zookeeper",
+        shares=True,
         cannot={
             "a_killed_waiter_blocks_nobody": "a dead waiter has its place until its session ends"
         },

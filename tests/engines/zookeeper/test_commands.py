@@ -13,6 +13,7 @@ from holdfast.engines.zookeeper.commands import (
     parents,
     prefix,
     read_place,
+    secret_of,
 )
 
 GREATEST, LEAST = 2**31 - 1, -(2**31)
@@ -56,6 +57,10 @@ def test_a_name_tells_what_it_was_made_of(session: int) -> None:
     waiting = read_place(f"{prefix(session, holder, waits=True)}-2147483648")
     assert waiting is not None
     assert (place.waits, waiting.waits, waiting.number) == (False, True, LEAST)
+    for shares in (0, 1, 12):
+        shared = read_place(name_of(session, "a_b=3", 7, shares))
+        assert shared is not None
+        assert (shared.secret, shared.shares) == (secret_of("a_b=3"), shares)
 
 
 @pytest.mark.parametrize("key", [".", "..", "a/b", "%2E", "ключ 🔑", "zookeeper", "\x01\x7f\ufffe"])

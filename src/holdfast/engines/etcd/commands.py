@@ -5,14 +5,8 @@ the lock. The value of a key is its holder. A cell is `name\\0cell`. No name con
 cannot be confused, and the keys are in the order of the names.
 
 The place of a semaphore or a read lock begins with its shares, `3/place` or `0/place`; without that
-it is exclusive. It holds the lock if all places before it have the same shares, and fewer than that
-many come before it (0: any number). A client of the first release reads no shares: it waits until
-its place is the first. The places of a kind are side by side, so that a read lock is granted in one
-transaction if there are none of another kind.
-
-The fence is the revision at which the place was created. The queue is first in, first out: what was
-granted before an exclusive place was created before it, since nothing passes it; and so was every
-exclusive place that was granted before a shared one, since it had to be the first.
+it is exclusive. `engines.queue` has the rules. The keys of a kind are side by side, so that a read
+lock is granted in one transaction if there are none of another kind.
 
 The parts of a message are dictionaries: messages of their own, which are copied into the whole,
 would take three times as long to make, and that is 2 % of what a lock costs.
@@ -109,17 +103,6 @@ def shares_of(place: bytes) -> int:
     """
     shares, slash, _ = place.rpartition(b"\0")[2].partition(b"/")
     return int(shares) if slash and shares.isdigit() else 1
-
-
-def in_the_way(before: Sequence[Any], shares: int) -> Sequence[Any]:
-    """Which places keep one with these shares out, given those before it, the latest first. It does
-    not hold the lock before one of them is gone; if there are none, it does.
-
-    Of a semaphore, any holder may be the next to go, so these are as many places as it has slots.
-    """
-    if shares and len(before) >= shares:
-        return before[:shares]
-    return [each for each in before if shares_of(each.key) != shares][:1]
 
 
 def cell_of(key: str) -> bytes:

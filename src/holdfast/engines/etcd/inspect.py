@@ -1,7 +1,6 @@
 """Inspect locks, and break one."""
 
 from collections.abc import Sequence
-from itertools import islice, takewhile
 from typing import Any
 
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Break, Inspect, List, Listing, Seen
@@ -15,6 +14,7 @@ from holdfast.engines.etcd.commands import (
     shares_of,
 )
 from holdfast.engines.etcd.connection import ErrorReply, accepted
+from holdfast.engines.queue import holders
 
 PAGE = 1000
 """How many places are read at a time."""
@@ -22,8 +22,8 @@ PAGE = 1000
 
 def inspect(request: Inspect) -> Steps[Answer]:
     """Who holds this one, and how many wait."""
-    holders, waiters = yield from _head(request.key)
-    return Listing((yield from _seen([(request.key, holders, waiters)] if holders else [])))
+    head, waiters = yield from _head(request.key)
+    return Listing((yield from _seen([(request.key, head, waiters)] if head else [])))
 
 
 def list_locks(request: List) -> Steps[Answer]:
@@ -66,15 +66,12 @@ def _head(key: str) -> Steps[tuple[list[Any], int]]:
     shares = shares_of(reply.kvs[0].key)
     if shares != 1:
         reply = accepted((yield commands.first_of(queue, shares)))
-    holders = _holders(reply.kvs)
-    return holders, reply.count - len(holders)
+    head = _holders(reply.kvs)
+    return head, reply.count - len(head)
 
 
 def _holders(places: Sequence[Any]) -> list[Any]:
-    """Those at the head of a queue that hold the lock together."""
-    shares = shares_of(places[0].key) if places else 1
-    same = takewhile(lambda place: shares_of(place.key) == shares, places)
-    return list(islice(same, shares or None))
+    return holders(places, lambda place: shares_of(place.key))
 
 
 def _heads(queues: dict[str, list[Any]]) -> Steps[tuple[Seen, ...]]:
@@ -101,7 +98,7 @@ def _creation(place: Any) -> int:
 
 def _seen(heads: list[tuple[str, list[Any], int]]) -> Steps[tuple[Seen, ...]]:
     """Those whose etcd leases live, and for how long."""
-    leases = list(dict.fromkeys(place.lease for _, holders, _ in heads for place in holders))
+    leases = list(dict.fromkeys(place.lease for _, head, _ in heads for place in head))
     lives = yield [commands.time_to_live(lease) for lease in leases]
     remaining = {
         lease: float(min(life.TTL + 1, life.grantedTTL))  # it is rounded down
@@ -109,8 +106,8 @@ def _seen(heads: list[tuple[str, list[Any], int]]) -> Steps[tuple[Seen, ...]]:
         if not isinstance(life, ErrorReply) and life.TTL >= 0  # or it ended since
     }
     found = []
-    for key, holders, waiters in heads:
-        living = [place for place in holders if place.lease in remaining]
+    for key, head, waiters in heads:
+        living = [place for place in head if place.lease in remaining]
         if living:
             (holder, left), *others = ((_holder(each), remaining[each.lease]) for each in living)
             fence, shares = living[-1].create_revision, shares_of(living[0].key)
@@ -133,8 +130,8 @@ def break_lock(request: Break, known: dict[str, Any]) -> Steps[Answer]:
     while True:
         again = request.key in known
         if not again:
-            holders, _ = yield from _head(request.key)
-            wanted = [each for each in holders if request.holder in ("", _holder(each))]
+            head, _ = yield from _head(request.key)
+            wanted = [each for each in head if request.holder in ("", _holder(each))]
             if not wanted:
                 return NOT_YOURS
             known[request.key] = wanted

@@ -27,7 +27,7 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import commands
-from holdfast.engines.etcd.commands import KeepAlives, Place, Steps, in_the_way, queue_of
+from holdfast.engines.etcd.commands import KeepAlives, Place, Steps, queue_of, shares_of
 from holdfast.engines.etcd.connection import (
     LEASE_EXISTS,
     ErrorReply,
@@ -37,6 +37,7 @@ from holdfast.engines.etcd.connection import (
 )
 from holdfast.engines.etcd.sessions import Claim, Registry, Session
 from holdfast.engines.etcd.waiters import Watches
+from holdfast.engines.queue import in_the_way
 
 BACKSTOP = 10.0
 """Seconds after which a waiter asks again although it was not woken."""
@@ -103,7 +104,7 @@ class Locks:
             _note(claim, reply.responses[0].response_range.kvs)
             return False
         claim.revision = claim.modified = reply.header.revision
-        before = [each for each in _latest(reply.responses[1:]) if each.key != claim.place]
+        before = [each for each in _in_order(reply.responses[1:]) if each.key != claim.place]
         return self._watch(claim, before, claim.revision)
 
     def _get(self, claim: Claim, ttl: int, asked_at: float) -> Steps[Answer | None]:
@@ -159,7 +160,7 @@ class Locks:
             if mine.response_range.kvs:  # an earlier try was carried out late
                 _note(claim, mine.response_range.kvs)
                 return None
-            if in_the_way(_latest(others), claim.shares):
+            if _in_the_way(claim, _in_order(others)):
                 return (yield from self._refuse(claim))
             since = reply.header.revision  # there is room, unless another one comes first
 
@@ -189,7 +190,7 @@ class Locks:
         place = _place(claim)
         reply = accepted((yield commands.look(queue_of(claim.key), place)))
         if reply.succeeded:
-            if self._watch(claim, _latest(reply.responses), reply.header.revision):
+            if self._watch(claim, _in_order(reply.responses), reply.header.revision):
                 return HELD
             reply = yield commands.attach(place, session.lease, claim.holder)
             if self._has_ended(session, reply):
@@ -202,7 +203,7 @@ class Locks:
 
     def _watch(self, claim: Claim, before: Sequence[Any], revision: int) -> bool:
         """Watch what keeps the claim out, if there is anything."""
-        places = [each.key for each in in_the_way(before, claim.shares)]
+        places = _in_the_way(claim, before)
         if places:
             self._watches.watch(claim.holder, places, revision + 1)
         return bool(places)
@@ -358,10 +359,14 @@ def _place(claim: Claim) -> Place:
     return Place(claim.place, claim.revision, claim.modified)
 
 
-def _latest(responses: Sequence[Any]) -> list[Any]:
-    """The places that were read, the latest first."""
+def _in_order(responses: Sequence[Any]) -> list[Any]:
+    """The places that were read."""
     found = [each for response in responses for each in response.response_range.kvs]
-    return sorted(found, key=attrgetter("create_revision"), reverse=True)
+    return sorted(found, key=attrgetter("create_revision"))
+
+
+def _in_the_way(claim: Claim, before: Sequence[Any]) -> Sequence[bytes]:
+    return in_the_way([each.key for each in before], claim.shares, shares_of)
 
 
 def _note(claim: Claim, found: Sequence[Any]) -> None:

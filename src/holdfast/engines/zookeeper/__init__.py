@@ -46,7 +46,9 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
 
         return AsyncZooKeeperStore(terms, chroot, host)
 
-    return Engine(guarantees(tick, max_ttl), partial(drift, terms), connect, connect_async)
+    return Engine(
+        guarantees(tick, max_ttl), partial(drift, terms), connect, connect_async, no_sharing=""
+    )
 
 
 def guarantees(tick: float | None, max_ttl: float | None) -> Guarantees:
@@ -66,7 +68,7 @@ def guarantees(tick: float | None, max_ttl: float | None) -> Guarantees:
             "waiters in the order of their arrival; one that died or is stopped keeps its place "
             "until its session ends, which takes up to its ttl"
         ),
-        wake_up="each waiter watches the one before it",
+        wake_up="each waiter watches the one before it; for a semaphore, as many as it has slots",
         suits="correctness",
         min_ttl=SHORTEST * tick if tick else 1.0,
         max_ttl=max_ttl or (LONGEST * tick if tick else DAY),

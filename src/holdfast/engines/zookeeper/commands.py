@@ -7,6 +7,10 @@ A place is an ephemeral node. The server assigns its number, which gives the ord
 secret are chosen before it is created, so that it is found again if the reply was lost, and is not
 taken for the client's own if it was created in a session that has ended since. The number of a
 waiter has a `w` before it; without that, it is of a client that only tried.
+
+The place of a semaphore or a read lock has its shares behind the secret, `secret=3` or `secret=0`;
+without that it is exclusive. A client of the first release takes that for a part of the secret.
+`engines.queue` has the rules.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,6 +25,8 @@ from holdfast.engines.zookeeper.connection import Connection
 ALL, HALF = 2**32, 2**31
 SESSION = 2**64 - 1
 WAITS = "w"
+SHARES = "="
+"""Which no secret contains, being quoted."""
 
 
 class Tree:
@@ -73,11 +79,13 @@ class Place(NamedTuple):
     waits: bool
     number: int
     name: str
+    shares: int
 
 
-def prefix(session: int, holder: str, *, waits: bool) -> str:
+def prefix(session: int, holder: str, *, waits: bool, shares: int = 1) -> str:
     """What the name of a holder's place begins with; the server appends its number."""
-    return f"{session & SESSION:x}_{secret_of(holder)}_{WAITS if waits else ''}"
+    kind = "" if shares == 1 else f"{SHARES}{shares}"
+    return f"{session & SESSION:x}_{secret_of(holder)}{kind}_{WAITS if waits else ''}"
 
 
 def secret_of(holder: str) -> str:
@@ -85,9 +93,9 @@ def secret_of(holder: str) -> str:
     return quote(holder.rpartition("/")[2], safe="")
 
 
-def name_of(session: int, holder: str, number: int) -> str:
+def name_of(session: int, holder: str, number: int, shares: int = 1) -> str:
     """The whole name of a holder's place whose number is known."""
-    return f"{prefix(session, holder, waits=False)}{number:010d}"
+    return f"{prefix(session, holder, waits=False, shares=shares)}{number:010d}"
 
 
 def number_of(place: str) -> int:
@@ -99,19 +107,31 @@ def number_of(place: str) -> int:
     return int(place.rpartition("_")[2].removeprefix(WAITS))
 
 
+def shares_of(place: str) -> int:
+    """The shares of a place.
+
+    >>> shares_of("1f_secret=3_w0000000007"), shares_of("/holdfast/locks/door/1f_secret_0000000008")
+    (3, 1)
+    """
+    _, _, shares = place.rpartition("_")[0].rpartition("/")[2].partition(SHARES)
+    return int(shares) if shares.isdecimal() else 1
+
+
 def read_place(name: str) -> Place | None:
     """The place with that name; None if it is not one of holdfast's.
 
-    >>> read_place("1f_secret_w0000000007")
-    Place(session=31, secret='secret', waits=True, number=7, name='1f_secret_w0000000007')
+    >>> read_place("1f_secret_w7")
+    Place(session=31, secret='secret', waits=True, number=7, name='1f_secret_w7', shares=1)
     """
     session, _, rest = name.partition("_")
-    secret, _, number = rest.rpartition("_")
+    words, _, number = rest.rpartition("_")
+    secret = words.partition(SHARES)[0]
     waits = number.startswith(WAITS)
     try:
-        return Place(int(session, 16), secret, waits, number_of(name), name) if secret else None
+        place = Place(int(session, 16), secret, waits, number_of(name), name, shares_of(name))
     except ValueError:
         return None
+    return place if secret else None
 
 
 def in_order(names: Iterable[str]) -> list[Place]:

@@ -1,10 +1,24 @@
 """Inspect locks, and break one."""
 
+from collections.abc import Sequence
+from itertools import islice
+from operator import attrgetter
+from typing import Any
+
 from kazoo.exceptions import NoNodeError
 
 from holdfast.core.messages import DONE, NOT_YOURS, Answer, Break, Inspect, List, Listing, Seen
+from holdfast.engines.queue import holders
 from holdfast.engines.zookeeper import commands
-from holdfast.engines.zookeeper.commands import Place, Tree, decode, in_order, read_entry
+from holdfast.engines.zookeeper.commands import (
+    Entry,
+    Place,
+    Tree,
+    decode,
+    in_order,
+    read_entry,
+    secret_of,
+)
 from holdfast.engines.zookeeper.exchange import Round, Steps
 from holdfast.engines.zookeeper.sessions import Session, Sessions
 
@@ -16,7 +30,7 @@ class Inspection:
         self._tree, self._sessions = tree, sessions
 
     def inspect(self, request: Inspect) -> Steps[list[Answer]]:
-        """The holder of a lock, and how many wait."""
+        """The holders of a lock, and how many wait."""
         return [Listing((yield from self._seen(self._sessions.any(), [request.key])))]
 
     def list_locks(self, request: List) -> Steps[list[Answer]]:
@@ -40,19 +54,22 @@ class Inspection:
     def _seen(self, session: Session, keys: list[str]) -> Steps[tuple[Seen, ...]]:
         """Those of these locks that are held."""
         queues = yield from self._queues(session, keys)
-        heads = [(key, places) for key, places in zip(keys, queues, strict=True) if places]
-        paths = [f"{self._tree.queue(key)}/{places[0].name}" for key, places in heads]
-        entries = yield Round(session, [commands.get(path) for path in paths])
+        paths = [
+            f"{self._tree.queue(key)}/{place.name}"
+            for key, places in zip(keys, queues, strict=True)
+            for place in _holders(places)
+        ]
+        replies = iter((yield Round(session, [commands.get(path) for path in paths])))
         found = []
-        for (key, places), entry in zip(heads, entries, strict=True):
-            if isinstance(entry, NoNodeError):
-                continue  # it ended since
-            data, known = entry
-            content = read_entry(data)
-            if content is not None:
-                fence = content.fence or known.czxid
-                waiters = sum(place.waits for place in places[1:])
-                found.append(Seen(key, content.holder, fence, content.ttl, waiters))
+        for key, places in zip(keys, queues, strict=True):
+            head = _holders(places)
+            entries = [each for each in map(_entry, islice(replies, len(head))) if each is not None]
+            if entries:
+                first, *others = [(each.holder, each.ttl) for each in entries]
+                fence = max(each.fence for each in entries)
+                waiters = sum(place.waits for place in places[len(head) :])
+                shares = head[0].shares
+                found.append(Seen(key, first[0], fence, first[1], waiters, shares, tuple(others)))
         return tuple(found)
 
     def _queues(self, session: Session, keys: list[str]) -> Steps[list[list[Place]]]:
@@ -62,13 +79,31 @@ class Inspection:
         return [[] if isinstance(names, NoNodeError) else in_order(names) for names in found]
 
     def break_lock(self, request: Break) -> Steps[list[Answer]]:
-        """Delete the first place; its holder finds that out when it extends its lease."""
+        """Delete the places of the holders, or of that one; each finds that out when it extends its
+        lease."""
         session = self._sessions.any()
         while True:
             [places] = yield from self._queues(session, [request.key])
-            if not places:
+            broken = _holders(places)
+            if request.holder:
+                broken = [each for each in broken if each.secret == secret_of(request.holder)]
+            if not broken:
                 return [NOT_YOURS]
-            path = f"{self._tree.queue(request.key)}/{places[0].name}"
-            [gone] = yield Round(session, [commands.delete(path)])
-            if not isinstance(gone, NoNodeError):
+            queue = self._tree.queue(request.key)
+            calls = [commands.delete(f"{queue}/{each.name}") for each in broken]
+            gone = yield Round(session, calls)
+            if not all(isinstance(each, NoNodeError) for each in gone):
                 return [DONE]
+
+
+def _holders(places: Sequence[Place]) -> list[Place]:
+    return holders(places, attrgetter("shares"))
+
+
+def _entry(reply: Any) -> Entry | None:
+    """What is in a place, with its fence; None if it ended since, or is not holdfast's."""
+    if isinstance(reply, NoNodeError):
+        return None
+    data, known = reply
+    entry = read_entry(data)
+    return entry and entry._replace(fence=entry.fence or known.czxid)

@@ -1,7 +1,7 @@
 """Acquire, extend and release.
 
-To acquire is to create a place in the queue, and to hold the lock if it is the first. What can
-happen between two rounds, and what then:
+To acquire is to create a place in the queue, and to hold the lock if it is the first, or if those
+before it share the lock. What can happen between two rounds, and what then:
 
 - The reply to a join is lost: asked again, the client looks for a place with its secret first. If
   that is not there, it will never be: the requests of a session are carried out in order, a server
@@ -17,6 +17,7 @@ happen between two rounds, and what then:
 """
 
 from collections.abc import Iterable, Sequence
+from operator import attrgetter
 from random import Random
 from typing import Any
 
@@ -24,6 +25,7 @@ from kazoo.exceptions import NoAuthError, NoNodeError, UnimplementedError
 
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Granted, Held
 from holdfast.core.ports import Clock
+from holdfast.engines.queue import in_the_way
 from holdfast.engines.zookeeper import commands
 from holdfast.engines.zookeeper.commands import (
     SESSION,
@@ -36,11 +38,14 @@ from holdfast.engines.zookeeper.commands import (
     parents,
     prefix,
     secret_of,
+    shares_of,
     write_entry,
 )
 from holdfast.engines.zookeeper.exchange import Pause, Rejected, Round, Steps
 from holdfast.engines.zookeeper.registry import Claim, Move, Registry
 from holdfast.engines.zookeeper.sessions import Session, Sessions
+
+SHARES_OF = attrgetter("shares")
 
 SETTLED = 0.1
 """Seconds after which the first place in a queue is taken for a holder's. The place of a try that
@@ -68,33 +73,35 @@ class Locks:
         self._chance = chance
 
     def acquire(self, request: Acquire, asked_at: float) -> Steps[list[Answer]]:
-        """Hold the lock if the place is the first; else wait for it, if that is wanted."""
+        """Hold the lock if the place has its turn; else wait for it, if that is wanted."""
         session = self._sessions.of(request.ttl)
         claim = self._registry.open(request.key, request.holder, session)
         if claim is None:
             raise Rejected("an earlier release of this holder is pending", heals_in=None)
         queue = self._tree.queue(request.key)
         while True:
-            places = yield from self._have_place(claim, queue, waits=request.queue)
+            places = yield from self._have_place(claim, queue, request)
             if places is None:
                 continue
-            before = _before(places, claim)
-            if before is None:
+            shares, before = shares_of(claim.place), _before(places, claim)
+            obstacles = in_the_way(before, shares, SHARES_OF)
+            if not obstacles:
                 if (granted := (yield from self._hold(claim, asked_at))) is None:
                     continue
                 return [granted]
             if not request.queue:
-                if request.once and not (yield from self._is_held(places[0], claim, asked_at)):
+                decisive = _decisive(before, shares)
+                if request.once and not (yield from self._is_held(decisive, claim, asked_at)):
                     continue
                 yield Round(claim.session, [commands.delete(claim.place)])
                 self._registry.close(claim)
                 return [Held(BACKSTOP, wakes=True)]
-            watching = commands.watch(f"{queue}/{before.name}", claim.wake)
-            [there] = yield Round(claim.session, [watching])
-            if not isinstance(there, NoNodeError):
+            watching = [commands.watch(f"{queue}/{each.name}", claim.wake) for each in obstacles]
+            there = yield Round(claim.session, watching)
+            if not any(isinstance(each, NoNodeError) for each in there):
                 return [Held(BACKSTOP, wakes=True)]
 
-    def _have_place(self, claim: Claim, queue: str, *, waits: bool) -> Steps[list[Place] | None]:
+    def _have_place(self, claim: Claim, queue: str, request: Acquire) -> Steps[list[Place] | None]:
         """Have a place in the queue. Returns all places; None if it has none."""
         session = claim.session
         if not session.id or session.id != claim.owner:
@@ -107,7 +114,7 @@ class Locks:
         if claim.place:
             names = yield from self._acknowledge(claim, queue)
         else:
-            names = yield from self._join(claim, queue, waits=waits)
+            names = yield from self._join(claim, queue, request)
         if not isinstance(names, list) or claim.place.rpartition("/")[2] not in names:
             claim.gone()
             return None
@@ -122,7 +129,7 @@ class Locks:
         claim.found(claim.place, claim.fence or written.czxid)
         return names
 
-    def _join(self, claim: Claim, queue: str, *, waits: bool) -> Steps[Any]:
+    def _join(self, claim: Claim, queue: str, request: Acquire) -> Steps[Any]:
         """Go to the end of the queue, and list it in the same round trip."""
         session = claim.session
         if self._sessions.has_containers is None:
@@ -130,7 +137,7 @@ class Locks:
                 session, queue
             )  # if it is missing, and there is the right to
         claim.owner, claim.asked = session.id, True
-        name = prefix(session.id, claim.holder, waits=waits)
+        name = prefix(session.id, claim.holder, waits=request.queue, shares=request.shares)
         joining = commands.join(queue, name, claim.entry)
         made, names = yield Round(session, [joining, commands.children(queue)])
         if isinstance(made, NoNodeError):
@@ -159,13 +166,14 @@ class Locks:
         missing = isinstance(replies[-1], (NoNodeError, NoAuthError))
         return missing and any(isinstance(each, NoAuthError) for each in replies)
 
-    def _is_held(self, first: Place, claim: Claim, asked_at: float) -> Steps[bool]:
-        """Whether the first place is a holder's, and not that of another try, which is deleted
-        soon: if it is young, wait for a moment, and look again."""
-        if first.waits:
+    def _is_held(self, places: Sequence[Place], claim: Claim, asked_at: float) -> Steps[bool]:
+        """Whether these places are holders' or waiters', and none that of another try, which is
+        deleted soon: if the last is young, wait for a moment, and look again."""
+        tries = [place for place in places if not place.waits]
+        if not tries:
             return True
         queue = self._tree.queue(claim.key)
-        [found] = yield Round(claim.session, [commands.exists(f"{queue}/{first.name}")])
+        [found] = yield Round(claim.session, [commands.exists(f"{queue}/{tries[-1].name}")])
         if found is None:
             return False
         age = (claim.created_at - found.ctime) / 1000 + self._clock() - asked_at
@@ -175,7 +183,7 @@ class Locks:
         return False
 
     def _hold(self, claim: Claim, asked_at: float) -> Steps[Granted | None]:
-        """The place is the first. None if its session has ended."""
+        """The place has its turn. None if its session has ended."""
         yield from be_known(claim.session, asked_at, self._sessions.terms.tick)
         if claim.session.id != claim.owner:
             return None
@@ -221,7 +229,8 @@ class Locks:
             raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
         if claim.pending_release:  # which is under way, and would not find the new place
             return [NOT_YOURS]
-        name = name_of(session.id, claim.holder, number_of(claim.place))
+        number, shares = number_of(claim.place), shares_of(claim.place)
+        name = name_of(session.id, claim.holder, number, shares)
         entry = write_entry(Entry(request.ttl, claim.fence, claim.holder))
         place = f"{self._tree.queue(claim.key)}/{name}"
         claim.move = move = Move(session, session.id, place, entry)
@@ -299,11 +308,19 @@ def _is_unknown(reply: Any) -> bool:
     return isinstance(reply, UnimplementedError)
 
 
-def _before(places: list[Place], claim: Claim) -> Place | None:
-    """The place before the claim's; None if that is the first."""
+def _before(places: list[Place], claim: Claim) -> list[Place]:
+    """The places before the claim's."""
     own = claim.place.rpartition("/")[2]
-    index = [place.name for place in places].index(own)
-    return places[index - 1] if index else None
+    return places[: [place.name for place in places].index(own)]
+
+
+def _decisive(before: Sequence[Place], shares: int) -> Sequence[Place]:
+    """The places that refuse a try with these shares, unless they are those of other tries: the
+    first ones, as many as may hold the lock; or one of another kind, at best a waiter's."""
+    if shares and len(before) >= shares:
+        return before[:shares]
+    others = [place for place in before if place.shares != shares]
+    return [place for place in others if place.waits][:1] or others[:1]
 
 
 def _settle(claim: Claim) -> Steps[None]:

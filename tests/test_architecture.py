@@ -19,6 +19,7 @@ FACADE = {
     "cell",
     "client",
     "election",
+    "latch",
     "fence",
     "lease",
     "lock",

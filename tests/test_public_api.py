@@ -47,6 +47,11 @@ SIGNATURES = {
     "Election.leader": "(self) -> holdfast.core.records.Leader | None",
     "Election.observe": "(self) -> collections.abc.Iterator[holdfast.core.records.Leader | None]",
     "Election.run": "(self, work: collections.abc.Callable[[holdfast.lease.Lease], ~R]) -> ~R",
+    "Client.latch": "(self, name: str, count: int, *, retry: float | None = None) "
+    "-> holdfast.latch.Latch",
+    "Latch.count_down": "(self, participant: str | None = None) -> int",
+    "Latch.wait": "(self, timeout: float | None = None) -> bool",
+    "Latch.arrived": "(self) -> list[str]",
     "Client.cell": "(self, name: str) -> holdfast.cell.Cell",
     "Cell.get": "(self) -> holdfast.core.records.Versioned",
     "Cell.set": "(self, value: bytes | str, *, expect: int) -> bool",
@@ -76,10 +81,10 @@ SIGNATURES = {
 }
 
 MEMBERS = {
-    "Client": "break_lock cell close closed election from_sqlalchemy guarantees inspect leases "
-    "lock lock_all once rwlock semaphore url",
-    "AsyncClient": "aclose break_lock cell closed election from_sqlalchemy guarantees inspect "
+    "Client": "break_lock cell close closed election from_sqlalchemy guarantees inspect latch "
     "leases lock lock_all once rwlock semaphore url",
+    "AsyncClient": "aclose break_lock cell closed election from_sqlalchemy guarantees inspect "
+    "latch leases lock lock_all once rwlock semaphore url",
     "Cell": "get name set update",
     "AsyncCell": "get name set update",
     "Versioned": "count index value version",
@@ -91,6 +96,8 @@ MEMBERS = {
     "AsyncLeaseAll": "ensure_held extend fences held lost names on_lost release remaining ttl",
     "Election": "campaign leader name observe run value",
     "AsyncElection": "campaign leader name observe run value",
+    "Latch": "arrived count count_down name wait",
+    "AsyncLatch": "arrived count count_down name wait",
     "Leader": "holder label term value",
     "Once": "with_lease",
     "AsyncOnce": "with_lease",
@@ -139,6 +146,9 @@ def test_both_colours_take_the_same_arguments() -> None:
         (Client.election, AsyncClient.election),
         (holdfast.Election.campaign, holdfast.AsyncElection.campaign),
         (holdfast.Election.run, holdfast.AsyncElection.run),
+        (Client.latch, AsyncClient.latch),
+        (holdfast.Latch.count_down, holdfast.AsyncLatch.count_down),
+        (holdfast.Latch.wait, holdfast.AsyncLatch.wait),
         (Cell.set, AsyncCell.set),
         (Cell.update, AsyncCell.update),
     ]

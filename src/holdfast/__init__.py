@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Unsupported,
         UpdateTimeout,
     )
+    from holdfast.latch import AsyncLatch, Latch
     from holdfast.lease import AsyncLease, Lease
     from holdfast.lock import AsyncLock, Lock
     from holdfast.lock_all import AsyncLeaseAll, AsyncLockAll, LeaseAll, LockAll
@@ -40,6 +41,7 @@ __all__ = [
     "AsyncCell",
     "AsyncClient",
     "AsyncElection",
+    "AsyncLatch",
     "AsyncLease",
     "AsyncLeaseAll",
     "AsyncLock",
@@ -53,6 +55,7 @@ __all__ = [
     "EngineUnavailable",
     "Guarantees",
     "Label",
+    "Latch",
     "Leader",
     "Lease",
     "LeaseAll",
@@ -93,6 +96,7 @@ _HOMES = {
         "Unsupported",
         "UpdateTimeout",
     ),
+    "latch": ("AsyncLatch", "Latch"),
     "lease": ("AsyncLease", "Lease"),
     "lock": ("AsyncLock", "Lock"),
     "lock_all": ("AsyncLeaseAll", "AsyncLockAll", "LeaseAll", "LockAll"),

@@ -11,12 +11,13 @@ from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.lease_state import LockSpec
 from holdfast.core.queries import break_lock, inspect, page
-from holdfast.core.records import Guarantees, LeaseInfo
+from holdfast.core.records import Guarantees, Label, LeaseInfo
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.election import AsyncElection, Election
 from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
 from holdfast.errors import Unsupported
+from holdfast.latch import AsyncLatch, Latch
 from holdfast.lease import refuse_pickling
 from holdfast.lock import AsyncLock, Lock
 from holdfast.lock_all import AsyncLockAll, LockAll
@@ -147,6 +148,14 @@ class BaseClient(Generic[D]):
             return None
         return self._cell_name(f"election:{name}")
 
+    def _participant(self) -> str:
+        """What this client is in a latch, also after a restart: its label, else its host."""
+        me = Label.of(self._driver.runtime.new_holder(self._options.label))
+        return (me.text or me.host) if me else ""
+
+    def _retry(self, retry: float | None) -> float:
+        return self._options.retry if retry is None else check_positive("retry", retry)
+
     def _shares(self, shares: int) -> int:
         """The same, if this engine has locks of that kind."""
         if shares != 1 and self._engine.no_sharing:
@@ -185,7 +194,7 @@ class BaseClient(Generic[D]):
             ttl=ttl,
             renew=check_bool("renew", renew),
             max_hold=max_hold,
-            retry=self._options.retry if retry is None else check_positive("retry", retry),
+            retry=self._retry(retry),
             request_timeout=self._engine.request_timeout(ttl),
             label=self._options.label if label is None else check_label(label),
             min_hold=min_hold,
@@ -394,6 +403,27 @@ class Client(BaseClient[ThreadDriver]):
         lock = self.lock(name, ttl=ttl, max_hold=max_hold, retry=retry, label=label)
         return Election(lock, self._election_cell(name, value), value)
 
+    def latch(self, name: str, count: int, *, retry: float | None = None) -> Latch:
+        """Describe a latch: it opens when `count` participants have counted down, and stays open.
+
+        Args:
+
+        - `name`: of the latch. Its participants are kept in the cell `latch:name`. It is used once:
+          give the next one another name.
+        - `count`: how many participants open it.
+        - `retry`: how often a waiter asks, in seconds. Default: the client's.
+        """
+        return Latch(
+            self,
+            self._driver,
+            self._options.prefix,
+            self._cell_name(f"latch:{name}"),
+            check_count("count", count),
+            self._participant(),
+            self._retry(retry),
+            self._ttl,
+        )
+
     def cell(self, name: str) -> Cell:
         """The cell of this `name`: a value that is set only with its latest version. No I/O yet. A
         cell and a lock of the same name have nothing to do with each other."""
@@ -575,6 +605,19 @@ class AsyncClient(BaseClient[AsyncDriver]):
         """Describe an election: as `Client.election`."""
         lock = self.lock(name, ttl=ttl, max_hold=max_hold, retry=retry, label=label)
         return AsyncElection(lock, self._election_cell(name, value), value)
+
+    def latch(self, name: str, count: int, *, retry: float | None = None) -> AsyncLatch:
+        """Describe a latch: as `Client.latch`."""
+        return AsyncLatch(
+            self,
+            self._driver,
+            self._options.prefix,
+            self._cell_name(f"latch:{name}"),
+            check_count("count", count),
+            self._participant(),
+            self._retry(retry),
+            self._ttl,
+        )
 
     def cell(self, name: str) -> AsyncCell:
         """A value that is set only with its latest version: as `Client.cell`."""

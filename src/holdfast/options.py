@@ -190,13 +190,13 @@ def check_label(value: Any) -> str:
     return f"+{encoded}" if encoded else ""
 
 
-def check_name(value: Any) -> str:
+def check_name(value: Any, argument: str = "name") -> str:
     """Any text of 1 to 512 bytes."""
-    name = check_text("name", value)
+    name = check_text(argument, value)
     size = len(name.encode())
     if not name or size > LONGEST_NAME:
         raise ValueError(
-            f"name: must have 1 to {LONGEST_NAME} bytes as UTF-8, got {size} in {name!r}"
+            f"{argument}: must have 1 to {LONGEST_NAME} bytes as UTF-8, got {size} in {name!r}"
         )
     return name
 

@@ -108,6 +108,8 @@ def threads(client: Client) -> None:
     assert_type(election.leader(), Leader | None)
     assert_type(list(election.observe()), list[Leader | None])
     assert_type(election.run(lambda lease: lease.fence), int)
+    assert_type(client.latch("ready", 3).count_down(), int)
+    assert_type(client.latch("ready", 3).wait(5), bool)
 
 
 def cells(cell: Cell) -> None:

@@ -24,14 +24,13 @@ What can happen, and what then:
 """
 
 import json
-from math import inf
 
 from holdfast.core.acquire import acquire
-from holdfast.core.backoff import backoff, spread
+from holdfast.core.backoff import backoff
 from holdfast.core.cells import FIRST_PAUSE, LONGEST_PAUSE, get, put
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.lease_state import LeaseState, LockSpec
-from holdfast.core.queries import inspect
+from holdfast.core.queries import inspect, poll
 from holdfast.core.records import Leader
 from holdfast.core.release import abandon
 from holdfast.core.runtime import Runtime
@@ -104,18 +103,15 @@ def next_leader(
 ) -> Steps[Leader | None]:
     """Wait until the leader is not the `last` one that was seen, and give it. An engine that fails
     is asked again for one ttl, as by a waiter for the lock."""
-    failing_since = inf
-    while True:
-        try:
-            found = yield from leader(runtime, spec, cell)
-            if found != last:
-                return found
-            failing_since = inf
-        except EngineUnavailable:
-            failing_since = min(failing_since, runtime.clock())
-            if runtime.clock() >= failing_since + spec.ttl:
-                raise
-        yield Sleep(runtime.clock() + spread(spec.retry, runtime.uniform))
+    return (
+        yield from poll(
+            runtime,
+            lambda: leader(runtime, spec, cell),
+            lambda found: found != last,
+            spec.retry,
+            spec.ttl,
+        )
+    )
 
 
 def write_record(leader: Leader) -> str:

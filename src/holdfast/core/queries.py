@@ -1,9 +1,12 @@
 """Looking at locks, and breaking one."""
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import cast
+from math import inf
+from typing import TypeVar, cast
 
-from holdfast.core.effects import Steps, ask
+from holdfast.core.backoff import spread
+from holdfast.core.effects import Sleep, Steps, ask
 from holdfast.core.holding import unavailable
 from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import (
@@ -19,6 +22,9 @@ from holdfast.core.messages import (
 )
 from holdfast.core.records import LeaseInfo, Member
 from holdfast.core.runtime import Runtime
+from holdfast.errors import EngineUnavailable
+
+T = TypeVar("T")
 
 PAGE = 500
 
@@ -44,6 +50,33 @@ def break_lock(runtime: Runtime, prefix: str, name: str, holder: str = "") -> St
     unknown = f"it is unknown whether {name!r} was broken, so look again"
     answer = yield from _ask(runtime, Break(prefix + name, holder), unknown)
     return type(answer) is Done
+
+
+def poll(
+    runtime: Runtime,
+    look: Callable[[], Steps[T]],
+    is_it: Callable[[T], bool],
+    retry: float,
+    failing_for: float,
+    give_up_at: float = inf,
+) -> Steps[T]:
+    """Look every `retry` seconds until what is found is it, or until `give_up_at`; gives what was
+    found last. An engine that fails is asked again until then, or for `failing_for` seconds where
+    there is no limit."""
+    failing_since = inf
+    while True:
+        try:
+            found = yield from look()
+            if is_it(found) or runtime.clock() >= give_up_at:
+                return found
+            failing_since = inf
+        except EngineUnavailable:
+            failing_since = min(failing_since, runtime.clock())
+            limit = failing_since + failing_for if give_up_at == inf else give_up_at
+            if runtime.clock() >= limit:
+                raise
+        pause = spread(retry, runtime.uniform)
+        yield Sleep(min(runtime.clock() + pause, give_up_at))
 
 
 def _look(runtime: Runtime, prefix: str, request: Inspect | List) -> Steps[list[LeaseInfo]]:

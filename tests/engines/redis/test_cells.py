@@ -258,3 +258,5 @@ def test_where_there_are_no_cells(url: str, why: str) -> None:
         assert make(url).election("boss").value == ""
         with pytest.raises(holdfast.Unsupported, match="has no cells"):
             make(url).election("boss", value="me")
+        with pytest.raises(holdfast.Unsupported, match="has no cells"):
+            make(url).latch("ready", 2)

@@ -59,6 +59,19 @@ async def waits(stage: Stage, watcher: Actor, actor: Actor, lock: Any, place: in
     return waiting
 
 
+async def shared(
+    ask: Port, holder: str, shares: int, ttl: float = 100.0, *, renew: bool = True
+) -> int:
+    answer = await ask.ask(Acquire(KEY, holder, ttl, renew=renew, shares=shares))
+    assert isinstance(answer, Granted)
+    return answer.fence
+
+
+async def dies(ask: Port, stage: Stage, shares: int) -> None:
+    """Someone who takes a share, and is not heard of again."""
+    await shared(ask, "dead", shares, stage.short, renew=False)
+
+
 @pytest.mark.needs("slots")
 async def test_a_semaphore_has_as_many_holders_as_slots(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
@@ -180,32 +193,52 @@ async def test_fences_of_shares(stage: Stage) -> None:
 
 
 async def test_a_reader_that_dies_frees_its_share(stage: Stage) -> None:
-    ann, ben, cleo = stage.cast("ann", "ben", "cleo")
-    dead = await ann(reading(stage, ann, ttl=stage.short, renew=False).acquire, timeout=3 * AT_ONCE)
+    (cleo,) = stage.cast("cleo")
+    async with port(stage) as ask:
+        await dies(ask, stage, 0)
+        lease = await cleo(writing(stage, cleo).acquire, timeout=stage.short + AT_ONCE)
+        assert lease
+        await cleo(lease.release)
+
+
+async def test_the_last_reader_leaves_nothing_of_one_that_died(stage: Stage) -> None:
+    ben, cleo = stage.cast("ben", "cleo")
     alive = await gets(stage, ben, reading(stage, ben))
-    waiting = await waits(stage, ben, cleo, writing(stage, cleo))
-    await stage.until(lambda: dead.lost, stage.short + AT_ONCE)
-    assert alive.held
-    assert not waiting.done()
-    await ben(alive.release)
-    lease = await asyncio.wait_for(waiting, AT_ONCE)
-    await cleo(lease.release)
+
+    async def is_alone() -> bool:
+        return len((await ben(ben.client.inspect, "door")).members) == 1
+
+    async with port(stage) as ask:
+        await dies(ask, stage, 0)
+        await stage.until(is_alone, stage.short + AT_ONCE)
+        await ben(alive.release)
+        await cleo((await gets(stage, cleo, writing(stage, cleo))).release)
+
+
+async def test_a_reader_that_leaves_early_keeps_nobody_waiting_for_its_ttl(stage: Stage) -> None:
+    """The waiter was told to look when the last lease ends, and that is earlier now."""
+    ann, cleo = stage.cast("ann", "cleo")
+    long = await gets(stage, ann, reading(stage, ann))
+    async with port(stage) as ask:
+        await dies(ask, stage, 0)
+        waiting = await waits(stage, ann, cleo, writing(stage, cleo))
+        await ann(long.release)
+        lease = await asyncio.wait_for(waiting, stage.short + AT_ONCE)
+        await cleo(lease.release)
 
 
 @pytest.mark.needs("slots")
 async def test_a_slot_whose_holder_dies_goes_to_the_next(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     alive = await gets(stage, ben, slot(stage, ben))
-    dead = await ann(slot(stage, ann, ttl=stage.short, renew=False).acquire, timeout=3 * AT_ONCE)
-    waiting = cleo.begins(slot(stage, cleo).acquire, timeout=3 * AT_ONCE)
-    lease = await asyncio.wait_for(waiting, stage.short + AT_ONCE)
-    assert dead.lost
-    assert alive.held
-    with pytest.raises(LockLost):
-        await ann(dead.release)
-    assert await stage.tries(ann, slot(stage, ann)) is None
-    await ben(alive.release)
-    await cleo(lease.release)
+    async with port(stage) as ask:
+        await dies(ask, stage, 2)
+        lease = await cleo(slot(stage, cleo).acquire, timeout=stage.short + AT_ONCE)
+        assert lease
+        assert alive.held
+        assert await stage.tries(ann, slot(stage, ann)) is None
+        await ben(alive.release)
+        await cleo(lease.release)
 
 
 async def test_a_share_that_is_renewed_outlasts_one_that_is_not(stage: Stage) -> None:
@@ -326,12 +359,6 @@ async def test_readers_and_writers_in_a_crowd_never_meet(stage: Stage) -> None:
     await asyncio.gather(*(contend(*each) for each in enumerate(crowd)))
 
 
-async def shared(ask: Port, holder: str, shares: int, ttl: float = 100.0) -> int:
-    answer = await ask.ask(Acquire(KEY, holder, ttl, shares=shares))
-    assert isinstance(answer, Granted)
-    return answer.fence
-
-
 @pytest.mark.needs("slots")
 async def test_asking_again_takes_no_second_slot(stage: Stage) -> None:
     ttl = stage.long
@@ -370,11 +397,12 @@ async def test_any_requests_are_answered_as_by_the_reference(stage: Stage, seed:
     fences: list[tuple[int, int]] = []
     async with port(stage) as ask:
         for step in range(60):
-            holder = chance.choice("abcde")
+            shares = chance.choice((0, 0, 1, 2, 3, 3))  # a holder never changes its kind
+            holder = f"{chance.choice('abcd')}{shares}"
             request: Request
             match chance.randrange(7):
                 case 0 | 1 | 2:
-                    request = Acquire(KEY, holder, ttl, shares=chance.choice((0, 0, 1, 2, 3, 3)))
+                    request = Acquire(KEY, holder, ttl, shares=shares)
                 case 3 | 4:
                     request = Release(KEY, holder)
                 case 5:

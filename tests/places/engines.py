@@ -114,8 +114,8 @@ ENGINES = (
         server="mariadb",
         only=VARIANT,
     ),
-    Engine("redis", single_place, both=True),
-    Engine("valkey", valkey_place, only=VARIANT),
+    Engine("redis", single_place, both=True, shares=True),
+    Engine("valkey", valkey_place, only=VARIANT, shares=True),
     Engine(
         "redlock",
         redlock_place,
@@ -127,12 +127,19 @@ ENGINES = (
         sentinel_place,
         server="sentinel",
         only=VARIANT,
+        shares=True,
         cannot={
             "trying_once_says_that_nobody_answered": "to look for another master, it closes the "
             "connection to a silent one, so a late request is undone a moment after it is done"
         },
     ),
-    Engine("cluster", cluster_place, server="cluster", only=VARIANT | {"cells"}),
+    Engine(
+        "cluster",
+        cluster_place,
+        server="cluster",
+        only=VARIANT | {"cells", "shares"},
+        shares=True,
+    ),
     Engine(
         "getset",
         getset_place,

@@ -9,7 +9,7 @@ The rules that every engine keeps:
 1. `Acquire` grants to one holder at a time, with a fence greater than every earlier one of that
    key. If the holder asks again, because the first reply was lost, it gets the same fence. With
    `shares` other than 1, it grants also while other leases with the same `shares` are valid, if
-   there is room and nobody waits; they may have the same fence.
+   there is room and no other waits; they may have the same fence.
 2. `Extend` moves the end of the holder's own lease to the later of the old and the new one. It
    never brings back one that has ended.
 3. `Release` removes all that `holder` has here: the lease, a place in the queue, or an offer that

@@ -26,6 +26,7 @@ from holdfast.core.messages import (
     Raise,
     Release,
     Repair,
+    Seen,
     ToNode,
 )
 from holdfast.engines.memory import Table
@@ -152,7 +153,7 @@ def test_a_single_server_does_what_the_reference_does(
     """But for the fences, which are a clock here and a count there."""
     random, table = Random(seed), Table()
     single = Bare(server, quorum=False)
-    single.commands = Commands(quorum=False, keep=3600.0, channel="bare:channel")
+    single.commands = Commands(quorum=False, keep=3600.0, channel="bare:channel", offer=60.0)
     fences: list[tuple[int, int]] = []
     for step in range(200):
         key, holder = "job", random.choice(HOLDERS)
@@ -187,6 +188,76 @@ def test_a_single_server_does_what_the_reference_does(
     for (a, x), (b, y) in pairwise(fences):
         assert (a < b, a == b) == (x < y, x == y)
     assert len(set(fences)) > 10
+
+
+KINDS = dict(zip(HOLDERS, (1, 0, 0, 2, 2, 2), strict=True))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_shared_lock_does_what_the_reference_does(
+    seed: int, server: RedisServer, listener: Bare
+) -> None:
+    """With waiters of several kinds; whoever is woken is seen as a member at once."""
+    random, table = Random(seed), Table()
+    single = Bare(server, quorum=False)
+    single.commands = Commands(quorum=False, keep=3600.0, channel="bare:channel", offer=60.0)
+    most = 0
+    for step in range(250):
+        key, holder = "job", random.choice(HOLDERS)
+        request: Acquire | Release | Extend | Break
+        match random.randrange(10):
+            case 0 | 1 | 2 | 3 | 4:
+                queue = random.random() < 0.8
+                request = Acquire(key, holder, 100.0, queue, shares=KINDS[holder])
+            case 5 | 6 | 7:
+                request = Release(key, holder)
+            case 8:
+                request = Extend(key, holder, 100.0)
+            case _:
+                request = Break(key, random.choice(["", holder]))
+        expected, [answer] = table.answer(request, 0.0), single.ask(request)
+        assert type(answer) is type(expected), (seed, step, request, answer, expected)
+        looked, [found] = table.answer(Inspect(key), 0.0), single.ask(Inspect(key))
+        assert isinstance(looked, Listing)
+        assert isinstance(found, Listing)
+        assert [who(seen) for seen in found.leases] == [who(seen) for seen in looked.leases]
+        most = max([most, *(len(seen.others) for seen in found.leases)])
+    single.close()
+    assert most > 0, "several have shared it"
+
+
+def test_an_older_client_hands_the_lock_to_a_reader_as_to_anybody(server: RedisServer) -> None:
+    """It knows nothing of shares, so the reader holds it alone."""
+    single, (ann, ben, cleo) = Bare(server, quorum=False), HOLDERS[:3]
+    assert isinstance(single.ask(Acquire("job", ann, 10.0))[0], Granted)
+    reading = Acquire("job", ben, 10.0, queue=True, shares=0)
+    assert isinstance(single.ask(reading)[0], Held)
+    server.command("ZREM", "{job}:queue", f"bare:channel {ben}")
+    server.command("SET", "job", ben, "PX", 500)
+    assert isinstance(single.ask(reading)[0], Granted)
+    assert isinstance(single.ask(Acquire("job", cleo, 10.0, shares=0))[0], Held)
+    assert list(single.ask(Extend("job", ben, 10.0))) == [DONE]
+    assert list(single.ask(Release("job", ben))) == [DONE]
+    assert server.command("EXISTS", "job", "{job}:queue", "{job}:queue:kinds") == 0
+    single.close()
+
+
+def test_other_clients_see_a_shared_lock_as_taken(server: RedisServer) -> None:
+    single, (ann, ben) = Bare(server, quorum=False), HOLDERS[:2]
+    for holder in (ann, ben):
+        assert isinstance(single.ask(Acquire("job", holder, 10.0, shares=0))[0], Granted)
+    assert server.command("SET", "job", "theirs", "NX", "PX", 1000) is None
+    assert list(single.ask(Release("job", ann))) == [DONE]
+    assert server.command("SET", "job", "theirs", "NX", "PX", 1000) is None
+    assert list(single.ask(Release("job", ben))) == [DONE]
+    assert server.command("EXISTS", "job", "{job}:members", "{job}:queue") == 0
+    assert server.command("SET", "job", "theirs", "NX", "PX", 1000) == "OK"
+    assert isinstance(single.ask(Acquire("job", ann, 10.0, shares=0))[0], Held)
+    single.close()
+
+
+def who(seen: Seen) -> tuple[int, list[str], int | None]:
+    return seen.shares, sorted([seen.holder, *(holder for holder, _ in seen.others)]), seen.waiters
 
 
 def test_who_gets_it_waits_no_more(server: RedisServer, bare: Bare) -> None:

@@ -136,7 +136,7 @@ def _single(address: Address, guarantees: Guarantees, options: Options) -> Engin
         nodes.add(address, Handshake(), exclusive=True)
         return nodes, Single(nodes, replicas)
 
-    return _engine(parts, guarantees, node_timeout)
+    return replace(_engine(parts, guarantees, node_timeout), no_sharing="")
 
 
 def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engine:
@@ -169,7 +169,7 @@ def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> En
         nodes = Nodes(host, commands.exchange, Waiters(host, channel))
         return nodes, Cluster(seeds, address, nodes, replicas)
 
-    return _engine(parts, CLUSTER, node_timeout)
+    return replace(_engine(parts, CLUSTER, node_timeout), no_sharing="")
 
 
 def _redlock(addresses: Sequence[Address], options: Options) -> Engine:

@@ -43,7 +43,7 @@ from holdfast.engines.redis.exchange import (
     word,
 )
 from holdfast.engines.redis.inspect import Inspector
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.keys import keys_of, shares_of
 
 LEASES_IN_A_CALL = 200
 """More would keep the server from its other clients for too long."""
@@ -97,7 +97,8 @@ class Commands:
         first = requests[0]
         if type(first) is Acquire:
             queue = first.queue and wakes
-            head, mine = self._acquire_head(first.key, first.ttl, queue), first.holder.encode()
+            head = self._acquire_head(first.key, first.ttl, queue, first.shares)
+            mine = first.holder.encode()
             proposed = word(b"%d" % first.proposed) if self._quorum else b""
             text = head + proposed + word(mine)
             return Exchange((text,), _read_queued if queue else _read_tried)
@@ -116,7 +117,8 @@ class Commands:
         if type(first) is Raise:
             return self._raise(first)
         if type(first) is Break:
-            return Exchange((self._release_head(first.key, True) + word(b""),), self._read_codes)
+            breaking = self._release_head(first.key, True) + word(first.holder.encode())
+            return Exchange((breaking,), self._read_codes)
         if type(first) is Read or type(first) is Write:
             return cell_exchange(first, self._replicas, in_cluster=self._scattered)
         if type(first) is Ping:
@@ -125,7 +127,7 @@ class Commands:
             return self._wait_for_replicas(first)
         return self._inspector.exchange(cast(Inspect | List, first))
 
-    def _make_acquire_head(self, key: str, ttl: float, queue: bool) -> bytes:
+    def _make_acquire_head(self, key: str, ttl: float, queue: bool, shares: int) -> bytes:
         """All but the last arguments, which are the holder's own; kept for each lock."""
         keys, lasting = self._keys_of(key), (_milliseconds(ttl), _milliseconds(ttl + self._keep))
         if self._quorum and queue:
@@ -133,6 +135,8 @@ class Commands:
         if self._quorum:
             return call("vote", (keys.lock, keys.fence), *lasting, more=2)
         channel = self._channel if queue else b""
+        if shares != 1:
+            return call("share", keys, *lasting, self._offer, channel, b"%d" % shares, more=1)
         return call("acquire", keys, *lasting, self._offer, channel, more=1)
 
     def _make_release_head(self, key: str, wake: bool) -> bytes:
@@ -224,5 +228,5 @@ def _read_held(reply: Reply, *, queued: bool) -> Held | Failed:
     left, owner = reply
     holder = owner.decode(errors="replace")
     # Another program releases its lock without waking the waiters.
-    wakes = queued and Label.of(holder) is not None
+    wakes = queued and (Label.of(holder) is not None or shares_of(holder) is not None)
     return Held(left / 1000 if left >= 0 else inf, wakes, holder)

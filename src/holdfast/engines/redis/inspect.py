@@ -1,13 +1,13 @@
 """Inspecting one lock, and listing those whose keys have a prefix."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from holdfast.core.messages import Inspect, List, Listing, Seen
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, call, command, failed
-from holdfast.engines.redis.keys import fences_like, key_of_fence, keys_of
+from holdfast.engines.redis.keys import fences_like, key_of_fence, keys_of, shares_of
 
 AT_ONCE = 100
 """Locks in one call of the script."""
@@ -135,7 +135,14 @@ def _read(keys: Sequence[str], states: Sequence[Reply]) -> tuple[Seen, ...]:
     return tuple(_seen(key, *state) for key, state in pairs if isinstance(state, list))
 
 
-def _seen(key: str, owner: bytes, left: int, fence: bytes, waiters: int) -> Seen:
+def _seen(
+    key: str, owner: bytes, left: int, fence: bytes, waiters: int, *members: bytes | int
+) -> Seen:
+    holder = owner.decode(errors="replace")
     remaining = left / 1000 if left >= 0 else inf  # another program took it, without an expiry
     counter = int(fence) if fence.isdigit() else 0
-    return Seen(key, owner.decode(errors="replace"), counter, remaining, waiters)
+    if not members:
+        return Seen(key, holder, counter, remaining, waiters)
+    pairs = cast(Iterable[tuple[bytes, int]], zip(members[::2], members[1::2], strict=True))
+    first, *others = ((member.decode(errors="replace"), ends / 1000) for member, ends in pairs)
+    return Seen(key, first[0], counter, first[1], waiters, shares_of(holder) or 0, tuple(others))

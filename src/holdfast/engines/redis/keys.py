@@ -1,8 +1,8 @@
 """How names become Redis keys.
 
 The lock is a plain string under its own key, as any other client of the Redlock algorithm would
-keep it. What belongs to it has a key beside it: `{key}:fence`, `{key}:queue`, `{key}:cell`, and
-with some options more.
+keep it. What belongs to it has a key beside it: `{key}:fence`, `{key}:queue`, `{key}:members`,
+`{key}:cell`, and with some options more.
 
 1. On a single server and over a quorum, the key of a lock is its name with the prefix, unchanged.
    So other clients that lock the same key exclude holdfast and are excluded.
@@ -15,7 +15,9 @@ with some options more.
 import re
 from typing import NamedTuple
 
-_BESIDE = re.compile(r"\{.*\}:(fence|queue(:guard)?|cell|wait|holder|max_ttl)", re.DOTALL)
+_BESIDE = re.compile(
+    r"\{.*\}:(fence|queue(:guard|:kinds)?|members|cell|wait|holder|max_ttl)", re.DOTALL
+)
 
 
 class Keys(NamedTuple):
@@ -39,6 +41,16 @@ def keys_of(key: str, *, in_cluster: bool = False) -> Keys:
     else:
         lock = f"{key}\0".encode() if _BESIDE.fullmatch(key) else key.encode()
     return Keys(lock, b"{%b}:fence" % lock, b"{%b}:queue" % lock)
+
+
+def shares_of(value: str) -> int | None:
+    """How many may share a lock whose key has this value; None if it is that of one holder.
+
+    >>> shares_of("shared 3"), shares_of("host/1/program/5ec2e7")
+    (3, None)
+    """
+    shares = value.removeprefix("shared ")
+    return int(shares) if shares != value and shares.isdecimal() else None
 
 
 def fences_like(prefix: str, *, in_cluster: bool = False) -> bytes:

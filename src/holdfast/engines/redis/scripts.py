@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 INCLUDE = "-- include: "
 NAMES = (
-    *("acquire", "release", "extend", "inspect"),
+    *("acquire", "share", "release", "extend", "inspect"),
     *("vote", "unvote", "raise", "repair"),
     *("getset_acquire", "getset_extend", "getset_release"),
 )

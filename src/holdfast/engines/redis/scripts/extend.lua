@@ -2,6 +2,7 @@
 -- KEYS    for each lock: lock, fence counter
 -- ARGV    1 how long the counters outlive the ttl (ms); then for each lock: ttl (ms), holder
 -- Result  for each lock 1 if it was extended, 0 if another holder has it, -1 if there is no such lock
+-- include: members.lua
 local keep, results = tonumber(ARGV[1]), {}
 for i = 1, #KEYS, 2 do
   local ttl, owner = tonumber(ARGV[i + 1]), redis.call('GET', KEYS[i])
@@ -10,6 +11,14 @@ for i = 1, #KEYS, 2 do
     if left < ttl then redis.call('PEXPIRE', KEYS[i], ttl) end
     redis.call('PEXPIRE', KEYS[i + 1], math.max(left, ttl) + keep)
     results[#results + 1] = 1
+  elseif shares_of(owner) then
+    local now = clock_ms()
+    local held = end_of(KEYS[i], ARGV[i + 2], now)
+    if held then
+      join(KEYS[i], ARGV[i + 2], ttl, now)
+      redis.call('PEXPIRE', KEYS[i + 1], redis.call('PTTL', KEYS[i]) + keep)
+    end
+    results[#results + 1] = held and 1 or 0
   else
     results[#results + 1] = owner and 0 or -1
   end

@@ -1,8 +1,10 @@
 -- Look at locks.
 -- KEYS    for each lock: lock, fence counter, queue
 -- ARGV    none
--- Result  for each lock {holder, time left (ms), fence, number of living waiters}; nil if it is free;
---         an error if its key holds something else than a lock
+-- Result  for each lock {holder, time left (ms), fence, number of living waiters}, and if it is shared,
+--         for each member: holder, time left (ms); nil if it is free; an error if its key holds
+--         something else than a lock
+-- include: members.lua
 
 -- A foreign key that only looks like one of ours must not fail the others.
 local function read(...)
@@ -28,7 +30,18 @@ for i = 1, #KEYS, 3 do
   if type(owner) == 'string' then
     local fence = read('GET', KEYS[i + 1])
     if type(fence) ~= 'string' then fence = '0' end
-    owner = {owner, redis.call('PTTL', KEYS[i]), fence, living(KEYS[i + 2])}
+    local found = {owner, redis.call('PTTL', KEYS[i]), fence, living(KEYS[i + 2])}
+    if shares_of(owner) then
+      local now = clock_ms()
+      for _, member in ipairs(read('ZRANGE', members_of(KEYS[i]), 0, -1)) do
+        local ends = end_of(KEYS[i], member, now)
+        if ends then
+          found[#found + 1] = member
+          found[#found + 1] = ends - now
+        end
+      end
+    end
+    owner = found
   end
   results[#results + 1] = owner
 end

@@ -1,5 +1,6 @@
--- Shared by the scripts of a single server. KEYS[1] is the lock, KEYS[3] the queue: a sorted set of
--- '<channel> <holder>', by time of arrival.
+-- Shared by the scripts of a single server; needs `fence` and `members`. KEYS[1] is the lock, KEYS[3]
+-- the queue: a sorted set of '<channel> <holder>', by time of arrival. Beside it, '<queue>:kinds' has
+-- the holders that would share the lock, and with how many.
 
 -- A key that may be missing: one that is optional, or the queue, once its last waiter is popped. While
 -- a slot of a cluster moves, looking for a missing key is an error, and an error must not end the
@@ -37,17 +38,72 @@ local function have_it_guarded(channel, offer)
   end
 end
 
--- Offer the lock to the first waiter that still listens; returns its holder id, or nil if there is
--- none, or if it is `me`, which waits no more. A waiter that this user may not notify keeps its place,
--- and asks by itself when the last lease would have ended.
+-- With how many this waiter would share the lock; nil if with nobody.
+local function kind_of(waiter)
+  return tonumber(beside('ZSCORE', KEYS[3] .. ':kinds', string.match(waiter, ' (.*)$')) or nil)
+end
+
+-- The lock is free: let so many share it.
+local function open(shares, keep, ttl)
+  redis.pcall('DEL', members_of(KEYS[1]))
+  redis.call('SET', KEYS[1], 'shared ' .. shares, 'PX', ttl)
+  next_fence(KEYS[2], 0, keep)
+end
+
+local function has_room(shares)
+  return shares == 0 or redis.call('ZCARD', members_of(KEYS[1])) < shares
+end
+
+-- Offer what is free of a shared lock to the first waiters, as long as they are of its kind, and up to
+-- `me`. One of another kind that listens no more is removed.
+local function fill(shares, offer, me)
+  local first = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1]
+  while first and first ~= me and has_room(shares) do
+    local channel, holder = string.match(first, '^(%S+) (.*)$')
+    local fits = kind_of(first) == shares
+    local reached = fits and notify(channel, holder) or redis.call('PUBSUB', 'NUMSUB', channel)[2]
+    if reached < 0 or (reached > 0 and not fits) then return end
+    redis.call('ZREM', KEYS[3], first)
+    beside('ZREM', KEYS[3] .. ':kinds', holder)
+    if reached > 0 then
+      join(KEYS[1], holder, tonumber(offer), clock_ms())
+      have_it_guarded(channel, offer)
+    end
+    first = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1]
+  end
+end
+
+-- Remove the members whose leases have ended.
+local function forget_ended(now)
+  local members = members_of(KEYS[1])
+  local first = redis.call('ZRANGE', members, 0, 0)[1]
+  while first and tonumber(redis.call('ZSCORE', members, first)) <= now do
+    redis.call('ZREM', members, first)
+    first = redis.call('ZRANGE', members, 0, 0)[1]
+  end
+end
+
+-- Offer the lock to the first waiter that still listens, and to those behind it that may share it;
+-- returns what its key holds then, or nil if there is none, or if it is `me`, which waits no more. A
+-- waiter that this user may not notify keeps its place, and asks by itself when the last lease would
+-- have ended.
 local function pass_on(first, offer, keep, me)
   while first and first ~= me do
     local channel, holder = string.match(first, '^(%S+) (.*)$')
+    local shares = kind_of(first)
     local reached = notify(channel, holder)
     if reached < 0 then
       redis.call('ZADD', KEYS[3], 0, first)
       redis.call('ZREM', KEYS[3], me or '')
       return
+    end
+    if shares then beside('ZREM', KEYS[3] .. ':kinds', holder) end
+    if reached > 0 and shares then
+      open(shares, keep, offer)
+      join(KEYS[1], holder, tonumber(offer), clock_ms())
+      have_it_guarded(channel, offer)
+      fill(shares, offer, me)
+      return 'shared ' .. shares
     end
     if reached > 0 then
       redis.call('SET', KEYS[1], holder, 'PX', offer)

@@ -2,7 +2,7 @@
 -- KEYS    1 lock, 2 fence counter, 3 queue
 -- ARGV    1 lifetime of the counter (ms), 2 lifetime of an offer (ms), 3 channel, 4 holder ('': an
 --         operator breaks the lock)
--- Result  1 if the lock was released, 0 if another holder has it, -1 if it is free
+-- Result  1 if the lock, or a share of it, was released, 0 if another holder has it, -1 if it is free
 -- The counter outlives the ttl of the lock by its lifetime, so it is not refreshed here.
 local owner, holder = redis.call('GET', KEYS[1]), ARGV[4]
 local first = owner and (owner == holder or holder == '') and redis.call('ZPOPMIN', KEYS[3])[1]
@@ -10,12 +10,30 @@ if owner == holder and not first then
   redis.call('DEL', KEYS[1])
   return 1
 end
--- include: fence.lua, queue.lua
-if not owner or (owner ~= holder and holder ~= '') then
+-- include: fence.lua, members.lua, queue.lua
+local shares = shares_of(owner)
+local now = shares and clock_ms()
+if shares and end_of(KEYS[1], holder, now) then
+  redis.call('ZREM', members_of(KEYS[1]), holder)
+  forget_ended(now)
+  if outer_end(KEYS[1], 0) > 0 then
+    local before = redis.call('PTTL', KEYS[1])
+    fill(shares, ARGV[2])
+    -- The first waiter may have to look earlier than it was told.
+    if expire_with_last(KEYS[1], now) - now < before then
+      local waiter = redis.pcall('ZRANGE', KEYS[3], 0, 0)[1]
+      if waiter then notify(string.match(waiter, '^(%S+) (.*)$')) end
+    end
+    return 1
+  end
+  first = redis.pcall('ZPOPMIN', KEYS[3])[1]
+elseif not owner or (owner ~= holder and holder ~= '') then
   local me = ARGV[3] .. ' ' .. holder
   redis.call('ZREM', KEYS[3], me)
+  beside('ZREM', KEYS[3] .. ':kinds', holder)
   -- A guard that gives up leaves the offer to another.
   if owner and beside('GET', KEYS[3] .. ':guard') == me then have_it_guarded('', ARGV[2]) end
+  if shares then fill(shares, ARGV[2]) end
   return owner and 0 or -1
 end
 if not pass_on(first, ARGV[2], ARGV[1]) then redis.call('DEL', KEYS[1]) end

@@ -111,6 +111,12 @@ class Keyspace:
         members.setdefault(member, score)
         return len(members) - before
 
+    def zadd(self, key: bytes, score: float, member: bytes) -> int:
+        """Add a member to a set, or change its score; how many were added."""
+        added = self.zadd_nx(key, score, member)
+        self.members(key)[member] = score
+        return added
+
     def zrem(self, key: bytes, *gone: bytes) -> int:
         """Remove members; how many were there."""
         members = self.members(key)
@@ -191,10 +197,14 @@ def _time(db: Keyspace) -> list[bytes]:
     return [b"%d" % seconds, b"%d" % micros]
 
 
-def _zadd(db: Keyspace, key: bytes, option: bytes, score: bytes, member: bytes) -> int:
-    if option.upper() != b"NX":
-        raise CommandError(f"ZADD with {option!r}")
-    return db.zadd_nx(key, float(score), member)
+def _zadd(db: Keyspace, key: bytes, *words: bytes) -> int:
+    match words:
+        case [score, member]:
+            return db.zadd(key, float(score), member)
+        case [option, score, member] if option.upper() == b"NX":
+            return db.zadd_nx(key, float(score), member)
+        case _:
+            raise CommandError(f"ZADD with {words!r}")
 
 
 def _zrange(db: Keyspace, key: bytes, first: bytes, last: bytes) -> list[bytes]:
@@ -230,6 +240,7 @@ COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"PEXPIRE": lambda db, key, px: db.pexpire(key, int(px)),
     b"TIME": _time,
     b"ZADD": _zadd,
+    b"ZCARD": lambda db, key: len(db.members(key)),
     b"ZREM": Keyspace.zrem,
     b"ZRANGE": _zrange,
     b"ZSCORE": _zscore,

@@ -64,7 +64,7 @@ class Row:
     queue: dict[str, int] = field(default_factory=dict)
 
     def is_held(self, now: float) -> bool:
-        """Whether anybody holds it at this instant."""
+        """Whether it is held at this instant."""
         return any(ends_at > now for ends_at in self.holders.values())
 
     def admits(self, shares: int) -> bool:

@@ -38,7 +38,7 @@ local function have_it_guarded(channel, offer)
   end
 end
 
--- With how many this waiter would share the lock; nil if with nobody.
+-- How many may hold the lock together with this waiter; nil if none may.
 local function kind_of(waiter)
   return tonumber(beside('ZSCORE', KEYS[3] .. ':kinds', string.match(waiter, ' (.*)$')) or nil)
 end

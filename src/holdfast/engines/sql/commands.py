@@ -150,7 +150,7 @@ class Commands:
     def _share(self, request: Acquire, until: float) -> Steps[Answer]:
         """As `_try` and `_queue_up`, for a share of the lock."""
         holder, waiters, shares = request.holder, self._waiters, self._shares
-        assert shares is not None  # noqa: S101 - else the engine has said that it has none
+        assert shares is not None  # noqa: S101 - else the client has refused it
         if request.shares == 1 and not (yield from shares.look(request.key, holder)).is_member:
             waiters.sharing.discard(holder)
             return (yield from self.answer(request, until))

@@ -158,6 +158,11 @@ class BaseLease(Generic[D]):
                 f"connection: a lock in {self._client.guarantees.engine} has no guard for it; "
                 "call holdfast.fence.check(connection, lease.name, lease.fence) in your transaction"
             )
+        if self._state.spec.shares != 1:
+            raise ValueError(
+                "connection: a lease that others may share has no guard; call "
+                "holdfast.fence.check(connection, lease.name, lease.fence) in your transaction"
+            )
         self.ensure_held()
         return guard
 

@@ -505,8 +505,8 @@ PLANTED = [
     Mutant(
         "PostgreSQL: a lost lease is extended along with another one on its name",
         "engines/sql/postgres/server.py",
-        "[DONE if request.holder in done else NOT_YOURS for request in requests]",
-        "[DONE if done else NOT_YOURS for request in requests]",
+        "is_done = request.holder in done",
+        "is_done = bool(done)",
         contract("postgres", "store"),
     ),
     Mutant(

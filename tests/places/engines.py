@@ -98,14 +98,15 @@ ENGINES = (
         },
     ),
     Engine("sqlite", SqlitePlace, plays_core=True, shares=True),
-    Engine("postgres", postgres_place, server="postgres"),
-    Engine("pgbouncer", pgbouncer_place, server="postgres", only=VARIANT),
+    Engine("postgres", postgres_place, shares=True, server="postgres"),
+    Engine("pgbouncer", pgbouncer_place, shares=True, server="postgres", only=VARIANT),
     Engine("mariadb", mariadb_place, server="mariadb"),
     Engine("mysql", mysql_place, server="mariadb", only=VARIANT),  # its statements, on MariaDB
     Engine(
         "lent postgres",  # by a user's own pool
         lent_postgres_place,
         server="postgres",
+        shares=True,
         only=VARIANT,
     ),
     Engine(

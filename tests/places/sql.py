@@ -14,7 +14,12 @@ from tests.contract import Place
 from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.equipment.servers.postgres import PostgresServer
 
-TABLES = ["holdfast_leases", "holdfast_leases_waiters", "holdfast_cells"]
+TABLES = [
+    "holdfast_leases",
+    "holdfast_leases_waiters",
+    "holdfast_leases_members",
+    "holdfast_cells",
+]
 
 
 class PostgresPlace(Place):

@@ -17,7 +17,10 @@ Invite = Callable[..., Party]
 
 HERE = Path(__file__).parent
 
-TABLES = "holdfast_leases, holdfast_leases_waiters, holdfast_leases_version, holdfast_cells"
+TABLES = (
+    "holdfast_leases, holdfast_leases_waiters, holdfast_leases_members, holdfast_leases_version,"
+    " holdfast_cells"
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

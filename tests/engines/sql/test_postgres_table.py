@@ -119,11 +119,17 @@ def test_no_statement_looks_at_more_than_the_rows_it_is_about(
     )
     postgres.query("ANALYZE")
     dialect = Statements("holdfast_leases").dialect
-    texts = {field.name: getattr(dialect, field.name) for field in fields(dialect)}
+    assert dialect.shared is not None
+    texts = {
+        f"{type(part).__name__}_{field.name}": getattr(part, field.name)
+        for part in (dialect, dialect.shared)
+        for field in fields(part)
+        if field.name not in ("listing", "shared")
+    }
     with postgres.connection() as connection:
         connection.execute(SETTLE.encode())
         for name, text in texts.items():
-            if name != "listing" and text is not None:
+            if text is not None:
                 connection.execute(f"PREPARE its_{name} AS {text.sql}".encode())
                 values = f"({', '.join('NULL' for _ in text.names)})" if text.names else ""
                 explain = f"EXPLAIN EXECUTE its_{name} {values}"

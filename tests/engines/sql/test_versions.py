@@ -111,7 +111,7 @@ def test_a_newer_version_is_refused(database: Database) -> None:
     [why] = ben.refused().values()
     assert "version 99" in why
     assert "upgrade" in why
-    database.query("UPDATE holdfast_leases_version SET version = 2")
+    database.query("UPDATE holdfast_leases_version SET version = 3")
     assert ben.tries()
     ann.close()
     ben.close()

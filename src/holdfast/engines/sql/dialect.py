@@ -10,8 +10,8 @@ MICROSECONDS = 1_000_000
 LEASES = "holdfast_leases"
 CELLS = "holdfast_cells"
 
-VERSION = 2
-"""Of a server's tables. Those of the first release have none, and count as 1."""
+VERSION = 3
+"""Of a server's tables. Those of the first release have none, and count as 1; 2 had no shares."""
 
 _WORD = "[A-Za-z_][A-Za-z0-9_]{0,54}"
 """PostgreSQL cuts names at 63 bytes, MariaDB refuses more than 64, and `_waiters` is added."""
@@ -220,6 +220,7 @@ def table_names(table: str, quote: str, schema: str = "") -> dict[str, str]:
         "plain": name,
         "leases": f"{before}{quote}{name}{quote}",
         "waiters": f"{before}{quote}{name}_waiters{quote}",
+        "members": f"{before}{quote}{name}_members{quote}",
         "version": f"{before}{quote}{name}_version{quote}",
         "cells": f"{before}{quote}{CELLS}{quote}",
         "current": str(VERSION),

@@ -52,6 +52,7 @@ def server_engine(
     connections: int,
     guard: SqlGuard,
     ddl: str,
+    no_sharing: str = "",
 ) -> Engine:
     """The engine whose clients each have such a server, and so many connections to it."""
 
@@ -65,4 +66,5 @@ def server_engine(
         lambda host: Offloaded(store(host), scheme, host.clock, connections),
         guard=guard,
         ddl=ddl,
+        no_sharing=no_sharing,
     )

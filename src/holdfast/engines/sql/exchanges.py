@@ -244,10 +244,12 @@ class Exchanges:
 
     def _check(self, connection: Connection, until: float) -> Steps[None]:
         """Raise unless the tables are of our version: `MissingError` if they are not there, or of
-        the first release."""
+        an earlier one."""
         [rows] = yield Run(connection, (self._server.version,), until)
         if not rows:
             raise MissingError("the table of versions is empty")
+        if rows[0][0] < VERSION:
+            raise MissingError(f"the tables are of version {rows[0][0]}")
         if rows[0][0] != VERSION:
             raise RefusedError(
                 f"the tables are of version {rows[0][0]}, and this version of holdfast knows "

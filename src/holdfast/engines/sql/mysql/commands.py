@@ -39,6 +39,8 @@ class Statements(dialect.Statements):
         self.version = Text(READ_VERSION.format(**names), "qmark")
         self.is_first_release = Text(FIRST_RELEASE.format(**names), "qmark")
         self.upgrade = Text(UPGRADE.format(**names), "qmark")
+        self.lacks_shares = Text(LACKS_SHARES.format(**names), "qmark")
+        self.add_shares = Text(ADD_SHARES.format(**names), "qmark")
 
     def extend_many(
         self, ttl: int, keys: list[str], holders: list[str]
@@ -68,7 +70,17 @@ CREATE TABLE IF NOT EXISTS {waiters} (
     name VARBINARY(1024) NOT NULL,
     place BIGINT NOT NULL,
     alive_until BIGINT NOT NULL,
+    shares INT NOT NULL DEFAULT 1,
     KEY queue (name, place)
+) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+CREATE TABLE IF NOT EXISTS {members} (
+    name VARBINARY(1024) NOT NULL,
+    holder VARBINARY(1024) NOT NULL,
+    shares INT NOT NULL,
+    ttl BIGINT NOT NULL,
+    expires BIGINT NOT NULL,
+    offered BOOLEAN NOT NULL,
+    PRIMARY KEY (name, holder)
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
 CREATE TABLE IF NOT EXISTS {cells} (
     name VARBINARY(1024) NOT NULL PRIMARY KEY,
@@ -79,6 +91,7 @@ CREATE TABLE IF NOT EXISTS {cells} (
 CREATE TABLE IF NOT EXISTS {version} (version INT NOT NULL PRIMARY KEY) ENGINE = InnoDB;
 INSERT IGNORE INTO {version}
 SELECT {current} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {version});
+UPDATE {version} SET version = {current} WHERE version < {current};
 """
 
 READ_VERSION = "SELECT version FROM {version}"
@@ -89,6 +102,21 @@ WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE())
   AND table_name = '{plain}' AND column_name = 'ends'
 """
 """Gives a row if the lease table is one of the first release."""
+
+LACKS_SHARES = """
+SELECT 1 FROM information_schema.tables AS t
+WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE())
+  AND table_name = '{plain}_waiters' AND NOT EXISTS (
+    SELECT 1 FROM information_schema.columns AS c
+    WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name
+      AND c.column_name = 'shares'
+)
+"""
+"""Gives a row if the tables are of version 2, which had no shares."""
+
+ADD_SHARES = "ALTER TABLE {waiters} ADD COLUMN shares INT NOT NULL DEFAULT 1"
+"""Brings them up to date. Clients of that version go on while they are connected, and see a shared
+lock as one that another client holds."""
 
 UPGRADE = """
 ALTER TABLE {leases}

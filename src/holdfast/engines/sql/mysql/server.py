@@ -29,13 +29,16 @@ class MySqlServer(Server):
         return connection.settle(until, needs_mariadb=self._statements.returns)
 
     def create(self, connection: MySqlConnection, until: float) -> None:
-        """Make the tables, or bring those of the first release up to date. The version comes last:
+        """Make the tables, or bring those of earlier versions up to date. The version comes last:
         what was interrupted is done again."""
         connection.run_text(LOCK_TABLES, until)
         try:
             [is_old] = connection.run((self._statements.is_first_release(),), until)
             if is_old:
                 connection.run((self._statements.upgrade(),), until)
+            [lacks_shares] = connection.run((self._statements.lacks_shares(),), until)
+            if lacks_shares:
+                connection.run((self._statements.add_shares(),), until)
             for text in self._statements.create:
                 connection.run((text(),), until)
         finally:

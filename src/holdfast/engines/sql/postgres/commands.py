@@ -12,8 +12,10 @@
    (`pid` 0) polls, and is alive while `alive_until` lies ahead.
 """
 
+from functools import partial
+
 from holdfast.engines.sql import dialect
-from holdfast.engines.sql.dialect import Dialect, Text, table_names, texts_of
+from holdfast.engines.sql.dialect import Dialect, SharedDialect, Text, table_names, texts_of
 
 SCHEMA = "public"
 """Where the tables are unless `table` names a schema."""
@@ -25,7 +27,12 @@ class Statements(dialect.Statements):
     def __init__(self, table: str) -> None:
         self.names = names = table_names(table, '"', SCHEMA)
         expressions = names | {"now": NOW, "alive": ALIVE.format(now=NOW)}
-        self.dialect = texts_of(Dialect, "numeric_dollar", expressions, TEXTS)
+        room = _ROOM.format_map(expressions | {"shares": ":shares"})
+        room_first = _ROOM.format_map(expressions | {"shares": "first.shares"})
+        expressions |= {"room": room, "room_first": room_first}
+        style = "numeric_dollar"
+        shared = texts_of(SharedDialect, style, expressions, SHARED_TEXTS)
+        self.dialect = texts_of(partial(Dialect, shared=shared), style, expressions, TEXTS)
         self.extend_all = Text(EXTEND_ALL.format(**expressions), "numeric_dollar")
         self.ddl = DDL.format(**names).strip()
         # Two clients that make the tables at once would be in each other's way.
@@ -78,6 +85,7 @@ DO $migrate$ BEGIN
         ALTER TABLE {cells} ALTER COLUMN name TYPE bytea USING convert_to(name, 'UTF8');
         ALTER TABLE {cells} RENAME COLUMN name TO key;
     END IF;
+    ALTER TABLE IF EXISTS {waiters} ADD COLUMN IF NOT EXISTS shares integer NOT NULL DEFAULT 1;
 END $migrate$;
 CREATE TABLE IF NOT EXISTS {waiters} (
     holder bytea PRIMARY KEY,
@@ -85,14 +93,26 @@ CREATE TABLE IF NOT EXISTS {waiters} (
     place bigint NOT NULL,
     listener text NOT NULL,
     pid integer NOT NULL,
-    alive_until bigint NOT NULL
+    alive_until bigint NOT NULL,
+    shares integer NOT NULL DEFAULT 1
 );
 CREATE INDEX IF NOT EXISTS "{plain}_queue" ON {waiters} (name, place);
+CREATE TABLE IF NOT EXISTS {members} (
+    name bytea NOT NULL,
+    holder bytea NOT NULL,
+    shares integer NOT NULL,
+    ttl bigint NOT NULL,
+    expires bigint NOT NULL,
+    offered boolean NOT NULL,
+    PRIMARY KEY (name, holder)
+) WITH (fillfactor = 70);
 CREATE TABLE IF NOT EXISTS {version} (version integer NOT NULL);
 INSERT INTO {version} SELECT {current} WHERE NOT EXISTS (SELECT FROM {version});
+UPDATE {version} SET version = {current} WHERE version < {current};
 """
-"""The tables. Those of the first release are brought up to date; its clients are refused then,
-since columns that they name are gone."""
+"""The tables. Earlier ones are brought up to date. Clients of the first release are refused then,
+since columns that they name are gone. Those of version 2 go on while they are connected, and see a
+shared lock as one that another client holds."""
 
 NOW = "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS bigint)"
 
@@ -102,11 +122,25 @@ CASE WHEN pid = 0 THEN alive_until > {now} AND alive_until <= {now} + CAST(:life
 """
 
 _SEEN = """
-SELECT name, holder, fence, least(expires - {now}, ttl),
-       (SELECT count(*) FROM {waiters} AS w WHERE w.name = l.name AND {alive}), 1
-FROM {leases} AS l
-WHERE holder IS NOT NULL AND expires > {now}
+SELECT l.name, coalesce(m.holder, l.holder), l.fence,
+       least(coalesce(m.expires, l.expires) - {now}, coalesce(m.ttl, l.ttl)),
+       (SELECT count(*) FROM {waiters} AS w WHERE w.name = l.name AND {alive}),
+       coalesce(m.shares, 1)
+FROM (
+    SELECT * FROM {leases} WHERE holder IS NOT NULL AND expires > {now} AND CONDITION
+) AS l LEFT JOIN {members} AS m
+    ON m.name = l.name AND l.holder = :marker AND m.expires > {now}
+ORDER BY l.name
 """
+
+_ROOM = """
+(l.holder = :marker
+    AND NOT EXISTS (SELECT FROM {members} WHERE name = :key AND shares <> {shares})
+    AND ({shares} = 0 OR {shares} > (SELECT count(*) FROM {members} WHERE name = :key))
+ OR NOT EXISTS (SELECT FROM {members} WHERE name = :key) AND (
+    l.holder IS NULL OR l.expires <= {now}))
+"""
+"""Whether there is room for one more with these shares."""
 
 TEXTS = {
     "acquire": """
@@ -143,7 +177,10 @@ FROM (VALUES (1)) AS one LEFT JOIN {leases} ON name = :key
     # A new fence is no less than the clock: idle rows can be deleted, and a standby that missed the
     # last grants before it was promoted still gives greater ones.
     "look": """
-SELECT CAST(NULL AS bigint), {now}, l.expires - {now}, l.ttl, l.holder, w.place, l.queued
+SELECT CAST(NULL AS bigint), {now},
+       CASE WHEN l.holder = :marker THEN (SELECT min(expires) FROM {members} WHERE name = :key)
+            ELSE l.expires END - {now},
+       l.ttl, l.holder, w.place, l.queued
 FROM (VALUES (1)) AS one LEFT JOIN {leases} AS l ON l.name = :key
 LEFT JOIN {waiters} AS w ON w.holder = :holder
 """,
@@ -167,11 +204,12 @@ UPDATE {leases} SET
 WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)
 """,
     "join": """
-INSERT INTO {waiters} (holder, name, place, listener, pid, alive_until)
+INSERT INTO {waiters} (holder, name, place, listener, pid, alive_until, shares)
 SELECT CAST(:holder AS bytea), CAST(:key AS bytea),
        CASE WHEN CAST(:place AS bigint) > 0 THEN :place
             ELSE greatest({now}, coalesce(max(place) + 1, 0)) END,
-       CAST(:listener AS text), CAST(:pid AS integer), {now} + CAST(:life AS bigint)
+       CAST(:listener AS text), CAST(:pid AS integer), {now} + CAST(:life AS bigint),
+       CAST(:shares AS integer)
 FROM {waiters} WHERE name = :key
 ON CONFLICT (holder) DO UPDATE
 SET listener = excluded.listener, pid = excluded.pid, alive_until = excluded.alive_until
@@ -190,7 +228,10 @@ RETURNING 1
 DELETE FROM {waiters} WHERE name = :key AND place < coalesce(
     (SELECT place FROM {waiters} WHERE name = :key AND {alive} ORDER BY place LIMIT 1),
     9223372036854775807
-) AND EXISTS (SELECT FROM {leases} WHERE name = :key AND (holder IS NULL OR expires <= {now}))
+) AND EXISTS (
+    SELECT FROM {leases} WHERE name = :key
+    AND (holder IS NULL OR holder = :marker OR expires <= {now})
+)
 """,
     "settle": """
 UPDATE {leases} SET
@@ -202,7 +243,9 @@ UPDATE {leases} SET
 FROM (SELECT coalesce(
     (SELECT holder FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1), CAST(:me AS bytea)
 ) AS holder) AS next
-WHERE name = :key AND ({leases}.holder IS NULL OR expires <= {now})
+WHERE name = :key AND ({leases}.holder IS NULL OR expires <= {now}) AND coalesce(
+    (SELECT shares FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1), 1
+) = 1
 """,
     "heads": """
 WITH front AS (
@@ -227,12 +270,14 @@ UPDATE {leases} SET holder = NULL, offered = false, expires = {now}
 WHERE name = :key AND holder = coalesce(CAST(:only AS bytea), holder) AND expires > {now}
 RETURNING 1
 """,
-    "inspect": _SEEN + " AND name = :key",
-    "listing": _SEEN
-    + """
-AND name >= :prefix AND substring(name FROM 1 FOR length(:prefix)) = :prefix AND name > :after
+    "inspect": _SEEN.replace("CONDITION", "name = :key"),
+    "listing": _SEEN.replace(
+        "CONDITION",
+        """
+name >= :prefix AND substring(name FROM 1 FOR length(:prefix)) = :prefix AND name > :after
 ORDER BY name LIMIT :limit
 """,
+    ),
     "cell": "SELECT value, is_text, version FROM {cells} WHERE key = :key",
     "make_cell": """
 INSERT INTO {cells} (key, value, is_text, version) VALUES (:key, :value, :is_text, 1)
@@ -241,6 +286,130 @@ ON CONFLICT (key) DO NOTHING RETURNING 1
     "set_cell": """
 UPDATE {cells} SET value = :value, is_text = :is_text, version = version + 1
 WHERE key = :key AND version = :expect RETURNING 1
+""",
+}
+
+SHARED_TEXTS = {
+    "reserve": """
+INSERT INTO {leases} (name, fence, ttl, expires) VALUES (:key, 0, 0, {now})
+ON CONFLICT (name) DO UPDATE SET queued = {leases}.queued
+""",
+    "recount": """
+UPDATE {members} SET expires = {now} + ttl
+WHERE name = :key AND (holder = :holder AND offered OR expires > {now} + ttl)
+""",
+    "expire": """
+DELETE FROM {members} WHERE name = :key AND (expires <= {now} OR NOT EXISTS (
+    SELECT FROM {leases} WHERE name = :key AND holder = :marker
+))
+""",
+    "enter": """
+INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
+SELECT CAST(:key AS bytea), CAST(:holder AS bytea), CAST(:shares AS integer),
+       CAST(:offer AS bigint), {now} + :offer, true
+FROM {leases} AS l
+WHERE name = :key AND :shares <> 1 AND {now} < :deadline
+  AND (NOT queued AND {room} OR holder = :holder AND offered)
+ON CONFLICT (name, holder) DO NOTHING
+""",
+    # A transaction that relies on the last lease keeps the fence from being changed.
+    "rise": """
+UPDATE {leases} SET
+    fence = greatest(fence + 1, {now}), holder = CAST(:marker AS bytea), offered = false
+WHERE name = (
+    SELECT name FROM {leases} WHERE {now} < :deadline AND name = :key
+      AND EXISTS (SELECT FROM {members} WHERE name = :key AND holder = :holder)
+      AND NOT EXISTS (SELECT FROM {members} WHERE name = :key AND NOT offered)
+    FOR UPDATE SKIP LOCKED
+)
+""",
+    "confirm": """
+UPDATE {members} SET
+    expires = CASE WHEN offered THEN {now} + :ttl
+              ELSE greatest(least(expires, {now} + greatest(ttl, :ttl)), {now} + :ttl) END,
+    ttl = CASE WHEN offered THEN CAST(:ttl AS bigint) ELSE greatest(ttl, :ttl) END,
+    offered = false
+WHERE name = :key AND holder = :holder AND {now} < :deadline AND EXISTS (
+    SELECT FROM {leases} WHERE name = :key AND holder = :marker AND NOT offered
+)
+""",
+    "prolong": """
+UPDATE {members} SET
+    ttl = greatest(ttl, :ttl),
+    expires = greatest(least(expires, {now} + greatest(ttl, :ttl)), {now} + :ttl)
+WHERE name = :key AND holder = :holder AND expires > {now} AND NOT offered
+RETURNING 1
+""",
+    "remove": "DELETE FROM {members} WHERE name = :key AND holder = :holder RETURNING 1",
+    "admit": """
+INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
+WITH front AS (
+    SELECT holder, place, shares, pid, alive_until FROM {waiters}
+    WHERE name = :key ORDER BY place LIMIT 100
+), first AS (
+    SELECT shares FROM front ORDER BY place LIMIT 1
+)
+SELECT CAST(:key AS bytea), w.holder, w.shares, CAST(:offer AS bigint), {now} + :offer, true
+FROM {leases} AS l, first, front AS w
+WHERE l.name = :key AND first.shares <> 1 AND w.shares = first.shares AND {alive}
+  AND w.place < coalesce(
+      (SELECT min(place) FROM front WHERE shares <> first.shares AND {alive}),
+      9223372036854775807
+  )
+  AND {room_first}
+ORDER BY w.place LIMIT coalesce((
+    SELECT CASE shares WHEN 0 THEN 100 ELSE greatest(
+        0, shares - (SELECT count(*) FROM {members} WHERE name = :key)
+    ) END FROM first
+), 0)
+ON CONFLICT (name, holder) DO NOTHING
+""",
+    "woken": """
+WITH front AS (
+    SELECT w.holder, w.listener, w.place, m.holder IS NOT NULL AS admitted
+    FROM (
+        SELECT holder, listener, place FROM {waiters} WHERE name = :key ORDER BY place LIMIT 100
+    ) AS w LEFT JOIN {members} AS m ON m.name = :key AND m.holder = w.holder
+), next AS (
+    SELECT * FROM front WHERE NOT admitted ORDER BY place LIMIT 1
+)
+SELECT holder, listener, admitted, pg_notify(listener, encode(holder, 'hex')) FROM front
+WHERE listener <> '' AND holder <> :holder AND (
+    admitted
+    OR (CAST(:again AS boolean) OR EXISTS (SELECT FROM front WHERE admitted))
+       AND EXISTS (SELECT FROM {members} WHERE name = :key AND offered)
+       AND place IN ((SELECT place FROM next), (
+           SELECT min(place) FROM front
+           WHERE NOT admitted AND listener <> (SELECT listener FROM next)
+       ))
+)
+""",
+    "drop": """
+DELETE FROM {waiters} WHERE holder IN (SELECT holder FROM {members} WHERE name = :key)
+""",
+    "tally": """
+UPDATE {leases} SET
+    holder = CASE WHEN EXISTS (SELECT FROM {members} WHERE name = :key)
+                  THEN CAST(:marker AS bytea) END,
+    offered = EXISTS (SELECT FROM {members} WHERE name = :key)
+              AND NOT EXISTS (SELECT FROM {members} WHERE name = :key AND NOT offered),
+    ttl = coalesce((SELECT max(ttl) FROM {members} WHERE name = :key), ttl),
+    expires = coalesce((SELECT max(expires) FROM {members} WHERE name = :key), {now}),
+    queued = EXISTS (SELECT FROM {waiters} WHERE name = :key)
+WHERE name = :key
+  AND (holder = :marker OR EXISTS (SELECT FROM {members} WHERE name = :key))
+""",
+    "peek": """
+SELECT CASE WHEN NOT m.offered THEN l.fence END, {now},
+       CASE WHEN l.holder = :marker THEN (SELECT min(expires) FROM {members} WHERE name = :key)
+            ELSE l.expires END - {now},
+       l.holder, (SELECT place FROM {waiters} WHERE holder = :holder), l.queued,
+       m.holder IS NOT NULL, {room},
+       CAST(:shares AS integer) = (
+           SELECT shares FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1
+       )
+FROM (VALUES (1)) AS one LEFT JOIN {leases} AS l ON l.name = :key
+LEFT JOIN {members} AS m ON m.name = :key AND m.holder = :holder AND l.holder = :marker
 """,
 }
 

@@ -129,7 +129,7 @@ _ROOM = """
     AND ({shares} = 0
          OR {shares} > (SELECT count(*) FROM holdfast_members WHERE name = :key))
  OR NOT EXISTS (SELECT 1 FROM holdfast_members WHERE name = :key) AND (
-    l.holder IS NULL OR l.holder = :holder AND l.offered OR l.boot = :boot AND l.expires <= :now))
+    l.holder IS NULL OR l.boot = :boot AND l.expires <= :now))
 """
 """Whether there is room for one more with these shares."""
 
@@ -296,7 +296,8 @@ SHARED_TEXTS = {
         INSERT INTO holdfast_members (name, holder, shares, ttl, expires, boot, offered)
         SELECT :key, :holder, :shares, :offer, :now + :offer, :boot, 1
         FROM holdfast_leases l
-        WHERE name = :key AND :shares <> 1 AND (NOT queued OR holder = :holder) AND {room}
+        WHERE name = :key AND :shares <> 1
+          AND (NOT queued AND {room} OR holder = :holder AND offered)
         ON CONFLICT (name, holder) DO NOTHING
     """,
     "rise": """

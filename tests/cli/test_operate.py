@@ -15,6 +15,7 @@ from .console import console
 from .processes import Holdfast, finish
 
 CLI = [sys.executable, "-m", "holdfast.cli"]
+WHO = ("host", "pid", "program", "label")
 TRICK = "a\x1b[2Jb\nc"
 """A name that would clear the screen."""
 
@@ -55,7 +56,9 @@ def test_what_is_held(holdfast: Holdfast) -> None:
         facts = dict(line.split(maxsplit=1) for line in show[1].splitlines())
         assert (facts["name"], facts["fence"], facts["held"]) == ("job", "1", f"by  {me}")
         shown = json.loads(show_json[1])
-        assert 0 < shown.pop("remaining") <= 30
+        assert 0 < shown["remaining"] <= 30
+        member = {each: shown[each] for each in ("holder", "remaining", *WHO)}
+        assert (shown.pop("members"), shown.pop("remaining") > 0) == ([member], True)
         assert shown == {
             "name": "job",
             "holder": lease.holder,
@@ -65,6 +68,7 @@ def test_what_is_held(holdfast: Holdfast) -> None:
             "pid": os.getpid(),
             "program": info.label.program,
             "label": "",
+            "shares": 1,
         }
         assert "a\\x1b[2Jb\\nc" in trick[1]
         lease.release()
@@ -139,3 +143,33 @@ def test_a_closed_pipe_is_no_traceback(holdfast: Holdfast) -> None:
         process = holdfast.start("ls", stdout=writer)
         os.close(writer)
         assert "Traceback" not in finish(process)[2]
+
+
+def test_several_holders(holdfast: Holdfast) -> None:
+    with library.Client(holdfast.url) as client:
+        exports = client.semaphore("exports", 3)
+        first, second = exports.acquire(), exports.acquire()
+        assert first
+        assert second
+        ls, show, show_json, stranger = holdfast.run_each(
+            ["ls"], ["show", "exports"], ["show", "exports", "--json"],
+            ["break", "--yes", "exports", "--holder", "me"],
+        )  # fmt: skip
+        assert [line.split()[0] for line in ls[1].splitlines()] == ["NAME", "exports", "exports"]
+        assert "shared   2 of 3 slots" in show[1]
+        assert first.holder in show[1]
+        assert second.holder in show[1]
+        shown = json.loads(show_json[1])
+        assert shown["shares"] == 3
+        assert {each["holder"] for each in shown["members"]} == {first.holder, second.holder}
+        assert (stranger[0], "does not hold it" in stranger[1]) == (1, True)
+        one, after, rest, gone = holdfast.run_each(
+            ["break", "--yes", "exports", "--holder", first.holder],
+            ["show", "exports", "--json"],
+            ["break", "--yes", "exports"],
+            ["show", "exports"],
+        )
+        assert one == (0, "exports is broken: its other holders keep it\n", "")
+        assert [each["holder"] for each in json.loads(after[1])["members"]] == [second.holder]
+        assert rest[0] == 0
+        assert gone[0] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import time
@@ -174,3 +175,50 @@ def _session(pid: str) -> int | None:
         return os.getsid(int(pid))
     except ProcessLookupError:  # a process of another test has ended meanwhile
         return None
+
+
+@pytest.mark.parametrize("option", [["--shared"], ["--slots", "2"]])
+def test_several_at_once(holdfast: Holdfast, option: list[str]) -> None:
+    first, second = (holdfast.start("run", "job", *option, "-c", f"{SHOW}; cat") for _ in range(2))
+    holders = [line_of(each.stdout).split("|")[1] for each in (first, second)]
+    with library.Client(holdfast.url) as client:
+        info = client.inspect("job")
+    assert info
+    assert {member.holder for member in info.members} == set(holders)
+    alone = holdfast.run("run", "-n", "job", "true")
+    assert alone.returncode == 75
+    assert "and 1 other; gave up" in alone.stderr
+    third = holdfast.run("run", "-n", *option, "job", "true")
+    assert third.returncode == (0 if option == ["--shared"] else 75)
+    assert [finish(each)[0] for each in (first, second)] == [0, 0]
+
+
+def test_several_names(holdfast: Holdfast) -> None:
+    show = 'echo "$HOLDFAST_NAME|$HOLDFAST_FENCE|$HOLDFAST_FENCES"'
+    with library.Client(holdfast.url) as client:
+        with client.lock("b"):
+            busy = holdfast.run("run", "-n", "b", "--also", "a", "true")
+        process = holdfast.start("run", "b", "--also", "a", "--also", "c", "-c", f"{show}; cat")
+        name, fence, fences = line_of(process.stdout).split("|")
+        leases = {info.name: info.fence for info in client.leases()}
+        assert (busy.returncode, "'b' is still held" in busy.stderr) == (75, True)
+        assert (name, fence, json.loads(fences)) == ("b", str(leases["b"]), leases)
+        assert sorted(leases) == ["a", "b", "c"]
+        assert finish(process)[0] == 0
+        assert list(client.leases()) == []
+
+
+def test_a_loss_of_one_of_several_stops_the_command(holdfast: Holdfast) -> None:
+    process = holdfast.start("run", "--ttl", "2", "b", "--also", "a", "-c", f"{SHOW}; sleep 600")
+    line_of(process.stdout)
+    with library.Client(holdfast.url) as client:
+        assert client.break_lock("a")
+    code, _, err = finish(process)
+    assert (code, "the lease on 'a, b'" in err) == (70, True)
+
+
+@pytest.mark.parametrize(
+    "options", [["--shared", "--slots", "2"], ["--also", "b", "--shared"], ["--slots", "0"]]
+)
+def test_options_that_exclude_each_other(holdfast: Holdfast, options: list[str]) -> None:
+    assert holdfast.run("run", *options, "job", "true").returncode == 64

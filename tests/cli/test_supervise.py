@@ -55,12 +55,10 @@ def test_a_lost_lease_kills_before_anything_is_continued() -> None:
 class TakesTheWake:
     """Signals whose `ending` takes the wake out of the pipe together with the signals."""
 
-    timeout = None
-
     def __init__(self) -> None:
         self.looked, self.woken = threading.Event(), threading.Event()
 
-    def acquire(self, timeout: float | None) -> str:
+    def acquire(self) -> str:
         self.looked.wait(10)  # the answer comes after the first look at it
         return "a lease"
 
@@ -77,5 +75,5 @@ class TakesTheWake:
 
 def test_an_answer_that_comes_between_two_looks_is_seen() -> None:
     double: Any = TakesTheWake()
-    answer: Any = _Run(double, double, double, double, double)._acquire(double)
+    answer: Any = _Run(double, double, double, double, double)._acquire(double.acquire)
     assert answer == "a lease"

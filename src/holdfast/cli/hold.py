@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 import click
 
@@ -15,17 +17,19 @@ from holdfast.cli.child import Child
 from holdfast.cli.options import (
     OnLost,
     bad_arguments_are_usage_errors,
-    describe_holder,
+    describe_holders,
     open_client,
 )
 from holdfast.cli.output import Output
 from holdfast.cli.signals import Signals, all_signals_blocked
-from holdfast.cli.supervise import LossRule, Supervisor
+from holdfast.cli.supervise import LossRule, Several, Supervisor
 from holdfast.cli.terminal import Terminal
 from holdfast.cli.waiting import WaitingLine, waits_for_its_parent
 
 if TYPE_CHECKING:
     from holdfast import Client, Lease, Lock
+
+    _Acquire = Callable[[], Lease | Several | None]
 
 _LONGEST_DEFAULT_KILL_AFTER = 5.0
 
@@ -45,6 +49,22 @@ class Request:
     label: str
     on_lost: OnLost
     kill_after: float | None
+
+    also: tuple[str, ...] = ()
+    """Further names, which are held with it."""
+    shared: bool = False
+    slots: int = 1
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names."""
+        return (self.name, *self.also)
+
+
+class _Options(TypedDict):
+    ttl: float | None
+    max_hold: float | None
+    label: str
 
 
 class Interrupted(Exception):
@@ -75,15 +95,16 @@ class _Run:
     terminal: Terminal
 
     def with_client(self, client: Client) -> int:
-        lock, rule = self._prepare(client)
-        self.output.detail(f"waiting for {self.request.name!r} on {client.url}")
-        if self.request.timeout != 0 and waits_for_its_parent(client, self.request.name):
-            self.output.note(
-                f"{self.request.name!r} is held by the holdfast run that this one runs inside of:"
-                " it will not be released before this one ends"
-            )
+        acquire, rule = self._prepare(client)
+        self.output.detail(f"waiting for {self._shown} on {client.url}")
+        for name in self.request.names if self.request.timeout != 0 else ():
+            if waits_for_its_parent(client, name):
+                self.output.note(
+                    f"{name!r} is held by the holdfast run that this one runs inside of:"
+                    " it will not be released before this one ends"
+                )
         with WaitingLine(client, self.request.name, quiet=self.output.quiet):
-            lease = self._acquire(lock)
+            lease = self._acquire(acquire)
         if lease is None:
             self._explain_conflict(client)
             return self.request.conflict_exit_code
@@ -94,14 +115,34 @@ class _Run:
         self._release(lease)
         return code
 
-    def _prepare(self, client: Client) -> tuple[Lock, LossRule]:
+    @property
+    def _shown(self) -> str:
+        return ", ".join(map(repr, self.request.names))
+
+    def _prepare(self, client: Client) -> tuple[_Acquire, LossRule]:
+        request = self.request
+        options: _Options = {
+            "ttl": request.ttl,
+            "max_hold": request.max_hold,
+            "label": request.label,
+        }
         with bad_arguments_are_usage_errors():
-            lock = client.lock(
-                self.request.name,
-                ttl=self.request.ttl,
-                max_hold=self.request.max_hold,
-                label=self.request.label,
-            )
+            lock = client.lock(request.name, **options)
+            several = client.lock_all(request.names, **options)
+            if request.shared:
+                lock = client.rwlock(request.name, **options).read
+            elif request.slots != 1:
+                lock = client.semaphore(request.name, request.slots, **options)
+
+        def acquire() -> Lease | Several | None:
+            if not request.also:
+                return lock.acquire(timeout=request.timeout)
+            leases = several.acquire(timeout=request.timeout)
+            return None if leases is None else Several(leases, request.name)
+
+        return acquire, self._rule(lock)
+
+    def _rule(self, lock: Lock) -> LossRule:
         kill_after = self.request.kill_after
         if kill_after is None:
             kill_after = min(_LONGEST_DEFAULT_KILL_AFTER, lock.ttl / 3)
@@ -111,19 +152,19 @@ class _Run:
                 " a healthy lease is renewed when that much is left, so the command would be"
                 " stopped for nothing. Give a longer --ttl or a shorter --kill-after."
             )
-        return lock, LossRule(self.request.on_lost, kill_after, self.request.max_hold or math.inf)
+        return LossRule(self.request.on_lost, kill_after, self.request.max_hold or math.inf)
 
-    def _acquire(self, lock: Lock) -> Lease | None:
+    def _acquire(self, acquire: _Acquire) -> Lease | Several | None:
         """Wait in a thread, so that this one can handle signals.
 
         Closing the client then ends the wait, and releases what was acquired.
         """
-        leases: list[Lease | None] = []
+        leases: list[Lease | Several | None] = []
         errors: list[Exception] = []
 
         def ask() -> None:
             try:
-                leases.append(lock.acquire(timeout=self.request.timeout))
+                leases.append(acquire())
             except Exception as error:  # noqa: BLE001 - raised again below
                 errors.append(error)
             self.signals.wake()
@@ -141,25 +182,29 @@ class _Run:
                 return leases[0]
             self.signals.wait(math.inf)
 
-    def _run_command(self, lease: Lease, rule: LossRule) -> int:
+    def _run_command(self, lease: Lease | Several, rule: LossRule) -> int:
         supervisor = Supervisor(self.child, lease, rule, self.signals, self.terminal, self.output)
         if not supervisor.may_start():
             return exits.LOST
         try:
             self.terminal.lend(self.child.pid)
-            self.child.start(
-                {
-                    "HOLDFAST_NAME": lease.name,
-                    "HOLDFAST_HOLDER": lease.holder,
-                    "HOLDFAST_FENCE": str(lease.fence),
-                }
-            )
+            self.child.start(self._environment(lease))
             return supervisor.watch()
         finally:
             self.child.close()  # also after an error: the command must not outlive the lease
             self.terminal.take_back(self.child.pid)
 
-    def _keep(self, lease: Lease, release_at: float) -> None:
+    def _environment(self, lease: Lease | Several) -> dict[str, str]:
+        found = {
+            "HOLDFAST_NAME": self.request.name,
+            "HOLDFAST_HOLDER": lease.holder,
+            "HOLDFAST_FENCE": str(lease.fence),
+        }
+        if isinstance(lease, Several):
+            found["HOLDFAST_FENCES"] = json.dumps(lease.fences)
+        return found
+
+    def _keep(self, lease: Lease | Several, release_at: float) -> None:
         """Keep the lock until --min-hold is over, unless the lease is lost or a signal arrives."""
         while (left := release_at - time.monotonic()) > 0:
             if self.signals.ending():
@@ -171,7 +216,7 @@ class _Run:
         if self.request.min_hold and lease.lost:
             self.output.note(f"the lease on {lease.name!r} was lost after the command had ended")
 
-    def _release(self, lease: Lease) -> None:
+    def _release(self, lease: Lease | Several) -> None:
         from holdfast import EngineUnavailable, LockLost
 
         try:
@@ -186,12 +231,12 @@ class _Run:
     def _explain_conflict(self, client: Client) -> None:
         from holdfast import EngineUnavailable
 
+        name, by = self.request.name, ""
         try:
-            info = client.inspect(self.request.name)
+            for info in filter(None, map(client.inspect, self.request.names)):
+                name, by = info.name, f" by {describe_holders(info)}"
+                break
         except EngineUnavailable:
-            info = None
-        by = f" by {describe_holder(info)}" if info else ""
+            pass
         waited = f" after {self.request.timeout:g} s" if self.request.timeout else ""
-        self.output.note(
-            f"{self.request.name!r} is still held{by}; gave up{waited}, nothing was run"
-        )
+        self.output.note(f"{name!r} is still held{by}; gave up{waited}, nothing was run")

@@ -14,6 +14,7 @@ from holdfast.cli.options import (
     bad_arguments_are_usage_errors,
     complete_name,
     describe_holder,
+    describe_holders,
     json_option,
     open_client,
     url_option,
@@ -21,7 +22,7 @@ from holdfast.cli.options import (
 from holdfast.cli.output import printable
 
 if TYPE_CHECKING:
-    from holdfast import LeaseInfo
+    from holdfast import LeaseInfo, Member
 
 _WHAT_BREAKING_MEANS = (
     "Breaking it does not stop the holder: until its next renewal fails, it and the next holder may"
@@ -69,10 +70,18 @@ def show_lock(name: str, as_json: bool, url: str | None) -> None:
 @click.argument("name", shell_complete=complete_name)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--fence", type=int, metavar="N", help="Only if it is held with this fence.")
+@click.option(
+    "--holder",
+    default="",
+    metavar="ID",
+    help="Take it from this holder alone, if several share it: an id as `show` prints it.",
+)
 @json_option
 @url_option
-def break_lock(name: str, yes: bool, fence: int | None, as_json: bool, url: str | None) -> None:
-    """Take the lock NAME away from its holder. The holder is not stopped.
+def break_lock(
+    name: str, yes: bool, fence: int | None, holder: str, as_json: bool, url: str | None
+) -> None:
+    """Take the lock NAME away from its holder, or from all of them. They are not stopped.
 
     Until its next renewal fails, it and the next holder may both be at work; only fences keep their
     writes in order. Exit code 1: the lock was free, or you answered no; nothing was changed.
@@ -83,13 +92,17 @@ def break_lock(name: str, yes: bool, fence: int | None, as_json: bool, url: str 
         info = client.inspect(name)
         if fence is not None and info and info.fence != fence:
             broken, why = False, f"not broken: its fence is {info.fence}, and not {fence}"
-        elif not yes and info and not _confirmed(info):
+        elif holder and info and all(holder != member.holder for member in info.members):
+            broken, why = False, "not broken: that holder does not hold it"
+        elif not yes and info and not _confirmed(info, holder):
             broken, why = False, "left alone"
         elif not yes and info and _changed_hands(info, client.inspect(name)):
             broken, why = False, "not broken: another client holds it by now; look again"
         else:
-            broken = client.break_lock(name)
-            why = "broken: it is free for the next holder" if broken else "free; nothing to break"
+            broken = client.break_lock(name, holder)
+            shared = info is not None and len(info.members) > 1 and holder
+            after = "its other holders keep it" if shared else "it is free for the next holder"
+            why = f"broken: {after}" if broken else "free; nothing to break"
     if as_json:
         _print_json({"name": name, "broken": broken})
     else:
@@ -114,8 +127,10 @@ def print_ddl(url: str | None) -> None:
 COMMANDS = {"ls": list_locks, "show": show_lock, "break": break_lock, "ddl": print_ddl}
 
 
-def _confirmed(info: LeaseInfo) -> bool:
-    held = f"{info.name!r} is held by {describe_holder(info)}, fence {info.fence}"
+def _confirmed(info: LeaseInfo, holder: str) -> bool:
+    chosen = [member for member in info.members if member.holder == holder]
+    held_by = describe_holder(chosen[0]) if chosen else describe_holders(info)
+    held = f"{info.name!r} is held by {held_by}, fence {info.fence}"
     click.echo(f"{held}, for {_duration(info.remaining)} more.\n{_WHAT_BREAKING_MEANS}", err=True)
     try:
         return click.confirm("Break it?", err=True)
@@ -129,7 +144,7 @@ def _changed_hands(before: LeaseInfo, now: LeaseInfo | None) -> bool:
 
 def _print_table(leases: Iterable[LeaseInfo]) -> None:
     head = ("NAME", "FENCE", "LEFT", "WAITERS", "HELD BY")
-    rows = [head, *map(_row, leases)]
+    rows = [head, *(_row(info, member) for info in leases for member in info.members)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         name, fence, left, waiters, holder = row
@@ -140,27 +155,31 @@ def _print_table(leases: Iterable[LeaseInfo]) -> None:
 
 
 def _print_facts(info: LeaseInfo) -> None:
-    name, fence, left, waiters, holder = _row(info)
-    facts = {
-        "name": name,
-        "held by": holder,
-        "holder": printable(info.holder),
-        "fence": fence,
-        "left": f"{left}, unless it is renewed",
-        "waiters": waiters,
-    }
-    for fact, value in facts.items():
+    facts = [("name", printable(info.name))]
+    if info.shares != 1:
+        of = f"{len(info.members)} of {info.shares} slots" if info.shares else "for reading"
+        facts.append(("shared", of))
+    for member in info.members:
+        facts += [("held by", describe_holder(member)), ("holder", printable(member.holder))]
+        facts += [("fence", str(info.fence))]
+        facts += [("left", f"{_duration(member.remaining)}, unless it is renewed")]
+    facts.append(("waiters", _waiters(info)))
+    for fact, value in facts:
         click.echo(f"{click.style(f'{fact:<7}', fg='cyan')}  {value}")
 
 
-def _row(info: LeaseInfo) -> tuple[str, str, str, str, str]:
+def _row(info: LeaseInfo, member: Member) -> tuple[str, str, str, str, str]:
     return (
         printable(info.name),
         str(info.fence),
-        _duration(info.remaining),
-        "?" if info.waiters is None else str(info.waiters),
-        describe_holder(info),
+        _duration(member.remaining),
+        _waiters(info),
+        describe_holder(member),
     )
+
+
+def _waiters(info: LeaseInfo) -> str:
+    return "?" if info.waiters is None else str(info.waiters)
 
 
 def _duration(seconds: float) -> str:
@@ -172,13 +191,16 @@ def _duration(seconds: float) -> str:
 
 
 def _as_dict(info: LeaseInfo) -> dict[str, object]:
-    label = info.label
+    first, *_ = members = [_member_as_dict(member) for member in info.members]
+    counts = {"fence": info.fence, "waiters": info.waiters, "shares": info.shares}
+    return {"name": info.name, **first, **counts, "members": members}
+
+
+def _member_as_dict(member: Member) -> dict[str, object]:
+    label = member.label
     return {
-        "name": info.name,
-        "holder": info.holder,
-        "fence": info.fence,
-        "remaining": round(info.remaining, 3),
-        "waiters": info.waiters,
+        "holder": member.holder,
+        "remaining": round(member.remaining, 3),
         "host": label.host if label else None,
         "pid": label.pid if label else None,
         "program": label.program if label else None,

@@ -14,7 +14,7 @@ from holdfast.cli import exits
 from holdfast.cli.output import Output, printable, show_log
 
 if TYPE_CHECKING:
-    from holdfast import Client, LeaseInfo
+    from holdfast import Client, LeaseInfo, Member
 
 
 MOST_COMPLETIONS = 100
@@ -91,9 +91,16 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
         return []
 
 
-def describe_holder(info: LeaseInfo) -> str:
+def describe_holder(info: LeaseInfo | Member) -> str:
     """The holder, for people."""
     if info.label is None:
         return printable(info.holder)
     text = f" ({info.label.text})" if info.label.text else ""
     return printable(f"{info.label.program}{text} on {info.label.host}, pid {info.label.pid}")
+
+
+def describe_holders(info: LeaseInfo) -> str:
+    """All holders of a lock, for people."""
+    others = len(info.members) - 1
+    more = f" and {others} other{'s' if others > 1 else ''}" if others > 0 else ""
+    return describe_holder(info) + more

@@ -58,6 +58,7 @@ The command finds in its environment:
   HOLDFAST_NAME    the lock's name
   HOLDFAST_HOLDER  the holder id of this lease
   HOLDFAST_FENCE   the fencing token: pass it on with every write
+  HOLDFAST_FENCES  with --also: the fences of all names, as JSON
 HOLDFAST_URL is left as it is.
 """
 
@@ -70,6 +71,24 @@ HOLDFAST_URL is left as it is.
 )
 @click.argument("name", shell_complete=complete_name)
 @click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
+@click.option(
+    "--also",
+    multiple=True,
+    metavar="NAME",
+    help="Hold this lock as well: all of them, or none. Can be given several times.",
+)
+@click.option(
+    "--shared",
+    is_flag=True,
+    help="Hold it for reading: with others that do so, and with no writer (a run without it).",
+)
+@click.option(
+    "--slots",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Up to N runs at once: a semaphore. Give the same N everywhere. Default: 1.",
+)
 @click.option("-n", "--nonblock", is_flag=True, help="Do not wait: exit 75 if the lock is held.")
 @click.option(
     "-w",
@@ -137,6 +156,9 @@ def run(
     name: str,
     command: tuple[str, ...],
     shell_line: str | None,
+    also: tuple[str, ...],
+    shared: bool,
+    slots: int,
     url: str | None,
     ttl: float | None,
     nonblock: bool,
@@ -161,6 +183,8 @@ def run(
         raise click.UsageError("-n does not wait, and -w does: give only one of them.")
     if quiet and verbose:
         raise click.UsageError("-q and -v exclude each other: give only one of them.")
+    if sum((bool(also), shared, slots != 1)) > 1:
+        raise click.UsageError("--also, --shared and --slots exclude each other: give one of them.")
     argv = _argv(command, shell_line)
     request = Request(
         name=name,
@@ -174,6 +198,9 @@ def run(
         label=_command_name(shell_line or argv[0]) if label is None else label,
         on_lost=on_lost,
         kill_after=kill_after,
+        also=also,
+        shared=shared,
+        slots=slots,
     )
     click.get_current_context().exit(run_locked(request, Output(quiet=quiet, verbose=verbose)))
 

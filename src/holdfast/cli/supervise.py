@@ -26,7 +26,7 @@ from holdfast.cli.signals import TERMINAL_STOPS, Signals
 from holdfast.cli.terminal import Terminal
 
 if TYPE_CHECKING:
-    from holdfast import Lease
+    from holdfast import Lease, LeaseAll
 
 # The lease's clock counts while the machine sleeps, and that of `wait` does not. After a resume a
 # longer wait would end too late.
@@ -54,13 +54,34 @@ class LossRule:
         return self.kill_after if self.on_lost == "kill" else min(1.0, self.kill_after / 3)
 
 
+class Several:
+    """Several leases, as the one that a command runs under. Its fence is that of the first name."""
+
+    holder = ""
+
+    def __init__(self, leases: LeaseAll, first: str) -> None:
+        self._leases = leases
+        self.name = ", ".join(leases.names)
+        self.fences = leases.fences
+        self.fence = self.fences[first]
+        self.ttl = leases.ttl
+        self.remaining = leases.remaining
+        self.on_lost = leases.on_lost
+        self.release = leases.release
+
+    @property
+    def lost(self) -> bool:
+        """Whether one of them is lost."""
+        return self._leases.lost
+
+
 class Supervisor:
     """Runs one command, already started, to its end."""
 
     def __init__(
         self,
         child: Child,
-        lease: Lease,
+        lease: Lease | Several,
         rule: LossRule,
         signals: Signals,
         terminal: Terminal,

@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from holdfast.cli.options import describe_holder
+from holdfast.cli.options import describe_holders
 from holdfast.cli.output import printable, stderr_is_ready
 from holdfast.cli.signals import all_signals_blocked
 
@@ -69,7 +69,7 @@ class WaitingLine:
             return f"{waiting}: the engine is unreachable"
         if info is None:
             return waiting
-        return f"{waiting}: held by {describe_holder(info)}, {info.remaining:.0f} s left"
+        return f"{waiting}: held by {describe_holders(info)}, {info.remaining:.0f} s left"
 
 
 def _write(text: str) -> None:
@@ -88,4 +88,5 @@ def waits_for_its_parent(client: Client, name: str) -> bool:
         info = client.inspect(name)
     except LockError:
         return False
-    return info is not None and info.holder == os.environ.get("HOLDFAST_HOLDER")
+    holder = os.environ.get("HOLDFAST_HOLDER")
+    return info is not None and any(member.holder == holder for member in info.members)

@@ -60,6 +60,7 @@ class Commands(click.Group):
 
 _HOME = {
     "run": "holdfast.cli.run",
+    "elect": "holdfast.cli.elect",
     "ls": "holdfast.cli.operate",
     "show": "holdfast.cli.operate",
     "break": "holdfast.cli.operate",

@@ -140,7 +140,7 @@ def _wait_at_gate(
     code = exits.NOT_EXECUTABLE
     try:
         os.setpgid(0, 0)
-        _die_with(holdfast)
+        die_with(holdfast)
         *pairs, last = _read_all(gate).split(b"\0")
         if last != _OPEN:
             os._exit(0)
@@ -159,7 +159,7 @@ def _wait_at_gate(
         os._exit(code)
 
 
-def _die_with(holdfast: int) -> None:
+def die_with(holdfast: int) -> None:
     """Have the kernel kill this process when holdfast's main thread ends (Linux only)."""
     if sys.platform != "linux":
         return

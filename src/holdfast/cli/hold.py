@@ -36,20 +36,21 @@ _LONGEST_DEFAULT_KILL_AFTER = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """The arguments of `holdfast run`."""
+    """The arguments of `holdfast run`, or of `holdfast elect`."""
 
     name: str
     argv: tuple[str, ...]
     url: str | None
     ttl: float | None
-    timeout: float | None
-    conflict_exit_code: int
-    min_hold: float
     max_hold: float | None
     label: str
     on_lost: OnLost
     kill_after: float | None
-
+    timeout: float | None = None
+    conflict_exit_code: int = exits.CONFLICT
+    min_hold: float = 0.0
+    value: str | None = None
+    """What a leader publishes; None: this is no election."""
     also: tuple[str, ...] = ()
     """Further names, which are held with it."""
     shared: bool = False
@@ -75,12 +76,16 @@ class Interrupted(Exception):
         self.signum = signum
 
 
-def run_locked(request: Request, output: Output) -> int:
-    """Acquire, run, release. Returns the exit code; -n: holdfast is to end by signal n."""
+def run_locked(
+    request: Request, output: Output, on_start: Callable[[], object] = lambda: None
+) -> int:
+    """Acquire, run, release. Returns the exit code; -n: holdfast is to end by signal n. `on_start`
+    is called before the command is started."""
     with Child(request.argv) as child, Signals() as signals, Terminal() as terminal:
         try:
             with open_client(request.url, output) as client:
-                return _Run(request, output, child, signals, terminal).with_client(client)
+                run = _Run(request, output, child, signals, terminal, on_start)
+                return run.with_client(client)
         except Interrupted as interruption:
             output.detail(f"stopped waiting for {request.name!r}; nothing is held")
             return -interruption.signum
@@ -93,6 +98,7 @@ class _Run:
     child: Child
     signals: Signals
     terminal: Terminal
+    on_start: Callable[[], object] = lambda: None
 
     def with_client(self, client: Client) -> int:
         acquire, rule = self._prepare(client)
@@ -128,6 +134,9 @@ class _Run:
         }
         with bad_arguments_are_usage_errors():
             lock = client.lock(request.name, **options)
+            campaign = None
+            if request.value is not None:
+                campaign = client.election(request.name, value=request.value, **options).campaign
             several = client.lock_all(request.names, **options)
             if request.shared:
                 lock = client.rwlock(request.name, **options).read
@@ -135,6 +144,8 @@ class _Run:
                 lock = client.semaphore(request.name, request.slots, **options)
 
         def acquire() -> Lease | Several | None:
+            if campaign is not None:
+                return campaign()
             if not request.also:
                 return lock.acquire(timeout=request.timeout)
             leases = several.acquire(timeout=request.timeout)
@@ -188,6 +199,7 @@ class _Run:
             return exits.LOST
         try:
             self.terminal.lend(self.child.pid)
+            self.on_start()
             self.child.start(self._environment(lease))
             return supervisor.watch()
         finally:

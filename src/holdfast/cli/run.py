@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import PurePath
-from typing import get_args
+from typing import Any, TypeVar, get_args
 
 import click
 
@@ -17,11 +18,14 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import Output
 
+F = TypeVar("F", bound=Callable[..., Any])
 
-class _RunCommand(click.Command):
+
+class RunCommand(click.Command):
     """Options stand before or after NAME; the command begins at `--`, or at the next word."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the options first, as click reads them."""
         ctx.allow_interspersed_args = False
         before, rest = self._split(ctx, args)
         if rest:
@@ -39,6 +43,59 @@ class _RunCommand(click.Command):
         if options and options[-1] == "--":
             options.pop()
         return options, words
+
+
+name_argument = click.argument("name", shell_complete=complete_name)
+command_argument = click.argument(
+    "command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]..."
+)
+_SUPERVISION = (
+    click.option(
+        "--ttl",
+        type=positive_seconds,
+        metavar="SECONDS",
+        help="How long the lock stays held after a crash; it is renewed while the command runs."
+        " Default: 30.",
+    ),
+    click.option(
+        "--max-hold",
+        type=positive_seconds,
+        metavar="SECONDS",
+        help="Stop the command when it has held the lock for this long. Default: no limit.",
+    ),
+    click.option(
+        "--label",
+        metavar="TEXT",
+        help="What `ls` and `show` print beside host, pid and program. Default: the command's"
+        " name.",
+    ),
+    click.option(
+        "--on-lost",
+        type=click.Choice(get_args(OnLost)),
+        default="term",
+        show_default=True,
+        help="What to do if the lease cannot be renewed: send TERM and then KILL, send KILL at"
+        " once, or only print a warning.",
+    ),
+    click.option(
+        "--kill-after",
+        type=positive_seconds,
+        metavar="SECONDS",
+        help="Send TERM this long before the lease expires; KILL follows before it expires. Less"
+        " than 2/3 of the ttl. Default: the smaller of 5 and ttl/3.",
+    ),
+    click.option("-c", "shell_line", metavar="LINE", help="Run LINE with /bin/sh -c instead."),
+    click.option("-v", "--verbose", is_flag=True, help="Print each step: wait, acquire, release."),
+    click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors."),
+    url_option,
+)
+
+
+def supervision(function: F) -> F:
+    """Add the options about the lease, and about the command that runs under it."""
+    for option in reversed(_SUPERVISION):
+        function = option(function)
+    return function
 
 
 _EXIT_CODES = """\b
@@ -64,13 +121,13 @@ HOLDFAST_URL is left as it is.
 
 
 @click.command(
-    cls=_RunCommand,
+    cls=RunCommand,
     short_help="Run a command while holding a lock.",
     options_metavar="[OPTIONS]",
     epilog=_EXIT_CODES,
 )
-@click.argument("name", shell_complete=complete_name)
-@click.argument("command", nargs=-1, type=click.UNPROCESSED, metavar="-- COMMAND [ARG]...")
+@name_argument
+@command_argument
 @click.option(
     "--also",
     multiple=True,
@@ -109,49 +166,13 @@ HOLDFAST_URL is left as it is.
     help="Exit code when another client holds the lock.",
 )
 @click.option(
-    "--ttl",
-    type=positive_seconds,
-    metavar="SECONDS",
-    help="How long the lock stays held after a crash; it is renewed while the command runs."
-    " Default: 30.",
-)
-@click.option(
     "--min-hold",
     type=seconds,
     metavar="SECONDS",
     default=0.0,
     help="Keep the lock at least this long, even if the command ends sooner.",
 )
-@click.option(
-    "--max-hold",
-    type=positive_seconds,
-    metavar="SECONDS",
-    help="Stop the command when it has held the lock for this long. Default: no limit.",
-)
-@click.option(
-    "--label",
-    metavar="TEXT",
-    help="What `ls` and `show` print beside host, pid and program. Default: the command's name.",
-)
-@click.option(
-    "--on-lost",
-    type=click.Choice(get_args(OnLost)),
-    default="term",
-    show_default=True,
-    help="What to do if the lease cannot be renewed: send TERM and then KILL, send KILL at once, or"
-    " only print a warning.",
-)
-@click.option(
-    "--kill-after",
-    type=positive_seconds,
-    metavar="SECONDS",
-    help="Send TERM this long before the lease expires; KILL follows before it expires. Less than"
-    " 2/3 of the ttl. Default: the smaller of 5 and ttl/3.",
-)
-@click.option("-c", "shell_line", metavar="LINE", help="Run LINE with /bin/sh -c instead.")
-@click.option("-v", "--verbose", is_flag=True, help="Print each step: wait, acquire, release.")
-@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@url_option
+@supervision
 def run(
     name: str,
     command: tuple[str, ...],
@@ -185,7 +206,7 @@ def run(
         raise click.UsageError("-q and -v exclude each other: give only one of them.")
     if sum((bool(also), shared, slots != 1)) > 1:
         raise click.UsageError("--also, --shared and --slots exclude each other: give one of them.")
-    argv = _argv(command, shell_line)
+    argv = argv_of(command, shell_line)
     request = Request(
         name=name,
         argv=argv,
@@ -195,7 +216,7 @@ def run(
         conflict_exit_code=conflict_exit_code,
         min_hold=min_hold,
         max_hold=max_hold,
-        label=_command_name(shell_line or argv[0]) if label is None else label,
+        label=program_of(shell_line or argv[0]) if label is None else label,
         on_lost=on_lost,
         kill_after=kill_after,
         also=also,
@@ -205,17 +226,18 @@ def run(
     click.get_current_context().exit(run_locked(request, Output(quiet=quiet, verbose=verbose)))
 
 
-def _argv(command: tuple[str, ...], shell_line: str | None) -> tuple[str, ...]:
+def argv_of(command: tuple[str, ...], shell_line: str | None) -> tuple[str, ...]:
+    """The program to run, and its arguments."""
     if shell_line is not None and command:
         raise click.UsageError("-c takes the whole command as one line: give it, or -- COMMAND.")
     if shell_line is not None:
         return ("/bin/sh", "-c", shell_line)
     if not command:
-        raise click.UsageError("there is no command to run: holdfast run NAME -- COMMAND [ARG]...")
+        raise click.UsageError("there is no command to run: give NAME -- COMMAND [ARG]...")
     return command
 
 
-def _command_name(line: str) -> str:
+def program_of(line: str) -> str:
     """What to show of a command: its program, without its folder and its arguments."""
     name = PurePath((line.split() or [""])[0].rstrip(";")).name
     return "".join(c for c in name if c.isascii() and c.isprintable())[:30]

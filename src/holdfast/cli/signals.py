@@ -25,8 +25,8 @@ _OURS = frozenset(
         *(signal.SIGSYS, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGTTIN, signal.SIGTTOU),
     }
 )
-_FORWARDED = frozenset(signal.valid_signals()) - _OURS
-_ENDING = _FORWARDED - {signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP}
+FORWARDED = frozenset(signal.valid_signals()) - _OURS
+_ENDING = FORWARDED - {signal.SIGCONT, signal.SIGURG, signal.SIGWINCH, signal.SIGTSTP}
 _NO_SIGNAL = 0
 _LONGEST_WAIT = 3600.0
 
@@ -55,7 +55,7 @@ class Signals:
         self._poll.register(self._reader, select.POLLIN)
         signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, self._handle)
-        for signum in _FORWARDED - {signal.SIGTSTP}:
+        for signum in FORWARDED - {signal.SIGTSTP}:
             self._catch(signum)
 
     def __enter__(self) -> Signals:
@@ -87,7 +87,7 @@ class Signals:
         numbers: list[int] = []
         while chunk := self._read():
             numbers.extend(chunk)
-        return [n for n in numbers if n in _FORWARDED]
+        return [n for n in numbers if n in FORWARDED]
 
     def ending(self) -> int | None:
         """The first signal since the last call that would have ended a process, if any."""

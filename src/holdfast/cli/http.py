@@ -1,0 +1,161 @@
+"""Who leads, over HTTP: `GET /` as JSON, `GET /events` as server-sent events.
+
+One thread observes the election; each request has a thread of its own, which reads what was
+observed last. While the engine is unreachable, the answer is 503: the leader is unknown.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import threading
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING
+
+from holdfast.cli import exits
+from holdfast.cli.options import open_client
+from holdfast.cli.output import Output
+
+if TYPE_CHECKING:
+    from holdfast import Client, Leader
+    from holdfast.cli.hold import Request
+
+KEEP_ALIVE = 15.0
+"""Seconds after which an idle stream gets a comment, so that proxies do not close it."""
+
+RETRY = 1.0
+"""Seconds until an engine that is unreachable is asked again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What was observed last, as it is sent."""
+
+    status: int
+    body: str
+    number: int = 0
+
+
+class Board:
+    """The last answer, which many wait for."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._changed = threading.Condition()
+        self._answer = Answer(503, self._text(error="nothing was observed yet"))
+
+    def post(self, status: int, **facts: object) -> None:
+        """Replace the answer."""
+        with self._changed:
+            self._answer = Answer(status, self._text(**facts), self._answer.number + 1)
+            self._changed.notify_all()
+
+    def read(self, after: int = -1, timeout: float | None = None) -> Answer | None:
+        """The answer, if it comes after that number; None if none has come until the timeout."""
+        with self._changed:
+            newer = self._changed.wait_for(lambda: self._answer.number > after, timeout)
+            return self._answer if newer else None
+
+    def _text(self, **facts: object) -> str:
+        return json.dumps({"name": self._name, **facts})
+
+
+def as_dict(leader: Leader | None) -> dict[str, object] | None:
+    """A leader as JSON has it."""
+    if leader is None:
+        return None
+    label = leader.label
+    return {
+        "value": leader.value,
+        "term": leader.term,
+        "holder": leader.holder,
+        "host": label.host if label else None,
+        "pid": label.pid if label else None,
+        "program": label.program if label else None,
+        "label": label.text if label else None,
+    }
+
+
+def observe(client: Client, name: str, board: Board) -> None:
+    """Post each change, until the client is closed."""
+    from holdfast import LockError
+
+    pause = threading.Event()
+    while not client.closed:
+        try:
+            for leader in client.election(name).observe():
+                board.post(200, leader=as_dict(leader))
+        except (LockError, ValueError) as error:
+            board.post(503, error=str(error))
+            pause.wait(RETRY)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers one request."""
+
+    board: Board
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """`/` or `/events`."""
+        if self.path == "/events":
+            self._stream()
+        elif self.path == "/":
+            answer = self.board.read()
+            if answer is not None:
+                self._send(answer.status, answer.body)
+        else:
+            self._send(404, json.dumps({"error": "there are / and /events"}))
+
+    def _send(self, status: int, body: str) -> None:
+        data = body.encode() + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.send_header("Cache-Control", "no-store")
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _stream(self) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        number = -1
+        while True:
+            answer = self.board.read(number, KEEP_ALIVE)
+            if answer is None:
+                text = ": still here\n\n"
+            else:
+                number = answer.number
+                text = f"event: {'leader' if answer.status == 200 else 'unknown'}\n"
+                text += f"data: {answer.body}\n\n"
+            try:
+                self.wfile.write(text.encode())
+            except OSError:  # the reader has gone
+                return
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
+        """Print nothing."""
+
+
+def serve(listener: socket.socket, request: Request, output: Output) -> int:
+    """Answer until the process is ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command: this ends after it
+    board = Board(request.name)
+    handler = type("BoundHandler", (Handler,), {"board": board})
+    host, port = listener.getsockname()[:2]
+    server = ThreadingHTTPServer((host, port), handler, bind_and_activate=False)
+    server.socket.close()
+    server.socket = listener
+    server.daemon_threads = True
+    with open_client(request.url, output) as client:
+        threading.Thread(target=observe, args=(client, request.name, board), daemon=True).start()
+        shown = f"[{host}]" if ":" in host else host
+        output.note(f"answering on http://{shown}:{port}/ who leads {request.name!r}")
+        server.serve_forever()
+    return exits.UNAVAILABLE

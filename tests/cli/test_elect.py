@@ -1,0 +1,167 @@
+"""`holdfast elect`: a command runs while its candidate leads, term after term."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import holdfast as library
+
+from .processes import PATIENCE, Holdfast, eventually, finish, gone, line_of
+
+SHOW = 'echo "$HOLDFAST_NAME|$HOLDFAST_FENCE|$$"'
+
+
+def leader(holdfast: Holdfast) -> library.Leader | None:
+    with library.Client(holdfast.url) as client:
+        return client.election("boss").leader()
+
+
+def facts(process: subprocess.Popen[str]) -> tuple[int, int]:
+    """Of the next term: its number, and the command's pid."""
+    name, fence, pid = line_of(process.stdout).split("|")
+    assert name == "boss"
+    return int(fence), int(pid)
+
+
+def test_the_command_runs_while_it_leads(holdfast: Holdfast) -> None:
+    process = holdfast.start("elect", "boss", "--value", "ann:80", "-c", f"{SHOW}; sleep 600")
+    term, pid = facts(process)
+    found = leader(holdfast)
+    assert found
+    assert (found.value, found.term) == ("ann:80", term)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == -signal.SIGTERM
+    assert gone(pid)
+    assert leader(holdfast) is None
+
+
+def test_it_campaigns_again_when_the_command_has_ended(holdfast: Holdfast) -> None:
+    process = holdfast.start("elect", "boss", "-c", f"{SHOW}; exit 3")
+    first, second, third = facts(process)[0], facts(process)[0], facts(process)[0]
+    assert first < second < third
+    process.send_signal(signal.SIGTERM)
+    finish(process)
+    with library.Client(holdfast.url) as client:
+        assert client.inspect("boss") is None
+
+
+def test_it_campaigns_again_after_a_loss(holdfast: Holdfast) -> None:
+    process = holdfast.start("elect", "--ttl", "2", "boss", "-c", f"{SHOW}; sleep 600")
+    term, pid = facts(process)
+    with library.Client(holdfast.url) as client:
+        assert client.break_lock("boss")
+    later, _ = facts(process)
+    assert later > term
+    assert gone(pid)
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == -signal.SIGTERM
+
+
+def test_another_candidate_takes_over(holdfast: Holdfast) -> None:
+    ann = holdfast.start("elect", "boss", "--value", "ann", "-c", f"{SHOW}; sleep 600")
+    term, pid = facts(ann)
+    ben = holdfast.start("elect", "boss", "--value", "ben", "-c", f"{SHOW}; sleep 600")
+    ann.send_signal(signal.SIGINT)
+    assert finish(ann)[0] == -signal.SIGINT
+    later, _ = facts(ben)
+    found = leader(holdfast)
+    assert found
+    assert (found.value, later > term, gone(pid)) == ("ben", True, True)
+
+
+def test_a_candidate_that_waits_ends_by_the_signal(holdfast: Holdfast) -> None:
+    with library.Client(holdfast.url) as client, client.lock("boss"):
+        process = holdfast.start("elect", "-v", "boss", "-c", SHOW)
+        assert "waiting for 'boss'" in line_of(process.stderr)
+        process.send_signal(signal.SIGTERM)
+        code, out, _ = finish(process)
+        assert (code, out) == (-signal.SIGTERM, "")
+
+
+def test_the_command_dies_with_holdfast(holdfast: Holdfast) -> None:
+    process = holdfast.start("elect", "boss", "-c", f"{SHOW}; sleep 600")
+    _, pid = facts(process)
+    process.kill()
+    eventually(lambda: gone(pid))
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["boss", "--", "no-such-command"], 127),
+        (["boss", "--", "/"], 126),
+        (["boss"], 64),
+        (["--ttl", "x", "boss", "true"], 64),
+        (["--http", "nowhere", "boss", "true"], 64),
+        (["--http", "192.0.2.1:1", "boss", "true"], 64),
+        (["--url", "redis://127.0.0.1:1", "--ttl", "0.2", "boss", "true"], 69),
+        (["--url", "redlock://h1,h2,h3", "--value", "me", "boss", "true"], 64),
+    ],
+)
+def test_when_it_cannot_go_on(holdfast: Holdfast, args: list[str], code: int) -> None:
+    assert holdfast.run("elect", *args).returncode == code
+
+
+class TestHttp:
+    @pytest.fixture
+    def address(self, holdfast: Holdfast) -> Iterator[str]:
+        """Of a candidate that waits."""
+        with library.Client(holdfast.url) as client, client.lock("boss"):
+            process = holdfast.start("elect", "boss", "--http", "127.0.0.1:0", "-c", SHOW)
+            yield line_of(process.stderr).split()[3]
+            process.send_signal(signal.SIGTERM)
+            assert finish(process)[0] == -signal.SIGTERM
+
+    def get(self, url: str) -> Any:
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            assert answer.headers["Content-Type"] == "application/json"
+            return json.load(answer)
+
+    def is_known(self, url: str) -> Any:
+        """None until something was observed: 503."""
+        try:
+            return self.get(url)
+        except urllib.error.HTTPError:
+            return None
+
+    def test_json(self, holdfast: Holdfast, address: str) -> None:
+        """The lock is held, and not by a candidate."""
+        assert eventually(lambda: self.is_known(address)) == {"name": "boss", "leader": None}
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            self.get(address + "else")
+
+    def test_events(self, holdfast: Holdfast) -> None:
+        process = holdfast.start(
+            "elect", "boss", "--http", "127.0.0.1:0", "--value", "ann", "-c", f"{SHOW}; sleep 600"
+        )
+        address = line_of(process.stderr).split()[3]
+        term, _ = facts(process)
+        with urllib.request.urlopen(address + "events", timeout=PATIENCE) as stream:
+            assert stream.headers["Content-Type"] == "text/event-stream"
+            seen = self.until(stream, term)
+            assert (seen["value"], seen["host"]) == ("ann", socket.gethostname())
+            with library.Client(holdfast.url) as client:
+                client.break_lock("boss")
+            later, _ = facts(process)
+            assert self.until(stream, later)["term"] > term
+        assert self.get(address)["leader"]["term"] == later
+        process.send_signal(signal.SIGTERM)
+        assert finish(process)[0] == -signal.SIGTERM
+
+    def until(self, stream: Any, term: int) -> Any:
+        """Read events up to the one with this term."""
+        for line in stream:
+            if line.startswith(b"data: "):
+                found = json.loads(line.removeprefix(b"data: ")).get("leader")
+                if found and found["term"] == term:
+                    return found
+        raise AssertionError("the stream has ended")

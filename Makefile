@@ -41,6 +41,7 @@ MINUTES := 10
 SEEDS := 10000
 soak: $(STAMP) servers
 	$(BIN)/holdfast lab simulate --random --seeds $(SEEDS)
+	$(BIN)/holdfast lab simulate --random --seeds $(SEEDS) --shared
 	$(BIN)/python -m tests.equipment.soak --seconds $$(($(MINUTES) * 60))
 
 mutants: $(STAMP) servers

@@ -39,6 +39,13 @@ def test_a_few_runs_keep_every_promise(first: int) -> None:
     assert tally.grants > len(seeds)
 
 
+def test_shared_locks_keep_every_promise() -> None:
+    """Readers, semaphores and exclusive holders of one name."""
+    tally = campaign(range(40), Setup(shared=True))
+    assert tally.failed == []
+    assert tally.grants > 400
+
+
 @pytest.mark.slow
 def test_several_processes_find_what_one_finds() -> None:
     seeds, setup = range(40), Setup(nodes=1, drift=4.0)

@@ -84,6 +84,8 @@ class Event:
     until: float = inf
     peer: str = ""
     note: str = ""
+    shares: int | None = None
+    """With a grant that others may share: how many may (0: any number)."""
 
     def as_json(self) -> str:
         """One line."""
@@ -127,6 +129,8 @@ class Hold:
     asked: float
     granted: float | None = None
     fence: int | None = None
+    shares: int = 1
+    """How many leases of its kind may be valid at once; 0: any number."""
     deadlines: list[tuple[float, float]] = field(default_factory=list)
     """Since when which deadline was believed in."""
     releasing: float | None = None
@@ -285,6 +289,7 @@ def _apply(hold: Hold, event: Event) -> None:
         case Kind.GRANTED:
             if hold.granted is None:
                 hold.granted, hold.fence = event.at, event.fence
+                hold.shares = 1 if event.shares is None else event.shares
             hold.deadlines.append((event.at, event.until))
         case Kind.EXTENDED:
             hold.deadlines.append((event.at, event.until))

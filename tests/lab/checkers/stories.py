@@ -13,12 +13,13 @@ def lease(
     released: float | None = None,
     lost: float | None = None,
     name: str = "orders",
+    shares: int | None = None,
 ) -> list[Event]:
     """The events of a lease; the hold begins with the name of its client."""
     who = hold[0]
     events = [
         Event(since if asked is None else asked, who, Kind.ASKED, name, hold),
-        Event(since, who, Kind.GRANTED, name, hold, fence, until),
+        Event(since, who, Kind.GRANTED, name, hold, fence, until, shares=shares),
     ]
     if released is not None:
         events.append(Event(released, who, Kind.RELEASING, name, hold))

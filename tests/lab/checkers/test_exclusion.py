@@ -39,6 +39,19 @@ class TestOverlaps:
         found = overlaps(history(lease("A1", 7, 1, 9), lease("B1", 8, 2, 3), lease("C1", 9, 4, 5)))
         assert [finding.who for finding in found] == [("A", "B"), ("A", "C")]
 
+    def test_readers_may_meet_and_no_writer(self) -> None:
+        reads = [lease("A1", 7, 1, 9, shares=0), lease("B1", 7, 2, 9, shares=0)]
+        assert overlaps(history(*reads)) == []
+        found = overlaps(history(*reads, lease("C1", 8, 3, 4)))
+        assert [finding.who for finding in found] == [("A", "C")]
+        found = overlaps(history(*reads, lease("C1", 8, 3, 4, shares=2)))
+        assert [finding.who for finding in found] == [("A", "C")]
+
+    def test_no_more_than_there_are_slots(self) -> None:
+        slots = [lease("A1", 7, 1, 9, shares=2), lease("B1", 7, 2, 3, shares=2)]
+        assert overlaps(history(*slots, lease("C1", 7, 3, 4, shares=2))) == []
+        assert len(overlaps(history(*slots, lease("C1", 7, 2.5, 4, shares=2)))) == 1
+
     def test_an_extension_counts(self) -> None:
         a = lease("A1", 7, 1, 3) + extended("A1", 2, 5)
         assert len(overlaps(history(a, lease("B1", 8, 4, 6)))) == 1

@@ -31,6 +31,17 @@ class TestDisorder:
         late = lease("A1", 7, 5, 4, asked=3)
         assert len(disorder(history(lease("B1", 8, 1, 2), late))) == 1
 
+    def test_shared_leases_may_have_one_fence_or_any_order(self) -> None:
+        reads = [lease("A1", 7, 1, 2, shares=0), lease("B1", 7, 3, 4, shares=0)]
+        assert disorder(history(*reads, lease("C1", 6, 5, 6, shares=0))) == []
+
+    def test_between_shared_and_exclusive_ones_it_grows(self) -> None:
+        read, write = lease("A1", 7, 1, 2, shares=0), lease("B1", 7, 3, 4)
+        assert len(disorder(history(read, write))) == 1
+        assert len(disorder(history(read, lease("B1", 6, 3, 4)))) == 1
+        earlier = lease("B1", 8, 0, 0.5)
+        assert len(disorder(history(earlier, read))) == 1
+
     def test_of_two_at_once_the_order_is_not_known(self) -> None:
         at_once = [lease("A1", 8, 1, 9, asked=0), lease("B1", 7, 2, 9, asked=0)]
         assert disorder(history(*at_once)) == []

@@ -42,6 +42,7 @@ BROKEN = 1
 @click.option("--clients", type=click.IntRange(1, 9), help="How many clients.")
 @click.option("--minutes", type=float, help="How long faults happen in each run.")
 @click.option("--guard", type=click.Choice(["on", "off"]), default="on", help="The restart guard.")
+@click.option("--shared", is_flag=True, help="Readers and semaphores, too; on one Redis.")
 @click.option("--drift", default=1.0, help="How far clocks drift; 1 is as far as is allowed for.")
 def simulate(
     seeds: int,
@@ -57,6 +58,7 @@ def simulate(
     minutes: float | None,
     guard: str,
     drift: float,
+    shared: bool,
 ) -> None:
     """Play runs with faults on virtual time, and see whether every promise is kept.
 
@@ -68,7 +70,7 @@ def simulate(
         from holdfast.lab.simulator import Setup, campaign, draw, play
 
         seconds = minutes * 60 if minutes else None
-        setup = Setup(nodes, clients, seconds, guard == "on", drift, engine)
+        setup = Setup(nodes, clients, seconds, guard == "on", drift, engine, shared)
         run = None
         if seed is None:
             first = secrets.randbelow(MOST) if at_random else first
@@ -129,6 +131,8 @@ def _options_of(setup: Setup) -> list[str]:
     usual = Default()
     if setup.engine != usual.engine:
         options.append(f"--engine {setup.engine}")
+    if setup.shared:
+        options.append("--shared")
     if setup.nodes is not None:
         options.append(f"--nodes {setup.nodes}")
     if setup.clients is not None:

@@ -1,5 +1,6 @@
-"""Safety: no two leases on one name are valid at the same instant, a later grant has a greater
-fence, and a register accepts no smaller one.
+"""Safety: no two leases on one name are valid at the same instant, unless they share it, and then
+no more than may; a later grant has a greater fence, unless both are shared; and a register accepts
+no smaller one.
 
 Clients learn of their grants late, and not in the order in which the engine made them. So a grant
 is surely the earlier of two
@@ -32,7 +33,8 @@ class Believed(NamedTuple):
 
 
 def overlaps(history: History) -> list[Finding]:
-    """Every stretch that began while another lease on the same name was valid.
+    """Every stretch that began while another lease on the same name was valid, which it may not
+    share the lock with.
 
     Of several others it names the one that was valid for longest. A lease that ends in the instant
     in which the next begins does not overlap it.
@@ -45,12 +47,20 @@ def overlaps(history: History) -> list[Finding]:
 def _sweep(name: str, leases: list[Hold]) -> Iterator[Finding]:
     stretches = [Believed(*span, lease) for lease in leases for span in lease.spans]
     stretches.sort(key=lambda each: (each.since, each.until))
-    longest: Believed | None = None
+    valid: list[Believed] = []
     for each in stretches:
-        if longest is not None and each.since < longest.until:
-            yield _overlap(name, longest, each)
-        if longest is None or each.until > longest.until:
-            longest = each
+        valid = [other for other in valid if each.since < other.until]
+        if in_the_way := _in_the_way(each, valid):
+            yield _overlap(name, max(in_the_way, key=lambda other: other.until), each)
+        valid.append(each)
+
+
+def _in_the_way(one: Believed, others: list[Believed]) -> list[Believed]:
+    """Those that it may not be valid together with."""
+    shares = one.lease.shares
+    if any(other.lease.shares != shares for other in others):
+        return [other for other in others if other.lease.shares != shares]
+    return others if shares and len(others) >= shares else []
 
 
 def _overlap(name: str, one: Believed, other: Believed) -> Finding:
@@ -75,10 +85,12 @@ class Grant(NamedTuple):
     ended: float
     valid: bool
     """Whether it was when its holder learned of it."""
+    shared: bool
 
 
 def disorder(history: History) -> list[Finding]:
-    """Every grant whose fence is not greater than that of each earlier grant of the name."""
+    """Every grant whose fence is not greater than that of each earlier grant of the name; if it is
+    shared, of each earlier one that was not."""
     findings: list[Finding] = []
     for name, leases in history.leases().items():
         grants = list(_grants(leases))
@@ -92,17 +104,17 @@ def _grants(leases: Iterable[Hold]) -> Iterator[Grant]:
     for lease in leases:
         if lease.fence is not None:
             known, ended = lease.window
-            yield Grant(lease.fence, lease.who, lease.asked, known, ended, known < ended)
+            shared = lease.shares != 1
+            yield Grant(lease.fence, lease.who, lease.asked, known, ended, known < ended, shared)
 
 
 def _repeated(grants: list[Grant]) -> Iterator[tuple[Grant, Grant]]:
-    """Each grant with the first that has the same fence."""
+    """Each grant with the first that has the same fence, unless both are shared."""
     first: dict[int, Grant] = {}
     for grant in grants:
-        if grant.fence in first:
-            yield first[grant.fence], grant
-        else:
-            first[grant.fence] = grant
+        before = first.setdefault(grant.fence, grant)
+        if before is not grant and not (before.shared and grant.shared):
+            yield before, grant
 
 
 def _inverted(grants: list[Grant]) -> Iterator[tuple[Grant, Grant]]:
@@ -119,14 +131,16 @@ def _exceeded(
     beginning: Callable[[Grant], float],
 ) -> Iterator[tuple[Grant, Grant]]:
     waiting = sorted(grants, key=end, reverse=True)
-    greatest: Grant | None = None
+    greatest: dict[bool, Grant] = {}  # by whether shared ones count
     for grant in sorted(grants, key=beginning):
         while waiting and before(end(waiting[-1]), beginning(grant)):
             candidate = waiting.pop()
-            if greatest is None or candidate.fence > greatest.fence:
-                greatest = candidate
-        if greatest is not None and greatest.fence > grant.fence:
-            yield greatest, grant
+            for counts in {True, candidate.shared}:
+                if counts not in greatest or candidate.fence > greatest[counts].fence:
+                    greatest[counts] = candidate
+        highest = greatest.get(not grant.shared)
+        if highest is not None and highest.fence > grant.fence:
+            yield highest, grant
 
 
 def _repetition(name: str, one: Grant, other: Grant) -> Finding:

@@ -85,6 +85,8 @@ class Observer:
         """In time, not without a reason, and leaving nothing behind."""
         del self._waiting[turn.hold]
         self._add(turn, Kind.REFUSED, note=why)
+        if self._scene.plan.shared:  # those behind it may be of the present holders' kind
+            self._free_since[turn.section.name] = self._timeline.now
         now, client, timeout = self._timeline.now, turn.client, turn.section.timeout
         if timeout is not None and client.resumed_at < turn.asked_at and not client.paused:
             late = now - turn.asked_at - timeout * 1.02
@@ -104,7 +106,8 @@ class Observer:
         client.leases[turn.hold] = lease
         client.beliefs[turn.hold] = until
         self._check_grant(turn, lease, until)
-        self._add(turn, Kind.GRANTED, fence=lease.fence, until=until)
+        shares = None if lease.spec.shares == 1 else lease.spec.shares
+        self._add(turn, Kind.GRANTED, fence=lease.fence, until=until, shares=shares)
 
     def _check_grant(self, turn: Turn, lease: LeaseState, until: float) -> None:
         now, name = self._timeline.now, turn.section.name
@@ -214,7 +217,7 @@ class Observer:
         """A holder has asked who holds the lock: itself, unless a node has lost its data."""
         if not self._is_calm(self._timeline.now):
             return
-        if found is None or found.holder != lease.holder:
+        if found is None or lease.holder not in (member.holder for member in found.members):
             text = f"held by {lease.holder}, reported as held by {found and found.holder}"
             self.find("wrong holder reported", text, turn.client.name)
         elif found.fence != lease.fence:

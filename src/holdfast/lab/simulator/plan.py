@@ -25,6 +25,8 @@ class Setup:
     drift: float = 1.0
     """How far clocks drift apart, as a multiple of what is allowed for."""
     engine: str = "redis"
+    shared: bool = False
+    """Whether locks are shared: one node, with readers, semaphores and exclusive holders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,8 @@ class Section:
     """Halfway through its work, extend the lease to this ttl."""
     looks: bool = False
     """Halfway through its work, ask the engine who holds the lock."""
+    shares: int = 1
+    """How many may hold the lock at once; 0: any number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,11 @@ class Plan:
     engine: str
 
     @property
+    def shared(self) -> bool:
+        """Whether some locks have several holders."""
+        return any(section.shares != 1 for task in self.tasks for section in task.sections)
+
+    @property
     def quorum(self) -> int:
         """How many nodes are a majority."""
         return self.nodes // 2 + 1
@@ -94,6 +103,9 @@ NAMES = ("job", "a {b}%")
 LONGEST_REST = 3.0
 """So that no task sleeps beyond the end of its run."""
 
+KINDS = (1, 0, 0, 2, 2)
+"""Exclusive, readers, a semaphore."""
+
 TAILS = (0.0, 0.0, 0.0, 0.0, 0.01, 0.05)
 SHARE_OF_DRIFT = 0.45
 """How much of the drift allowed for each of two clocks may have: the rest is for what rounds."""
@@ -109,7 +121,7 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     random = Random(seed)  # noqa: S311 - to be repeatable, not secret
     simulated = engine(setup.engine)
     seconds = setup.seconds or simulated.seconds
-    nodes = setup.nodes or random.choice(simulated.sizes)
+    nodes = 1 if setup.shared else setup.nodes or random.choice(simulated.sizes)
     clients = setup.clients or random.choice((2, 3, 3, 4))
     ttl = random.choice(simulated.ttls)
     durable = nodes == 1 or random.random() < 0.3
@@ -120,6 +132,9 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     faults = _clocks(target, setup, simulated)
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
         faults += random.choice((*ATTACKS, *OF_ENGINE.get(setup.engine, ())))(target)
+    tail, tasks = random.choice(TAILS), _tasks(random, clients, ttl, seconds, simulated)
+    if setup.shared:
+        tasks = _shared(random, tasks)
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -128,8 +143,8 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
         max_ttl=simulated.max_ttl,
         guard=setup.guard and simulated.loses_data,
         durable=durable,
-        tail=random.choice(TAILS),
-        tasks=_tasks(random, clients, ttl, seconds, simulated),
+        tail=tail,
+        tasks=tasks,
         faults=tuple(faults),
         engine=setup.engine,
     )
@@ -171,6 +186,15 @@ def _tasks(
             Task(random.randrange(clients), _sections(random, ttl, seconds, name, simulated))
         )
     return tuple(tasks)
+
+
+def _shared(random: Random, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+    """The same, for several holders at once."""
+
+    def shared(section: Section) -> Section:
+        return replace(section, shares=random.choice(KINDS))
+
+    return tuple(replace(task, sections=tuple(map(shared, task.sections))) for task in tasks)
 
 
 def _sections(

@@ -55,6 +55,7 @@ def spec_of(section: Section, simulated: SimulatedEngine, nodes: int) -> LockSpe
         max_hold=section.max_hold,
         retry=RETRY,
         request_timeout=timeout(section.ttl),
+        shares=section.shares,
     )
 
 

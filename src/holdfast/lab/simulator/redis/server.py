@@ -9,7 +9,7 @@ import hiredis
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import LeaseState
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.keys import keys_of, shares_of
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.redis.keyspace import (
     CommandError,
@@ -104,8 +104,19 @@ class Server(BaseServer):
         return len(self._living(channel))
 
     def holds(self, key: str, holder: str) -> bool:
-        """Whether this holder has the lock."""
-        return self.data.get(keys_of(key).lock) == holder.encode()
+        """Whether this holder has the lock, or a share of it."""
+        return self._ends_at(key, holder) is not None
+
+    def _ends_at(self, key: str, holder: str) -> float | None:
+        """When its lease ends, by the server's clock; None if it has none."""
+        lock = keys_of(key).lock
+        owner = self.data.get(lock) or b""
+        if owner == holder.encode():
+            return self.data.ends_at(lock)
+        if shares_of(owner.decode()) is None:
+            return None
+        ends = self.data.members(b"{%b}:members" % lock).get(holder.encode())
+        return None if ends is None or ends <= self.data.time() // 1000 else (ends + 1) / 1000
 
     def knows(self, lease: LeaseState) -> bool:
         """Whether it has the lease, with its fence."""
@@ -114,15 +125,14 @@ class Server(BaseServer):
 
     def backs(self, lease: LeaseState, until: float) -> bool:
         """Whether it keeps the lease until that instant, unless it is released."""
-        if not self.holds(lease.spec.key, lease.holder):
-            return False
-        ends_at = self.data.ends_at(keys_of(lease.spec.key).lock)
-        return self.clock.true(ends_at) >= until - PRECISION
+        ends_at = self._ends_at(lease.spec.key, lease.holder)
+        return ends_at is not None and self.clock.true(ends_at) >= until - PRECISION
 
     def remains(self, key: str, holder: str) -> list[str]:
         """What it has of a holder that has released the lock."""
         keys, mine = keys_of(key), holder.encode()
         held = holder_of((self.data.get(keys.lock) or b"").decode()) == holder
+        held = held or self._ends_at(key, holder) is not None
         queued = any(member.endswith(b" " + mine) for member in self.data.zrange(keys.queue))
         return [holder] * held + ["a place in the queue"] * queued
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import AcquireTimeout, LockLost, NotHeld
 
-from .stage import A_WHILE, Stage
+from .stage import A_WHILE, AT_ONCE, Stage
 from .steps import Cut, cut_everywhere, cut_short
 
 
@@ -51,6 +51,43 @@ async def test_if_one_is_held_none_is_taken(stage: Stage) -> None:
     await ben(held.release)
     lease = await ann(lock.acquire, timeout=None)
     await ann(lease.release)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize(("guests", "clients"), [(5, 5), (50, 5)])
+async def test_dining_philosophers(stage: Stage, guests: int, clients: int) -> None:
+    """Each names the left fork first, and all reach for it at once: in that order they would
+    deadlock."""
+    (eve,) = stage.cast("eve")
+    shared = [stage.client() for _ in range(clients)]
+    table = [stage.actor(f"guest {n}", shared[n % clients]) for n in range(guests)]
+    in_use: set[str] = set()
+    meals = 0
+
+    async def dines(seat: int) -> None:
+        nonlocal meals
+        guest, forks = table[seat], [f"fork {seat}", f"fork {(seat + 1) % guests}"]
+
+        async def eats(lease: Any) -> None:
+            nonlocal meals
+            assert not in_use & {*forks}
+            in_use.update(forks)
+            await asyncio.sleep(0)
+            in_use.difference_update(forks)
+            meals += 1
+
+        for _ in range(2):
+            await guest.inside(guest.client.lock_all(forks), eats)
+
+    async def all_wait() -> bool:
+        return bool(sum(info.waiters for info in await eve(eve.client.leases)) >= guests)
+
+    laid = await eve(eve.client.lock_all(f"fork {n}" for n in range(guests)).acquire)
+    dinner = asyncio.gather(*map(dines, range(guests)))
+    await stage.until(all_wait, within=3 * AT_ONCE)
+    await eve(laid.release)
+    await dinner
+    assert meals == 2 * guests
 
 
 async def test_it_waits_for_the_last_one(stage: Stage) -> None:

@@ -80,7 +80,8 @@ async def test_dining_philosophers(stage: Stage, guests: int, clients: int) -> N
             await guest.inside(guest.client.lock_all(forks), eats)
 
     async def all_wait() -> bool:
-        return bool(sum(info.waiters for info in await eve(eve.client.leases)) >= guests)
+        waiters = [info.waiters for info in await eve(eve.client.leases)]
+        return None in waiters or sum(waiters) >= guests
 
     laid = await eve(eve.client.lock_all(f"fork {n}" for n in range(guests)).acquire)
     dinner = asyncio.gather(*map(dines, range(guests)))

@@ -202,6 +202,25 @@ class TestTasks:
 
         asyncio.run(main())
 
+    def test_a_lease_that_is_granted_just_as_the_watcher_ends_is_watched(self, line: Line) -> None:
+        async def main() -> None:
+            async with AsyncClient(line.url) as client:
+                lock = client.lock("job", ttl=0.3, renew=False)
+                async with lock:
+                    pass
+                [watcher] = (
+                    each for each in asyncio.all_tasks() if each.get_name() == "holdfast-watcher"
+                )
+                while not watcher.done():  # noqa: ASYNC110 - the turn in which it ends
+                    await asyncio.sleep(0)
+                lease = await lock.acquire()  # before the event loop tells that it is done
+                assert lease is not None
+                told: list[str] = []
+                lease.on_lost(lambda lost: told.append(lost.name))
+                await wait_for_async(lambda: told)
+
+        asyncio.run(main())
+
     def test_they_have_nothing_of_the_context_of_the_caller(self, line: Line) -> None:
         user: ContextVar[str] = ContextVar("user", default="none")
         seen: list[str] = []

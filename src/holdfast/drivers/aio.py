@@ -282,10 +282,13 @@ class AsyncDriver(Driver):
         return loop.create_task(work, name=name, context=Context())
 
     def _loop_ended(self, loop: str, task: "asyncio.Task[None]") -> None:
-        """It has nothing to do, or was cancelled from outside: then it is started again, but not
-        at once, since an event loop that is being shut down must not get a new task."""
+        """It had nothing to do, unless there was a new lease before this call; or it was cancelled
+        from outside: then it is started again, but not at once, since an event loop that is being
+        shut down must not get a new task."""
         self._loops.pop(loop, None)
-        if task.cancelled() and self._loop is not None and not self._loop.is_closed():
+        if not task.cancelled():
+            self._restart_loop(loop)
+        elif self._loop is not None and not self._loop.is_closed():
             self._loop.call_later(RESTART_PAUSE, self._restart_loop, loop)
 
     def _restart_loop(self, loop: str) -> None:

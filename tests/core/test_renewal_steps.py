@@ -114,10 +114,19 @@ class TestRenewing:
         """Its renewal has two thirds of its ttl; the watcher looks after the deadlines."""
         hand = Hand()
         hand.lease(renew_at=NOW)
-        hand.lease(renew_at=NOW + 0.2, holder="short", ttl=3.0)
+        hand.lease(renew_at=NOW + 0.2, until=NOW + 2.2, holder="short", ttl=3.0)
         play = renewer(hand)
         assert isinstance(play.effect, Ask)
         assert play.effect.until == pytest.approx(NOW + 0.2 + 1.0)
+
+    def test_a_renewer_that_is_late_still_waits_for_its_answers(self) -> None:
+        """Else a process that was held up would send one batch after the other in vain."""
+        hand = Hand()
+        for number in range(BATCH + 1):
+            hand.lease(renew_at=NOW - 1.5 * THIRD, until=NOW + THIRD / 2, holder=f"{number}")
+        play = renewer(hand)
+        assert isinstance(play.effect, Ask)
+        assert NOW < play.effect.until < NOW + THIRD / 2
 
     @pytest.mark.parametrize(("count", "factor"), [(MANY, 1.0), (2 * MANY, 2.0)])
     def test_very_many_have_more_time(self, count: int, factor: float) -> None:
@@ -222,7 +231,7 @@ class TestPendingReleases:
 
     def test_no_confirmation_is_waited_for_longer_than_the_next_lease_can_wait(self) -> None:
         hand = Hand()
-        hand.lease(renew_at=NOW + 0.2, holder="short", ttl=0.6)
+        hand.lease(renew_at=NOW + 0.2, until=NOW + 0.6, holder="short", ttl=0.6)
         abandon(hand.runtime, spec(), "me")
         play = renewer(hand)
         assert isinstance(play.effect, Ask)

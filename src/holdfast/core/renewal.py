@@ -82,8 +82,8 @@ def renew_forever(runtime: Runtime) -> Steps[None]:
 
 
 def _due(runtime: Runtime) -> tuple[list[LeaseState], float]:
-    """The leases that must be renewed now, and until when the renewer may wait for an answer: the
-    next lease can be renewed as late as two thirds of its ttl after its last renewal."""
+    """The leases that must be renewed now, and until when the renewer may wait for an answer: half
+    of the time of the next lease, from its own renewal on, or from now on if that is late."""
     with runtime.mutex:
         now = runtime.clock()
         leases = runtime.registry.to_renew()
@@ -91,7 +91,7 @@ def _due(runtime: Runtime) -> tuple[list[LeaseState], float]:
     if len(due) == len(leases):
         return due, inf
     following = leases[len(due)]
-    return due, following.renew_at + following.ttl / 3
+    return due, (max(following.renew_at, now) + following.valid_until) / 2
 
 
 def _next_look(planned: float, due_at: float, now: float) -> float:

@@ -357,6 +357,18 @@ class TestCallbackThreads:
         for _ in range(2 * MOST_THREADS):
             assert done.acquire(blocking=False)
 
+    def test_much_work_at_once_does_not_start_a_thread_for_each_piece(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A thousand losses are reported under the mutex that the renewals of all others need."""
+        monkeypatch.setattr("holdfast.drivers.callbacks.LINGER", 60.0)
+        threads, used = CallbackThreads(), list[threading.Thread]()
+        for _ in range(20 * MOST_THREADS):
+            threads.submit(lambda: used.append(threading.current_thread()))
+        threads.wait(60)
+        assert len(used) == 20 * MOST_THREADS
+        assert len(set(used)) <= MOST_THREADS
+
     def test_work_may_wait_for_the_others_without_waiting_for_itself(self) -> None:
         threads, done = CallbackThreads(), threading.Event()
 

@@ -6,6 +6,10 @@ from collections.abc import Callable
 
 MOST_THREADS = 32
 
+LINGER = 0.1
+"""How long a thread waits for more work before it ends. Many leases may be lost at once, and who
+reports that has the mutex that renewals need: it must not start a thread for each of them."""
+
 
 class CallbackThreads:
     """Runs each piece of work in a daemon thread: one that is there and idle, or a new one. A
@@ -13,39 +17,54 @@ class CallbackThreads:
 
     def __init__(self) -> None:
         self._work: deque[Callable[[], None]] = deque()
-        self._changed = threading.Condition()
+        mutex = threading.RLock()
+        self._changed = threading.Condition(mutex)
+        self._ended = threading.Condition(mutex)
         self._started = 0
         """How many threads there are, with those that are about to run."""
+        self._idle = 0
+        self._ending = False
+        """Whether idle threads are to end at once."""
         self._running: set[int] = set()
 
     def submit(self, work: Callable[[], None]) -> None:
         """Run this, soon. It must not raise."""
         with self._changed:
             self._work.append(work)
-            if self._started == MOST_THREADS:
+            self._changed.notify()
+            if self._idle >= len(self._work) or self._started == MOST_THREADS:
                 return
             self._started += 1
         try:
-            threading.Thread(target=self._run, name="holdfast-callbacks", daemon=True).start()
+            threading.Thread(
+                target=self._run, args=(LINGER,), name="holdfast-callbacks", daemon=True
+            ).start()
         except RuntimeError:  # no more threads can be had
-            self._run()
+            self._run(0.0)
 
-    def _run(self) -> None:
+    def _run(self, linger: float) -> None:
         me = threading.get_ident()
         with self._changed:
             self._running.add(me)
         while True:
             with self._changed:
+                self._idle += 1
+                self._changed.wait_for(lambda: self._work or self._ending, linger)
+                self._idle -= 1
                 if not self._work:
                     self._running.discard(me)
                     self._started -= 1
-                    self._changed.notify_all()
+                    self._ended.notify_all()
                     return
                 work = self._work.popleft()
             work()
+            del work  # or it would live until the next one
 
     def wait(self, timeout: float) -> None:
         """Wait until all work is done, unless this is part of it."""
         with self._changed:
             if threading.get_ident() not in self._running:
-                self._changed.wait_for(lambda: not self._started, timeout)
+                self._ending = True
+                self._changed.notify_all()
+                self._ended.wait_for(lambda: not self._started, timeout)
+                self._ending = False

@@ -240,7 +240,7 @@ INSIDE = """
 import sys
 import holdfast
 from holdfast.cli.child import Child
-from holdfast.cli.hold import _Run
+from holdfast.cli.hold import Request, _Run
 from holdfast.cli.output import Output
 from holdfast.cli.signals import Signals
 from holdfast.cli.supervise import LossRule, Supervisor
@@ -249,7 +249,8 @@ from holdfast.cli.terminal import Terminal
 with Child(("sleep", "600")) as child, Signals() as signals, Terminal() as terminal:
     with holdfast.Client("memory://") as client:
         lease = client.lock("job").acquire()
-        run = _Run(None, Output(), child, signals, terminal)
+        request = Request("job", ("sleep", "600"), None, None, None, "", "term", None)
+        run = _Run(request, Output(), child, signals, terminal)
         rule = LossRule("term", 5)
 """
 

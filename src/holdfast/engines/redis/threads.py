@@ -314,7 +314,8 @@ class RedisStore:
         """Become the leader if there is none, and take the poller; else become a follower."""
         if self._leader is not None and self._leader is not follower and self._leading != me:
             self._follow_leader(follower)
-            return None
+            if self._leader is not None:  # else it has just ended, and saw no follower
+                return None
         # If `me` leads already, this is a signal handler in the leader's thread.
         self._leader, self._leading = follower, me
         self._followers.pop(follower, None)

@@ -6,6 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OTHERS := 3.12 3.13
 
+# Some environments keep Python from writing bytecode. The tests start a thousand processes, each of
+# which would compile the package anew.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: help demo test contract mutants soak check bench comparison docs dist format clean servers
 
 help:

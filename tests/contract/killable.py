@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import itertools
 import json
 import os
 import signal
+import socket
+import subprocess
 import sys
+from contextlib import ExitStack, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +28,36 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": path}
 
 
+@cache
+def parent() -> socket.socket:
+    """The process that forks the workers: a request is sent to it with the ends of their pipes."""
+    ours, theirs = socket.socketpair(type=socket.SOCK_SEQPACKET)
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", str(SOURCE), str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            env=environment(),
+            pass_fds=[theirs.fileno()],
+        )
+
+    @atexit.register
+    def end() -> None:
+        ours.close()
+        process.wait()
+
+    return ours
+
+
+async def _reader(pipe: int, stack: ExitStack) -> asyncio.StreamReader:
+    """Reads a pipe, which the stack closes."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(pipe, "rb", 0)
+    )
+    stack.callback(transport.close)
+    return reader
+
+
 class WorkerGone(Exception):
     """The process ended before it answered."""
 
@@ -30,39 +65,43 @@ class WorkerGone(Exception):
 class Worker:
     """A process with a client of its own. `await worker("acquire", name="x")` gives its answer."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    def __init__(
+        self, pid: int, commands: int, answers: asyncio.StreamReader, news: asyncio.StreamReader
+    ) -> None:
+        self.pid = pid
+        self.exit_code: int | None = None
+        self._commands = commands
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
         self._numbers = itertools.count()
         self.events: list[dict[str, Any]] = []
-        self._reader = asyncio.create_task(self._read())
+        self._reader = asyncio.create_task(self._read(answers))
+        self._watcher = asyncio.create_task(self._watch(news))
+        self._pipes = ExitStack()
 
     @classmethod
     async def start(cls, url: str, colour: str) -> Worker:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", str(SOURCE), colour, url),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            env=environment(),
-        )
-        worker = cls(process)
+        pipes = [os.pipe() for _ in range(3)]
+        (theirs, commands), (answers, to_us), (news, of_it) = pipes
+        socket.send_fds(parent(), [json.dumps([colour, url]).encode()], [theirs, to_us, of_it])
+        for pipe in (theirs, to_us, of_it):
+            os.close(pipe)
+        with ExitStack() as stack:
+            stack.callback(os.close, commands)
+            answered, told = [await _reader(pipe, stack) for pipe in (answers, news)]
+            worker = cls(int(await told.readline()), commands, answered, told)
+            worker._pipes = stack.pop_all()
         await worker("hello")
         return worker
 
     @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    @property
     def alive(self) -> bool:
-        return self._process.returncode is None
+        return self.exit_code is None
 
     def begins(self, command: str, **details: Any) -> asyncio.Future[dict[str, Any]]:
         """Sends a command; the future has its answer."""
-        assert self._process.stdin is not None
         number = next(self._numbers)
         line = json.dumps({"do": command, "number": number, **details})
-        self._process.stdin.write(line.encode() + b"\n")
+        os.write(self._commands, line.encode() + b"\n")
         self._answers[number] = asyncio.get_running_loop().create_future()
         return self._answers[number]
 
@@ -74,22 +113,22 @@ class Worker:
         return [told for told in self.events if told["event"] == event]
 
     def stop(self) -> None:
-        self._process.send_signal(signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        self._process.send_signal(signal.SIGCONT)
+        self._signal(signal.SIGCONT)
 
     def interrupt(self) -> None:
         """What Ctrl-C does."""
-        self._process.send_signal(signal.SIGINT)
+        self._signal(signal.SIGINT)
 
     async def kill(self) -> None:
-        self._process.send_signal(signal.SIGKILL)
-        await self._process.wait()
+        self._signal(signal.SIGKILL)
+        await self.gone()
 
     async def gone(self) -> int:
         """Waits for the process to end by itself, and gives its exit code."""
-        return await self._process.wait()
+        return await asyncio.shield(self._watcher)
 
     async def ends(self) -> None:
         """Kills the process, if it still runs, and clears up."""
@@ -98,14 +137,21 @@ class Worker:
         # A child that it forked may hold the pipe open for longer; it ends by itself.
         await asyncio.wait({self._reader}, timeout=5)
         self._reader.cancel()
-        assert self._process.stdin is not None
-        self._process.stdin.close()
+        self._pipes.close()
+        await asyncio.sleep(0)  # asyncio closes them in its next round
         for answer in self._answers.values():
             answer.cancel()
 
-    async def _read(self) -> None:
-        assert self._process.stdout is not None
-        async for line in self._process.stdout:
+    def _signal(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):  # it has ended by itself
+            os.kill(self.pid, number)
+
+    async def _watch(self, news: asyncio.StreamReader) -> int:
+        self.exit_code = int(await news.readline())
+        return self.exit_code
+
+    async def _read(self, answers: asyncio.StreamReader) -> None:
+        async for line in answers:
             said = json.loads(line)
             if "event" in said:
                 self.events.append(said)

@@ -15,7 +15,7 @@ import holdfast
 
 from .actors import Actor, TaskActor, ThreadActor
 from .engine import Engine
-from .killable import Worker
+from .killable import Worker, parent
 from .place import Place
 
 Colour = Literal["sync", "async"]
@@ -144,6 +144,7 @@ class Stage:
         return bool(lease)
 
     async def __aenter__(self) -> Stage:
+        parent()  # it stays for all scenarios, so it is there before the first begins
         self._before = Leftovers()
         return self
 

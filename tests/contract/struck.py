@@ -22,7 +22,7 @@ HOLDFAST = str(Path(holdfast.__file__).parent)
 
 def play(url: str, situation: str, step: int, ttl: float) -> None:
     ann, ben = holdfast.Client(url, ttl=ttl), holdfast.Client(url, ttl=ttl)
-    with ann.lock("warm-up"), ben.lock("warm-up as well"):
+    with suppress(holdfast.LockLost), ann.lock("warm-up"), ben.lock("warm-up as well"):
         pass
     for line in itertools.count(0, step):
         if situation == "first use":
@@ -31,8 +31,8 @@ def play(url: str, situation: str, step: int, ttl: float) -> None:
         name = f"door {line}"
         kept = ben.lock(name).acquire() if situation == "held" else None
         strike = Strike(line, (HOLDFAST,))
-        # On a busy machine 20 ms may be too little for an answer.
-        with suppress(KeyboardInterrupt, holdfast.EngineUnavailable), strike:
+        # On a busy machine 20 ms may be too little for an answer, and a ttl for connecting.
+        with suppress(KeyboardInterrupt, holdfast.EngineUnavailable, holdfast.LockLost), strike:
             lease = ann.lock(name).acquire(timeout=60 if kept is None else 0.02)
             if lease is not None:
                 lease.release()

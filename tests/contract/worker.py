@@ -1,7 +1,10 @@
-"""A process that holds locks and can be killed: `worker.py COLOUR URL`.
+"""Processes that hold locks and can be killed: `worker.py SOCKET`, a descriptor.
 
-It takes commands as JSON lines, `{"do": "acquire", "number": 1, "name": "x"}`, and answers each
-with one JSON line of the same number. Lines with an "event" come unasked: "asking" before an
+It is the parent of them all, and forks one for each request, since to import an engine takes longer
+than most scenarios: a request has colour and URL, and three pipes.
+
+A worker takes commands as JSON lines, `{"do": "acquire", "number": 1, "name": "x"}`, and answers
+each with one JSON line of the same number. Lines with an "event" come unasked: "asking" before an
 acquire, "lost" when a lease is, "interrupted" after a Ctrl-C that a sync worker outlived.
 
 Every command is a coroutine in both colours. In the sync one nothing is ever awaited, so a single
@@ -15,9 +18,12 @@ import inspect
 import json
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Coroutine
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -223,10 +229,52 @@ async def main_async(url: str) -> None:
         await worker.perform(line.decode())
 
 
+@cache
+def import_engine(scheme: str, url: str) -> None:
+    """Has the engine imported before the fork, once for all its workers. Nothing is asked yet."""
+    with suppress(Exception):  # the worker meets it, too, and tells of it
+        holdfast.Client(url).close()
+
+
+def forked(requests: socket.socket) -> tuple[str, str]:
+    """Forks a worker for each request, until there are no more. It returns in the workers only."""
+    while True:
+        request, pipes, _, _ = socket.recv_fds(requests, 65536, 3)
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass  # who watched a worker that has ended
+        if not request:
+            os._exit(0)
+        colour, url = json.loads(request)
+        import_engine(url.partition(":")[0], url)
+        if not os.fork():
+            requests.close()
+            watch(*pipes)
+            return colour, url
+        for pipe in pipes:
+            os.close(pipe)
+
+
+def watch(commands: int, answers: int, news: int) -> None:
+    """Has a worker, tells its number and its exit code, and ends. It returns in the worker only."""
+    worker = os.fork()
+    if worker:
+        os.close(commands)
+        os.close(answers)
+        os.write(news, b"%d\n" % worker)
+        os.write(news, b"%d\n" % os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]))
+        os._exit(0)
+    os.dup2(commands, 0)
+    os.dup2(answers, 1)
+    for pipe in (commands, answers, news):
+        os.close(pipe)
+
+
 if __name__ == "__main__":
+    colour, url = forked(socket.socket(fileno=int(sys.argv[1])))
     # Whoever started the tests in the background of a shell has it ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if sys.argv[1] == "sync":
-        main_sync(sys.argv[2])
+    if colour == "sync":
+        main_sync(url)
     else:
-        asyncio.run(main_async(sys.argv[2]))
+        asyncio.run(main_async(url))

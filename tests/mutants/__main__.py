@@ -1,4 +1,4 @@
-"""Plant each bug in a copy of the code, and see whether the tests find it.
+"""Plant each bug in a copy of the code, and see whether the tests of `make test` find it.
 
 Exit code 0: all were found; 1: some were not, and they are listed; 2: the list itself is wrong (a
 bug applies nowhere, or its tests fail without it).
@@ -106,7 +106,7 @@ def _copies(count: int) -> Iterator["SimpleQueue[Path]"]:
 
 
 def _fails(copy: Path, killers: str) -> bool:
-    """Whether any of these tests fails in this copy."""
+    """Whether any of these tests fails in this copy: those that `make test` has, not `--full`."""
     words = ["-x", "-q", "-p", "no:cacheprovider", "-n", "0", *shlex.split(killers)]
     environment = {
         **os.environ,
@@ -114,7 +114,7 @@ def _fails(copy: Path, killers: str) -> bool:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "pytest", "--full", *words],
+        [sys.executable, "-m", "pytest", *words],
         cwd=copy,
         env=environment,
         stdout=subprocess.PIPE,

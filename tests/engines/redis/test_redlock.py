@@ -66,6 +66,7 @@ def test_without_a_majority_every_node_is_named(
     three: RedisMasters, invite: Invite, fate: str
 ) -> None:
     party = invite(three.url + OFF, ttl=LONG)
+    warm_up(party, three)
     lease = party.takes("before")
     for server in three.servers[1:]:
         getattr(server, fate)()

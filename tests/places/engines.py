@@ -100,8 +100,10 @@ ENGINES = (
     Engine("sqlite", SqlitePlace, plays_core=True, shares=True),
     Engine("postgres", postgres_place, shares=True, server="postgres"),
     Engine("pgbouncer", pgbouncer_place, shares=True, server="postgres", only=VARIANT),
-    Engine("mariadb", mariadb_place, server="mariadb"),
-    Engine("mysql", mysql_place, server="mariadb", only=VARIANT),  # its statements, on MariaDB
+    Engine("mariadb", mariadb_place, shares=True, server="mariadb"),
+    Engine(
+        "mysql", mysql_place, shares=True, server="mariadb", only=VARIANT
+    ),  # its statements, on MariaDB
     Engine(
         "lent postgres",  # by a user's own pool
         lent_postgres_place,
@@ -113,6 +115,7 @@ ENGINES = (
         "lent mariadb",
         lent_mariadb_place,
         server="mariadb",
+        shares=True,
         only=VARIANT,
     ),
     Engine("redis", single_place, both=True, shares=True),

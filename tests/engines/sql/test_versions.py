@@ -215,3 +215,20 @@ def test_a_file_without_shares(tmp_path: Path) -> None:
         with client.semaphore("other", 2), client.semaphore("other", 2):
             assert client.lock("other").acquire(blocking=False) is None
     assert lease
+
+
+@slow
+@BOTH
+def test_tables_without_shares(database: Database) -> None:
+    ann = Party("sync", database.url)
+    lease = ann.takes("held")
+    database.query("DROP TABLE holdfast_leases_members")  # as version 2 had them
+    database.query("ALTER TABLE holdfast_leases_waiters DROP COLUMN shares")
+    database.query("UPDATE holdfast_leases_version SET version = 2")
+    ben = Party("sync", database.url)
+    assert ben(ben.client.rwlock("held").read.acquire, blocking=False) is None
+    shares = [ben(ben.client.semaphore("other", 2).acquire, blocking=False) for _ in range(3)]
+    assert [bool(share) for share in shares] == [True, True, False]
+    ann(lease.release)
+    ann.close()
+    ben.close()

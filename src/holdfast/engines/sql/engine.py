@@ -52,7 +52,6 @@ def server_engine(
     connections: int,
     guard: SqlGuard,
     ddl: str,
-    no_sharing: str = "",
 ) -> Engine:
     """The engine whose clients each have such a server, and so many connections to it."""
 
@@ -66,5 +65,5 @@ def server_engine(
         lambda host: Offloaded(store(host), scheme, host.clock, connections),
         guard=guard,
         ddl=ddl,
-        no_sharing=no_sharing,
+        no_sharing="",
     )

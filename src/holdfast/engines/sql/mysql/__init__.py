@@ -75,15 +75,7 @@ def make_engine(url: SplitResult, options: dict[str, str], connect: Connect) -> 
 
     guarantees = MARIADB if is_mariadb else MYSQL
     guard = mysql_guard(statements.names["leases"])
-    return server_engine(
-        url.scheme,
-        guarantees,
-        server,
-        read_count(options),
-        guard,
-        statements.ddl,
-        no_sharing="it grants each lock to one holder",
-    )
+    return server_engine(url.scheme, guarantees, server, read_count(options), guard, statements.ddl)
 
 
 def connect(given: Any, clock: Clock, until: float) -> MySqlConnection:

@@ -14,8 +14,10 @@
 6. In an UPDATE, each assignment sees those before it.
 """
 
+from functools import partial
+
 from holdfast.engines.sql import dialect
-from holdfast.engines.sql.dialect import Dialect, Text, table_names, texts_of
+from holdfast.engines.sql.dialect import Dialect, SharedDialect, Text, table_names, texts_of
 
 
 class Statements(dialect.Statements):
@@ -25,14 +27,21 @@ class Statements(dialect.Statements):
         self.returns = returns
         self.names = names = table_names(table, "`")
         expressions = names | {"now": NOW, "takes": _TAKES.format(now=NOW)}
-        texts = dict(TEXTS)
+        room = _ROOM.format_map(expressions | {"shares": ":shares"})
+        room_first = _ROOM.format_map(expressions | {"shares": "first.shares"})
+        expressions |= {"room": room, "room_first": room_first}
+        texts, shared_texts = dict(TEXTS), dict(SHARED_TEXTS)
         if returns:
             bounded = "SET STATEMENT max_statement_time = :lock_wait FOR "
             state = "IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl"
             texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {state}, holder"
             texts["take_away"] = bounded + texts["take_away"]
+            shared_texts["rise"] = bounded + shared_texts["rise"]
             del texts["verdict"]
-        self.dialect = texts_of(Dialect, "qmark", expressions, texts, ("acquire", "take_away"))
+        shared = texts_of(SharedDialect, "qmark", expressions, shared_texts, ("rise",))
+        self.dialect = texts_of(
+            partial(Dialect, shared=shared), "qmark", expressions, texts, ("acquire", "take_away")
+        )
         self._extend_many = EXTEND_MANY.format(**expressions)
         self.ddl = DDL.format(**names).strip()
         self.create = tuple(Text(sql, "qmark") for sql in self.ddl.split(";") if sql.strip())
@@ -148,11 +157,26 @@ UNLOCK_TABLES = "SELECT RELEASE_LOCK('holdfast')"
 """Two clients that make the tables at once would be in each other's way."""
 
 _SEEN = """
-SELECT name, holder, fence, LEAST(expires - {now}, ttl),
+SELECT l.name, COALESCE(m.holder, l.holder), l.fence,
+       LEAST(COALESCE(m.expires, l.expires) - {now}, COALESCE(m.ttl, l.ttl)),
        (SELECT COUNT(*) FROM {waiters} AS w WHERE w.name = l.name
-        AND w.alive_until BETWEEN {now} AND {now} + :life), 1
-FROM {leases} AS l WHERE holder IS NOT NULL AND expires > {now}
+        AND w.alive_until BETWEEN {now} AND {now} + :life),
+       COALESCE(m.shares, 1)
+FROM (
+    SELECT * FROM {leases} WHERE holder IS NOT NULL AND expires > {now} AND CONDITION
+) AS l LEFT JOIN {members} AS m
+    ON m.name = l.name AND l.holder = :marker AND m.expires > {now}
+ORDER BY l.name
 """
+
+_ROOM = """
+(l.holder = :marker
+    AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND m.shares <> {shares})
+    AND ({shares} = 0 OR {shares} > (SELECT COUNT(*) FROM {members} AS m WHERE m.name = :key))
+ OR NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key) AND (
+    l.holder IS NULL OR l.expires <= {now}))
+"""
+"""Whether there is room for one more with these shares."""
 
 _TAKES = """
 (holder = VALUES(holder) AND offered OR NOT queued AND (holder IS NULL OR expires <= {now}))
@@ -178,7 +202,10 @@ SELECT IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}
 FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
 """,
     "look": """
-SELECT NULL, {now}, l.expires - {now}, l.ttl, l.holder, w.place, l.queued
+SELECT NULL, {now},
+       IF(l.holder = :marker,
+          (SELECT MIN(m.expires) FROM {members} AS m WHERE m.name = :key), l.expires) - {now},
+       l.ttl, l.holder, w.place, l.queued
 FROM (SELECT 1) AS one LEFT JOIN {leases} AS l ON l.name = :key
 LEFT JOIN {waiters} AS w ON w.holder = :holder
 """,
@@ -197,9 +224,9 @@ UPDATE {leases} SET expires = {now} + IF(holder = :holder AND offered, :offer, t
 WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)
 """,
     "join": """
-INSERT INTO {waiters} (holder, name, place, alive_until)
+INSERT INTO {waiters} (holder, name, place, alive_until, shares)
 SELECT :holder, :key, IF(:place > 0, :place, GREATEST({now}, COALESCE(MAX(place) + 1, 0))),
-       {now} + :life
+       {now} + :life, :shares
 FROM {waiters} WHERE name = :key
 ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)
 """,
@@ -220,7 +247,10 @@ SET @holdfast_front = COALESCE((
 """,
     "bury": """
 DELETE FROM {waiters} WHERE name = :key AND place < @holdfast_front
-AND EXISTS (SELECT 1 FROM {leases} WHERE name = :key AND (holder IS NULL OR expires <= {now}))
+AND EXISTS (
+    SELECT 1 FROM {leases} WHERE name = :key
+    AND (holder IS NULL OR holder = :marker OR expires <= {now})
+)
 """,
     "settle": """
 UPDATE {leases} SET
@@ -233,7 +263,9 @@ UPDATE {leases} SET
     queued = EXISTS (
         SELECT 1 FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1 OFFSET 1
     )
-WHERE name = :key AND (holder IS NULL OR expires <= {now})
+WHERE name = :key AND (holder IS NULL OR expires <= {now}) AND COALESCE(
+    (SELECT w.shares FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1), 1
+) = 1
 """,
     "heads": """
 SELECT holder, '' FROM {waiters} WHERE name = :key AND holder <> :holder
@@ -253,12 +285,14 @@ WHERE name = :key AND holder = COALESCE(:only, holder) AND expires > {now}
 UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
 WHERE name = :key AND holder = COALESCE(:only, holder) AND expires > {now}
 """,
-    "inspect": _SEEN + " AND name = :key",
-    "listing": _SEEN
-    + """
-AND name >= :prefix AND LEFT(name, LENGTH(:prefix)) = :prefix AND name > :after
+    "inspect": _SEEN.replace("CONDITION", "name = :key"),
+    "listing": _SEEN.replace(
+        "CONDITION",
+        """
+name >= :prefix AND LEFT(name, LENGTH(:prefix)) = :prefix AND name > :after
 ORDER BY name LIMIT :limit
 """,
+    ),
     "cell": "SELECT value, is_text, version FROM {cells} WHERE name = :key",
     "make_cell": """
 INSERT INTO {cells} (name, value, is_text, version)
@@ -268,6 +302,103 @@ WHERE NOT EXISTS (SELECT 1 FROM {cells} WHERE name = :key)
     "set_cell": """
 UPDATE {cells} SET value = :value, is_text = :is_text, version = version + 1
 WHERE name = :key AND version = :expect
+""",
+}
+
+SHARED_TEXTS = {
+    "reserve": """
+INSERT INTO {leases} (name, fence, ttl, expires) VALUES (:key, {now}, 0, {now})
+ON DUPLICATE KEY UPDATE queued = queued
+""",
+    "recount": """
+UPDATE {members} SET expires = {now} + ttl
+WHERE name = :key AND (holder = :holder AND offered OR expires > {now} + ttl)
+""",
+    "expire": """
+DELETE FROM {members} WHERE name = :key AND (expires <= {now} OR NOT EXISTS (
+    SELECT 1 FROM {leases} AS l WHERE l.name = :key AND l.holder = :marker
+))
+""",
+    "enter": """
+INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
+SELECT :key, :holder, :shares, :offer, {now} + :offer, 1 FROM {leases} AS l
+WHERE l.name = :key AND :shares <> 1 AND {now} < :deadline
+  AND (NOT l.queued AND {room} OR l.holder = :holder AND l.offered)
+  AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND m.holder = :holder)
+""",
+    # A transaction that relies on the last lease keeps the fence from being changed.
+    "rise": """
+UPDATE {leases} SET fence = GREATEST(fence + 1, {now}), holder = :marker, offered = 0
+WHERE name = :key AND {now} < :deadline
+  AND EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND m.holder = :holder)
+  AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND NOT m.offered)
+""",
+    "confirm": """
+UPDATE {members} SET
+    expires = IF(offered, {now} + :ttl,
+                 GREATEST(LEAST(expires, {now} + GREATEST(ttl, :ttl)), {now} + :ttl)),
+    ttl = IF(offered, :ttl, GREATEST(ttl, :ttl)),
+    offered = 0
+WHERE name = :key AND holder = :holder AND {now} < :deadline AND EXISTS (
+    SELECT 1 FROM {leases} AS l WHERE l.name = :key AND l.holder = :marker AND NOT l.offered
+)
+""",
+    "prolong": """
+UPDATE {members} SET ttl = GREATEST(ttl, :ttl),
+    expires = GREATEST(LEAST(expires, {now} + ttl), {now} + :ttl)
+WHERE holder = :holder AND name = :key AND expires > {now} AND NOT offered
+""",
+    "remove": "DELETE FROM {members} WHERE name = :key AND holder = :holder",
+    "admit": """
+INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
+SELECT :key, w.holder, w.shares, :offer, {now} + :offer, 1
+FROM {leases} AS l
+JOIN (SELECT shares FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1) AS first
+JOIN (
+    SELECT holder, shares, place, ROW_NUMBER() OVER (ORDER BY place) AS number
+    FROM {waiters} WHERE name = :key AND alive_until BETWEEN {now} AND {now} + :life
+    ORDER BY place LIMIT 100
+) AS w ON w.shares = first.shares
+WHERE l.name = :key AND first.shares <> 1
+  AND w.place < COALESCE((
+      SELECT x.place FROM {waiters} AS x WHERE x.name = :key AND x.shares <> first.shares
+        AND x.alive_until BETWEEN {now} AND {now} + :life
+      ORDER BY x.place LIMIT 1
+  ), 9223372036854775807)
+  AND (first.shares = 0 OR w.number <= first.shares
+       - (SELECT COUNT(*) FROM {members} AS m WHERE m.name = :key))
+  AND {room_first}
+  AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND m.holder = w.holder)
+""",
+    "woken": """
+SELECT w.holder, '', 1 FROM {members} AS m JOIN {waiters} AS w ON w.holder = m.holder
+WHERE m.name = :key AND w.holder <> :holder
+""",
+    # Not by a subquery: the server would read, and lock, the queues of all locks.
+    "drop": """
+DELETE w FROM {members} AS m JOIN {waiters} AS w ON w.holder = m.holder WHERE m.name = :key
+""",
+    "tally": """
+UPDATE {leases} SET
+    holder = IF(EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key), :marker, NULL),
+    offered = EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key)
+        AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND NOT m.offered),
+    ttl = COALESCE((SELECT MAX(m.ttl) FROM {members} AS m WHERE m.name = :key), ttl),
+    expires = COALESCE((SELECT MAX(m.expires) FROM {members} AS m WHERE m.name = :key), {now}),
+    queued = EXISTS (SELECT 1 FROM {waiters} AS w WHERE w.name = :key)
+WHERE name = :key
+  AND (holder = :marker OR EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key))
+""",
+    "peek": """
+SELECT IF(NOT m.offered, l.fence, NULL), {now},
+       IF(l.holder = :marker,
+          (SELECT MIN(m.expires) FROM {members} AS m WHERE m.name = :key), l.expires) - {now},
+       l.holder, (SELECT w.place FROM {waiters} AS w WHERE w.holder = :holder), l.queued,
+       m.holder IS NOT NULL, {room}, :shares = (
+           SELECT w.shares FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1
+       )
+FROM (SELECT 1) AS one LEFT JOIN {leases} AS l ON l.name = :key
+LEFT JOIN {members} AS m ON m.name = :key AND m.holder = :holder AND l.holder = :marker
 """,
 }
 

@@ -37,7 +37,7 @@ class Offloaded:
         if holder is not None and (before := self._asking.get(holder)) is not None:
             await asyncio.wait((before,), timeout=max(0.0, until - self._clock()))
             if not before.done():
-                return self._failed(requests)
+                return self._failed(requests, "an earlier request of this holder is pending")
         job = Job(self._store.ask, requests, until)
         if holder is not None:
             self._asking[holder] = job.end
@@ -47,7 +47,7 @@ class Offloaded:
             await asyncio.wait((job.end,), timeout=max(0.0, until - self._clock()) + GRACE)
         finally:
             job.is_wanted = False  # if no worker has begun yet
-        return job.result() if job.end.done() else self._failed(requests)
+        return job.result() if job.end.done() else self._failed(requests, "did not answer in time")
 
     async def close(self) -> None:
         """Have a worker close the store, then end the workers."""
@@ -67,10 +67,8 @@ class Offloaded:
         self._store.forget()
         self._begin()
 
-    def _failed(self, requests: Sequence[Request]) -> Sequence[Answer]:
-        return [Failed.at(self._name, "an earlier request of this holder is pending")] * len(
-            requests
-        )
+    def _failed(self, requests: Sequence[Request], why: str) -> Sequence[Answer]:
+        return [Failed.at(self._name, why)] * len(requests)
 
     def _asked(self, holder: str, end: "asyncio.Future[None]") -> None:
         if self._asking.get(holder) is end:

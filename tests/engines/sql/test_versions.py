@@ -10,7 +10,7 @@ import psycopg
 import pymysql
 import pytest
 
-from holdfast import Client, EngineUnavailable
+from holdfast import Client, EngineUnavailable, schema
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import TABLES
 from tests.engines.sql.databases import Database
@@ -64,12 +64,23 @@ OLD_CLIENT = {
 }
 
 
-@pytest.fixture
-def first_release(database: Database, kind: str) -> Database:
-    database.query(f"DROP TABLE IF EXISTS {TABLES}")
+def make_first_release(database: Database, kind: str) -> None:
     for sql in (FIRST_POSTGRES if kind == "postgres" else FIRST_MARIADB).split(";"):
         if sql.strip():
             database.query(sql)
+
+
+def remove_shares(database: Database) -> None:
+    """As version 2 had the tables."""
+    database.query("DROP TABLE holdfast_leases_members")
+    database.query("ALTER TABLE holdfast_leases_waiters DROP COLUMN shares")
+    database.query("UPDATE holdfast_leases_version SET version = 2")
+
+
+@pytest.fixture
+def first_release(database: Database, kind: str) -> Database:
+    database.query(f"DROP TABLE IF EXISTS {TABLES}")
+    make_first_release(database, kind)
     return database
 
 
@@ -222,13 +233,38 @@ def test_a_file_without_shares(tmp_path: Path) -> None:
 def test_tables_without_shares(database: Database) -> None:
     ann = Party("sync", database.url)
     lease = ann.takes("held")
-    database.query("DROP TABLE holdfast_leases_members")  # as version 2 had them
-    database.query("ALTER TABLE holdfast_leases_waiters DROP COLUMN shares")
-    database.query("UPDATE holdfast_leases_version SET version = 2")
+    remove_shares(database)
     ben = Party("sync", database.url)
     assert ben(ben.client.rwlock("held").read.acquire, blocking=False) is None
     shares = [ben(ben.client.semaphore("other", 2).acquire, blocking=False) for _ in range(3)]
     assert [bool(share) for share in shares] == [True, True, False]
     ann(lease.release)
     ann.close()
+    ben.close()
+
+
+@slow
+@BOTH
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_the_printed_statements_bring_tables_up_to_date(
+    database: Database, kind: str, version: int
+) -> None:
+    """Without the help of a client, which finds their version up to date then."""
+    database.query(f"DROP TABLE IF EXISTS {TABLES}")
+    if version == 1:
+        make_first_release(database, kind)
+    elif version == 2:
+        ann = Party("sync", database.url)
+        ann(ann.takes("free").release)
+        ann.close()
+        remove_shares(database)
+    printed = schema.ddl(database.url)
+    for sql in [printed] if kind == "postgres" else printed.split(";"):
+        if sql.strip():
+            database.query(sql)
+    ben = Party("sync", database.url)
+    shares = [ben(ben.client.semaphore("free", 2).acquire, blocking=False) for _ in range(2)]
+    waiting = ben.begin(ben.client.semaphore("free", 2).acquire, timeout=20)
+    ben(shares[0].release)
+    assert waiting.result(20)
     ben.close()

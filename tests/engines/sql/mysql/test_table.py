@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.engines.sql.mysql.connection import MySqlConnection
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.equipment.servers.mariadb import USER, MariaDbServer
@@ -117,6 +118,26 @@ def test_acquire_and_release_are_one_statement_each(mariadb: MariaDbServer, invi
     assert said(mariadb) - before == 2 + cost_of_asking
 
 
+def test_a_transaction_is_one_round_trip(
+    mariadb: MariaDbServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that is stopped amid one would keep the row locked, for longer than its lease."""
+    ann = invite(mariadb.url)
+    held = [ann(ann.client.rwlock("job").read.acquire) for _ in range(2)]
+    sent: list[str] = []
+    send = MySqlConnection.run_text
+
+    def record(connection: MySqlConnection, sql: str, until: float) -> Any:
+        sent.append(sql)
+        return send(connection, sql, until)
+
+    monkeypatch.setattr(MySqlConnection, "run_text", record)
+    ann(held[0].extend)
+    ann(held[0].release)
+    assert len(sent) == 2
+    ann(held[1].release)
+
+
 def test_deleting_idle_rows_does_not_set_fences_back(
     mariadb: MariaDbServer, invite: Invite
 ) -> None:
@@ -156,6 +177,22 @@ def test_a_hand_off_reads_as_much_however_many_wait(
     assert rows_read(mariadb) - before < 2500, "the half of one of the queues"
     mariadb.query("DELETE FROM holdfast_leases_waiters")
     ben(later.release)
+
+
+def test_many_readers_do_not_lock_the_queue_of_another_lock(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    ann, ben = invite(mariadb.url), invite(mariadb.url)
+    shares = [ben(ben.client.rwlock("job").read.acquire) for _ in range(20)]
+    mariadb.query("INSERT INTO holdfast_leases_waiters VALUES ('cleo', 'holdfast:other', 1, 0, 1)")
+    for table in ("holdfast_leases_members", "holdfast_leases_waiters"):
+        mariadb.query(f"ANALYZE TABLE {table}")
+    with mariadb.connection() as connection, connection.cursor() as cursor:
+        connection.begin()
+        cursor.execute("SELECT * FROM holdfast_leases_waiters WHERE holder = 'cleo' FOR UPDATE")
+        assert ann(ann.client.lock("job").acquire, timeout=1.0) is None
+    for share in shares:
+        ben(share.release)
 
 
 @pytest.mark.parametrize("scheme", ["mariadb", "mysql"])

@@ -93,3 +93,20 @@ def test_under_mysqls_words_a_try_waits_a_second_and_then_says_held(
         ann(lease.release)
         assert ben.tries(ttl=30) is None
     assert ben.tries().fence > lease.fence
+
+
+@pytest.mark.parametrize("scheme", ["mariadb", "mysql"])
+def test_a_share_is_not_granted_before_the_commit(
+    mariadb: MariaDbServer, invite: Invite, scheme: str
+) -> None:
+    ann, ben = (invite(mariadb.url_for("holdfast", scheme)) for _ in range(2))
+    reading = ben.client.rwlock("job", ttl=30).read
+    lease = ann.takes(ttl=60)
+    with relied_on(mariadb, lease, "READ COMMITTED"):
+        ann(lease.release)
+        assert ben(reading.acquire, blocking=False) is None
+        waiting = ben.begin(reading.acquire, timeout=20)
+        assert ann.tries() is None, "it is offered to the reader"
+    share = waiting.result(20)
+    assert share.fence > lease.fence
+    ben(share.release)

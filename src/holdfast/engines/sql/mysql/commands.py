@@ -43,13 +43,16 @@ class Statements(dialect.Statements):
             partial(Dialect, shared=shared), "qmark", expressions, texts, ("acquire", "take_away")
         )
         self._extend_many = EXTEND_MANY.format(**expressions)
-        self.ddl = DDL.format(**names).strip()
-        self.create = tuple(Text(sql, "qmark") for sql in self.ddl.split(";") if sql.strip())
+        upgrades = (UPGRADE, ADD_SHARES) if returns else ()
+        self.ddl = "\n".join(sql.format(**names).strip() for sql in (TABLES, *upgrades, VERSION))
+        create = (TABLES + VERSION).format(**names).split(";")
+        self.create = tuple(Text(sql, "qmark") for sql in create if sql.strip())
         self.version = Text(READ_VERSION.format(**names), "qmark")
-        self.is_first_release = Text(FIRST_RELEASE.format(**names), "qmark")
-        self.upgrade = Text(UPGRADE.format(**names), "qmark")
-        self.lacks_shares = Text(LACKS_SHARES.format(**names), "qmark")
-        self.add_shares = Text(ADD_SHARES.format(**names), "qmark")
+        self.upgrades = tuple(
+            (Text(is_needed.format(**names), "qmark"), Text(_plain(sql.format(**names)), "qmark"))
+            for is_needed, sql in ((FIRST_RELEASE, UPGRADE), (LACKS_SHARES, ADD_SHARES))
+        )
+        """Whether one is needed, and what it does. To make tables needs no right to alter them."""
 
     def extend_many(
         self, ttl: int, keys: list[str], holders: list[str]
@@ -63,7 +66,7 @@ class Statements(dialect.Statements):
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
-DDL = """
+TABLES = """
 CREATE TABLE IF NOT EXISTS {leases} (
     name VARBINARY(1024) NOT NULL PRIMARY KEY,
     holder VARBINARY(1024),
@@ -97,6 +100,9 @@ CREATE TABLE IF NOT EXISTS {cells} (
     is_text BOOLEAN NOT NULL,
     version BIGINT NOT NULL
 ) ENGINE = InnoDB ROW_FORMAT = DYNAMIC;
+"""
+
+VERSION = """
 CREATE TABLE IF NOT EXISTS {version} (version INT NOT NULL PRIMARY KEY) ENGINE = InnoDB;
 INSERT IGNORE INTO {version}
 SELECT {current} FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM {version});
@@ -123,18 +129,20 @@ WHERE table_schema = COALESCE(NULLIF('{schema}', ''), DATABASE())
 """
 """Gives a row if the tables are of version 2, which had no shares."""
 
-ADD_SHARES = "ALTER TABLE {waiters} ADD COLUMN shares INT NOT NULL DEFAULT 1"
+ADD_SHARES = """
+ALTER TABLE {waiters} ADD COLUMN IF NOT EXISTS shares INT NOT NULL DEFAULT 1;
+"""
 """Brings them up to date. Clients of that version go on while they are connected, and see a shared
 lock as one that another client holds."""
 
 UPGRADE = """
 ALTER TABLE {leases}
-    CHANGE ends expires BIGINT NOT NULL,
+    CHANGE COLUMN IF EXISTS ends expires BIGINT NOT NULL,
     MODIFY holder VARBINARY(1024),
-    ADD COLUMN ttl BIGINT NOT NULL DEFAULT 86400000000,
-    ADD COLUMN offered BOOLEAN NOT NULL DEFAULT 0,
-    ADD COLUMN queued BOOLEAN NOT NULL DEFAULT 0,
-    ROW_FORMAT = DYNAMIC
+    ADD COLUMN IF NOT EXISTS ttl BIGINT NOT NULL DEFAULT 86400000000,
+    ADD COLUMN IF NOT EXISTS offered BOOLEAN NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS queued BOOLEAN NOT NULL DEFAULT 0,
+    ROW_FORMAT = DYNAMIC;
 """
 """Brings a table of the first release up to date. Its clients are refused from then on, since a
 column that they name is gone."""
@@ -351,32 +359,35 @@ WHERE holder = :holder AND name = :key AND expires > {now} AND NOT offered
     "remove": "DELETE FROM {members} WHERE name = :key AND holder = :holder",
     "admit": """
 INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
+WITH front AS (
+    SELECT holder, place, shares, alive_until BETWEEN {now} AND {now} + :life AS alive
+    FROM {waiters} WHERE name = :key ORDER BY place LIMIT 100
+), first AS (
+    SELECT shares FROM front ORDER BY place LIMIT 1
+)
 SELECT :key, w.holder, w.shares, :offer, {now} + :offer, 1
-FROM {leases} AS l
-JOIN (SELECT shares FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1) AS first
-JOIN (
+FROM {leases} AS l JOIN first JOIN (
     SELECT holder, shares, place, ROW_NUMBER() OVER (ORDER BY place) AS number
-    FROM {waiters} WHERE name = :key AND alive_until BETWEEN {now} AND {now} + :life
-    ORDER BY place LIMIT 100
+    FROM front WHERE alive
 ) AS w ON w.shares = first.shares
 WHERE l.name = :key AND first.shares <> 1
-  AND w.place < COALESCE((
-      SELECT x.place FROM {waiters} AS x WHERE x.name = :key AND x.shares <> first.shares
-        AND x.alive_until BETWEEN {now} AND {now} + :life
-      ORDER BY x.place LIMIT 1
-  ), 9223372036854775807)
+  AND w.place < COALESCE(
+      (SELECT MIN(x.place) FROM front AS x WHERE x.shares <> first.shares AND x.alive),
+      9223372036854775807
+  )
   AND (first.shares = 0 OR w.number <= first.shares
        - (SELECT COUNT(*) FROM {members} AS m WHERE m.name = :key))
   AND {room_first}
   AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND m.holder = w.holder)
 """,
     "woken": """
-SELECT w.holder, '', 1 FROM {members} AS m JOIN {waiters} AS w ON w.holder = m.holder
+SELECT w.holder, '', 1 FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.holder = m.holder
 WHERE m.name = :key AND w.holder <> :holder
 """,
-    # Not by a subquery: the server would read, and lock, the queues of all locks.
+    # Neither by a subquery, nor in another order: the server would read, and lock, all queues.
     "drop": """
-DELETE w FROM {members} AS m JOIN {waiters} AS w ON w.holder = m.holder WHERE m.name = :key
+DELETE w FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.holder = m.holder
+WHERE m.name = :key
 """,
     "tally": """
 UPDATE {leases} SET
@@ -407,3 +418,8 @@ UPDATE {leases} SET ttl = GREATEST(ttl, ?),
     expires = GREATEST(LEAST(expires, {now} + ttl), {now} + ?)
 WHERE name IN (MARKS) AND holder IN (MARKS) AND NOT offered AND expires > {now}
 """
+
+
+def _plain(sql: str) -> str:
+    """One statement as MySQL knows it; `IF EXISTS` is for tables that may be up to date."""
+    return sql.replace(" IF NOT EXISTS", "").replace(" IF EXISTS", "").rstrip("; \n")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pymysql
-from pymysql.constants import CLIENT
+from pymysql.constants import CLIENT, COMMAND
 
 from holdfast.core.ports import Clock
 from holdfast.engines.sql.connection import (
@@ -28,6 +28,10 @@ CLIENT_ERRORS = 2000
 
 IDLE = 1.0
 """A connection that was idle for longer is pinged before it is used."""
+
+FLAGS = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
+"""For a connection of ours: UPDATE counts the rows that it finds, and a transaction is sent at
+once."""
 
 STEP = 0.05
 """Timeouts are multiples of this: setting another one costs two system calls."""
@@ -111,6 +115,8 @@ class MySqlConnection:
                 "make them with client_flag=FOUND_ROWS, as SQLAlchemy does unless it has a creator",
                 is_final=True,
             )
+        if not connection.client_flag & CLIENT.MULTI_STATEMENTS:
+            self._allow_many(connection, until)
         for sql in SETTLE:
             self.run_text(sql, until)
         if "mariadb" in version.lower():
@@ -136,10 +142,8 @@ class MySqlConnection:
         """Run one statement, or several as one transaction."""
         if len(statements) == 1:
             return [self._execute(statements[0], until)]
-        self.run_text("BEGIN", until)
         try:
-            results = [self._execute(statement, until) for statement in statements]
-            self.run_text("COMMIT", until)
+            results = self._run_all(statements, until)
         except BrokenError:
             raise
         except SqlError:
@@ -151,11 +155,9 @@ class MySqlConnection:
         """Run a statement without values."""
         try:
             self._end_at(until)
-            found = self._cursor.execute(sql)
+            self._cursor.execute(sql)
             self._used_at = self._clock()
-            if self._cursor.description is None:
-                return [(found,)] if found else []
-            return list(self._cursor.fetchall())
+            return self._rows()
         except _ERRORS as error:
             raise _why(error) from error
 
@@ -179,6 +181,50 @@ class MySqlConnection:
                 raise
             return []
 
+    def _run_all(self, statements: Sequence[Statement], until: float) -> list[list[Row]]:
+        """All in one round trip: a client that is stopped in between would keep the row locked. The
+        server stops at the first error; if that is no error here, the rest is sent."""
+        texts = [
+            "BEGIN",
+            *(_with_values(text.sql, values) for text, values in statements),
+            "COMMIT",
+        ]
+        skips_locked = (False, *(text.skips_locked for text, _ in statements), False)
+        results: list[list[Row]] = []
+        while len(results) < len(texts):
+            try:
+                results.append(self.run_text("; ".join(texts[len(results) :]), until))
+                while self._next(until):
+                    results.append(self._rows())
+            except LockedError:
+                if not skips_locked[len(results)]:
+                    raise
+                results.append([])
+        return results[1:-1]
+
+    def _next(self, until: float) -> bool:
+        """Go on to the rows of the next statement; False if there is none."""
+        try:
+            self._end_at(until)
+            return bool(self._cursor.nextset())
+        except _ERRORS as error:
+            raise _why(error) from error
+
+    def _rows(self) -> list[Row]:
+        if self._cursor.description is None:
+            return [(self._cursor.rowcount,)] if self._cursor.rowcount else []
+        return list(self._cursor.fetchall())
+
+    def _allow_many(self, connection: pymysql.Connection, until: float) -> None:
+        """Have the server take several statements at once, on a connection that another made. There
+        is no other way to it than private names."""
+        try:
+            self._end_at(until)
+            connection._execute_command(COMMAND.COM_SET_OPTION, b"\0\0")  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
+            connection._read_packet()  # noqa: SLF001
+        except _ERRORS as error:
+            raise _why(error) from error
+
     def _end_at(self, until: float) -> None:
         """Have PyMySQL give up at that instant. There is no other way to it than private names."""
         connection = self._connection
@@ -195,7 +241,7 @@ def open_connection(address: Mapping[str, Any], clock: Clock, until: float) -> M
             **{
                 **address,
                 "charset": "utf8mb4",
-                "client_flag": CLIENT.FOUND_ROWS | address.get("client_flag", 0),
+                "client_flag": FLAGS | address.get("client_flag", 0),
                 "connect_timeout": seconds,
                 "read_timeout": seconds,
                 "write_timeout": seconds,

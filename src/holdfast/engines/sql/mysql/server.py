@@ -33,12 +33,10 @@ class MySqlServer(Server):
         what was interrupted is done again."""
         connection.run_text(LOCK_TABLES, until)
         try:
-            [is_old] = connection.run((self._statements.is_first_release(),), until)
-            if is_old:
-                connection.run((self._statements.upgrade(),), until)
-            [lacks_shares] = connection.run((self._statements.lacks_shares(),), until)
-            if lacks_shares:
-                connection.run((self._statements.add_shares(),), until)
+            for is_needed, upgrade in self._statements.upgrades:
+                [rows] = connection.run((is_needed(),), until)
+                if rows:
+                    connection.run((upgrade(),), until)
             for text in self._statements.create:
                 connection.run((text(),), until)
         finally:

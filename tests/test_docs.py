@@ -42,7 +42,15 @@ def name_of(page: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    "module", ["holdfast", "holdfast.options", "holdfast.virtual_time", *MODULES, *CONTRIB]
+    "module",
+    [
+        "holdfast",
+        "holdfast.events",
+        "holdfast.options",
+        "holdfast.virtual_time",
+        *MODULES,
+        *CONTRIB,
+    ],
 )
 def test_docstring_examples(module: str) -> None:
     if module == "holdfast.contrib.django":
@@ -60,7 +68,7 @@ def test_every_public_name_has_an_example(name: str) -> None:
 def test_every_public_name_is_in_the_reference() -> None:
     text = (ROOT / "docs/reference.md").read_text()
     entries = re.findall(r"^::: holdfast\.(\w+)$", text, re.MULTILINE)
-    assert sorted(entries) == sorted(NAMES)
+    assert sorted(entries) == sorted([*NAMES, "events"])
 
 
 def marks_of(page: Path) -> list[pytest.MarkDecorator]:

@@ -26,6 +26,8 @@ SIGNATURES = {
     "| holdfast.engines.PsycopgPool | None = None, *, prefix: str | None = None, "
     "ttl: float | None = None, retry: float | None = None, label: str | None = None, "
     "connect: collections.abc.Callable[[], typing.Any] | None = None, "
+    "hooks: collections.abc.Iterable[collections.abc.Callable[[holdfast.events.Event], object]] "
+    "= (), "
     "**engine_options: str | float | bool | os.PathLike[str]) -> None",
     "Client.from_sqlalchemy": "(engine: holdfast.engines.SqlAlchemyEngine, **options: Any) -> Self",
     "Client.lock": "(self, name: str, *, ttl: float | None = None, timeout: float | None = None, "

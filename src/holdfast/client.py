@@ -13,6 +13,7 @@ from holdfast.core.lease_state import LockSpec
 from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Guarantees, Label, LeaseInfo
 from holdfast.drivers import AsyncDriver, Driver
+from holdfast.drivers.hooks import Hook
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.election import AsyncElection, Election
 from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
@@ -25,6 +26,7 @@ from holdfast.options import (
     DEFAULT_TTL,
     check_bool,
     check_count,
+    check_hooks,
     check_label,
     check_name,
     check_names,
@@ -56,6 +58,7 @@ class BaseClient(Generic[D]):
         retry: float | None = None,
         label: str | None = None,
         connect: Callable[[], Any] | None = None,
+        hooks: Iterable[Hook] = (),
         **engine_options: str | float | bool | os.PathLike[str],
     ) -> None:
         if url is None:
@@ -73,6 +76,7 @@ class BaseClient(Generic[D]):
         else:
             self._engine = opening(self._options.engine)
         self._ttl = self._default_ttl()
+        self._hooks = check_hooks(hooks)
         self._driver = self._make_driver()
 
     @classmethod
@@ -216,11 +220,13 @@ class Client(BaseClient[ThreadDriver]):
     - `connect`: for PostgreSQL, MariaDB and MySQL: a plain function that is called for each
       connection. It returns one, or arguments for one, such as a fresh password, which go before
       those of the URL.
+    - `hooks`: functions that are called with each event (see `holdfast.events`), in order, each in
+      a thread of its own: one that is slow or raises delays no lock. Default: none.
     - `engine_options`: options of the engine: `Client("redlock://h1,h2,h3", max_ttl=120)`. The page
       of each engine lists them.
 
-    All but `url` and `connect` can be parameters of the URL, too. An argument goes before a
-    parameter. What `ttl`, `retry` and `label` mean is said at `lock`.
+    All but `url`, `connect` and `hooks` can be parameters of the URL, too. An argument goes before
+    a parameter. What `ttl`, `retry` and `label` mean is said at `lock`.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://client-example", ttl=10) as client:
@@ -230,7 +236,7 @@ class Client(BaseClient[ThreadDriver]):
     """
 
     def _make_driver(self) -> ThreadDriver:
-        return ThreadDriver(self._engine)
+        return ThreadDriver(self._engine, self._hooks)
 
     def lock(
         self,
@@ -495,7 +501,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
     def _make_driver(self) -> AsyncDriver:
         from holdfast.drivers.aio import AsyncDriver
 
-        return AsyncDriver(self._engine)
+        return AsyncDriver(self._engine, self._hooks)
 
     def lock(
         self,

@@ -1,26 +1,182 @@
-"""Events of a lock: frozen records, passed to one hook."""
+"""Events: what happens to locks and nodes, as frozen records.
 
-from dataclasses import dataclass
+A client hands each to its hooks, `Client(url, hooks=[...])`, in a thread of the hook's own: one
+that is slow, blocks or raises delays no lock. The troubles among them are logged, too, on the
+logger `holdfast`; all of them are, if it is at the level DEBUG when the client is made.
+
+>>> import holdfast
+>>> from holdfast.events import Acquired, Event
+>>> waits = []
+>>> def measure(event: Event) -> None:
+...     match event:
+...         case Acquired(name=name, waited=waited):
+...             waits.append((name, waited < 60))
+>>> with holdfast.Client("memory://events-example", hooks=[measure]) as client:
+...     with client.lock("report"):
+...         pass
+>>> waits
+[('report', True)]
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What all events have in common. `str(event)` is one line about it."""
+
+    level: ClassVar[int] = logging.WARNING
+    """At which level it is logged."""
+    at: float = field(default_factory=time.time, compare=False)
+    """When it happened, in seconds since 1970."""
+
+    @property
+    def facts(self) -> Mapping[str, object]:
+        """Its fields, for structured logs: `event` is what happened, and `lock` the name of the
+        lock. Of a holder id it has host, pid, program and label, and not the secret.
+
+        >>> NodeFailed("10.0.0.7:6379", "connection refused").facts
+        {'event': 'NodeFailed', 'node': '10.0.0.7:6379', 'why': 'connection refused'}
+        """
+        found: dict[str, object] = {"event": type(self).__name__}
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name == "name":
+                found["lock"] = value
+            elif each.name == "holder":
+                found["holder"] = value.rpartition("/")[0]
+            elif each.name != "at":
+                found[each.name] = value
+        return found
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
-    """A lease ended although its holder had not released it."""
+class LockEvent(Event):
+    """What the events of one lock have in common."""
 
     name: str
-    fence: int
-    why: str
+    holder: str
+    """The holder id of the request, or of the lease, as `inspect` shows it."""
+
+    @property
+    def request(self) -> str:
+        """What all events of one request have in common, and those of the lease that it led to.
+
+        >>> Requested("job", "web-3/7/app.py/1f0c5d8e21a94b7790c3d65af0b1e284#2", 1, None).request
+        'web-3/7/app.py/1f0c5d8e21a94b7790c3d65af0b1e284'
+        """
+        return self.holder.partition("#")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class Requested(LockEvent):
+    """A lock was asked for.
+
+    >>> print(Requested("job", "web-3/7/app.py/1f0c", 1, None))
+    asking for 'job'
+    """
+
+    level: ClassVar[int] = logging.DEBUG
+    shares: int
+    """How many may hold it at once: 1 for a lock, the slots of a semaphore, 0 for a read lock."""
+    timeout: float | None
+    """How long the caller is willing to wait; None: without a limit."""
 
     def __str__(self) -> str:
-        return f"lost the lease on {self.name!r} (fence {self.fence}): {self.why}"
+        return f"asking for {self.name!r}"
 
 
 @dataclass(frozen=True, slots=True)
-class RenewalFailed:
-    """A renewal failed; it is tried again until the lease's deadline."""
+class Waiting(LockEvent):
+    """Another client holds it, so the caller waits.
 
-    name: str
+    >>> print(Waiting("job", "web-3/7/app.py/1f0c", 12.0))
+    waiting for 'job', which another client holds for 12.000 s, unless it renews that
+    """
+
+    level: ClassVar[int] = logging.DEBUG
+    remaining: float
+    """Seconds until the lease of its holder ends unless it is renewed."""
+
+    def __str__(self) -> str:
+        return (
+            f"waiting for {self.name!r}, which another client holds for {self.remaining:.3f} s, "
+            "unless it renews that"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Acquired(LockEvent):
+    """A lock was acquired.
+
+    >>> print(Acquired("job", "web-3/7/app.py/1f0c", 42, 1, 0.25))
+    acquired 'job' (fence 42) after 0.250 s
+    """
+
+    level: ClassVar[int] = logging.DEBUG
     fence: int
+    shares: int
+    waited: float
+    """Seconds since it was asked for."""
+
+    def __str__(self) -> str:
+        return f"acquired {self.name!r} (fence {self.fence}) after {self.waited:.3f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class NotAcquired(LockEvent):
+    """The caller gave up: its timeout passed, the engine failed, or it was interrupted.
+
+    >>> print(NotAcquired("job", "web-3/7/app.py/1f0c", 5.0, "timeout"))
+    did not acquire 'job' in 5.000 s: timeout
+    """
+
+    level: ClassVar[int] = logging.DEBUG
+    waited: float
+    why: str
+    """`timeout`, `unavailable` or `interrupted`."""
+
+    def __str__(self) -> str:
+        return f"did not acquire {self.name!r} in {self.waited:.3f} s: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseEvent(LockEvent):
+    """What the events of one lease have in common."""
+
+    fence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Renewed(LeaseEvent):
+    """A lease was renewed, or extended by its holder.
+
+    >>> print(Renewed("job", "web-3/7/app.py/1f0c", 42, 19.5, 29.7))
+    renewed 'job' (fence 42) with 19.500 s to spare
+    """
+
+    level: ClassVar[int] = logging.DEBUG
+    margin: float
+    """Seconds that were left when the engine had confirmed it: how near it came to a loss."""
+    remaining: float
+    """Seconds that are left now."""
+
+    def __str__(self) -> str:
+        return f"renewed {self.name!r} (fence {self.fence}) with {self.margin:.3f} s to spare"
+
+
+@dataclass(frozen=True, slots=True)
+class RenewalFailed(LeaseEvent):
+    """A renewal failed; it is tried again until the lease's deadline.
+
+    >>> print(RenewalFailed("job", "web-3/7/app.py/1f0c", 42, 9.5, "connection refused"))
+    could not renew 'job' (fence 42, 9.500 s left, trying again): connection refused
+    """
+
     remaining: float
     why: str
 
@@ -32,8 +188,56 @@ class RenewalFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class AcquireFailed:
-    """The engine has been unreachable for a while; the acquire goes on trying."""
+class Released(LeaseEvent):
+    """A lease was released by its holder.
+
+    >>> print(Released("job", "web-3/7/app.py/1f0c", 42, 1.5))
+    released 'job' (fence 42) after 1.500 s
+    """
+
+    level: ClassVar[int] = logging.DEBUG
+    held: float
+    """For how many seconds it was held."""
+
+    def __str__(self) -> str:
+        return f"released {self.name!r} (fence {self.fence}) after {self.held:.3f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class Lost(LeaseEvent):
+    """A lease ended although its holder had not released it.
+
+    >>> print(Lost("job", "web-3/7/app.py/1f0c", 42, "its time ran out unrenewed", 30.0))
+    lost the lease on 'job' (fence 42): its time ran out unrenewed
+    """
+
+    why: str
+    held: float
+    """For how many seconds it was held; 0 if the client had no hook when it was acquired."""
+
+    def __str__(self) -> str:
+        return f"lost the lease on {self.name!r} (fence {self.fence}): {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Broken(LockEvent):
+    """This client took a lock away from its holder: `break_lock`.
+
+    >>> print(Broken("job", ""))
+    broke 'job': its holders will find that they have lost it
+    """
+
+    def __str__(self) -> str:
+        return f"broke {self.name!r}: its holders will find that they have lost it"
+
+
+@dataclass(frozen=True, slots=True)
+class AcquireFailed(Event):
+    """The engine has been unreachable for a while; the acquire goes on trying.
+
+    >>> print(AcquireFailed("job", 28.5, "connection refused"))
+    could not acquire 'job' yet (trying for 28 s more): connection refused
+    """
 
     name: str
     remaining: float
@@ -47,9 +251,13 @@ class AcquireFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleaseFailed:
+class ReleaseFailed(Event):
     """A client was closed before the engine confirmed these releases: those locks, and places in
-    queues, end with their ttl."""
+    queues, end with their ttl.
+
+    >>> print(ReleaseFailed(("holdfast:job",), "connection refused"))
+    the client was closed before 'holdfast:job' were released (connection refused); they will expire
+    """
 
     keys: tuple[str, ...]
     why: str
@@ -60,8 +268,31 @@ class ReleaseFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFailed:
-    """A node stopped answering; the others go on without it, as far as they can."""
+class Answered(Event):
+    """The engine was asked something, and answered or not.
+
+    >>> print(Answered(0.0004, 1, 0))
+    1 requests were answered in 0.0004 s
+    """
+
+    level: ClassVar[int] = logging.DEBUG
+    seconds: float
+    requests: int
+    failed: int
+    """How many of them were not answered in time, or refused."""
+
+    def __str__(self) -> str:
+        failed = f", {self.failed} of them failed" if self.failed else ""
+        return f"{self.requests} requests were answered in {self.seconds:.4f} s{failed}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFailed(Event):
+    """A node stopped answering; the others go on without it, as far as they can.
+
+    >>> print(NodeFailed("10.0.0.7:6379", "connection refused"))
+    10.0.0.7:6379 does not answer: connection refused
+    """
 
     node: str
     why: str
@@ -71,9 +302,14 @@ class NodeFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeRecovered:
-    """A node that had stopped answering answers again."""
+class NodeRecovered(Event):
+    """A node that had stopped answering answers again.
 
+    >>> print(NodeRecovered("10.0.0.7:6379"))
+    10.0.0.7:6379 answers again
+    """
+
+    level: ClassVar[int] = logging.INFO
     node: str
 
     def __str__(self) -> str:
@@ -81,8 +317,27 @@ class NodeRecovered:
 
 
 @dataclass(frozen=True, slots=True)
-class PollingOnly:
-    """Wake-ups from a server cannot reach this client, so its waiters poll."""
+class NodeQuarantined(Event):
+    """A node has restarted, and may have forgotten leases: it has no vote until they are over.
+
+    >>> print(NodeQuarantined("10.0.0.7:6379", 60.0))
+    10.0.0.7:6379 has restarted; it has no vote for 60 s
+    """
+
+    node: str
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.node} has restarted; it has no vote for {self.seconds:.0f} s"
+
+
+@dataclass(frozen=True, slots=True)
+class PollingOnly(Event):
+    """Wake-ups from a server cannot reach this client, so its waiters poll.
+
+    >>> print(PollingOnly("10.0.0.7:6379", "no right to SUBSCRIBE"))
+    10.0.0.7:6379 cannot wake waiters (no right to SUBSCRIBE); they poll every `retry` seconds
+    """
 
     node: str
     why: str
@@ -92,9 +347,14 @@ class PollingOnly:
 
 
 @dataclass(frozen=True, slots=True)
-class InternalError:
-    """Something raised that must not: a user's callback, or holdfast itself."""
+class InternalError(Event):
+    """Something raised that must not: a user's callback, or holdfast itself.
 
+    >>> print(InternalError("an on_lost callback", KeyError("job")))
+    an on_lost callback raised KeyError('job')
+    """
+
+    level: ClassVar[int] = logging.ERROR
     where: str
     error: BaseException
 
@@ -102,13 +362,24 @@ class InternalError:
         return f"{self.where} raised {self.error!r}"
 
 
-Event = (
-    Lost
-    | RenewalFailed
-    | AcquireFailed
-    | ReleaseFailed
-    | NodeFailed
-    | NodeRecovered
-    | PollingOnly
-    | InternalError
-)
+@dataclass(frozen=True, slots=True)
+class HookFailed(InternalError):
+    """A hook raised. It is called again with the next event.
+
+    >>> print(HookFailed("the hook <function measure>", KeyError("job")))
+    the hook <function measure> raised KeyError('job')
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class EventsDropped(Event):
+    """A hook was too slow: so many events before this one did not reach it.
+
+    >>> print(EventsDropped(120))
+    120 events were dropped: the hook is too slow
+    """
+
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.count} events were dropped: the hook is too slow"

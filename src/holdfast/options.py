@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from inspect import iscoroutinefunction
 from math import ceil, floor, inf, isfinite
 from os import PathLike, fspath
 from typing import Any, TypeVar
@@ -305,3 +306,16 @@ def check_bool(argument: str, value: Any) -> bool:
     if not isinstance(value, bool):
         raise TypeError(f"{argument}: must be True or False, got {value!r}")
     return value
+
+
+def check_hooks(value: Any) -> tuple[Any, ...]:
+    """Functions that can be called."""
+    if callable(value):
+        raise TypeError(f"hooks: must be a list of functions, got {value!r}")
+    hooks = tuple(value)
+    for hook in hooks:
+        if not callable(hook):
+            raise TypeError(f"hooks: must be functions, got {hook!r}")
+        if iscoroutinefunction(hook):
+            raise TypeError(f"hooks: must be plain functions, and not async ones, got {hook!r}")
+    return hooks

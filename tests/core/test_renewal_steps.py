@@ -170,7 +170,7 @@ class TestRenewing:
         hand = Hand()
         lease = hand.lease(renew_at=NOW)
         play = renewer(hand).hears(BROKEN, at=NOW + 2)
-        assert hand.events == [RenewalFailed("job", 7, TTL - 2, str(BROKEN))]
+        assert hand.events == [RenewalFailed("job", "me", 7, TTL - 2, str(BROKEN))]
         assert (lease.state, lease.valid_until) == (HELD, NOW + TTL)
         assert play.effect == Wait(RENEWER, NOW + 2 + THIRD / 10)
 

@@ -20,6 +20,7 @@ from holdfast import (
     NotHeld,
 )
 from holdfast.core.messages import Acquire, Extend, Release, Request
+from holdfast.drivers.common import log
 from tests.drivers.line import AsyncStop, Line, go_on
 
 
@@ -367,6 +368,7 @@ class TestEventLoops:
             loop.close()  # without an end for the task
             first.run(release())
             first.run(holder.aclose())
+            log.wait(30)
             assert caplog.text == ""
             assert kept is not None
 

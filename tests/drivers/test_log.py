@@ -30,7 +30,7 @@ def logged(caplog: pytest.LogCaptureFixture) -> Logged:
 
 
 def renewal(n: int, why: str = "h1:1: refused") -> RenewalFailed:
-    return RenewalFailed(f"job:{n}", n, 5 - n / 100, why)
+    return RenewalFailed(f"job:{n}", "me", n, 5 - n / 100, why)
 
 
 def test_a_lost_majority_is_one_line_and_then_a_count(logged: Logged) -> None:
@@ -54,5 +54,8 @@ def test_a_node_that_comes_and_goes(logged: Logged) -> None:
 
 
 def test_a_loss_and_a_defect_are_always_logged(logged: Logged) -> None:
-    lost, defect = Lost("job", 7, "it was taken"), InternalError("a callback", ValueError("no"))
+    lost, defect = (
+        Lost("job", "me", 7, "it was taken", 1.0),
+        InternalError("a callback", ValueError("no")),
+    )
     assert len(logged.lines(lost, lost, defect, defect)) == 4

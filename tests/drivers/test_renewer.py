@@ -13,6 +13,7 @@ from holdfast import AsyncClient, Client, Lease, LockLost
 from holdfast.core.holding import mark_lost
 from holdfast.core.messages import Extend, Release, Request
 from holdfast.drivers.callbacks import MOST_THREADS, CallbackThreads
+from holdfast.drivers.common import log
 from tests.drivers.line import AsyncStop, Line, Raise, Stop
 from tests.drivers.test_aio import wait_for as wait_for_async
 from tests.patience import wait_for
@@ -54,6 +55,7 @@ class TestThreads:
         wait_for(lambda: line.asked(Extend))
         assert failure.raised
         assert lease.held
+        log.wait(30)
         assert "ZeroDivisionError" in caplog.text
         lease.release()
 
@@ -169,6 +171,7 @@ class TestTasks:
                 assert lease.held
 
         asyncio.run(main())
+        log.wait(30)
         assert "ZeroDivisionError" in caplog.text
 
     @pytest.mark.parametrize("idle", [False, True], ids=["in use", "idle"])
@@ -260,6 +263,7 @@ class TestCallbacks:
         wait_for(lambda: sorted(told) == ["a", "b"])
         wait_for(lambda: line.asked(Extend))
         assert kept.held
+        log.wait(30)
         assert error.__name__ in caplog.text
         kept.release()
 
@@ -306,6 +310,7 @@ class TestCallbacks:
         lease.on_lost(told.append)
         lease.on_lost(lambda lost: sys.exit(3))
         assert told == [lease]
+        log.wait(30)
         assert "SystemExit" in caplog.text
 
     def test_one_for_a_lost_lease_that_is_let_go_of_at_once_is_called(

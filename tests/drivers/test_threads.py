@@ -31,6 +31,7 @@ from holdfast import (
     NotHeld,
 )
 from holdfast.core.messages import Acquire, Extend, Read, Release, Request
+from holdfast.drivers.common import log
 from holdfast.drivers.threads import RENEWER_TIMEOUT
 from tests.drivers.line import Line, Raise, Stop, go_on
 from tests.patience import wait_for
@@ -292,6 +293,7 @@ class TestClosing:
         line.down = True
         client.close()
         assert lease.lost
+        log.wait(30)
         assert "closed before 'holdfast:job' were released" in caplog.text
         assert line.closed == 1
 
@@ -302,6 +304,7 @@ class TestClosing:
             pytest.fail("entered twice")
         client.close()
         assert len(line.asked(Release)) == 1, "the second one had nothing to release"
+        log.wait(30)
         assert caplog.text == ""
 
     def test_its_threads_end(self, client: Client) -> None:
@@ -537,6 +540,7 @@ class TestADroppedLease:
     ) -> None:
         with pytest.warns(ResourceWarning), caplog.at_level(logging.WARNING, "holdfast"):
             client.lock("job", ttl=0.3).acquire(blocking=False)
+        log.wait(30)
         assert "the lease on 'job' (fence 1) was dropped without being released" in caplog.text
         wait_for(lambda: client.inspect("job") is None)
 

@@ -103,8 +103,8 @@ PLANTED = [
     Mutant(
         "an interrupted acquire leaves its grant",
         "core/acquire.py",
-        "        abandon(runtime, spec, holder)\n        raise",
-        "        raise",
+        "        abandon(runtime, spec, holder)\n",
+        "",
         CORE,
     ),
     Mutant(
@@ -144,9 +144,30 @@ PLANTED = [
         CORE,
     ),
     Mutant(
+        "a hook that raises takes its thread with it",
+        "drivers/hooks.py",
+        "        except BaseException as error:  # noqa: BLE001 - a user's hook may raise anything",
+        "        except ValueError as error:",
+        "tests/drivers/test_hooks.py",
+    ),
+    Mutant(
+        "a hook is called by the holder itself",
+        "drivers/hooks.py",
+        "        self._calls.submit(partial(self._deliver, event, copy_context()))",
+        "        self._deliver(event, copy_context())",
+        "tests/drivers/test_hooks.py",
+    ),
+    Mutant(
+        "an interrupted request has no end",
+        "core/acquire.py",
+        '        contender.report_failure("interrupted")\n',
+        "",
+        "tests/drivers/test_hooks.py",
+    ),
+    Mutant(
         "a late extension revives a lease",
         "core/holding.py",
-        "        if runtime.clock() >= lease.valid_until:\n"
+        "        if now >= lease.valid_until:\n"
         "            mark_lost(runtime, lease, lease.why_expired())\n"
         "        elif type(answer) is NotYours:",
         "        if type(answer) is NotYours:",

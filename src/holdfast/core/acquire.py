@@ -25,7 +25,7 @@ from holdfast.core.messages import Acquire, Answer, Failed, Granted, Held, Relea
 from holdfast.core.release import abandon
 from holdfast.core.runtime import Runtime
 from holdfast.errors import ClientClosed, EngineUnavailable
-from holdfast.events import AcquireFailed
+from holdfast.events import Acquired, AcquireFailed, NotAcquired, Requested, Waiting
 
 SHORTEST_WAIT = 0.001
 
@@ -55,11 +55,14 @@ def acquire(
                 if runtime.clock() < outcome.give_up_at:
                     continue
             yield from contender.give_up(outcome)
+            contender.report_failure("timeout")
             return None
     except EngineUnavailable:
+        contender.report_failure("unavailable")
         raise  # nothing is left, or the renewer knows of it
     except BaseException:
         abandon(runtime, spec, holder)
+        contender.report_failure("interrupted")
         raise
     finally:
         runtime.unsubscribe(holder)
@@ -92,7 +95,8 @@ class Contender:
         self.spec = spec
         self.holder = holder
         self.timeout = timeout
-        self.give_up_at = inf if timeout is None else runtime.clock() + timeout
+        self.asked_at = runtime.clock()
+        self.give_up_at = inf if timeout is None else self.asked_at + timeout
         self.tries = 0
         self.began = -inf
         """When the last try left."""
@@ -104,6 +108,10 @@ class Contender:
         self.was_busy = False
         self.failing_since = inf
         self.pauses: Iterator[float] | None = None
+        self.is_reported = runtime.has_hooks
+        """Whether there are hooks that wait for the end of this."""
+        if self.is_reported:
+            runtime.emit(Requested(spec.name, holder, spec.shares, timeout))
 
     def request(self) -> Ask:
         """The next try."""
@@ -165,6 +173,11 @@ class Contender:
                 lease.keep_until = now + spec.min_hold
             runtime.registry.add(lease)
             wake_loops(runtime, lease)
+        if self.is_reported:
+            self.is_reported = False
+            lease.acquired_at = now
+            waited = now - self.asked_at
+            runtime.emit(Acquired(spec.name, lease.holder, lease.fence, spec.shares, waited))
         return lease
 
     def _busy(self, held: Held) -> Busy:
@@ -174,6 +187,8 @@ class Contender:
             if self.give_up_at > now:
                 self.runtime.subscribe(self.holder)
                 self.queue = True
+                if self.is_reported:
+                    self.runtime.emit(Waiting(self.spec.name, self.holder, held.remaining))
             return Busy(now, self.give_up_at)  # ask again at once, for a place in the queue
         self.queued = True
         pause = held.remaining
@@ -198,6 +213,12 @@ class Contender:
             self.runtime.emit(AcquireFailed(self.spec.name, give_up_at - now, str(answer)))
         self.pauses = self.pauses or backoff(self.runtime.uniform)
         return Failing(now + next(self.pauses), give_up_at, answer)
+
+    def report_failure(self, why: str) -> None:
+        """The lock was not acquired."""
+        if self.is_reported:
+            waited = self.runtime.clock() - self.asked_at
+            self.runtime.emit(NotAcquired(self.spec.name, self.holder, waited, why))
 
     def pause(self, until: float) -> Steps[None]:
         """Wait until that instant, or for a notification."""

@@ -9,6 +9,7 @@ from holdfast.core.lease_state import HELD, RELEASED, TAKEN, LeaseState, LockSpe
 from holdfast.core.messages import Answer, Extend, Failed, Inspect, Listing, NotYours, Release
 from holdfast.core.runtime import RENEWER, WATCHER, Runtime
 from holdfast.errors import EngineUnavailable
+from holdfast.events import Released, Renewed
 
 GRID = 10
 """Grid points to an interval between two renewals."""
@@ -80,12 +81,17 @@ def settle_extension(
     with runtime.mutex:
         if lease.state is not HELD:
             return
-        if runtime.clock() >= lease.valid_until:
+        now = runtime.clock()
+        if now >= lease.valid_until:
             mark_lost(runtime, lease, lease.why_expired())
         elif type(answer) is NotYours:
             mark_lost(runtime, lease, TAKEN)
         elif type(answer) is not Failed:
+            margin = lease.valid_until - now
             lease.prolong(min(began + ttl - runtime.drift(ttl), lease.hold_until))
+            if runtime.has_hooks:
+                left = lease.remaining(now)
+                runtime.emit(Renewed(lease.spec.name, lease.holder, lease.fence, margin, left))
             if ttl >= lease.ttl or lease.valid_until >= lease.hold_until:
                 plan_renewal(lease, began)  # a shorter extension puts no renewal off
             wake_loops(runtime, lease)
@@ -109,6 +115,13 @@ def mark_lost(runtime: Runtime, lease: LeaseState, why: str) -> None:
     runtime.registry.remove(lease)
     runtime.notify_lost(lease)
     release_later(runtime, lease.spec, lease.holder, was_held=True)
+
+
+def report_release(runtime: Runtime, lease: LeaseState) -> None:
+    """Its holder has released it."""
+    if runtime.has_hooks:
+        held = runtime.clock() - lease.acquired_at
+        runtime.emit(Released(lease.spec.name, lease.holder, lease.fence, held))
 
 
 def release_later(runtime: Runtime, spec: LockSpec, holder: str, *, was_held: bool = False) -> None:

@@ -87,6 +87,7 @@ class LeaseState:
         "__weakref__",
         "_epoch",
         "_runtime",
+        "acquired_at",
         "callbacks",
         "depth",
         "dropped",
@@ -124,6 +125,8 @@ class LeaseState:
         self.valid_until = valid_until
         self.hold_until = hold_until
         self.ttl = ttl or spec.ttl
+        self.acquired_at = 0.0
+        """When; only if the client has hooks."""
         self.keep_until = 0.0
         """Until when a release waits."""
         self.renew_at = inf

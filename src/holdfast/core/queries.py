@@ -23,6 +23,7 @@ from holdfast.core.messages import (
 from holdfast.core.records import LeaseInfo, Member
 from holdfast.core.runtime import Runtime
 from holdfast.errors import EngineUnavailable
+from holdfast.events import Broken
 
 T = TypeVar("T")
 
@@ -49,7 +50,10 @@ def break_lock(runtime: Runtime, prefix: str, name: str, holder: str = "") -> St
     """Take the lock away from its holders, or from this one; False if there is none."""
     unknown = f"it is unknown whether {name!r} was broken, so look again"
     answer = yield from _ask(runtime, Break(prefix + name, holder), unknown)
-    return type(answer) is Done
+    is_broken = type(answer) is Done
+    if is_broken:
+        runtime.emit(Broken(name, holder))
+    return is_broken
 
 
 def poll(

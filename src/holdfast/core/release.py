@@ -7,7 +7,13 @@ interruption between the two, or in the second, loses nothing: the renewer sends
 """
 
 from holdfast.core.effects import Ask, Steps, ask
-from holdfast.core.holding import mark_lost, release_later, unavailable, wake_for_pending
+from holdfast.core.holding import (
+    mark_lost,
+    release_later,
+    report_release,
+    unavailable,
+    wake_for_pending,
+)
 from holdfast.core.lease_state import CLOSED, HELD, LOST, RELEASED, TAKEN, LeaseState, LockSpec
 from holdfast.core.messages import DONE, Failed, NotYours, Release
 from holdfast.core.runtime import Runtime
@@ -44,6 +50,7 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> bool:
         )
         lease.mark_released()
         runtime.registry.remove(lease)
+        report_release(runtime, lease)
         return True
 
 
@@ -95,6 +102,7 @@ def interrupt_release(runtime: Runtime, lease: LeaseState) -> None:
             lease.mark_released()
             runtime.registry.remove(lease)
             release_later(runtime, lease.spec, lease.holder, was_held=True)
+            report_release(runtime, lease)
         _leave_to_renewer(runtime, lease.holder)
 
 
@@ -130,6 +138,7 @@ def abandon(runtime: Runtime, spec: LockSpec, holder: str) -> None:
         if lease is not None:
             lease.mark_released()
             runtime.registry.remove(lease)
+            report_release(runtime, lease)
         release_later(runtime, spec, holder)
 
 

@@ -133,4 +133,4 @@ def _retry(runtime: Runtime, lease: LeaseState, answer: Failed) -> None:
         lease.renew_at = now + runtime.uniform(interval / 20, interval / 10)
         wake_loops(runtime, lease)
     left = lease.remaining(now)
-    runtime.emit(RenewalFailed(lease.spec.name, lease.fence, left, str(answer)))
+    runtime.emit(RenewalFailed(lease.spec.name, lease.holder, lease.fence, left, str(answer)))

@@ -25,6 +25,7 @@ class Runtime:
     new_holder: Callable[[str], str]
     """A new holder id, with this label in it."""
     emit: Callable[[Event], None]
+    """Report an event. It must not wait."""
     mutex: AbstractContextManager[object]
     """Guards all state below and every lease. Re-entrant; held for a few lines at a time."""
     drift: Callable[[float], float]
@@ -41,6 +42,8 @@ class Runtime:
     """Report a loss and call the lease's callbacks, soon and elsewhere: it must not wait."""
     registry: Registry = field(default_factory=Registry)
     pending: PendingReleases = field(default_factory=PendingReleases)
+    has_hooks: bool = False
+    """Whether anything but trouble is worth an event."""
     closed: bool = False
     """Nothing is acquired or renewed any more."""
     epoch: int = 0

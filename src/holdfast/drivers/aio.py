@@ -15,7 +15,8 @@ Rules:
 
 import asyncio
 import threading
-from collections.abc import Callable, Collection, Coroutine
+import time
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from contextvars import Context
 from functools import partial
@@ -26,15 +27,16 @@ from weakref import WeakKeyDictionary
 from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
 from holdfast.core.lease_state import LeaseState
+from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
 from holdfast.core.release import lose_all, send_last
 from holdfast.drivers.common import (
     CLOSE_TIMEOUT,
+    LAST_LINES,
     LOOPS,
     RESTART_PAUSE,
     AfterInterruption,
     Driver,
-    log,
     report_loss,
 )
 from holdfast.drivers.loss import LossWatch, cancel_before_end
@@ -49,8 +51,9 @@ class AsyncDriver(Driver):
 
     def _begin(self) -> None:
         self.in_use = False
-        host = StoreHost(self.runtime.clock, self._notify, log, self._lose)
+        host = StoreHost(self.runtime.clock, self._notify, self.hooks, self._lose)
         self._store = self.engine.connect_async(host)
+        self._ask = self._timed_ask if self.runtime.has_hooks else self._store.ask
         self._notifications: dict[str, asyncio.Event] = {}
         self._waits: dict[asyncio.Timeout, float] = {}
         """Until when each wait lasts."""
@@ -101,7 +104,7 @@ class AsyncDriver(Driver):
             while True:
                 try:
                     if type(effect) is Ask:
-                        result: object = await self._store.ask(effect.requests, effect.until)
+                        result: object = await self._ask(effect.requests, effect.until)
                     else:
                         result = await self._pause(effect)
                 except BaseException as error:
@@ -110,6 +113,12 @@ class AsyncDriver(Driver):
                 effect = steps.send(result)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]  # typed by Steps[T]
+
+    async def _timed_ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        began = time.perf_counter()
+        answers = await self._store.ask(requests, until)
+        self._report_answers(answers, began)
+        return answers
 
     def _pause(self, effect: Effect) -> Coroutine[Any, Any, bool]:
         if isinstance(effect, Wait):
@@ -149,11 +158,12 @@ class AsyncDriver(Driver):
                 limit.reschedule(now + left)
 
     def wait_for_callbacks(self, timeout: float) -> None:
-        """Wait until the callbacks of all losses so far have returned."""
+        """Wait until the callbacks of all losses so far have returned, and the hooks."""
         returned = threading.Event()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(returned.set)  # behind them
             returned.wait(timeout)
+        self.hooks.wait(timeout)
 
     async def close(self) -> None:
         """End the waits, mark every lease as lost, send the releases, close the store. A second
@@ -191,6 +201,8 @@ class AsyncDriver(Driver):
         finally:
             await self._store.close()
             self._finished = True
+        if self.hooks.is_busy():
+            await asyncio.to_thread(self.hooks.wait, LAST_LINES)
 
     def abandon(self) -> None:
         """Stop without waiting for anything: the client was garbage-collected."""

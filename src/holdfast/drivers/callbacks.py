@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Callable
 
 MOST_THREADS = 32
+"""How many callbacks of one client run at once."""
 
 LINGER = 0.1
 """How long a thread waits for more work before it ends. Many leases may be lost at once, and who
@@ -13,9 +14,11 @@ reports that has the mutex that renewals need: it must not start a thread for ea
 
 class CallbackThreads:
     """Runs each piece of work in a daemon thread: one that is there and idle, or a new one. A
-    thread ends when there is nothing more to do."""
+    thread ends when there is nothing more to do. `most`: so many threads; with one, the work is
+    done in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MOST_THREADS, name: str = "holdfast-callbacks") -> None:
+        self._most, self._name = most, name
         self._work: deque[Callable[[], None]] = deque()
         mutex = threading.RLock()
         self._changed = threading.Condition(mutex)
@@ -27,18 +30,24 @@ class CallbackThreads:
         """Whether idle threads are to end at once."""
         self._running: set[int] = set()
 
+    def waiting(self) -> int:
+        """How many pieces of work have not begun yet."""
+        return len(self._work)
+
+    def is_busy(self) -> bool:
+        """Whether any work is under way, or has not begun yet."""
+        return bool(self._work) or self._started > self._idle
+
     def submit(self, work: Callable[[], None]) -> None:
         """Run this, soon. It must not raise."""
         with self._changed:
             self._work.append(work)
             self._changed.notify()
-            if self._idle >= len(self._work) or self._started == MOST_THREADS:
+            if self._idle >= len(self._work) or self._started == self._most:
                 return
             self._started += 1
         try:
-            threading.Thread(
-                target=self._run, args=(LINGER,), name="holdfast-callbacks", daemon=True
-            ).start()
+            threading.Thread(target=self._run, args=(LINGER,), name=self._name, daemon=True).start()
         except RuntimeError:  # no more threads can be had
             self._run(0.0)
 

@@ -1,23 +1,25 @@
 """What both drivers give to the core: the right clock, holder ids, a logger, and the fork rule."""
 
+import atexit
 import os
 import random
 import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 from weakref import WeakSet
 
 from holdfast.core.effects import Steps
 from holdfast.core.lease_state import LeaseState
+from holdfast.core.messages import Answer, Failed
 from holdfast.core.ports import Engine
 from holdfast.core.renewal import renew_forever, watch_deadlines
 from holdfast.core.runtime import RENEWER, WATCHER, Runtime
-from holdfast.drivers.log import EventLog
-from holdfast.events import InternalError, Lost
+from holdfast.drivers.hooks import Hook, Hooks, Log
+from holdfast.events import Answered, InternalError, Lost
 
 CLOSE_TIMEOUT = 10.0
 """How long closing waits for operations that are under way; node timeouts bound them anyway."""
@@ -73,13 +75,19 @@ def new_holder(label: str = "") -> str:
     return f"{_process.text}{label}/{os.urandom(16).hex()}"
 
 
-log = EventLog(clock)
+log = Log(clock)
 """Hands events to the `holdfast` logger, for all clients of the process."""
+
+LAST_LINES = 1.0
+"""How long the end of a client or of the process waits for hooks and log."""
+
+atexit.register(log.wait, LAST_LINES)
 
 
 def report_loss(runtime: Runtime, lease: LeaseState) -> None:
     """Log a loss and call the lease's callbacks."""
-    runtime.emit(Lost(lease.spec.name, lease.fence, lease.why))
+    held = runtime.clock() - lease.acquired_at if lease.acquired_at else 0.0
+    runtime.emit(Lost(lease.spec.name, lease.holder, lease.fence, lease.why, held))
     for callback in lease.callbacks:
         isolated(runtime, callback)
 
@@ -97,13 +105,14 @@ class Driver(ABC):
 
     in_use = False
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, hooks: Sequence[Hook] = ()) -> None:
         self.engine = engine
+        self.hooks = Hooks(hooks, log)
         self.runtime = Runtime(
             clock=clock,
             uniform=random.uniform,
             new_holder=new_holder,
-            emit=log,
+            emit=self.hooks,
             mutex=threading.RLock(),  # asyncio could do without, but `nullcontext` costs more
             drift=engine.drift,
             min_ttl=engine.guarantees.min_ttl,
@@ -112,9 +121,15 @@ class Driver(ABC):
             unsubscribe=self._unsubscribe,
             wake=self._wake,
             notify_lost=self._notify_lost,
+            has_hooks=bool(self.hooks),
         )
         self._begin()
         _drivers.add(self)
+
+    def _report_answers(self, answers: Sequence[Answer], began: float) -> None:
+        failed = sum(type(answer) is Failed for answer in answers)
+        seconds = time.perf_counter() - began
+        self.runtime.emit(Answered(seconds, len(answers), failed))
 
     @abstractmethod
     def _begin(self) -> None: ...
@@ -137,8 +152,8 @@ class Driver(ABC):
 
     @abstractmethod
     def wait_for_callbacks(self, timeout: float) -> None:
-        """Wait until the callbacks of all losses so far have returned, in another thread than
-        theirs."""
+        """Wait until the callbacks of all losses so far have returned, and the hooks, in another
+        thread than theirs."""
 
     @abstractmethod
     def current(self) -> object:
@@ -163,7 +178,9 @@ def drivers() -> list[Driver]:
 
 def _after_fork_in_child() -> None:
     _process.make()
+    log.forked()
     for driver in list(_drivers):
+        driver.hooks.begin()
         driver.forked()
 
 

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from holdfast.events import (
     AcquireFailed,
     Event,
+    HookFailed,
     InternalError,
     NodeFailed,
+    NodeQuarantined,
     NodeRecovered,
     RenewalFailed,
 )
@@ -40,12 +42,8 @@ class EventLog:
         if left_out is None:
             return
         more = f" ({left_out} more like this since the last line)" if left_out else ""
-        if isinstance(event, InternalError):
-            logger.error("%s", event, exc_info=event.error)
-        elif isinstance(event, NodeRecovered):
-            logger.info("%s%s", event, more)
-        else:
-            logger.warning("%s%s", event, more)
+        error = event.error if isinstance(event, InternalError) else None
+        logger.log(event.level, "%s%s", event, more, exc_info=error, extra=dict(event.facts))
 
     def reset(self) -> None:
         """Log every cause anew."""
@@ -71,8 +69,10 @@ def _cause(event: Event) -> tuple[object, ...] | None:
     """What makes two events alike; None: each is logged. Times and ports in a reason vary."""
     if isinstance(event, NodeFailed):
         return NodeFailed, event.node, re.sub(r"\d+", "", event.why)
-    if isinstance(event, NodeRecovered):
-        return NodeRecovered, event.node
+    if isinstance(event, (NodeRecovered, NodeQuarantined)):
+        return type(event), event.node
+    if isinstance(event, HookFailed):
+        return HookFailed, event.where, type(event.error)
     if isinstance(event, (AcquireFailed, RenewalFailed)):
         return type(event), re.sub(r"\d+", "", event.why)
     return None

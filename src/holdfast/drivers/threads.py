@@ -15,6 +15,7 @@ Rules:
 
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from inspect import GEN_CLOSED, getgeneratorstate
@@ -25,17 +26,18 @@ from typing import Any, TypeVar
 from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
 from holdfast.core.lease_state import LeaseState
+from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import PumpedStore, StoreHost
 from holdfast.core.release import lose_all, send_last
 from holdfast.core.runtime import RENEWER, Runtime
 from holdfast.drivers.callbacks import CallbackThreads
 from holdfast.drivers.common import (
     CLOSE_TIMEOUT,
+    LAST_LINES,
     LOOPS,
     RESTART_PAUSE,
     AfterInterruption,
     Driver,
-    log,
     report_loss,
 )
 from holdfast.errors import ClientClosed, LockError
@@ -72,8 +74,9 @@ class ThreadDriver(Driver):
 
     def _begin(self) -> None:
         self.in_use = False
-        host = StoreHost(self.runtime.clock, self._notify, log, partial(lose, self.runtime))
+        host = StoreHost(self.runtime.clock, self._notify, self.hooks, partial(lose, self.runtime))
         self._store = self.engine.connect(host)
+        self._ask = self._timed_ask if self.runtime.has_hooks else self._store.ask
         self._pumped = self._store if isinstance(self._store, PumpedStore) else None
         self._notifications: dict[str, SimpleQueue[bool]] = {}
         """For each waiter. False: no notification, the clock was moved."""
@@ -120,7 +123,7 @@ class ThreadDriver(Driver):
             while True:
                 try:
                     if type(effect) is Ask:
-                        result: object = self._store.ask(effect.requests, effect.until)
+                        result: object = self._ask(effect.requests, effect.until)
                     else:
                         result = self._pause(effect)
                 except BaseException as error:
@@ -129,6 +132,12 @@ class ThreadDriver(Driver):
                 effect = steps.send(result)
         except StopIteration as stop:
             return stop.value  # type: ignore[no-any-return]  # typed by Steps[T]
+
+    def _timed_ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
+        began = time.perf_counter()
+        answers = self._store.ask(requests, until)
+        self._report_answers(answers, began)
+        return answers
 
     def _pause(self, effect: Effect) -> bool:
         if isinstance(effect, Wait):
@@ -191,8 +200,9 @@ class ThreadDriver(Driver):
             notifications.put(False)
 
     def wait_for_callbacks(self, timeout: float) -> None:
-        """Wait until the callbacks of all losses so far have returned."""
+        """Wait until the callbacks of all losses so far have returned, and the hooks."""
         self._callbacks.wait(timeout)
+        self.hooks.wait(timeout)
 
     def _notify_lost(self, lease: LeaseState) -> None:
         facade = None if lease.facade is None else lease.facade()
@@ -247,7 +257,8 @@ class ThreadDriver(Driver):
         while not self._closed.wait(RENEWER_TIMEOUT):
             if not self._is_running(RENEWER):  # no thread can be had, or an interrupt kept it away
                 self._finish()
-        self.wait_for_callbacks(CLOSE_TIMEOUT)
+        self._callbacks.wait(CLOSE_TIMEOUT)
+        self.hooks.wait(LAST_LINES)
 
     def _finish(self) -> None:
         """The client is closed: wait for what is under way, send the last releases, and close."""

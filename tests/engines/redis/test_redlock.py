@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from holdfast import EngineUnavailable, LockLost
+from holdfast.drivers.common import log
 from holdfast.events import NodeFailed, NodeRecovered, ReleaseFailed
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
@@ -202,6 +203,7 @@ class TestForgetfulNodes:
 
 class TestEvents:
     def events(self, caplog: pytest.LogCaptureFixture) -> list[object]:
+        log.wait(30)
         logged = [record.args for record in caplog.records if record.name == "holdfast"]
         assert not any(isinstance(args[0], ReleaseFailed) for args in logged if args)  # type: ignore[index]
         return [args[0] for args in logged if isinstance(args, tuple)]

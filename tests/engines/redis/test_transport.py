@@ -18,7 +18,7 @@ import pytest
 import holdfast
 from holdfast.core.messages import Acquire, Failed, Release
 from holdfast.core.ports import StoreHost
-from holdfast.drivers.common import clock
+from holdfast.drivers.common import clock, log
 from holdfast.engines import open_engine
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.strikes import Strike
@@ -82,6 +82,7 @@ def test_waiters_poll_where_they_cannot_be_woken(
     ann, ben = invite(mute, ttl=LONG), invite(mute, ttl=LONG)
 
     def told() -> list[str]:
+        log.wait(30)
         texts = [record.getMessage() for record in caplog.records]
         return [text for text in texts if "cannot wake" in text]
 

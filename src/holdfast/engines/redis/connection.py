@@ -40,7 +40,7 @@ from holdfast.engines.redis.exchange import (
 )
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.waiters import Waiters
-from holdfast.events import NodeFailed, NodeRecovered
+from holdfast.events import NodeFailed, NodeQuarantined, NodeRecovered
 
 CONNECT_TIMEOUT = 1.0
 """How long connecting may take, at least."""
@@ -280,6 +280,9 @@ class Node:
         self.retry_at = -inf
         if self.last_error:
             self._recovered()
+        quarantine = self._handshake.quarantine()
+        if quarantine > 0:
+            self._nodes.host.emit(NodeQuarantined(self.name, quarantine))
         if not self._handshake.resp3:
             self.subscription, self._refusal = REFUSED, self._handshake.why_no_resp3
 

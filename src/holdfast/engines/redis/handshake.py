@@ -39,6 +39,10 @@ class Handshake:
             self.why_no_resp3 = f"no RESP3: {hello}"
         return [self._judge(*replies[1:])]
 
+    def quarantine(self) -> float:
+        """For how many seconds the server has no vote, since it has restarted."""
+        return 0.0
+
     def _commands(self) -> tuple[bytes, ...]:
         return ()
 
@@ -54,6 +58,10 @@ class NodeHandshake(Handshake):
         super().__init__()
         self._guard, self._clock = guard, clock
         self._max_ttl, self._guarded = max_ttl, guarded
+
+    def quarantine(self) -> float:
+        """For how many seconds it has no vote, since it has restarted."""
+        return self._guard.restarted_until - self._clock()
 
     def _commands(self) -> tuple[bytes, ...]:
         # A round is over before a node that has yet to load its scripts could be asked again.

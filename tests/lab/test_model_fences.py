@@ -14,15 +14,14 @@ import pytest
 from holdfast.lab.model.fences import (
     COMMITTED,
     Attempt,
-    Judge,
     Rules,
     Site,
     State,
-    explore,
     holders_agree,
     tokens_grow,
 )
 from holdfast.lab.model.nodes import Node
+from holdfast.lab.model.search import Judge, explore
 from holdfast.lab.model.variants import VARIANTS, median, run
 
 RULES = Rules()
@@ -38,14 +37,15 @@ RULES = Rules()
         "answer-any",
         pytest.param("at-least", marks=pytest.mark.slow),
         "no-grant",
+        "open-as-it-is",
     ],
 )
-def test_each_judge_catches_a_tempting_variant(name: str, judge: Judge) -> None:
+def test_each_judge_catches_a_tempting_variant(name: str, judge: Judge[State]) -> None:
     violation = explore(VARIANTS[name].model, judge).violation
     assert violation is not None
     print(violation)
     assert len(violation.trace) <= 6
-    assert violation.trace[0].startswith("A begins. ")
+    assert violation.trace[0].startswith(("A begins. ", "A reads. "))
     assert violation.trace[-1].count("COMMITTED") == 1
     assert str(violation).count("COMMITTED") == 2
 
@@ -69,6 +69,9 @@ def test_a_counterexample_can_be_read() -> None:
         "fences-late",
         "fences-far-apart",
         "fences-again",
+        pytest.param("fences-readers", marks=pytest.mark.slow),
+        "fences-readers-late",
+        pytest.param("fences-restored", marks=pytest.mark.slow),
         "median-exact",
         "no-grant-exact",
         "at-least-once",
@@ -118,3 +121,28 @@ def test_a_node_raises_its_counter_for_its_holder_and_never_lowers_it() -> None:
     assert node.raise_counter("A", 3) == (node, None)
     assert node.raise_counter("B", 7) == (node, None)
     assert node.expire().raise_counter("A", 7) == (node.expire(), None)
+
+
+def test_a_node_lets_readers_share_it_and_no_writer() -> None:
+    node, counter = Node().acquire("A", 5, reads=True)
+    assert (node, counter) == (Node("A", 5, shared=True), 5)
+    both = Node("AB", 5, shared=True)
+    assert node.acquire("B", 9, reads=True) == (both, 5), "together, with one fence"
+    assert both.acquire("C", 9) == (both, None)
+    assert both.raise_counter("B", 7) == (Node("AB", 7, shared=True), 7)
+    assert both.raise_counter("C", 7) == (both, None)
+    assert both.release("C") == both
+    assert both.release("A") == Node("B", 5, shared=True)
+    assert both.release("A").release("B") == Node("", 5)
+    assert Node("W", 5).acquire("A", 9, reads=True) == (Node("W", 5), None)
+    assert Node("", 5).acquire("A", 3, reads=True)[1] == 6, "alone, with a greater one"
+
+
+def test_a_node_restores_a_share_beside_others_and_no_writer() -> None:
+    alone, beside = Node("", 5), Node("B", 5, shared=True)
+    assert alone.repair("A", 3, reads=True) == Node("A", 6, shared=True)
+    assert alone.repair("A", 8, reads=True) == Node("A", 8, shared=True)
+    assert beside.repair("A", 3, reads=True) == Node("AB", 5, shared=True)
+    assert beside.repair("A", 8, reads=True) == Node("AB", 8, shared=True)
+    assert Node("W", 5).repair("A", 8, reads=True) == Node("W", 5)
+    assert beside.repair("W", 8) == beside

@@ -2,6 +2,8 @@
 
 import pytest
 
+from holdfast.lab.model.exclusion import HOLDING, OVER, State
+from holdfast.lab.model.search import explore
 from holdfast.lab.model.variants import VARIANTS, Group, run
 
 STATES = {
@@ -9,6 +11,11 @@ STATES = {
     "fences-late": 6_000,
     "fences-far-apart": 50_000,
     "fences-again": 55_000,
+    "fences-readers": 100_000,
+    "fences-readers-late": 20_000,
+    "fences-restored": 20_000,
+    "readers": 50_000,
+    "readers-five": 10_000,
     "median-exact": 4_000,
     "no-grant-exact": 7_000,
     "at-least-once": 6_000,
@@ -17,7 +24,7 @@ STATES = {
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    if name == "fences":
+    if name in ("fences", "fences-readers", "fences-readers-late", "fences-restored"):
         return [pytest.mark.full]
     return [] if name == "fences-late" else [pytest.mark.slow]
 
@@ -56,3 +63,37 @@ def test_what_is_wrong_is_caught(name: str) -> None:
 def test_every_group_has_its_variants() -> None:
     assert all(names(group) for group in Group)
     assert set(names(Group.ALGORITHM, Group.HARMLESS)) == set(STATES)
+
+
+def test_counting_gives_out_three_slots_of_two() -> None:
+    """On AB, AC and BC; no node has granted more than two."""
+    violation = run("counting").explored.violation
+    assert str(violation).splitlines() == [
+        "A takes a slot, B takes a slot, C takes a slot, all at once:",
+        "  1. A takes a slot. n1 grants it to A.",
+        "  2. n2 grants it to A. A HOLDS it.",
+        "  3. B takes a slot. n3 grants it to B.",
+        "  4. n1 grants it to B. B HOLDS it.",
+        "  5. C takes a slot. n2 grants it to C.",
+        "  6. n3 grants it to C. C HOLDS it.",
+        "",
+        "     n1   n2   n3",
+        "  A   #    #    .    takes a slot",
+        "  B   #    .    #    takes a slot",
+        "  C   .    #    #    takes a slot",
+    ]
+
+
+def test_readers_do_hold_together_and_a_writer_does_after_them() -> None:
+    """A model in which no client gets anywhere would keep every promise."""
+
+    def two_read(state: State) -> str | None:
+        return "two read" if [kind for _, kind in state.holding()] == ["R", "R"] else None
+
+    def one_writes_last(state: State) -> str | None:
+        phases = [client.phase for client in state.clients]
+        last = state.clients[-1]
+        return "writes" if last.kind == "W" and phases == [OVER, OVER, HOLDING] else None
+
+    for judge in (two_read, one_writes_last):
+        assert explore(VARIANTS["readers"].model, judge).violation

@@ -577,7 +577,8 @@ PLANTED = [
     Mutant(
         "Redis: a raise that does not check the holder",
         "engines/redis/scripts/raise.lua",
-        "if redis.call('GET', KEYS[1]) ~= ARGV[3] then return 0 end\n",
+        "if owner ~= holder and not (owner == READERS and end_of(KEYS[1], holder, clock_ms())) "
+        "then return 0 end\n",
         "",
         SCRIPTS,
     ),

@@ -46,7 +46,7 @@ def extend(runtime: Runtime, lease: LeaseState, ttl: float) -> Steps[None]:
         lease.require_held(began)
     ttl = cut_to(runtime, lease, ttl, began)
     until = min(began + spec.request_timeout, lease.valid_until)
-    [answer] = yield ask(Extend(spec.key, lease.holder, ttl, lease.fence), until)
+    [answer] = yield ask(Extend(spec.key, lease.holder, ttl, lease.fence, spec.shares), until)
     settle_extension(runtime, lease, answer, began, ttl)
     with runtime.mutex:
         now = runtime.clock()

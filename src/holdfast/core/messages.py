@@ -57,6 +57,8 @@ class Extend:
     ttl: float
     fence: int = 0
     """The lease's own, for nodes of a quorum that have lost it."""
+    shares: int = 1
+    """As in its `Acquire`, for the same."""
 
 
 @dataclass(slots=True)
@@ -81,12 +83,14 @@ class Raise:
 
 @dataclass(slots=True)
 class Repair:
-    """To one node of a quorum that has lost data: restore this lease, unless the lock is held."""
+    """To one node of a quorum that has lost data: restore this lease, unless the lock is held, by
+    one that it cannot share it with."""
 
     key: str
     holder: str
     ttl: float
     fence: int
+    shares: int = 1
 
 
 @dataclass(slots=True)

@@ -159,7 +159,8 @@ class Quorum:
         holder = attempt_id(request.holder, tries)
         proposed = int(self.wall_clock() * 1_000_000)
         voters = self._voters(began)
-        asking = Acquire(request.key, holder, request.ttl, request.queue, proposed)
+        shares = request.shares
+        asking = Acquire(request.key, holder, request.ttl, request.queue, proposed, shares=shares)
         until = self.clock() + request_timeout
         fan_out = AcquireRound(asking, voters, until, self.size, self.guards, began)
         if len(voters) < self.size:
@@ -266,7 +267,7 @@ class Quorum:
             answers = [self._extended(fan_out, index, began) for index in range(len(requests))]
             for node in self.all_nodes:
                 repairs = [
-                    Repair(request.key, request.holder, request.ttl, request.fence)
+                    Repair(request.key, request.holder, request.ttl, request.fence, request.shares)
                     for index, request in enumerate(requests)
                     if answers[index] is DONE
                     and type(fan_out.answer_of(node, index)) is Missing

@@ -114,7 +114,8 @@ def _renew(runtime: Runtime, batch: list[LeaseState], may_wait_until: float) -> 
     timeout = max(lease.spec.request_timeout for lease, _ in wanted)
     until = min(began + timeout * max(1.0, len(wanted) / MANY), may_wait_until)
     requests = tuple(
-        Extend(lease.spec.key, lease.holder, ttl, lease.fence) for lease, ttl in wanted
+        Extend(lease.spec.key, lease.holder, ttl, lease.fence, lease.spec.shares)
+        for lease, ttl in wanted
     )
     answers = yield Ask(requests, until)
     for (lease, ttl), answer in zip(wanted, answers, strict=True):

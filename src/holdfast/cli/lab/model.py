@@ -1,4 +1,4 @@
-"""`holdfast lab model`: fences in every run of a small quorum, or how a wrong variant fails."""
+"""`holdfast lab model`: every run of a small quorum, or how a wrong variant fails."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _UNEXPECTED = 1
 
 
-@click.command("model", short_help="Check fences over a quorum exhaustively.")
+@click.command("model", short_help="Check a quorum exhaustively.")
 @click.argument("variant", required=False)
 @click.option("--list", "show_list", is_flag=True, help="List the variants.")
 @click.pass_context
 def model(ctx: click.Context, variant: str | None, show_list: bool) -> None:
-    """Explore every run in which two or three clients get fences from three nodes.
+    """Explore every run in which two or three clients, readers and writers, ask a few nodes.
 
     Without VARIANT, the algorithm as it is, which must hold. A wrong VARIANT must fail, with a
     shortest counterexample. Exit code 1: not as expected.
@@ -67,7 +67,7 @@ def _explore(name: str) -> Result:
     explored = result.explored
     outcome = "holds" if explored.violation is None else "fails"
     unexpected = "" if result.as_expected else "  NOT AS EXPECTED"
-    click.echo(f"{name:<18}  {outcome}  {explored.states:>7} states  {took:5.1f} s{unexpected}")
+    click.echo(f"{name:<19}  {outcome}  {explored.states:>7} states  {took:5.1f} s{unexpected}")
     if explored.violation is not None:
         click.echo(str(explored.violation))
     return result

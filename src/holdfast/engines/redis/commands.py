@@ -130,10 +130,11 @@ class Commands:
     def _make_acquire_head(self, key: str, ttl: float, queue: bool, shares: int) -> bytes:
         """All but the last arguments, which are the holder's own; kept for each lock."""
         keys, lasting = self._keys_of(key), (_milliseconds(ttl), _milliseconds(ttl + self._keep))
-        if self._quorum and queue:
-            return call("vote", keys, *lasting, self._channel, more=2)
         if self._quorum:
-            return call("vote", (keys.lock, keys.fence), *lasting, more=2)
+            vote = "vote" if shares == 1 else "vote_shared"
+            if queue:
+                return call(vote, keys, *lasting, self._channel, more=2)
+            return call(vote, (keys.lock, keys.fence), *lasting, more=2)
         channel = self._channel if queue else b""
         if shares != 1:
             return call("share", keys, *lasting, self._offer, channel, b"%d" % shares, more=1)
@@ -183,7 +184,8 @@ class Commands:
     def _repair(self, request: Repair) -> bytes:
         lasting = (_milliseconds(request.ttl), _milliseconds(request.ttl + self._keep))
         fence, holder = b"%d" % request.fence, request.holder.encode()
-        return call("repair", self._keys_of(request.key)[:2], *lasting, fence, holder)
+        repair = "repair" if request.shares == 1 else "repair_shared"
+        return call(repair, self._keys_of(request.key)[:2], *lasting, fence, holder)
 
     def _wait_for_replicas(self, request: Replicated) -> Exchange:
         """WAIT is about the last write of its own connection. So that connection writes something

@@ -9,7 +9,7 @@ from typing import NamedTuple
 INCLUDE = "-- include: "
 NAMES = (
     *("acquire", "share", "release", "extend", "inspect"),
-    *("vote", "unvote", "raise", "repair"),
+    *("vote", "vote_shared", "unvote", "raise", "repair", "repair_shared"),
     *("getset_acquire", "getset_extend", "getset_release"),
 )
 

@@ -1,7 +1,8 @@
 """Fencing tokens over independent nodes: a small model of which counters each attempt receives.
 
-There is no time in it: a lock expires at any instant, a request is executed at any instant or
-never, a reply is received or lost. What must hold all the same:
+An attempt writes, which is exclusive, or reads, beside other readers. There is no time in it: a
+lock expires at any instant, a request is executed at any instant or never, a reply is received or
+lost. What must hold all the same, of any two of which at least one writes:
 
 1. Two committed acquisitions have different tokens.
 2. One that began after another was committed has the greater token.
@@ -11,14 +12,17 @@ never, a reply is received or lost. What must hold all the same:
 Runs that can show nothing new are left out:
 
 - A lock expires only as its node grants it next. Sooner, only its holder's raise would notice, and
-  a raise that fails is one that is never executed. A release is an expiry.
+  a raise that fails is one that is never executed. A release is an expiry. Of readers, either all
+  expire, so that the next one opens the node anew, or none: one that expired alone would only not
+  raise.
 - No acquire is refused: that changes nothing, as if it were never executed. None is executed again
-  while its grant lasts: that is the first reply, received late.
+  while its grant lasts: that is the first reply, received late. (A reader's may be: meanwhile
+  another reader may have raised the counter.)
 - A reply is received when it is sent, or never. Receiving changes the receiver alone, so it can be
   moved back to that instant; that commits the sooner, and makes promise 2 harder to keep.
 - For the same reason an attempt begins with its first grant, and stops receiving, if it does, with
   the last grant that it receives. One that gives up is one that does nothing more.
-- Nodes are alike, so they are kept sorted; so are attempts, so they begin in alphabetical order.
+- Nodes are alike, so they are kept sorted; attempts begin in alphabetical order.
 
 `token_of` and `is_committed` are those of `core.quorum`: a mistake there is a mistake in the model.
 """
@@ -26,12 +30,11 @@ Runs that can show nothing new are left out:
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
 from holdfast.core.quorum import is_committed, token_of
 from holdfast.lab.model.nodes import Node
-
-T = TypeVar("T")
+from holdfast.lab.model.search import Judge, put
 
 NAMES = "ABCDE"
 
@@ -46,6 +49,10 @@ class Rules:
     """Whether these counters, the last of each node, commit the token, by this quorum."""
     raise_counter: Callable[[Node, str, int], tuple[Node, int | None]] = Node.raise_counter
     """What a node does when it is asked to raise its counter; None: it refuses."""
+    acquire: Callable[[Node, str, int, bool], tuple[Node, int | None]] = Node.acquire
+    """What a node does when it is asked for the lock, or for a share."""
+    repair: Callable[[Node, str, int, bool], Node] = Node.repair
+    """What it does to restore a committed lease that it has lost."""
     granted_only: bool = True
     """Ask only the nodes whose grant was received to raise their counters."""
 
@@ -54,7 +61,8 @@ class Rules:
 class Scope:
     """What can happen. The defaults: three attempts that receive every grant."""
 
-    attempts: int = 3
+    kinds: tuple[str, ...] = ("WWW",)
+    """For each attempt, in the order in which they begin, whether it writes (W) or reads (R)."""
     nodes: int = 3
     proposals: tuple[int, ...] = (0, 1, 2)
     """What a node may be proposed for its counter; each node another, for each attempt."""
@@ -62,6 +70,9 @@ class Scope:
     """Whether an acquire may be executed after its sender stopped, or its grant be lost."""
     repeats: int = 0
     """How many acquires of a run may be executed again: sent twice, as the first seemed lost."""
+
+    repairs: int = 0
+    """How many times in a run a node that has lost a lease restores it, in time or late."""
 
     @property
     def quorum(self) -> int:
@@ -78,7 +89,8 @@ class Attempt(NamedTuple):
     phase: int = IDLE
     token: int = 0
     floor: int = 0
-    """The greatest token that was committed before it began."""
+    """The greatest token that was committed before it began, and that it must exceed."""
+    reads: bool = False
 
 
 class Site(NamedTuple):
@@ -99,6 +111,7 @@ class State(NamedTuple):
     sites: tuple[Site, ...]
     attempts: tuple[Attempt, ...]
     repeats: int
+    repairs: int = 0
 
     def received_by(self, who: int) -> list[int]:
         """The counters that an attempt received, the last one of each node."""
@@ -113,7 +126,13 @@ class State(NamedTuple):
         node, order, pending, received = self.sites[at]
         order = order.replace(NAMES[who], "") + NAMES[who]
         site = Site(node, order, pending, put(received, who, counter))
-        return State(put(self.sites, at, site), self.attempts, self.repeats)
+        return self._replace(sites=put(self.sites, at, site))
+
+    def pairs(self) -> Iterator[tuple[int, int]]:
+        """Any two committed attempts, of which at least one writes."""
+        for who, other in combinations(self.committed(), 2):
+            if not (self.attempts[who].reads and self.attempts[other].reads):
+                yield who, other
 
 
 Move: TypeAlias = tuple[str, State]
@@ -126,19 +145,29 @@ class Model:
     scope: Scope
     rules: Rules
 
-    def start(self) -> State:
+    def starts(self) -> Iterator[State]:
         """No attempt has begun, and no node has ever granted."""
-        attempts = self.scope.attempts
-        site = Site(Node(), "", (True,) * attempts, (0,) * attempts)
-        return State((site,) * self.scope.nodes, (Attempt(),) * attempts, self.scope.repeats)
+        for kinds in self.scope.kinds:
+            site = Site(Node(), "", (True,) * len(kinds), (0,) * len(kinds))
+            attempts = tuple(Attempt(reads=kind == "R") for kind in kinds)
+            sites = (site,) * self.scope.nodes
+            yield State(sites, attempts, self.scope.repeats, self.scope.repairs)
 
     def canonical(self, state: State) -> State:
         """The nodes in the one order that stands for all."""
-        return State(tuple(sorted(state.sites)), state.attempts, state.repeats)
+        return state._replace(sites=tuple(sorted(state.sites)))
+
+    def judges(self) -> tuple[Judge[State], ...]:
+        """The promises."""
+        return tokens_grow, holders_agree
+
+    def picture(self, state: State) -> str:
+        """None: the steps have all."""
+        return ""
 
     def moves(self, state: State) -> Iterator[Move]:
         """Whatever can happen next, in words, and the state after it."""
-        if len(state.committed()) == self.scope.attempts:
+        if len(state.committed()) == len(state.attempts):
             return  # nothing is left to be broken
         for who, attempt in enumerate(state.attempts):
             for at in range(self.scope.nodes):
@@ -146,6 +175,8 @@ class Model:
                     yield from self._acquires(state, who, at)
                 if attempt.phase >= RAISING:
                     yield from self._raises(state, who, at)
+                if attempt.phase == COMMITTED and state.repairs:
+                    yield from self._repairs(state, who, at)
             if attempt.phase == IDLE:
                 break
 
@@ -156,16 +187,17 @@ class Model:
             return
         repeats = state.repeats - (not site.pending[who])
         pending = put(site.pending, who, False)
-        step = f"{site.node.owner}'s lock on n{at + 1} expires. " if site.node.owner else ""
+        begins = ""
         if attempt.phase == IDLE:
-            tokens = (state.attempts[each].token for each in state.committed())
-            attempt = Attempt(RECEIVING, floor=max(tokens, default=0))
-            step += f"{name} begins. "
+            committed = (state.attempts[each] for each in state.committed())
+            tokens = (each.token for each in committed if not (each.reads and attempt.reads))
+            attempt = attempt._replace(phase=RECEIVING, floor=max(tokens, default=0))
+            begins = f"{name} {'reads' if attempt.reads else 'begins'}. "
         attempts = put(state.attempts, who, attempt)
-        free = site.node.expire()
-        for node in sorted({free.acquire(name, proposed)[0] for proposed in self.scope.proposals}):
+        for expires, node in self._granted(site.node, name, at, attempt.reads):
+            step = expires + begins
             granted = Site(node, site.order, pending, site.received)
-            then = State(put(state.sites, at, granted), attempts, repeats)
+            then = State(put(state.sites, at, granted), attempts, repeats, state.repairs)
             grants = f"{step}n{at + 1} grants {name} {node.counter}"
             if self.scope.late:
                 yield f"{grants}, reply lost.", then
@@ -178,9 +210,31 @@ class Model:
                     token = self.rules.token_of(counters)
                     yield self._counts(then, who, token, f"{grants}. {name} stops: token {token}")
 
+    def _granted(self, node: Node, name: str, at: int, reads: bool) -> Iterator[tuple[str, Node]]:
+        """A node that has granted the lock: after the present holders' leases have expired, and
+        beside them where all read."""
+        owners = " and ".join(node.owner)
+        free = [(f"{owners}'s lock on n{at + 1} expires. " if owners else "", node.expire())]
+        beside = [("", node)] if node.shared and reads else []
+        for step, before in free + beside:
+            proposals = self.scope.proposals
+            after = {self.rules.acquire(before, name, each, reads)[0] for each in proposals}
+            for granted in sorted(after):
+                yield step, granted
+
+    def _repairs(self, state: State, who: int, at: int) -> Iterator[Move]:
+        """A node that has lost a committed lease restores it, perhaps late, for its holder."""
+        name, (_, token, _, reads), site = NAMES[who], state.attempts[who], state.sites[at]
+        for before in {site.node, site.node.expire()}:
+            node = self.rules.repair(before, name, token, reads)
+            if node not in (before, site.node):
+                sites = put(state.sites, at, site._replace(node=node))
+                then = state._replace(sites=sites, repairs=state.repairs - 1)
+                yield f"{name}'s lease on n{at + 1} is restored: {node.counter}.", then
+
     def _raises(self, state: State, who: int, at: int) -> Iterator[Move]:
         """A node executes a raise: once, or again, which makes no difference."""
-        name, (phase, token, _), site = NAMES[who], state.attempts[who], state.sites[at]
+        name, (phase, token, *_), site = NAMES[who], state.attempts[who], state.sites[at]
         if self.rules.granted_only and not site.received[who]:
             return
         node, answer = self.rules.raise_counter(site.node, name, token)
@@ -196,27 +250,28 @@ class Model:
         """An attempt that has its token checks whether it is committed."""
         name = NAMES[who]
         committed = self.rules.is_committed(state.received_by(who), token, self.scope.quorum)
-        attempt = Attempt(COMMITTED if committed else RAISING, token, state.attempts[who].floor)
+        phase = COMMITTED if committed else RAISING
+        attempt = state.attempts[who]._replace(phase=phase, token=token)
         then = state._replace(attempts=put(state.attempts, who, attempt))
         return f"{step}. {name} has COMMITTED {token}." if committed else f"{step}.", then
 
 
 def tokens_grow(state: State) -> str | None:
     """Promises 1 and 2."""
-    owner_of = dict[int, str]()
     for who in state.committed():
-        name, (_, token, floor) = NAMES[who], state.attempts[who]
+        name, (_, token, floor, _) = NAMES[who], state.attempts[who]
         if token <= floor:
             return f"{name} committed {token}, and began after {floor} had been committed"
-        if token in owner_of:
-            return f"{owner_of[token]} and {name} both committed {token}"
-        owner_of[token] = name
+    for who, other in state.pairs():
+        token = state.attempts[who].token
+        if token == state.attempts[other].token:
+            return f"{NAMES[who]} and {NAMES[other]} both committed {token}"
     return None
 
 
 def holders_agree(state: State) -> str | None:
     """Promise 3."""
-    for who, other in combinations(state.committed(), 2):
+    for who, other in state.pairs():
         name, token = NAMES[who], state.attempts[who].token
         rival, its = NAMES[other], state.attempts[other].token
         common = [
@@ -229,67 +284,3 @@ def holders_agree(state: State) -> str | None:
         if any((token > its) != (order.index(name) > order.index(rival)) for order in common):
             return f"{name} and {rival} have tokens that are not in the order of their holds"
     return None
-
-
-def put(row: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
-    """The row with one place changed."""
-    return (*row[:at], value, *row[at + 1 :])
-
-
-Judge: TypeAlias = Callable[[State], str | None]
-"""Which promise a state breaks, and how; None: none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Violation:
-    """A broken promise, and a shortest way to it."""
-
-    what: str
-    trace: tuple[str, ...]
-
-    def __str__(self) -> str:
-        steps = (f"{number:3}. {step}" for number, step in enumerate(self.trace, 1))
-        return "\n".join((f"{self.what}:", *steps))
-
-
-@dataclass(frozen=True, slots=True)
-class Explored:
-    """What an exploration saw. Without a violation, it saw everything."""
-
-    states: int
-    violation: Violation | None
-
-
-def explore(model: Model, *judges: Judge) -> Explored:
-    """Go through every state that can be reached, until a judge objects to one."""
-    start = model.canonical(model.start())
-    came_from: dict[State, State | None] = {start: None}
-    queue = [start]
-    for state in queue:  # grows as it goes
-        for _, found in model.moves(state):
-            then = model.canonical(found)
-            if then in came_from:
-                continue
-            came_from[then] = state
-            queue.append(then)
-            if any(judge(then) for judge in judges):
-                return Explored(len(came_from), _violation(model, judges, then, came_from))
-    return Explored(len(came_from), None)
-
-
-def _violation(
-    model: Model, judges: tuple[Judge, ...], end: State, came_from: dict[State, State | None]
-) -> Violation:
-    """The way from the start to `end`, in words. Sorted states lose the names of nodes, so the way
-    is walked once more, unsorted."""
-    path = [end]
-    while (before := came_from[path[-1]]) is not None:
-        path.append(before)
-    state, *rest = model.start(), *path[-2::-1]
-    trace = list[str]()
-    for follows in rest:
-        moves = model.moves(state)
-        step, state = next(move for move in moves if model.canonical(move[1]) == follows)
-        trace.append(step)
-    what = next(filter(None, (judge(state) for judge in judges)))
-    return Violation(what, tuple(trace))

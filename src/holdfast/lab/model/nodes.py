@@ -1,4 +1,4 @@
-"""One lock on one node: its holder and its counter.
+"""One lock on one node: its holder, or the readers that share it, and its counter.
 
 What a node does with a request is what the Redis engine's own scripts do on a virtual server: a
 mistake in a script is a mistake in the model.
@@ -7,10 +7,20 @@ mistake in a script is a mistake in the model.
 from functools import cache
 from typing import NamedTuple
 
-from holdfast.core.messages import Acquire, Answer, Granted, Raise, ToNode
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Granted,
+    Inspect,
+    Listing,
+    Raise,
+    Release,
+    Repair,
+    ToNode,
+)
 from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.exchange import Answers, Exchange, conclude
-from holdfast.engines.redis.keys import keys_of
+from holdfast.engines.redis.keys import keys_of, shares_of
 from holdfast.lab.simulator.driver import EPOCH, Timeline
 from holdfast.lab.simulator.redis.server import Server
 
@@ -27,20 +37,26 @@ class Node(NamedTuple):
     """The lock on one node, and what the node does in one atomic step."""
 
     owner: str = ""
-    """The holder of the lock; empty: it is free."""
+    """The holder of the lock, or the readers, each a letter; empty: it is free."""
     counter: int = 0
+    shared: bool = False
 
-    def acquire(self, holder: str, proposed: int) -> tuple["Node", int | None]:
-        """Grant the lock if it is free, with the counter; its holder gets the same grant again."""
-        return _executed(self, Acquire, holder, proposed)
+    def acquire(self, holder: str, proposed: int, reads: bool = False) -> tuple["Node", int | None]:
+        """Grant the lock if it is free, or a share of it to a reader, with the counter; its holder
+        gets the same grant again."""
+        return _executed(self, Acquire, holder, proposed, reads)
 
     def raise_counter(self, holder: str, token: int) -> tuple["Node", int | None]:
-        """Raise the counter to the token, for the lock's holder; None if it is greater already."""
+        """Raise the counter to the token, for a holder; None if it is greater already."""
         return _executed(self, Raise, holder, token)
 
+    def repair(self, holder: str, token: int, reads: bool = False) -> "Node":
+        """Restore a lease that was lost."""
+        return _executed(self, Repair, holder, token, reads)[0]
+
     def release(self, holder: str) -> "Node":
-        """Free the lock, if it is this holder's."""
-        return self.expire() if self.owner == holder else self
+        """Free the lock, or a share of it, if it is this holder's."""
+        return _executed(self, Release, holder)[0]
 
     def expire(self) -> "Node":
         """Free the lock. The counter stays."""
@@ -48,19 +64,40 @@ class Node(NamedTuple):
 
 
 @cache
-def _executed(node: Node, kind: type, holder: str, number: int) -> tuple[Node, int | None]:
+def _executed(
+    node: Node, kind: type, holder: str, number: int = 0, reads: bool = False
+) -> tuple[Node, int | None]:
     """Put a server into the node's state, have it execute a request, and read its new state."""
     server, (lock, fence, _) = _new_server(), keys_of(KEY)
+    for member in node.owner:
+        _ask(server, _request(Acquire, member, 0, node.shared))
     server.data.set(fence, b"%d" % (BASE + node.counter))
-    if node.owner:
-        server.data.set(lock, node.owner.encode())
-    request: ToNode = Raise(KEY, holder, BASE + number)
-    if kind is Acquire:
-        request = Acquire(KEY, holder, TTL, proposed=BASE + number)
-    answer = _ask(server, request)
+    answer = _ask(server, _request(kind, holder, number, reads))
     counter = int(server.data.get(fence) or 0) - BASE
-    after = Node((server.data.get(lock) or b"").decode(), counter)
+    owner = (server.data.get(lock) or b"").decode()
+    shared = shares_of(owner) is not None
+    if shared:
+        owner = "".join(sorted(_members(server)))
+    after = Node(owner, counter, shared)
     return after, answer.fence - BASE if isinstance(answer, Granted) else None
+
+
+def _request(kind: type, holder: str, number: int, reads: bool) -> ToNode:
+    shares = 0 if reads else 1
+    if kind is Acquire:
+        return Acquire(KEY, holder, TTL, proposed=BASE + number, shares=shares)
+    if kind is Repair:
+        return Repair(KEY, holder, TTL, BASE + number, shares)
+    return Raise(KEY, holder, BASE + number) if kind is Raise else Release(KEY, holder)
+
+
+def _members(server: Server) -> list[str]:
+    """The readers that share the lock."""
+    answer = _ask(server, Inspect(KEY))
+    if not isinstance(answer, Listing):
+        raise TypeError(answer)
+    [seen] = answer.leases
+    return [seen.holder, *(holder for holder, _ in seen.others)]
 
 
 def _ask(server: Server, request: ToNode) -> Answer:

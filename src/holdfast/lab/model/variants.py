@@ -3,17 +3,13 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
-from holdfast.lab.model.fences import (
-    Explored,
-    Model,
-    Rules,
-    Scope,
-    explore,
-    holders_agree,
-    tokens_grow,
-)
+from holdfast.lab.model import exclusion
+from holdfast.lab.model.exclusion import SLOTS, Exclusion
+from holdfast.lab.model.fences import Model, Rules, Scope
 from holdfast.lab.model.nodes import Node
+from holdfast.lab.model.search import Explorable, Explored, explore
 
 
 def median(counters: Collection[int]) -> int:
@@ -50,6 +46,47 @@ def answer_greater(node: Node, holder: str, token: int) -> tuple[Node, int | Non
     return raised, raised.counter if node.owner == holder else None
 
 
+def open_as_it_is(node: Node, holder: str, proposed: int, reads: bool) -> tuple[Node, int | None]:
+    """The first reader of a free node gets the last counter, not a greater one."""
+    if reads and not node.owner and node.counter:
+        return Node(holder, node.counter, shared=True), node.counter
+    return node.acquire(holder, proposed, reads)
+
+
+def repair_as_it_is(node: Node, holder: str, token: int, reads: bool) -> Node:
+    """A reader's lease is restored on a free node without a greater counter."""
+    if reads and not node.owner:
+        return Node(holder, max(node.counter, token), shared=True)
+    return node.repair(holder, token, reads)
+
+
+def one_node_reads(nodes: int, kind: str) -> int:
+    """A reader needs no majority."""
+    return 1 if kind == "R" else exclusion.majority(nodes, kind)
+
+
+def write_beside(node: Node, name: str, kind: str) -> Node | None:
+    """A node that readers share is free for a writer."""
+    return exclusion.grant(Node() if node.shared and kind == "W" else node, name, kind)
+
+
+def release_all(node: Node, name: str) -> Node:
+    """The release of one reader frees the node, though others remain."""
+    return Node() if name in node.owner else node
+
+
+def two_slots(node: Node, name: str, kind: str) -> Node | None:
+    """A node has two slots, and counts on its own."""
+    owners = "".join(sorted(node.owner + name))
+    return Node(owners, shared=True) if len(owners) <= SLOTS else None
+
+
+def release_slot(node: Node, name: str) -> Node:
+    """A slot is free again."""
+    owners = node.owner.replace(name, "")
+    return Node(owners, shared=bool(owners))
+
+
 class Group(StrEnum):
     """Why a variant is here."""
 
@@ -64,15 +101,10 @@ class Variant:
 
     name: str
     group: Group
-    scope: Scope
-    rules: Rules
+    model: Explorable[Any]
+    """Its states, moves and promises."""
     what: str
     """What is different, or what can happen, in a line."""
-
-    @property
-    def model(self) -> Model:
-        """Its states and moves."""
-        return Model(self.scope, self.rules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,100 +124,170 @@ class Result:
 def run(name: str) -> Result:
     """Explore the variant of that name."""
     variant = VARIANTS[name]
-    return Result(variant, explore(variant.model, tokens_grow, holders_agree))
+    return Result(variant, explore(variant.model))
 
 
 RULES = Rules()
 AT_LEAST = replace(RULES, is_committed=at_least, raise_counter=answer_greater)
-THREE = Scope(attempts=3)
-LATE = Scope(attempts=2, late=True)
+THREE = Scope(("WWW",))
+LATE = Scope(("WW",), late=True)
 FAR_APART = replace(LATE, proposals=(0, 2, 4))
 AGAIN = replace(LATE, repeats=1)
+READERS = Scope(("RWR", "WRW"))
+READERS_AGAIN = Scope(("RW", "WR"), late=True, repeats=1)
+RESTORED = Scope(("RWR",), repairs=1)
+
+CODE = exclusion.Rules()
+CROWD = exclusion.Scope(("RRW", "RWR", "WRR", "RWW", "WRW", "WWR"), restarts=1, repairs=1)
+FIVE = exclusion.Scope(("RW", "WR"), nodes=5, restarts=2, repairs=1)
+SLOT_SEEKERS = exclusion.Scope(("SSS",))
 
 _ALL = (
-    Variant("fences", Group.ALGORITHM, THREE, RULES, "three attempts that receive every grant"),
+    Variant(
+        "fences", Group.ALGORITHM, Model(THREE, RULES), "three attempts that receive every grant"
+    ),
     Variant(
         "fences-late",
         Group.ALGORITHM,
-        LATE,
-        RULES,
+        Model(LATE, RULES),
         "acquires that are executed late, and grants that are lost",
     ),
     Variant(
         "fences-far-apart",
         Group.ALGORITHM,
-        FAR_APART,
-        RULES,
+        Model(FAR_APART, RULES),
         "the same, and counters that are further apart",
     ),
     Variant(
         "fences-again",
         Group.ALGORITHM,
-        AGAIN,
-        RULES,
+        Model(AGAIN, RULES),
         "the same, and one acquire is executed twice",
+    ),
+    Variant(
+        "fences-readers",
+        Group.ALGORITHM,
+        Model(READERS, RULES),
+        "three attempts, of which some read",
+    ),
+    Variant(
+        "fences-readers-late",
+        Group.ALGORITHM,
+        Model(READERS_AGAIN, RULES),
+        "a reader and a writer: acquires that are executed late or twice, and grants lost",
+    ),
+    Variant(
+        "fences-restored",
+        Group.ALGORITHM,
+        Model(RESTORED, RULES),
+        "a node restores a lease that it has lost, in time or late",
+    ),
+    Variant(
+        "readers",
+        Group.ALGORITHM,
+        Exclusion(CROWD, CODE),
+        "readers and writers never hold together; a node restarts empty, leases are restored",
+    ),
+    Variant(
+        "readers-five",
+        Group.ALGORITHM,
+        Exclusion(FIVE, CODE),
+        "a reader and a writer on five nodes, of which two restart empty",
     ),
     Variant(
         "median",
         Group.WRONG,
-        THREE,
-        replace(AT_LEAST, token_of=median),
+        Model(THREE, replace(AT_LEAST, token_of=median)),
         "the token is the median, and a greater counter is a vote for it",
     ),
     Variant(
         "no-raise",
         Group.WRONG,
-        THREE,
-        replace(RULES, is_committed=any_grants),
+        Model(THREE, replace(RULES, is_committed=any_grants)),
         "any quorum of grants commits, without a raise round",
     ),
     Variant(
         "raise-for-any",
         Group.WRONG,
-        THREE,
-        replace(RULES, raise_counter=raise_for_any),
+        Model(THREE, replace(RULES, raise_counter=raise_for_any)),
         "a raise does not compare the holder",
     ),
     Variant(
         "answer-any",
         Group.WRONG,
-        THREE,
-        replace(RULES, raise_counter=answer_any),
+        Model(THREE, replace(RULES, raise_counter=answer_any)),
         "a raise by another client changes nothing, but is answered with the counter",
     ),
     Variant(
         "at-least",
         Group.WRONG,
-        AGAIN,
-        AT_LEAST,
+        Model(AGAIN, AT_LEAST),
         "a counter greater than the token is a vote for it",
     ),
     Variant(
         "no-grant",
         Group.WRONG,
-        LATE,
-        replace(AT_LEAST, granted_only=False),
+        Model(LATE, replace(AT_LEAST, granted_only=False)),
         "a greater counter is a vote, also from nodes whose grant was not received",
+    ),
+    Variant(
+        "open-as-it-is",
+        Group.WRONG,
+        Model(READERS, replace(RULES, acquire=open_as_it_is)),
+        "the first reader of a free node gets the last counter",
+    ),
+    Variant(
+        "repair-as-it-is",
+        Group.WRONG,
+        Model(RESTORED, replace(RULES, repair=repair_as_it_is)),
+        "a reader's lease that is restored late leaves the counter as it is",
+    ),
+    Variant(
+        "one-node-reads",
+        Group.WRONG,
+        Exclusion(CROWD, replace(CODE, enough=one_node_reads)),
+        "a reader needs no majority",
+    ),
+    Variant(
+        "write-beside",
+        Group.WRONG,
+        Exclusion(CROWD, replace(CODE, grant=write_beside)),
+        "a writer takes a node that readers share",
+    ),
+    Variant(
+        "release-all",
+        Group.WRONG,
+        Exclusion(CROWD, replace(CODE, release=release_all)),
+        "a reader's release frees the node, though others remain",
+    ),
+    Variant(
+        "no-guard",
+        Group.WRONG,
+        Exclusion(CROWD, replace(CODE, guard=False)),
+        "a node that restarts empty votes again at once",
+    ),
+    Variant(
+        "counting",
+        Group.WRONG,
+        Exclusion(SLOT_SEEKERS, replace(CODE, grant=two_slots, release=release_slot)),
+        "a semaphore of two slots: each node counts on its own",
     ),
     Variant(
         "median-exact",
         Group.HARMLESS,
-        LATE,
-        replace(RULES, token_of=median),
+        Model(LATE, replace(RULES, token_of=median)),
         "the median, but only an equal counter is a vote: safe, and may never acquire",
     ),
     Variant(
         "no-grant-exact",
         Group.HARMLESS,
-        LATE,
-        replace(RULES, granted_only=False),
+        Model(LATE, replace(RULES, granted_only=False)),
         "nodes whose grant was not received may vote, but only by an equal counter",
     ),
     Variant(
         "at-least-once",
         Group.HARMLESS,
-        LATE,
-        AT_LEAST,
+        Model(LATE, AT_LEAST),
         "a greater counter is a vote, but no acquire is executed twice",
     ),
 )

@@ -1,6 +1,15 @@
--- Shared by the scripts of a quorum. The holder of an attempt, and its number: 'holder#n' is the nth
+-- Shared by the scripts of a quorum; needs `members`. The holder of an attempt, and its number: 'holder#n' is the nth
 -- after the first, which has the holder's own name and no number.
 local function read_attempt(name)
   local holder, number = string.match(name, '^([^#]*)#(%d+)$')
   return holder or name, tonumber(number)
+end
+
+-- What the lock holds while readers share it. Over a quorum, no others do.
+local READERS = 'shared 0'
+
+-- The lock is free: let readers share it.
+local function open_to_readers(lock, ttl)
+  redis.call('DEL', members_of(lock))
+  redis.call('SET', lock, READERS, 'PX', ttl)
 end

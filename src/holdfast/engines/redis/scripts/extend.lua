@@ -1,7 +1,8 @@
 -- Extend leases: each ends no earlier than its ttl from now.
 -- KEYS    for each lock: lock, fence counter
 -- ARGV    1 how long the counters outlive the ttl (ms); then for each lock: ttl (ms), holder
--- Result  for each lock 1 if it was extended, 0 if another holder has it, -1 if there is no such lock
+-- Result  for each lock 1 if it was extended, 0 if another holder has it, -1 if there is no such lock, or
+--         no such share of it
 -- include: members.lua
 local keep, results = tonumber(ARGV[1]), {}
 for i = 1, #KEYS, 2 do
@@ -18,7 +19,7 @@ for i = 1, #KEYS, 2 do
       join(KEYS[i], ARGV[i + 2], ttl, now)
       redis.call('PEXPIRE', KEYS[i + 1], redis.call('PTTL', KEYS[i]) + keep)
     end
-    results[#results + 1] = held and 1 or 0
+    results[#results + 1] = held and 1 or -1
   else
     results[#results + 1] = owner and 0 or -1
   end

@@ -1,4 +1,4 @@
--- Shared by the scripts of a single server. While several share a lock, its key holds 'shared <n>' in
+-- Shared by all scripts, of a single server and of a quorum. While several share a lock, its key holds 'shared <n>' in
 -- place of a holder, where n is how many may share it (0: any number), and expires with the last of
 -- them. '{lock}:members' has their holder ids, by the end of their leases (ms, the server's clock).
 
@@ -43,4 +43,14 @@ local function join(lock, holder, ttl, now)
   local ends = math.max(end_of(lock, holder, now) or 0, now + ttl)
   redis.call('ZADD', members_of(lock), string.format('%.0f', ends), holder)
   expire_with_last(lock, now)
+end
+
+-- Remove the members whose leases have ended.
+local function forget_ended(now)
+  local members = members_of(KEYS[1])
+  local first = redis.call('ZRANGE', members, 0, 0)[1]
+  while first and tonumber(redis.call('ZSCORE', members, first)) <= now do
+    redis.call('ZREM', members, first)
+    first = redis.call('ZRANGE', members, 0, 0)[1]
+  end
 end

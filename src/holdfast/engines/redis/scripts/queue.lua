@@ -73,16 +73,6 @@ local function fill(shares, offer, me)
   end
 end
 
--- Remove the members whose leases have ended.
-local function forget_ended(now)
-  local members = members_of(KEYS[1])
-  local first = redis.call('ZRANGE', members, 0, 0)[1]
-  while first and tonumber(redis.call('ZSCORE', members, first)) <= now do
-    redis.call('ZREM', members, first)
-    first = redis.call('ZRANGE', members, 0, 0)[1]
-  end
-end
-
 -- Offer the lock to the first waiter that still listens, and to those behind it that may share it;
 -- returns what its key holds then, or nil if there is none, or if it is `me`, which waits no more. A
 -- waiter that this user may not notify keeps its place, and asks by itself when the last lease would

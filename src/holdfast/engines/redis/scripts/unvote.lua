@@ -11,27 +11,48 @@ if owner == holder and redis.call('EXISTS', room) == 0 then
   redis.call('DEL', lock)
   return 1
 end
--- include: attempt.lua
+-- include: members.lua, attempt.lua
 local delay, channel = string.match(waking, '^(%d*) (.*)$')
 local me, last = read_attempt(holder)
 redis.call('ZREM', room, channel .. ' ' .. me)
-if owner and holder ~= '' then
-  local whose, number = read_attempt(owner)
-  if whose ~= me or (last and (number or 0) > last) then return 0 end
+redis.call('ZREM', room .. ':kinds', me)
+
+-- Whether this attempt is to be released.
+local function is_mine(attempt)
+  local whose, number = read_attempt(attempt)
+  return whose == me and not (last and (number or 0) > last)
 end
-if owner then redis.call('DEL', lock) end
--- Two at once, in case one of them has just given up, and two more in case both of these die.
-local woken = 0
-while delay ~= '' and woken < 4 do
+
+local woken, most, remain = 0, 4, false
+if owner == READERS and holder ~= '' then
+  local now, released = clock_ms(), 0
+  forget_ended(now)
+  for _, member in ipairs(redis.call('ZRANGE', members_of(lock), 0, -1)) do
+    if is_mine(member) then released = released + redis.call('ZREM', members_of(lock), member) end
+  end
+  if released == 0 then return 0 end
+  local before = redis.call('PTTL', lock)
+  local last = expire_with_last(lock, now)
+  remain = last > 0
+  -- One waiter may have to look earlier than it was told.
+  if remain then most = last - now < before and 1 or 0 end
+elseif owner and holder ~= '' and not is_mine(owner) then
+  return 0
+end
+if owner and not remain then redis.call('DEL', lock, members_of(lock)) end
+-- Two at once, in case one of them has just given up, and two more in case both of these die. Readers
+-- can all have the lock together, so they do not count.
+while delay ~= '' and woken < most do
   local first = redis.call('ZPOPMIN', room)[1]
   if not first then break end
   local target, waiter = string.match(first, '^(%S+) (.*)$')
+  local reads = redis.call('ZREM', room .. ':kinds', waiter) == 1
   if woken >= 2 then waiter = waiter .. ' ' .. delay end
   local reached = redis.pcall('PUBLISH', target, waiter)
   if type(reached) ~= 'number' then  -- this user may not publish there: the waiter asks by itself
     redis.call('ZADD', room, 0, first)
     break
   end
-  if reached > 0 then woken = woken + 1 end
+  if reached > 0 and (remain or not reads) then woken = woken + 1 end
 end
 return owner and 1 or -1

@@ -1,0 +1,37 @@
+-- Acquire a share of the lock of one node of a quorum, or a place in its waiting room.
+-- KEYS    1 lock, 2 fence counter, 3 waiting room (missing: do not wait)
+-- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 channel of the waiter (only with a waiting room);
+--         last two: proposed fence, attempt of the holder
+-- Result  the fence; or, if one holder has the lock alone, {time left (ms), its attempt}
+-- Any number may share it. An attempt is a member of its own, so an earlier one does not keep it out.
+-- include: fence.lua, members.lua, attempt.lua
+local lock, counter, room, n = KEYS[1], KEYS[2], KEYS[3], #ARGV
+local ttl, keep, channel, proposed, holder = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[n - 1], ARGV[n]
+local me, owner = read_attempt(holder), redis.call('GET', lock)
+if owner and owner ~= READERS then
+  local left = redis.call('PTTL', lock)
+  if room then
+    redis.call('ZADD', room, 'NX', clock(), channel .. ' ' .. me)
+    redis.call('ZADD', room .. ':kinds', 0, me)
+    redis.call('PEXPIRE', room, math.max(left, 0) + keep)
+    redis.call('PEXPIRE', room .. ':kinds', math.max(left, 0) + keep)
+  end
+  return {left, owner}
+end
+if room then
+  redis.call('ZREM', room, channel .. ' ' .. me)
+  redis.call('ZREM', room .. ':kinds', me)
+end
+-- Readers that share it have one fence, so that the nodes soon agree on it. To open it takes a greater
+-- one, so that it is above that of the writer before.
+local fence = owner and redis.call('GET', counter)
+local time = clock_ms()
+if owner then
+  forget_ended(time)
+else
+  open_to_readers(lock, ttl)
+end
+join(lock, holder, ttl, time)
+if not fence then return next_fence(counter, proposed, keep) end
+if redis.call('PTTL', counter) < tonumber(keep) then redis.call('PEXPIRE', counter, keep) end
+return tonumber(fence)

@@ -1,0 +1,107 @@
+"""Going through every state of a model, breadth first, until one breaks a promise."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+Judge: TypeAlias = Callable[[S], str | None]
+"""Which promise a state breaks, and how; None: none."""
+
+
+class Explorable(Protocol[S]):
+    """All that can happen."""
+
+    def starts(self) -> Iterator[S]:
+        """The states to begin with."""
+        ...
+
+    def canonical(self, state: S) -> S:
+        """The one state that stands for all that are like it."""
+        ...
+
+    def moves(self, state: S) -> Iterator[tuple[str, S]]:
+        """Whatever can happen next, in words, and the state after it."""
+        ...
+
+    def judges(self) -> tuple[Judge[S], ...]:
+        """The promises."""
+        ...
+
+    def picture(self, state: S) -> str:
+        """The state as a picture; empty if there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A broken promise, and a shortest way to it."""
+
+    what: str
+    trace: tuple[str, ...]
+    picture: str = ""
+    """Its last state."""
+
+    def __str__(self) -> str:
+        steps = (f"{number:3}. {step}" for number, step in enumerate(self.trace, 1))
+        return "\n".join((f"{self.what}:", *steps, *([f"\n{self.picture}"] * bool(self.picture))))
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """What an exploration saw. Without a violation, it saw everything."""
+
+    states: int
+    violation: Violation | None
+
+
+@dataclass(frozen=True, slots=True)
+class Search(Generic[S]):
+    """One exploration."""
+
+    model: Explorable[S]
+    judges: tuple[Judge[S], ...]
+
+    def run(self) -> Explored:
+        """Go through every state that can be reached, until a judge objects to one."""
+        model = self.model
+        came_from: dict[S, S | None] = {model.canonical(start): None for start in model.starts()}
+        queue = list(came_from)
+        for state in queue:  # grows as it goes
+            for _, found in model.moves(state):
+                then = model.canonical(found)
+                if then in came_from:
+                    continue
+                came_from[then] = state
+                queue.append(then)
+                if any(judge(then) for judge in self.judges):
+                    return Explored(len(came_from), self._violation(then, came_from))
+        return Explored(len(came_from), None)
+
+    def _violation(self, end: S, came_from: dict[S, S | None]) -> Violation:
+        """The way from the start to `end`, in words. Sorted states lose the names of nodes, so the
+        way is walked once more, unsorted."""
+        path = [end]
+        while (before := came_from[path[-1]]) is not None:
+            path.append(before)
+        state, *rest = path[::-1]
+        trace = list[str]()
+        for follows in rest:
+            moves = self.model.moves(state)
+            step, state = next(move for move in moves if self.model.canonical(move[1]) == follows)
+            trace.append(step)
+        what = next(filter(None, (judge(state) for judge in self.judges)))
+        return Violation(what, tuple(trace), self.model.picture(state))
+
+
+def explore(model: Explorable[S], *judges: Judge[S]) -> Explored:
+    """Go through every state that can be reached, until a judge objects to one; by default, the
+    model's own."""
+    return Search(model, judges or model.judges()).run()
+
+
+def put(row: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:
+    """The row with one place changed."""
+    return (*row[:at], value, *row[at + 1 :])

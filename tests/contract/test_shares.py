@@ -155,6 +155,41 @@ async def test_a_reader_that_comes_after_a_writer_waits_for_it(stage: Stage) -> 
     await cleo(last.release)
 
 
+async def test_a_flood_of_readers_keeps_no_writer_out(stage: Stage) -> None:
+    """The writer waits for the readers that came before it, and for no other: those that follow
+    are many, and those that have read ask again at once."""
+    ann, *clerks = stage.cast("ann", *(f"clerk {number}" for number in range(4)))
+    if "order of their arrival" not in ann.client.guarantees.fairness:
+        pytest.skip("waiters are in no order here")
+    crowd = 100 if stage.colour == "async" else 25
+    readers = [
+        stage.actor(f"reader {number}", clerks[number % 4].client) for number in range(crowd)
+    ]
+    served: list[str] = []
+
+    async def note(lease: Any) -> None:
+        served.append("reader")  # before it releases: nothing that it kept out is served before
+
+    def reads(reader: Actor) -> asyncio.Future[Any]:
+        return asyncio.ensure_future(reader.inside(reading(stage, reader, timeout=60), note))
+
+    before = [(reader, await gets(stage, reader, reading(stage, reader))) for reader in readers[:5]]
+    write = await waits(stage, clerks[0], ann, writing(stage, ann))
+    flood = [reads(reader) for reader in readers[5:]]
+    await stage.settles(clerks[0], "door", 1 + len(flood))
+    for reader, lease in before:
+        await reader(lease.release)
+        flood.append(reads(reader))
+    lease = await asyncio.wait_for(write, 3 * AT_ONCE)
+    assert served == []
+    await stage.settles(clerks[0], "door", crowd)
+    assert served == []
+    assert lease.held
+    await ann(lease.release)
+    await asyncio.wait_for(asyncio.gather(*flood), 3 * AT_ONCE)
+    assert len(served) == crowd
+
+
 async def test_those_who_may_share_it_get_it_together(stage: Stage) -> None:
     ann, ben, cleo, dora, emil = stage.cast("ann", "ben", "cleo", "dora", "emil")
     if "order of their arrival" not in ann.client.guarantees.fairness:

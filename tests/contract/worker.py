@@ -57,9 +57,17 @@ class Worker:
         return {"pid": os.getpid()}
 
     async def acquire(
-        self, name: str, ask: dict[str, Any] | None = None, **options: Any
+        self,
+        name: str,
+        ask: dict[str, Any] | None = None,
+        shares: int = 1,
+        **options: Any,
     ) -> dict[str, Any]:
-        lock = self.client.lock(name, **options)
+        """`shares`: 0 for a reader's, else the slots of a semaphore: one is a lock."""
+        if shares:
+            lock = self.client.semaphore(name, shares, **options)
+        else:
+            lock = self.client.rwlock(name, **options).read
         say(event="asking")
         self.lease = await awaited(lock.acquire(**ask or {}))
         if self.lease is None:

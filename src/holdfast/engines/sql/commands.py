@@ -169,7 +169,8 @@ class Commands:
             if state.is_member:
                 break  # a transaction relies on the last lease
             join = self._join(request, listener, pid) if request.queue else ()
-            state = yield from shares.arrange(request.key, holder, join, request.shares)
+            adopt = self._statements(self._sql.adopt, key=request.key, holder=holder)
+            state = yield from shares.arrange(request.key, holder, adopt + join, request.shares)
             if state.place:
                 waiters.joined(holder, state.place)
             if not state.may_enter:

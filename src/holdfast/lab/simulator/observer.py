@@ -78,15 +78,21 @@ class Observer:
         for request in requests:
             if isinstance(request, Release):
                 self._released.add(request.holder)
+                self._gives_up(request.holder)
             elif isinstance(request, Repair):
                 self._check_repair(client, request)
+
+    def _gives_up(self, holder: str) -> None:
+        """A waiter leaves the queue: those behind it may be of the present holders' kind."""
+        if self._scene.plan.shared:
+            for turn in self._waiting.values():
+                if turn.holder == holder:
+                    self._free_since[turn.section.name] = self._timeline.now
 
     def refused(self, turn: Turn, why: str) -> None:
         """In time, not without a reason, and leaving nothing behind."""
         del self._waiting[turn.hold]
         self._add(turn, Kind.REFUSED, note=why)
-        if self._scene.plan.shared:  # those behind it may be of the present holders' kind
-            self._free_since[turn.section.name] = self._timeline.now
         now, client, timeout = self._timeline.now, turn.client, turn.section.timeout
         if timeout is not None and client.resumed_at < turn.asked_at and not client.paused:
             late = now - turn.asked_at - timeout * 1.02
@@ -132,9 +138,17 @@ class Observer:
         for other in self._waiting.values():
             first = other.asked_at + QUEUED < turn.asked_at and self._is_calm(other.asked_at)
             waits = other.holder in other.client.notifications  # it has not crashed, for one
-            if first and waits and other.section.name == turn.section.name:
+            waits = waits and other.holder not in self._released
+            rival = waits and other.section.name == turn.section.name
+            if first and rival and not self._comes_along(turn, other):
                 text = f"granted before {other.hold}, which asked before"
                 self.find("waiter overtaken", text, turn.client.name, other.client.name)
+
+    def _comes_along(self, turn: Turn, other: Turn) -> bool:
+        """Whether one that waits has its share already, and has yet to learn of it."""
+        shares, key = turn.section.shares, turn.spec.key
+        alike = shares != 1 and other.section.shares == shares
+        return alike and any(each.has_turn(key, other.holder) for each in self._scene.servers)
 
     def look_at(self, client: Client) -> None:
         """Check whether a client has extended a lease since the last step."""
@@ -220,7 +234,7 @@ class Observer:
         if found is None or lease.holder not in (member.holder for member in found.members):
             text = f"held by {lease.holder}, reported as held by {found and found.holder}"
             self.find("wrong holder reported", text, turn.client.name)
-        elif found.fence != lease.fence:
+        elif found.fence < lease.fence or (found.fence > lease.fence and lease.spec.shares == 1):
             text = f"the fence is {lease.fence}, reported as {found.fence}"
             self.find("wrong holder reported", text, turn.client.name)
 

@@ -26,7 +26,7 @@ class Setup:
     """How far clocks drift apart, as a multiple of what is allowed for."""
     engine: str = "redis"
     shared: bool = False
-    """Whether locks are shared: one node, with readers, semaphores and exclusive holders."""
+    """Whether locks are shared: with readers, semaphores and exclusive holders; on one Redis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,8 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     random = Random(seed)  # noqa: S311 - to be repeatable, not secret
     simulated = engine(setup.engine)
     seconds = setup.seconds or simulated.seconds
-    nodes = 1 if setup.shared else setup.nodes or random.choice(simulated.sizes)
+    one = setup.shared and setup.engine == "redis"
+    nodes = 1 if one else setup.nodes or random.choice(simulated.sizes)
     clients = setup.clients or random.choice((2, 3, 3, 4))
     ttl = random.choice(simulated.ttls)
     durable = nodes == 1 or random.random() < 0.3

@@ -119,6 +119,10 @@ class BaseServer:
         """Whether it keeps the lease until that instant, unless it is released."""
         raise NotImplementedError
 
+    def has_turn(self, key: str, holder: str) -> bool:
+        """Whether a holder has the lock or a share of it, or gets it when it asks again."""
+        raise NotImplementedError
+
     def remains(self, key: str, holder: str) -> list[str]:
         """What it has of a holder that has released the lock."""
         raise NotImplementedError

@@ -6,8 +6,9 @@ from typing import Any, NamedTuple, Self
 import grpc
 
 from holdfast.core.lease_state import LeaseState
-from holdfast.engines.etcd.commands import queue_of
+from holdfast.engines.etcd.commands import queue_of, shares_of
 from holdfast.engines.etcd.protocol import DELETED, messages
+from holdfast.engines.queue import holders
 from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.etcd.keyspace import Keyspace, Refused
 from holdfast.lab.simulator.network import Connection
@@ -122,24 +123,28 @@ class EtcdServer(BaseServer):
         self.timeline.at(self.timeline.now + pause, self.expire_leases)
 
     def _queue(self, key: str) -> list[Any]:
-        """The places in the queue of a lock; the first holds it."""
+        """The places in the queue of a lock; the first hold it."""
         first, end = queue_of(key)
         found = [each for each in self.data.keys.values() if first <= each.key < end]
         return sorted(found, key=lambda each: each.create_revision)
 
-    def _place(self, lease: LeaseState) -> Any:
-        """The place of a lease, if it is the first."""
-        queue = self._queue(lease.spec.key)
-        return queue[0] if queue and queue[0].value == lease.holder.encode() else None
+    def _place(self, key: str, holder: str) -> Any:
+        """The place of a holder, if it is its turn."""
+        first = holders(self._queue(key), lambda each: shares_of(each.key))
+        return next((each for each in first if each.value == holder.encode()), None)
+
+    def has_turn(self, key: str, holder: str) -> bool:
+        """Whether a holder has the lock or a share of it, or gets it when it asks again."""
+        return self._place(key, holder) is not None
 
     def knows(self, lease: LeaseState) -> bool:
         """Whether it has the lease, with its fence."""
-        place = self._place(lease)
+        place = self._place(lease.spec.key, lease.holder)
         return place is not None and place.create_revision == lease.fence
 
     def backs(self, lease: LeaseState, until: float) -> bool:
         """Whether it keeps the lease until that instant, unless it is released."""
-        place = self._place(lease)
+        place = self._place(lease.spec.key, lease.holder)
         if place is None:
             return False
         return self.clock.true(self.data.leases[place.lease].ends_at) >= until - PRECISION

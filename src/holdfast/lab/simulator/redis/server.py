@@ -128,6 +128,10 @@ class Server(BaseServer):
         ends_at = self._ends_at(lease.spec.key, lease.holder)
         return ends_at is not None and self.clock.true(ends_at) >= until - PRECISION
 
+    def has_turn(self, key: str, holder: str) -> bool:
+        """Whether a holder has the lock or a share of it, or gets it when it asks again."""
+        return self.holds(key, holder)
+
     def remains(self, key: str, holder: str) -> list[str]:
         """What it has of a holder that has released the lock."""
         keys, mine = keys_of(key), holder.encode()

@@ -38,6 +38,17 @@ RULES = (
 )
 """What is written differently in SQLite."""
 
+HELD = """
+CREATE TEMP VIEW held AS
+SELECT name, holder, fence, expires, offered FROM holdfast_leases
+WHERE holder <> CAST('(shared)' AS blob)
+UNION ALL
+SELECT m.name, m.holder, l.fence, m.expires, m.offered
+FROM holdfast_leases_members AS m JOIN holdfast_leases AS l ON l.name = m.name
+WHERE l.holder = CAST('(shared)' AS blob)
+"""
+"""For an observer: the leases, and the shares of locks that several hold, whose row is marked."""
+
 TWO_CHANGES = re.compile(
     r"WITH taken AS \( ?(UPDATE .*) ?\), made AS \( ?(INSERT .* RETURNING fence) ?\) (SELECT .*)"
 )
@@ -70,7 +81,7 @@ class Database:
             self._sqlite.create_function(name, -1, function)
         self._sqlite.executescript(
             f"{translated(STATEMENTS.ddl)}"
-            "CREATE TEMP TABLE taken (fence); CREATE TEMP TABLE made (fence)"
+            f"CREATE TEMP TABLE taken (fence); CREATE TEMP TABLE made (fence); {HELD}"
         )
 
     def run(self, statements: Sequence[Statement], pid: int) -> Results:

@@ -1,6 +1,7 @@
 """A virtual PostgreSQL server. It keeps its rows over a restart; its clock can be set."""
 
 import sqlite3
+from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
@@ -47,25 +48,27 @@ class SqlServer(BaseServer):
             self._listeners[data.channel, connection] = data.receive
             return connection.to_client(lambda: reply([]))
         pid = next(pid for pid, each in self._processes.items() if each is connection)
-        expired = self._expired()
+        expired, before = self._leases(ended=True), self._leases(ended=False)
         try:
             results = self.data.run(data, pid)
         except sqlite3.Error as error:
             self._internal_error(f"{self.name} got an invalid statement: {error}")
             return None
-        self._check(data[0], results[0], expired)
+        self._check(data, expired, before)
         return connection.to_client(lambda: reply(results))
 
-    def _check(self, statement: Statement, rows: list[Row], expired: set[Row]) -> None:
+    def _check(self, statements: Sequence[Statement], expired: set[Row], before: set[Row]) -> None:
         """Late requests do nothing: an expired lease is not extended, and nothing is granted to a
         client that has given up."""
-        text, values = statement
-        if text in (STATEMENTS.dialect.extend, STATEMENTS.extend_all) and expired - self._expired():
-            self._internal_error(f"{self.name} extended an expired lease")
-        if text is STATEMENTS.dialect.acquire and rows[0][0] is not None:
-            deadline = values[text.names.index("deadline")]
-            if self._micros() >= deadline:
-                self._internal_error(f"{self.name} granted a lock after the deadline")
+        sql, shared, now = STATEMENTS.dialect, STATEMENTS.dialect.shared, self._leases(ended=False)
+        extensions = (sql.extend, STATEMENTS.extend_all, shared and shared.prolong)
+        for text, values in statements:
+            if text in extensions and expired & now:
+                self._internal_error(f"{self.name} extended an expired lease")
+            if text in (sql.acquire, shared and shared.confirm) and now - before:
+                deadline = values[text.names.index("deadline")]
+                if self._micros() >= deadline:
+                    self._internal_error(f"{self.name} granted a lock after the deadline")
 
     def knows(self, lease: LeaseState) -> bool:
         """Whether it has the lease, with its fence."""
@@ -77,11 +80,14 @@ class SqlServer(BaseServer):
         row = self._row(lease.spec.key, lease.holder)
         return row is not None and self.clock.true(row[1] / MICROSECONDS) >= until - PRECISION
 
+    def has_turn(self, key: str, holder: str) -> bool:
+        """Whether a holder has the lock or a share of it, or gets it when it asks again."""
+        lease = "SELECT 1 FROM held WHERE name = ? AND holder = ? AND expires > ?"
+        return bool(self.data.read(lease, key.encode(), holder.encode(), self._micros()))
+
     def remains(self, key: str, holder: str) -> list[str]:
         """What it has of a holder that has released the lock."""
-        mine = holder.encode()
-        lease = "SELECT 1 FROM holdfast_leases WHERE name = ? AND holder = ? AND expires > ?"
-        held = self.data.read(lease, key.encode(), mine, self._micros())
+        mine, held = holder.encode(), self.has_turn(key, holder)
         queued = self.data.read("SELECT 1 FROM holdfast_leases_waiters WHERE holder = ?", mine)
         return [holder] * bool(held) + ["a place in the queue"] * bool(queued)
 
@@ -95,14 +101,15 @@ class SqlServer(BaseServer):
             *(f"a place in the queue of {holder.decode()}" for (holder,) in waiters),
         ]
 
-    def _expired(self) -> set[Row]:
-        leases = "SELECT name, holder, expires FROM holdfast_leases WHERE holder IS NOT NULL"
-        return set(self.data.read(f"{leases} AND expires <= ?", self._micros()))
+    def _leases(self, *, ended: bool) -> set[Row]:
+        """The name and holder of each lease that has ended, or of each that has not."""
+        leases = "SELECT name, holder FROM held WHERE NOT offered AND (expires <= ?) = ?"
+        return set(self.data.read(leases, self._micros(), ended))
 
     def _row(self, key: str, holder: str) -> tuple[int, int] | None:
         """The fence and the expiry of a lease."""
-        lease = "SELECT fence, expires FROM holdfast_leases WHERE name = ? AND holder = ?"
-        rows = self.data.read(f"{lease} AND NOT offered", key.encode(), holder.encode())
+        lease = "SELECT fence, expires FROM held WHERE name = ? AND holder = ? AND NOT offered"
+        rows = self.data.read(lease, key.encode(), holder.encode())
         return (rows[0][0], rows[0][1]) if rows else None
 
     def _micros(self) -> int:

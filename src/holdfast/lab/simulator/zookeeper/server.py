@@ -10,8 +10,9 @@ from kazoo.exceptions import SessionExpiredError, UnimplementedError, ZookeeperE
 from kazoo.protocol.serialization import Close, Connect, GetChildren
 
 from holdfast.core.lease_state import LeaseState
+from holdfast.engines.queue import holders
 from holdfast.engines.zookeeper import commands
-from holdfast.engines.zookeeper.commands import in_order, read_entry
+from holdfast.engines.zookeeper.commands import Place, in_order, read_entry
 from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.server import PRECISION, Receive
@@ -215,33 +216,40 @@ class ZooKeeperServer(Member):
     def _drop_soon(self, connection: Connection) -> None:
         self.timeline.at(self.timeline.now + LAST_WORDS, lambda: self._drop(connection))
 
-    def _queue(self, key: str) -> list[tuple[str, Node]]:
-        """The places in the queue of a lock: each has a holder. The first holds it."""
-        tree, queue = self.ensemble.tree, LOCKS.queue(key)
-        nodes = [tree.nodes[f"{queue}/{each.name}"] for each in in_order(tree.below(queue))]
-        return [(_holder(node), node) for node in nodes]
+    def _queue(self, key: str) -> list[Place]:
+        """The places in the queue of a lock. The first hold it."""
+        return in_order(self.ensemble.tree.below(LOCKS.queue(key)))
 
-    def _place(self, lease: LeaseState) -> Node | None:
-        """The place of a lease, if it is the first."""
-        queue = self._queue(lease.spec.key)
-        return queue[0][1] if queue and queue[0][0] == lease.holder else None
+    def _node(self, key: str, place: Place) -> Node:
+        return self.ensemble.tree.nodes[f"{LOCKS.queue(key)}/{place.name}"]
+
+    def _place(self, key: str, holder: str) -> Node | None:
+        """The place of a holder, if it is its turn."""
+        first = holders(self._queue(key), lambda each: each.shares)
+        nodes = (self._node(key, each) for each in first)
+        return next((node for node in nodes if _holder(node) == holder), None)
+
+    def has_turn(self, key: str, holder: str) -> bool:
+        """Whether a holder has the lock or a share of it, or gets it when it asks again."""
+        return self._place(key, holder) is not None
 
     def knows(self, lease: LeaseState) -> bool:
         """Whether it has the lease, with its fence."""
-        place = self._place(lease)
+        place = self._place(lease.spec.key, lease.holder)
         entry = place and read_entry(place.data)
         return bool(place and entry and (entry.fence or place.created) == lease.fence)
 
     def backs(self, lease: LeaseState, until: float) -> bool:
         """Whether it keeps the lease until that instant, unless it is released."""
-        place, leader = self._place(lease), self.ensemble.leader
+        place, leader = self._place(lease.spec.key, lease.holder), self.ensemble.leader
         if place is None or leader is None:
             return place is not None
         return leader.clock.true(self.ensemble.sessions[place.owner].ends_at) >= until - PRECISION
 
     def remains(self, key: str, holder: str) -> list[str]:
         """What it has of a holder that has released the lock."""
-        return [found for found, _ in self._queue(key) if found == holder]
+        found = (_holder(self._node(key, place)) for place in self._queue(key))
+        return [each for each in found if each == holder]
 
     def leftovers(self) -> list[str]:
         """What must not be there when every lock was released."""

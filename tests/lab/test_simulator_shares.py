@@ -1,0 +1,135 @@
+"""The simulator with readers, semaphores and exclusive holders of one name, on every engine: the
+promises are kept, and planted bugs are found."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.cli.lab.simulate import simulate
+from holdfast.engines import queue
+from holdfast.engines.etcd import locks as etcd
+from holdfast.engines.sql.dialect import Text
+from holdfast.engines.zookeeper import locks as zookeeper
+from holdfast.lab.simulator import Setup, draw, play
+from holdfast.lab.simulator.plan import Section, Task
+from holdfast.lab.simulator.sql.database import STATEMENTS
+
+ENGINES = pytest.mark.parametrize("engine", ["etcd", "zookeeper", "sql"])
+BESIDE = "two holders at once"
+
+READERS_AND_WRITER = (0, 1, 0)
+WRITER_AND_READER = (1, 0)
+SLOTS = (2, 2, 2)
+
+
+def labels(engine: str, seed: int) -> set[str]:
+    """What goes wrong in this run."""
+    setup = Setup(engine=engine, shared=True)
+    return {finding.label for finding in play(draw(seed, setup)).findings}
+
+
+def crowd(engine: str, *kinds: int) -> set[str]:
+    """What goes wrong when clients ask for such shares one after the other, and nothing fails. They
+    come late, when all is known to be calm."""
+    setup = Setup(nodes=1, clients=len(kinds), seconds=20.0, engine=engine, shared=True)
+    plan = draw(0, setup)
+    works = Section(8.0, "job", None, plan.max_ttl, True, None, 1.0)
+    tasks = tuple(
+        Task(client, (replace(works, rest=8.0 + 0.3 * client, shares=shares),))
+        for client, shares in enumerate(kinds)
+    )
+    run = play(replace(plan, tasks=tasks, faults=(), tail=0.0))
+    return {finding.label for finding in run.findings}
+
+
+def plant(patch: pytest.MonkeyPatch, before: str, after: str) -> None:
+    """Change the statement with which a client takes a share."""
+    shared = STATEMENTS.dialect.shared
+    assert shared is not None
+    text, planted = shared.enter, Text("", "numeric_dollar")
+    assert text.sql.count(before) == 1
+    planted.names, planted.sql = text.names, text.sql.replace(before, after)
+    dialect = replace(STATEMENTS.dialect, shared=replace(shared, enter=planted))
+    patch.setattr(STATEMENTS, "dialect", dialect)
+
+
+@ENGINES
+def test_a_few_runs_keep_every_promise(engine: str) -> None:
+    setup = Setup(engine=engine, shared=True)
+    grants, shares = 0, set[int | None]()
+    for seed in range(10):
+        run = play(draw(seed, setup))
+        assert run.findings == (), seed
+        grants += run.grants
+        shares |= {event.shares for event in run.history}
+    assert grants > 100
+    assert {0, 2} < shares
+
+
+@ENGINES
+@pytest.mark.parametrize("kinds", [READERS_AND_WRITER, WRITER_AND_READER, SLOTS], ids=str)
+def test_a_crowd_keeps_every_promise(engine: str, kinds: tuple[int, ...]) -> None:
+    assert crowd(engine, *kinds) == set()
+
+
+@pytest.mark.parametrize("seed", [35, 62, 69])
+def test_false_alarms(seed: int) -> None:
+    """A waiter leaves the queue before it reports that it has given up."""
+    assert labels("sql", seed) == set()
+
+
+def test_a_reader_does_not_wait_for_a_dead_holder_whose_lease_a_clock_lengthened() -> None:
+    """The clock was set back, and the lease of an exclusive holder ends with its ttl even so."""
+    assert labels("sql", 40) == set()
+
+
+@pytest.mark.parametrize("engine", ["etcd", "zookeeper"])
+def test_a_slot_too_many_is_found(monkeypatch: pytest.MonkeyPatch, engine: str) -> None:
+    module: Any = {"etcd": etcd, "zookeeper": zookeeper}[engine]
+    rule = queue.in_the_way
+    one_more = lambda before, shares, of: rule(before[shares > 1 :], shares, of)  # noqa: E731
+    monkeypatch.setattr(module, "in_the_way", one_more)
+    assert BESIDE in crowd(engine, *SLOTS)
+
+
+def test_etcd_a_reader_that_does_not_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule: Any = etcd.Locks._watch
+
+    def rash(locks: Any, claim: Any, *arguments: Any) -> bool:
+        return bool(claim.shares and rule(locks, claim, *arguments))
+
+    monkeypatch.setattr(etcd.Locks, "_watch", rash)
+    assert BESIDE in crowd("etcd", *WRITER_AND_READER)
+    assert "waiter overtaken" in crowd("etcd", *READERS_AND_WRITER)
+
+
+def test_zookeeper_a_reader_that_does_not_wait_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = queue.in_the_way
+    rash = lambda before, shares, of: rule(before, shares, of) if shares else []  # noqa: E731
+    monkeypatch.setattr(zookeeper, "in_the_way", rash)
+    assert BESIDE in crowd("zookeeper", *WRITER_AND_READER)
+    assert "waiter overtaken" in crowd("zookeeper", *READERS_AND_WRITER)
+
+
+def test_sql_a_slot_too_many_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "> (SELECT count(*)", ">= (SELECT count(*)")
+    assert BESIDE in crowd("sql", *SLOTS)
+
+
+def test_sql_a_reader_beside_a_writer_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "l.holder IS NULL OR", "true OR l.holder IS NULL OR")
+    assert BESIDE in crowd("sql", *WRITER_AND_READER)
+
+
+def test_sql_a_reader_that_overtakes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "NOT queued AND", "")
+    assert "waiter overtaken" in crowd("sql", *READERS_AND_WRITER)
+
+
+def test_the_command_line_plays_it() -> None:
+    words = ["--engine", "etcd", "--shared", "--seeds", "2", "--jobs", "1"]
+    done = CliRunner().invoke(simulate, words)
+    assert done.exit_code == 0, done.output
+    assert "every promise was kept" in done.output

@@ -128,23 +128,28 @@ class EtcdServer(BaseServer):
         found = [each for each in self.data.keys.values() if first <= each.key < end]
         return sorted(found, key=lambda each: each.create_revision)
 
-    def _place(self, key: str, holder: str) -> Any:
-        """The place of a holder, if it is its turn."""
+    def _places(self, key: str, holder: str) -> list[Any]:
+        """The places of a holder that have their turn. A request that was carried out late may have
+        left it one more, until its etcd lease ends."""
         first = holders(self._queue(key), lambda each: shares_of(each.key))
-        return next((each for each in first if each.value == holder.encode()), None)
+        return [each for each in first if each.value == holder.encode()]
+
+    def _place(self, lease: LeaseState) -> Any:
+        """The place of a lease, if it has its turn."""
+        places = self._places(lease.spec.key, lease.holder)
+        return next((each for each in places if each.create_revision == lease.fence), None)
 
     def has_turn(self, key: str, holder: str) -> bool:
         """Whether a holder has the lock or a share of it, or gets it when it asks again."""
-        return self._place(key, holder) is not None
+        return bool(self._places(key, holder))
 
     def knows(self, lease: LeaseState) -> bool:
         """Whether it has the lease, with its fence."""
-        place = self._place(lease.spec.key, lease.holder)
-        return place is not None and place.create_revision == lease.fence
+        return self._place(lease) is not None
 
     def backs(self, lease: LeaseState, until: float) -> bool:
         """Whether it keeps the lease until that instant, unless it is released."""
-        place = self._place(lease.spec.key, lease.holder)
+        place = self._place(lease)
         if place is None:
             return False
         return self.clock.true(self.data.leases[place.lease].ends_at) >= until - PRECISION

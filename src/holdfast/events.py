@@ -39,8 +39,8 @@ class Event:
         """Its fields, for structured logs: `event` is what happened, and `lock` the name of the
         lock. Of a holder id it has host, pid, program and label, and not the secret.
 
-        >>> NodeFailed("10.0.0.7:6379", "connection refused").facts
-        {'event': 'NodeFailed', 'node': '10.0.0.7:6379', 'why': 'connection refused'}
+        >>> NodeRecovered("10.0.0.7:6379").facts
+        {'event': 'NodeRecovered', 'node': '10.0.0.7:6379', 'margin': None}
         """
         found: dict[str, object] = {"event": type(self).__name__}
         for each in fields(self):
@@ -296,6 +296,8 @@ class NodeFailed(Event):
 
     node: str
     why: str
+    margin: int | None = None
+    """How many more nodes may fail before no lock can be acquired; None where that is unknown."""
 
     def __str__(self) -> str:
         return f"{self.node} does not answer: {self.why}"
@@ -311,6 +313,8 @@ class NodeRecovered(Event):
 
     level: ClassVar[int] = logging.INFO
     node: str
+    margin: int | None = None
+    """How many nodes may fail before no lock can be acquired; None where that is unknown."""
 
     def __str__(self) -> str:
         return f"{self.node} answers again"

@@ -253,7 +253,8 @@ class TestEvents:
             party(lease.release)
         failed, back = self.events(caplog)
         assert isinstance(failed, NodeFailed)
-        assert (failed.node, back) == (victim.address, NodeRecovered(victim.address))
+        assert (failed.node, failed.margin) == (victim.address, 0)
+        assert back == NodeRecovered(victim.address, 1)
 
 
 class TestArguments:

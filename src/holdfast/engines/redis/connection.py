@@ -81,6 +81,10 @@ class Owner(Protocol):
     connect: Callable[..., None]
     disconnect: Callable[..., None]
 
+    def margin(self) -> int:
+        """How many more nodes of the quorum may fail."""
+        ...
+
 
 class Node:
     """One server, and the state of the connection to it."""
@@ -346,14 +350,15 @@ class Node:
             exchange.waiter.wake()
 
     def _failed(self, why: str) -> None:
-        if not self.last_error and self._nodes.size and why != GONE:
-            self._nodes.host.emit(NodeFailed(self.name, why))
+        is_first = not self.last_error and self._nodes.size and why != GONE
         self.last_error = why
+        if is_first:
+            self._nodes.host.emit(NodeFailed(self.name, why, self._nodes.margin()))
 
     def _recovered(self) -> None:
         self.last_error = ""
         if self._nodes.size:
-            self._nodes.host.emit(NodeRecovered(self.name))
+            self._nodes.host.emit(NodeRecovered(self.name, self._nodes.margin()))
 
 
 def _take_late(each: FanOut, node: int, answers: Answers) -> None:

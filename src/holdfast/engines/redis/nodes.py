@@ -138,6 +138,10 @@ class Nodes:
         stuck = [node for node in ready if node.pending and node.overdue_since < now]
         return len(ready) - len(stuck) >= self.size
 
+    def margin(self) -> int:
+        """How many more nodes of the quorum may fail."""
+        return sum(not node.last_error for node in self.all) - self.size
+
     def unanswered(self) -> list[Exchange]:
         """What is waited for."""
         found = [each for node in self.all for each in node.unanswered()]

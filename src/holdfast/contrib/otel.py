@@ -1,0 +1,150 @@
+"""OpenTelemetry: spans and metrics of the locks of a client. It needs `opentelemetry-api` alone.
+
+>>> import holdfast
+>>> from holdfast.contrib.otel import Telemetry
+>>> client = holdfast.Client("memory://otel-example", hooks=[Telemetry()])
+>>> client.close()
+
+A trace has two spans for each lock, below the span that was current when it was asked for:
+`acquire`, until its outcome, and `hold`, until its end. A loss is an event of the latter, and an
+error.
+"""
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import Histogram, MeterProvider
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
+
+from holdfast.events import (
+    Acquired,
+    Answered,
+    Event,
+    LockEvent,
+    Lost,
+    NodeFailed,
+    NodeRecovered,
+    NotAcquired,
+    Released,
+    RenewalFailed,
+    Renewed,
+    Requested,
+    Waiting,
+)
+
+__all__ = ["Telemetry"]
+
+
+class Telemetry:
+    """A hook that makes spans and metrics.
+
+    Args:
+
+    - `tracer_provider`, `meter_provider`: where they go. Default: the global ones.
+    - `names`: whether metrics have the name of the lock as the attribute `holdfast.lock.name`, as
+      spans always have. Each name is a series of its own, so leave it out where names have numbers
+      in them, as in `order:4711`. Default: no.
+    """
+
+    def __init__(
+        self,
+        *,
+        tracer_provider: TracerProvider | None = None,
+        meter_provider: MeterProvider | None = None,
+        names: bool = False,
+    ) -> None:
+        self._names = names
+        self._tracer = trace.get_tracer("holdfast", tracer_provider=tracer_provider)
+        meter = metrics.get_meter("holdfast", meter_provider=meter_provider)
+
+        def seconds(name: str, text: str) -> Histogram:
+            return meter.create_histogram(f"holdfast.{name}", "s", text)
+
+        self._wait = seconds("acquire.duration", "From asking for a lock to its outcome.")
+        self._hold = seconds("hold.duration", "How long locks were held.")
+        self._margin = seconds("renewal.margin", "What a lease had left when it was renewed.")
+        self._round_trip = seconds("request.duration", "How long the engine took to answer.")
+        self._waiting = meter.create_up_down_counter(
+            "holdfast.waiting", "{request}", "Requests that have no outcome yet."
+        )
+        self._held = meter.create_up_down_counter("holdfast.held", "{lock}", "Locks that are held.")
+        self._lost = meter.create_counter(
+            "holdfast.lost", "{lock}", "Leases that ended before they were released."
+        )
+        self._failures = meter.create_counter(
+            "holdfast.renewal.failures", "{renewal}", "Renewals that failed; they are tried again."
+        )
+        self._up = meter.create_gauge("holdfast.node.up", "1", "Whether a node answers.")
+        self._quorum = meter.create_gauge(
+            "holdfast.quorum.margin", "{node}", "How many more nodes of the quorum may fail."
+        )
+        self._spans: dict[str, Span] = {}
+        """For each request that has no outcome yet, and for each lease."""
+
+    def __call__(self, event: Event) -> None:
+        """Record an event."""
+        match event:
+            case LockEvent():
+                self._record(event, {"holdfast.lock.name": event.name} if self._names else {})
+            case Answered(seconds=seconds, failed=failed):
+                self._round_trip.record(seconds, {"holdfast.request.failed": bool(failed)})
+            case NodeFailed(node=node, margin=margin) | NodeRecovered(node=node, margin=margin):
+                self._up.set(isinstance(event, NodeRecovered), {"server.address": node})
+                if margin is not None:
+                    self._quorum.set(margin)
+
+    def _record(self, event: LockEvent, lock: dict[str, str]) -> None:
+        match event:
+            case Requested(shares=shares):
+                self._begin("acquire", event, {"holdfast.lock.shares": shares})
+                self._waiting.add(1, lock)
+            case Waiting(remaining=remaining):
+                self._note(event, "waiting", {"holdfast.holder.remaining": remaining})
+            case Acquired(waited=waited, fence=fence):
+                self._wait.record(waited, {"holdfast.outcome": "acquired", **lock})
+                if self._end(event, {"holdfast.fence": fence}):
+                    self._waiting.add(-1, lock)
+                self._begin("hold", event, {"holdfast.fence": fence})
+                self._held.add(1, lock)
+            case NotAcquired(waited=waited, why=why):
+                self._wait.record(waited, {"holdfast.outcome": why, **lock})
+                if self._end(event, {"holdfast.outcome": why}):
+                    self._waiting.add(-1, lock)
+            case Renewed(margin=margin):
+                self._margin.record(margin, lock)
+            case RenewalFailed(why=why):
+                self._failures.add(1, lock)
+                self._note(event, "renewal failed", {"holdfast.why": why})
+            case Released(held=held) | Lost(held=held):
+                self._hold.record(held, lock)
+                if isinstance(event, Lost):
+                    self._lost.add(1, lock)
+                    self._note(event, "lost", {"holdfast.why": event.why})
+                if self._end(event, {}):
+                    self._held.add(-1, lock)
+
+    def _begin(self, name: str, event: LockEvent, attributes: dict[str, int]) -> None:
+        self._spans[event.request] = self._tracer.start_span(
+            f"{name} {event.name}",
+            kind=SpanKind.CLIENT if name == "acquire" else SpanKind.INTERNAL,
+            attributes={"holdfast.lock.name": event.name, **attributes},
+            start_time=_nanoseconds(event),
+        )
+
+    def _note(self, event: LockEvent, name: str, attributes: dict[str, str | float]) -> None:
+        span = self._spans.get(event.request)
+        if span is not None:
+            span.add_event(name, dict(attributes), _nanoseconds(event))
+
+    def _end(self, event: LockEvent, attributes: dict[str, str | int]) -> bool:
+        """End its span; False if there is none."""
+        span = self._spans.pop(event.request, None)
+        if span is None:
+            return False
+        span.set_attributes(dict(attributes))
+        if isinstance(event, Lost):
+            span.set_status(Status(StatusCode.ERROR, event.why))
+        span.end(_nanoseconds(event))
+        return True
+
+
+def _nanoseconds(event: Event) -> int:
+    return int(event.at * 1e9)

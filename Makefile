@@ -36,7 +36,7 @@ $(DEMO)/.installed: pyproject.toml scripts/setup
 	@touch $@
 
 # Most tests wait for processes and timers, so more of them at once than there are cores.
-AT_ONCE := -n 4 --dist loadgroup
+AT_ONCE := -n 6 --dist loadgroup
 
 test: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE)

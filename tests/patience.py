@@ -6,11 +6,11 @@ from collections.abc import Callable
 import pytest
 
 
-def wait_for(condition: Callable[[], object]) -> None:
+def wait_for(condition: Callable[[], object], every: float = 0.005) -> None:
     """Look again and again until it holds; fail after ten seconds."""
     pause = threading.Event()
-    for _ in range(2000):
+    for _ in range(round(10 / every)):
         if condition():
             return
-        pause.wait(0.005)
+        pause.wait(every)
     pytest.fail("it did not happen")

@@ -27,6 +27,8 @@ RECIPES = sorted((ROOT / "docs/recipes").glob("*.md"))
 PUNCTUAL = ("celery.md", "cron.md", "web-workers.md")
 """Pages whose programs must start within some seconds of each other: for a machine that is not busy
 with other things (`make docs`, `make contract`)."""
+LONG = ("migrations.md",)
+"""Pages with many programs, of which tests/contrib has tests, too."""
 
 NAMES = [name for name in holdfast.__all__ if not name.startswith("_")]
 HOMES = {inspect.getmodule(getattr(holdfast, name)) for name in NAMES}
@@ -73,7 +75,7 @@ def test_every_public_name_is_in_the_reference() -> None:
 
 def marks_of(page: Path) -> list[pytest.MarkDecorator]:
     marks = [pytest.mark.slow] if is_slow(page) else []
-    return [*marks, pytest.mark.full] if page.name in PUNCTUAL else marks
+    return [*marks, pytest.mark.full] if page.name in PUNCTUAL + LONG else marks
 
 
 @pytest.fixture(scope="module")

@@ -36,17 +36,14 @@ class Engine:
     """Whether several can hold a lock on it."""
     server: str = ""
     """What is slow to start: scenarios with the same one go to the same worker of pytest-xdist."""
+    variant_of: str = ""
+    """The engine whose code it shares; none: it has code of its own."""
     only: frozenset[str] = frozenset()
     """The parts of the contract that a short run plays on it; none: all."""
     plays_core: bool = False
     """Whether a short run plays on it what depends on the core alone: `pytest.mark.core`."""
     both: bool = False
     """Whether a short run plays each scenario sync and async on it, and not by turns."""
-
-    def plays(self, part: str, core: bool) -> bool:
-        """Whether a short run plays on it a scenario of this part of the contract: a module without
-        `test_`. A full one plays everything."""
-        return (self.plays_core or not core) and (not self.only or part in self.only)
 
     def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
         """Why this engine does not run a scenario, or None: it does."""

@@ -56,24 +56,55 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "sync",
         "async",
     ]
-    runs = []
     part = metafunc.function.__module__.rpartition(".test_")[2]
     core = metafunc.definition.get_closest_marker("core") is not None
-    for number, engine in enumerate(engines):
-        if not (full or engine.plays(part, core)):
-            continue
-        if not full and engine.only and "restart" in needs:
-            continue  # its servers are restarted for the engine whose code it shares
+    able = [engine for engine in engines if not engine.refusal(scenario, needs)]
+    short = short_run(able, scenario, part, colours, core=core, restarts="restart" in needs)
+    runs = []
+    for engine in engines:
         refusal = engine.refusal(scenario, needs)
-        # A short run plays each scenario in one colour on each engine, by turns; in both on some.
-        turn = (number + crc32(scenario.encode())) % len(colours)
-        for colour in colours if full or engine.both else colours[turn : turn + 1]:
+        for colour in colours:
+            if not full and (engine.name, colour) not in short:
+                continue
             # Such a server takes seconds to start: once for each colour, not for each process.
             group = pytest.mark.xdist_group(f"{engine.server}-{colour}")
             marks = [group] if engine.server and config.pluginmanager.hasplugin("xdist") else []
             marks += [pytest.mark.skip(reason=refusal)] if refusal else []
             runs.append(pytest.param((engine, colour), id=f"{engine.name}-{colour}", marks=marks))
     metafunc.parametrize("stage", runs, indirect=True)
+
+
+def short_run(
+    engines: list[Engine],
+    scenario: str,
+    part: str,
+    colours: list[str],
+    *,
+    core: bool,
+    restarts: bool,
+) -> set[tuple[str, str]]:
+    """On which engines, and in which colours, a short run plays a scenario. (A full one plays it on
+    all that can, in all colours.)
+
+    It is played on each engine that has code of its own, in one colour, by turns, and in both on
+    some. The variants of an engine take turns, in the other colour: it is played on one of those
+    that play this part of the contract, unless servers are restarted. What depends on the core
+    alone is played on few engines.
+    """
+    turn = crc32(scenario.encode())
+    play = [
+        engine
+        for engine in engines
+        if (engine.plays_core or not core) and (not engine.only or part in engine.only)
+    ]
+    chosen: set[tuple[str, str]] = set()
+    for number, engine in enumerate(each for each in play if not each.variant_of):
+        one, other = (colours[(turn + number + more) % len(colours)] for more in (0, 1))
+        chosen |= {(engine.name, one), (engine.name, other if engine.both else one)}
+        variants = [each.name for each in play if each.variant_of == engine.name and not restarts]
+        if variants:
+            chosen.add((variants[turn // 2 % len(variants)], other))
+    return chosen
 
 
 @pytest.fixture

@@ -17,7 +17,14 @@ from .steps import Cut, cut_everywhere, cut_short
 
 pytestmark = pytest.mark.colour("async")
 
-AGAIN = pytest.mark.parametrize("again", [None, 1, 2], ids=["once", "twice", "twice, later"])
+AGAIN = pytest.mark.parametrize(
+    "again",
+    [
+        pytest.param(None, id="once"),
+        pytest.param(1, id="twice"),
+        pytest.param(2, id="twice, later", marks=pytest.mark.full),
+    ],
+)
 
 
 @asynccontextmanager

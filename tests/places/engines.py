@@ -26,7 +26,7 @@ from .toy import ToyPlace
 from .zookeeper import zookeeper_place
 
 VARIANT = frozenset({"basic", "fences", "order", "store", "waiting"})
-"""What `make test` plays on an engine whose code another one plays in full."""
+"""What `make test` plays on the variants of an engine, by turns."""
 
 
 class MemoryPlace(Place):
@@ -104,6 +104,7 @@ ENGINES = (
         pgbouncer_place,
         shares=True,
         server="postgres",
+        variant_of="postgres",
         only=VARIANT,
         cannot={
             "a_flood_of_readers_keeps_no_writer_out": "a hundred waiters that poll are more than a "
@@ -112,13 +113,19 @@ ENGINES = (
     ),
     Engine("mariadb", mariadb_place, shares=True, server="mariadb"),
     Engine(
-        "mysql", mysql_place, shares=True, server="mariadb", only=VARIANT
-    ),  # its statements, on MariaDB
+        "mysql",  # its statements, on MariaDB
+        mysql_place,
+        shares=True,
+        server="mariadb",
+        variant_of="mariadb",
+        only=VARIANT,
+    ),
     Engine(
         "lent postgres",  # by a user's own pool
         lent_postgres_place,
         server="postgres",
         shares=True,
+        variant_of="postgres",
         only=VARIANT,
     ),
     Engine(
@@ -126,10 +133,11 @@ ENGINES = (
         lent_mariadb_place,
         server="mariadb",
         shares=True,
+        variant_of="mariadb",
         only=VARIANT,
     ),
     Engine("redis", single_place, both=True, shares=True),
-    Engine("valkey", valkey_place, only=VARIANT, shares=True),
+    Engine("valkey", valkey_place, variant_of="redis", only=VARIANT, shares=True),
     Engine(
         "redlock",
         redlock_place,
@@ -140,6 +148,7 @@ ENGINES = (
         "sentinel",
         sentinel_place,
         server="sentinel",
+        variant_of="redis",
         only=VARIANT,
         shares=True,
         cannot={
@@ -151,6 +160,7 @@ ENGINES = (
         "cluster",
         cluster_place,
         server="cluster",
+        variant_of="redis",
         only=VARIANT | {"cells", "shares"},
         shares=True,
     ),
@@ -166,6 +176,7 @@ ENGINES = (
         debian_place,
         unit=1.0,
         server="etcd 3.4",
+        variant_of="etcd",
         shares=True,
         only=VARIANT | {"shares"},
     ),

@@ -18,6 +18,10 @@ from tests.patience import wait_for
 pytestmark = pytest.mark.slow
 
 
+COUNTING = 0.1
+"""Seconds between two looks at a server's metrics: to count its calls, it has to write them all."""
+
+
 def takes(url: str, **options: Any) -> bool:
     with holdfast.Client(url, **options) as client:
         lease = client.lock("door").acquire(blocking=False)
@@ -143,7 +147,7 @@ def test_a_stream_whose_login_has_expired_is_opened_anew(
             first = pool.submit(take_turn)
             wait_for_a_login(guarded, streams)
             second = pool.submit(take_turn)
-            wait_for(lambda: guarded.calls("Watch") > streams + 1)
+            wait_for(lambda: guarded.calls("Watch") > streams + 1, COUNTING)
         assert first.result() < second.result()
 
 
@@ -161,7 +165,9 @@ def test_the_same_stream_for_tasks(guarded: EtcdServer, monkeypatch: pytest.Monk
                 first = asyncio.create_task(take_turn(client))
                 await asyncio.to_thread(wait_for_a_login, guarded, streams)
                 second = asyncio.create_task(take_turn(client))
-                await asyncio.to_thread(wait_for, lambda: guarded.calls("Watch") > streams + 1)
+                await asyncio.to_thread(
+                    wait_for, lambda: guarded.calls("Watch") > streams + 1, COUNTING
+                )
             assert await first < await second
 
     asyncio.run(story())
@@ -169,6 +175,6 @@ def test_the_same_stream_for_tasks(guarded: EtcdServer, monkeypatch: pytest.Monk
 
 def wait_for_a_login(server: EtcdServer, streams: int) -> None:
     """Wait until there is another stream, and the client that opened it had to log in since."""
-    wait_for(lambda: server.calls("Watch") > streams)
+    wait_for(lambda: server.calls("Watch") > streams, COUNTING)
     logins = server.calls("Authenticate")
-    wait_for(lambda: server.calls("Authenticate") > logins)
+    wait_for(lambda: server.calls("Authenticate") > logins, COUNTING)

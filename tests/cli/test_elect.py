@@ -18,6 +18,7 @@ import holdfast as library
 from .processes import PATIENCE, Holdfast, eventually, finish, gone, line_of
 
 SHOW = 'echo "$HOLDFAST_NAME|$HOLDFAST_FENCE|$$"'
+"""What follows is `exec`: what a shell gets just before it starts a command, it may ignore."""
 
 
 def leader(holdfast: Holdfast) -> library.Leader | None:
@@ -33,7 +34,7 @@ def facts(process: subprocess.Popen[str]) -> tuple[int, int]:
 
 
 def test_the_command_runs_while_it_leads(holdfast: Holdfast) -> None:
-    process = holdfast.start("elect", "boss", "--value", "ann:80", "-c", f"{SHOW}; sleep 600")
+    process = holdfast.start("elect", "boss", "--value", "ann:80", "-c", f"{SHOW}; exec sleep 600")
     term, pid = facts(process)
     found = leader(holdfast)
     assert found
@@ -55,7 +56,7 @@ def test_it_campaigns_again_when_the_command_has_ended(holdfast: Holdfast) -> No
 
 
 def test_it_campaigns_again_after_a_loss(holdfast: Holdfast) -> None:
-    process = holdfast.start("elect", "--ttl", "2", "boss", "-c", f"{SHOW}; sleep 600")
+    process = holdfast.start("elect", "--ttl", "2", "boss", "-c", f"{SHOW}; exec sleep 600")
     term, pid = facts(process)
     with library.Client(holdfast.url) as client:
         assert client.break_lock("boss")
@@ -67,9 +68,9 @@ def test_it_campaigns_again_after_a_loss(holdfast: Holdfast) -> None:
 
 
 def test_another_candidate_takes_over(holdfast: Holdfast) -> None:
-    ann = holdfast.start("elect", "boss", "--value", "ann", "-c", f"{SHOW}; sleep 600")
+    ann = holdfast.start("elect", "boss", "--value", "ann", "-c", f"{SHOW}; exec sleep 600")
     term, pid = facts(ann)
-    ben = holdfast.start("elect", "boss", "--value", "ben", "-c", f"{SHOW}; sleep 600")
+    ben = holdfast.start("elect", "boss", "--value", "ben", "-c", f"{SHOW}; exec sleep 600")
     ann.send_signal(signal.SIGINT)
     assert finish(ann)[0] == -signal.SIGINT
     later, _ = facts(ben)
@@ -88,7 +89,7 @@ def test_a_candidate_that_waits_ends_by_the_signal(holdfast: Holdfast) -> None:
 
 
 def test_the_command_dies_with_holdfast(holdfast: Holdfast) -> None:
-    process = holdfast.start("elect", "boss", "-c", f"{SHOW}; sleep 600")
+    process = holdfast.start("elect", "boss", "-c", f"{SHOW}; exec sleep 600")
     _, pid = facts(process)
     process.kill()
     eventually(lambda: gone(pid))
@@ -141,7 +142,14 @@ class TestHttp:
 
     def test_events(self, holdfast: Holdfast) -> None:
         process = holdfast.start(
-            "elect", "boss", "--http", "127.0.0.1:0", "--value", "ann", "-c", f"{SHOW}; sleep 600"
+            "elect",
+            "boss",
+            "--http",
+            "127.0.0.1:0",
+            "--value",
+            "ann",
+            "-c",
+            f"{SHOW}; exec sleep 600",
         )
         address = line_of(process.stderr).split()[3]
         term, _ = facts(process)

@@ -26,7 +26,8 @@ TABLES = (
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What starts these servers is left out of the quick tests."""
     for item in items:
-        if item.path.is_relative_to(HERE) and "_postgres" in getattr(item, "fixturenames", ()):
+        servers = {"_postgres", "database"}.intersection(getattr(item, "fixturenames", ()))
+        if servers and item.path.is_relative_to(HERE):
             item.add_marker(pytest.mark.slow)
 
 

@@ -160,6 +160,7 @@ def test_a_role_that_may_not_make_the_table_is_told_how(
     postgres.query("DROP OWNED BY guest")
 
 
+@pytest.mark.slow
 def test_a_server_without_a_connection_left_says_so(invite: Invite) -> None:
     settings = {"max_connections": "5", "superuser_reserved_connections": "2"}
     with PostgresServer(settings=settings) as server:

@@ -185,6 +185,7 @@ def test_a_password_that_is_wrong(mariadb: MariaDbServer, invite: Invite) -> Non
     assert "the login was refused" in why
 
 
+@pytest.mark.slow
 def test_a_server_without_a_connection_left_says_so(invite: Invite) -> None:
     with MariaDbServer(settings={"max-connections": "10"}) as server:
         guests = [invite(server.url) for _ in range(11)]
@@ -233,6 +234,7 @@ def test_a_server_that_is_stricter_by_default(
         mariadb.query("SET GLOBAL tx_isolation = 'REPEATABLE-READ'")
 
 
+@pytest.mark.slow
 def test_a_lock_over_tls(invite: Invite) -> None:
     server = MariaDbServer()
     files = make_certificates(server.folder / "tls")

@@ -78,6 +78,7 @@ async def test_processes_that_come_and_go_leave_the_others_whole(stage: Stage) -
     await ann(first.release)
 
     worker = await stage.worker()
+    await worker("fences", name="window", times=1)  # connected, from here on
     assert (await worker("acquire", name="gate", ask={"timeout": A_WHILE}))["fence"] is None
     theirs = await worker("acquire", name="door", ask={"timeout": AT_ONCE})
     assert theirs["fence"] > first.fence

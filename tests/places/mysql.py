@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.contract import Place
 from tests.equipment.servers.mariadb import USER, MariaDbServer
@@ -19,8 +20,7 @@ class MariaDbPlace(Place):
 
     def __init__(self, server: MariaDbServer, scheme: str) -> None:
         self.server, self.url = server, server.url_for(USER, scheme)
-        for table in self._tables():
-            server.query(f"DELETE FROM {table}")
+        self._for_each_table("DELETE FROM {}")
 
     def untouched(self) -> bool:
         return not connections_to(self.url) and not any(self._rows().values())
@@ -40,11 +40,19 @@ class MariaDbPlace(Place):
         rows = [f"{table}: {count} rows" for table, count in self._rows().items()]
         return [f"{connections_to(self.url)} connections", *rows]
 
-    def _tables(self) -> list[str]:
-        return [table for (table,) in self.server.query("SHOW TABLES LIKE 'holdfast%'")]
-
     def _rows(self) -> dict[str, int]:
-        return {t: self.server.query(f"SELECT COUNT(*) FROM {t}")[0][0] for t in self._tables()}
+        counted = self._for_each_table("SELECT COUNT(*) FROM {}")
+        return {table: count for table, [(count,)] in counted.items()}
+
+    def _for_each_table(self, statement: str) -> dict[str, list[tuple[Any, ...]]]:
+        """On one connection: to connect costs more than all that is said."""
+        with self.server.connection() as connection, connection.cursor() as cursor:
+            cursor.execute("SHOW TABLES LIKE 'holdfast%'")
+            found = {}
+            for (table,) in cursor.fetchall():
+                cursor.execute(statement.format(table))
+                found[table] = list(cursor.fetchall())
+            return found
 
 
 def mariadb_place(folder: Path) -> MariaDbPlace:

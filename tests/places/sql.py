@@ -8,11 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
 from tests.contract import Place
 from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.equipment.servers.postgres import PostgresServer
+
+from .sockets import connections_to
 
 TABLES = [
     "holdfast_leases",
@@ -27,11 +29,10 @@ class PostgresPlace(Place):
 
     def __init__(self, server: PostgresServer, url: str) -> None:
         self.server, self.url = server, url
-        for table in self._tables():
-            server.query(f"DELETE FROM {table}")
+        self._for_each_table("DELETE FROM {}")
 
     def untouched(self) -> bool:
-        return not self._connections() and not any(self._rows().values())
+        return not connections_to(self.url) and not any(self._rows().values())
 
     @contextmanager
     def outage(self) -> Iterator[None]:
@@ -46,22 +47,20 @@ class PostgresPlace(Place):
 
     def residue(self) -> list[str]:
         rows = [f"{table}: {count} rows" for table, count in self._rows().items()]
-        return [f"{self._connections()} connections", *rows]
-
-    def _connections(self) -> int:
-        """How many sockets are connected to the port of the URL: our servers have it alone."""
-        port = f":{urlsplit(self.url).port:04X}"
-        lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-        return sum(remote.endswith(port) and state == "01" for _, _, remote, state, *_ in lines)
-
-    def _tables(self) -> list[str]:
-        found = self.server.query(
-            "SELECT tablename FROM pg_tables WHERE tablename = ANY(%s)", (TABLES,)
-        )
-        return [table for (table,) in found]
+        return [f"{connections_to(self.url)} connections", *rows]
 
     def _rows(self) -> dict[str, int]:
-        return {t: self.server.query(f"SELECT count(*) FROM {t}")[0][0] for t in self._tables()}
+        counted = self._for_each_table("SELECT count(*) FROM {}")
+        return {table: count for table, [(count,)] in counted.items()}
+
+    def _for_each_table(self, statement: str) -> dict[str, list[tuple[Any, ...]]]:
+        """On one connection: to connect costs the server more than all that is said."""
+        with self.server.connection() as connection:
+            found = connection.execute(
+                "SELECT tablename FROM pg_tables WHERE tablename = ANY(%s)", (TABLES,)
+            )
+            cursors = {t: connection.execute(statement.format(t).encode()) for (t,) in found}
+            return {t: each.fetchall() if each.description else [] for t, each in cursors.items()}
 
 
 def postgres_place(folder: Path) -> PostgresPlace:

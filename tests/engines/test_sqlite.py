@@ -227,6 +227,31 @@ class TestShares:
         assert say(store, Extend("job", "a", 30.0)) == DONE
         assert say(store, Extend("job", "b", 30.0)) == NOT_YOURS
 
+    @pytest.mark.parametrize("shares", [1, 2])
+    def test_one_that_has_it_alone_sends_one_statement_for_each_request(
+        self, host: Host, shares: int
+    ) -> None:
+        store, sent = host.client(), list[str]()
+        say(store, Acquire("another", "b", 30.0))
+        assert store._connection is not None
+        store._connection.set_trace_callback(sent.append)
+        assert isinstance(say(store, Acquire("job", "a", 30.0, shares=shares)), Granted)
+        assert say(store, Extend("job", "a", 30.0)) == DONE
+        assert say(store, Release("job", "a")) == DONE
+        assert len(sent) == 3
+        assert not store._waiters_now.sharing
+
+    def test_one_that_had_it_alone_in_an_earlier_boot(self, host: Host) -> None:
+        old = host.client()
+        say(old, Acquire("job", "old", 30.0, shares=2))
+        old.close()
+        host.boot("second boot", clock=5.0)
+        new = host.client()
+        assert isinstance(say(new, Acquire("job", "new", 50.0, shares=2)), Granted)
+        assert isinstance(say(new, Acquire("job", "another", 30.0, shares=2)), Held)
+        host.now += 30.1
+        assert isinstance(say(new, Acquire("job", "another", 30.0, shares=2)), Granted)
+
     def test_a_share_of_an_earlier_boot_is_free_after_its_ttl(self, host: Host) -> None:
         old = host.client()
         say(old, Acquire("job", "old", 30.0, shares=2))
@@ -258,10 +283,11 @@ class TestShares:
 
     def test_what_an_exclusive_holder_found_expired_is_swept(self, host: Host) -> None:
         store = host.client()
-        say(store, Acquire("job", "a", 30.0, shares=0))
+        for holder in ("a", "b"):
+            say(store, Acquire("job", holder, 30.0, shares=0))
         host.now += 31
-        say(store, Acquire("job", "b", 30.0))
-        assert host.rows("holdfast_members") == 1
+        say(store, Acquire("job", "c", 30.0))
+        assert host.rows("holdfast_members") == 2
         store.close()
         say(host.client(), Extend("none", "nobody", 1.0))
         assert host.rows("holdfast_members") == 0

@@ -525,7 +525,7 @@ PLANTED = [
     ),
     Mutant(
         "PostgreSQL: a lost lease is extended along with another one on its name",
-        "engines/sql/postgres/server.py",
+        "engines/sql/commands.py",
         "is_done = request.holder in done",
         "is_done = bool(done)",
         contract("postgres", "store"),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -15,6 +15,7 @@ from holdfast.core.messages import (
     DONE,
     Acquire,
     Answer,
+    Break,
     Extend,
     Failed,
     Granted,
@@ -26,7 +27,15 @@ from holdfast.core.messages import (
 )
 from holdfast.engines.sql.clock import BootClock, ServerClock
 from holdfast.engines.sql.commands import Commands
-from holdfast.engines.sql.dialect import LEASES, MICROSECONDS, Dialect, Results, Statement, Text
+from holdfast.engines.sql.dialect import (
+    LEASES,
+    MICROSECONDS,
+    Dialect,
+    Results,
+    Statement,
+    Steps,
+    Text,
+)
 from holdfast.engines.sql.postgres.commands import NOW
 from holdfast.engines.sql.shares import MARKER
 from holdfast.engines.sql.sqlite import commands as sqlite
@@ -34,6 +43,8 @@ from holdfast.engines.sql.waiters import Waiters
 from holdfast.lab.simulator.sql.database import STATEMENTS, Database
 
 KEY = "job"
+
+T = TypeVar("T")
 
 
 class Listening(Waiters):
@@ -69,7 +80,13 @@ class Base:
         raise NotImplementedError
 
     def ask(self, request: Request, client: Commands | None = None) -> Answer:
-        command = (client or self.clients[0]).answer(request, 10**9)
+        answer = self.perform((client or self.clients[0]).answer(request, 10**9))
+        assert not isinstance(answer, Failed), answer
+        if isinstance(request, Release):
+            (client or self.clients[0])._waiters.released(request.holder)
+        return answer
+
+    def perform(self, command: Steps[T]) -> T:
         self.sent: list[int] = []
         """How many statements each transaction had."""
         try:
@@ -80,11 +97,8 @@ class Base:
                 self.between()
                 statements = command.send(results)
         except StopIteration as stop:
-            answer: Answer = stop.value
-        assert not isinstance(answer, Failed), answer
-        if isinstance(request, Release):
-            (client or self.clients[0])._waiters.released(request.holder)
-        return answer
+            result: T = stop.value
+        return result
 
 
 class Sqlite(Base):
@@ -319,14 +333,85 @@ def test_any_requests_in_any_order(base: Base, seed: int) -> None:
     crowd.end()
 
 
-def test_an_exclusive_lock_has_one_statement_for_each_request(base: Base) -> None:
+@pytest.mark.parametrize("shares", [1, 0, 2])
+def test_a_lock_that_one_has_alone_has_one_statement_for_each_request(
+    base: Base, shares: int
+) -> None:
     for request in (
-        Acquire(KEY, "ann", 5.0),
+        Acquire(KEY, "ann", 5.0, shares=shares),
         Extend(KEY, "ann", 5.0),
         Release(KEY, "ann"),
     ):
         base.ask(request)
         assert base.sent == [1]
+
+
+def test_the_second_one_finds_the_first_one(base: Base) -> None:
+    first = fence(base.ask(Acquire(KEY, "ann", 5.0, shares=2)))
+    assert fence(base.ask(Acquire(KEY, "ann", 5.0, shares=2))) == first
+    assert isinstance(base.ask(Acquire(KEY, "dora", 5.0, shares=3), base.clients[1]), Held)
+    assert fence(base.ask(Acquire(KEY, "ben", 5.0, shares=2), base.clients[1])) == first
+    assert isinstance(base.ask(Acquire(KEY, "cleo", 5.0, shares=2), base.clients[2]), Held)
+    assert fence(base.ask(Acquire(KEY, "ann", 5.0, shares=2))) == first
+    assert base.ask(Extend(KEY, "ann", 5.0)) is DONE
+    assert base.ask(Release(KEY, "ann")) is DONE
+    assert members(base) == ["ben"]
+    base.now += 5.1
+    assert fence(base.ask(Acquire(KEY, "cleo", 5.0, shares=2), base.clients[2])) > first
+
+
+def test_one_that_has_it_alone_is_known_to_all_clients(base: Base) -> None:
+    """Also to one that has not asked for the share itself."""
+    ann, ben, _ = base.clients
+    fence(base.ask(Acquire(KEY, "ann", 1.0, shares=2), ann))
+    listing = base.ask(Inspect(KEY), ben)
+    assert isinstance(listing, Listing)
+    assert (listing.leases[0].holder, listing.leases[0].shares) == ("ann", 2)
+    assert base.ask(Extend(KEY, "ann", 5.0), ben) is DONE
+    assert base.ask(Break(KEY, "another"), ben) is not DONE
+    assert base.ask(Break(KEY, "ann"), ben) is DONE
+    assert base.ask(Extend(KEY, "ann", 5.0), ann) is not DONE
+    fence(base.ask(Acquire(KEY, "ann", 1.0, shares=2), ann))
+    assert base.ask(Release(KEY, "ann"), ben) is DONE
+    assert members(base) == []
+
+
+def test_readers_behind_a_writer_that_gave_up_join_the_one_before_it(base: Base) -> None:
+    ann, ben, cleo = base.clients
+    first = fence(base.ask(Acquire(KEY, "ann", 5.0, shares=0), ann))
+    assert isinstance(base.ask(Acquire(KEY, "writer", 5.0, queue=True), ben), Held)
+    assert isinstance(base.ask(Acquire(KEY, "cleo", 5.0, queue=True, shares=0), cleo), Held)
+    base.ask(Release(KEY, "writer"), ben)
+    assert fence(base.ask(Acquire(KEY, "cleo", 5.0, queue=True, shares=0), cleo)) == first
+    assert members(base) == ["ann", "cleo"]
+
+
+def test_an_old_client_takes_over_what_one_had_alone(base: Base) -> None:
+    first = fence(base.ask(Acquire(KEY, "ann", 1.0, shares=0)))
+    assert isinstance(base.ask(Acquire(KEY, "old", 5.0), base.old), Held)
+    base.now += 1.1
+    second = fence(base.ask(Acquire(KEY, "old", 5.0), base.old))
+    assert second > first
+    assert isinstance(base.ask(Acquire(KEY, "ben", 5.0, shares=0), base.clients[1]), Held)
+    assert base.ask(Extend(KEY, "ann", 5.0)) is not DONE
+    assert members(base) == ["old"]
+
+
+def test_many_members_are_extended_in_one_transaction(base: Base) -> None:
+    ann, ben, _ = base.clients
+    requests = []
+    for number in range(12):
+        key, holder = f"{KEY} {number}", f"ann {number}"
+        fence(base.ask(Acquire(key, f"ben {number}", 5.0, shares=0), ben))
+        fence(base.ask(Acquire(key, holder, 1.0, shares=0), ann))
+        requests.append(Extend(key, holder, 5.0))
+    assert base.ask(Release(requests[7].key, requests[7].holder), ben) is DONE
+    requests.reverse()
+    answers = base.perform(ann.extend_rest(requests, set()))
+    assert [answer is DONE for answer in answers] == [number != 4 for number in range(12)]
+    assert len(base.sent) <= 3, "all, and one more look for the one that was not found"
+    base.now += 2.0
+    assert base.ask(Extend(requests[0].key, requests[0].holder, 1.0), ann) is DONE
 
 
 def test_a_client_that_knows_of_no_shares_is_kept_out(base: Base) -> None:

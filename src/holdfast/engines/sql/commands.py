@@ -61,7 +61,7 @@ from holdfast.engines.sql.dialect import (
     Steps,
     Text,
 )
-from holdfast.engines.sql.shares import MARKER, Shares, State
+from holdfast.engines.sql.shares import ALONE, MARKER, Shares, State, alone, read_holder
 from holdfast.engines.sql.waiters import LIFE, Waiters
 
 POLL = 0.2
@@ -73,6 +73,9 @@ GUARDED = 0.05
 LONGEST_LOCK_WAIT = 0.5
 """A row that stays locked for longer is locked by a transaction that relies on its lease, and not
 by another's statement."""
+
+MEMBERS_AT_ONCE = 20
+"""How many members one transaction extends. Their rows stay locked meanwhile."""
 
 ROUNDS = 4
 """How often the lock may change hands while one request tries to take it."""
@@ -92,8 +95,11 @@ class Commands:
     def answer(self, request: Request, until: float) -> Steps[Answer]:
         """The command for a request whose answer is awaited until then."""
         if isinstance(request, Acquire):
-            if request.shares != 1 or request.holder in self._waiters.sharing:
+            if request.shares != 1:
+                self._waiters.sharing[request.holder] = alone(request.holder, request.shares)
                 return self._share(request, until)
+            if request.holder in self._waiters.sharing:
+                return self._share_again(request, until)
             return self._queue_up(request, until) if request.queue else self._try(request, until)
         if isinstance(request, Release):
             return self._release(request.key, request.holder)
@@ -151,17 +157,19 @@ class Commands:
         """As `_try` and `_queue_up`, for a share of the lock."""
         holder, waiters, shares = request.holder, self._waiters, self._shares
         assert shares is not None  # noqa: S101 - else the client has refused it
-        if request.shares == 1 and not (yield from shares.look(request.key, holder)).is_member:
-            waiters.sharing.discard(holder)
-            return (yield from self.answer(request, until))
-        waiters.sharing.add(holder)
         listener, pid = waiters.listener() if request.queue else ("", 0)
         if not listener and waiters.place(holder):
             held = yield from self._poll(request)
             if held is not None:
                 return held
+        if not request.queue:
+            answer = yield from self._take(request, until, waiters.row_holder(holder))
+            if isinstance(answer, (Granted, Failed)):
+                return answer
         for _ in range(ROUNDS):
             state = yield from shares.take(request, until, self._lock_wait(until))
+            if isinstance(state, Granted):
+                waiters.sharing[holder] = ""
             if not isinstance(state, State):
                 return state
             if state.owner == holder:  # it has the whole lock
@@ -176,6 +184,17 @@ class Commands:
             if not state.may_enter:
                 return _held(state.remaining, listener) if join else Held(state.remaining, False)
         return Held(GUARDED, wakes=False)
+
+    def _share_again(self, request: Acquire, until: float) -> Steps[Answer]:
+        """A holder that asked for a share asks for the whole lock: it keeps the share if it has
+        it."""
+        holder, shares, waiters = request.holder, self._shares, self._waiters
+        assert shares is not None  # noqa: S101 - it has asked for a share
+        state = yield from shares.look(request.key, holder)
+        if state.is_member or (state.owner and state.owner == waiters.row_holder(holder)):
+            return (yield from self._share(request, until))
+        del waiters.sharing[holder]
+        return (yield from self.answer(request, until))
 
     def _join(self, request: Acquire, listener: str, pid: int) -> tuple[Statement, ...]:
         """Take a place in the queue."""
@@ -203,10 +222,13 @@ class Commands:
             self._waiters.joined(request.holder, place)
         return _held(held.remaining, "")
 
-    def _take(self, request: Acquire, until: float) -> Steps[Answer | None]:
+    def _take(
+        self, request: Acquire, until: float, holder: str | None = None
+    ) -> Steps[Answer | None]:
         """Take it, if it is free and has no queue, or is offered to us. None if it is neither ours
-        nor held by another: then there is a queue, or a transaction that relies on it."""
-        key, holder, sql = request.key, request.holder, self._sql
+        nor held by another: then there is a queue, or a transaction that relies on it. `holder`: in
+        the row, if that is not the asker's id."""
+        key, holder, sql = request.key, holder or request.holder, self._sql
         for _ in range(2):
             asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
             ttl = _micro(request.ttl)
@@ -245,33 +267,45 @@ class Commands:
         return max(0, remaining or 0) / MICROSECONDS, place or 0, is_mine
 
     def _extend(self, request: Extend) -> Steps[Answer]:
-        shares, has_share = self._shares, request.holder in self._waiters.sharing
-        if shares is not None and has_share:
-            answer = yield from shares.extend(request)
-            if answer is DONE:
-                return DONE
-        [rows] = yield self._statements(
-            self._sql.extend,
-            key=request.key,
-            holder=request.holder,
-            ttl=_micro(request.ttl),
-        )
-        if rows:
+        holder, row_holder = request.holder, self._waiters.row_holder(request.holder)
+        if row_holder and (yield from self._extend_row(request, row_holder)):
             return DONE
-        if shares is None or has_share:
-            return NOT_YOURS
-        return (yield from shares.extend(request))
+        if self._shares is not None and (yield from self._shares.extend([request])):
+            return DONE
+        if row_holder != holder and (yield from self._extend_row(request, holder)):
+            return DONE  # it has the whole lock
+        return NOT_YOURS
+
+    def _extend_row(self, request: Extend, holder: str) -> Steps[bool]:
+        [rows] = yield self._statements(
+            self._sql.extend, key=request.key, holder=holder, ttl=_micro(request.ttl)
+        )
+        return bool(rows)
+
+    def extend_rest(self, requests: Sequence[Extend], done: set[str]) -> Steps[list[Answer]]:
+        """Of many extensions, those that are not done: members several in a transaction, others,
+        and what was not found, one by one."""
+        members = [each for each in requests if not self._waiters.row_holder(each.holder)]
+        for first in range(0, len(members), MEMBERS_AT_ONCE):
+            assert self._shares is not None  # noqa: S101 - there are members
+            done |= yield from self._shares.extend(members[first : first + MEMBERS_AT_ONCE])
+        answers: list[Answer] = []
+        for request in requests:
+            is_done = request.holder in done
+            answers.append(DONE if is_done else (yield from self._extend(request)))
+        return answers
 
     def _release(self, key: str, holder: str) -> Steps[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""
-        shares, has_share = self._shares, holder in self._waiters.sharing
+        shares, row_holder = self._shares, self._waiters.row_holder(holder)
+        has_share = row_holder != holder
+        if row_holder and not self._waiters.place(holder):  # else others may wait, too
+            [rows] = yield self._statements(self._sql.release, key=key, holder=row_holder)
+            if rows:
+                return DONE
         if shares is not None and has_share:
             answer = yield from shares.leave(key, holder)
             if answer is DONE:
-                return DONE
-        elif not self._waiters.place(holder):  # else it had to wait, and others may wait, too
-            [rows] = yield self._statements(self._sql.release, key=key, holder=holder)
-            if rows:
                 return DONE
         leave = self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)
         (_, freed), state = yield from self._settle(key, holder, leave)
@@ -366,11 +400,13 @@ def _seen(rows: list[Row]) -> Seen:
     (holder, remaining), *others = (
         (_text(holder), max(0, remaining) / MICROSECONDS) for _, holder, _, remaining, *_ in rows
     )
+    if holder.startswith(ALONE):
+        holder, shares = read_holder(holder)
     return Seen(_text(key), holder, fence, remaining, waiters, shares, tuple(others))
 
 
 def _is_shared(state: Row) -> bool:
-    return state[4] is not None and _text(state[4]) == MARKER
+    return state[4] is not None and _text(state[4]).startswith((MARKER, ALONE))
 
 
 def _has_shares(state: Row) -> bool:
@@ -395,7 +431,7 @@ def _micro(seconds: float) -> int:
     return round(seconds * MICROSECONDS)
 
 
-CONSTANTS = {"offer": _micro(OFFER), "life": _micro(LIFE), "marker": MARKER}
+CONSTANTS = {"offer": _micro(OFFER), "life": _micro(LIFE), "marker": MARKER, "alone": ALONE}
 
 
 def _text(value: str | bytes) -> str:

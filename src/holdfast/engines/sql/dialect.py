@@ -81,6 +81,10 @@ class SharedDialect:
     """Counts members of another clock anew, and an offer to the asker."""
     expire: Text
     """Deletes members whose time is over, and all if the lock is not shared."""
+    unfold: Text
+    """Makes a member of one that has the lock alone, and would share it."""
+    mark: Text
+    """Marks the row as shared then."""
     enter: Text
     """Makes the asker a member, by an offer, if there is room and no queue."""
     rise: Text

@@ -1,10 +1,15 @@
 """Locks that several hold at once, semaphores and read locks: which statements, and in which order.
 
-Members are rows of a table of their own: name, holder, shares, ttl, expires, offered. The lease's
-row stays the gate. While the lock is shared, its holder is `MARKER`, which is no holder id: clients
-that know of no shares see a lock of another's. It expires with the last member, and is `offered`
-until a member has confirmed. Every transaction here locks that row first, and so do all that write
-members; it ends by bringing the row up to date with them (`tally`).
+A share of a lock that is free is taken, extended and released as an exclusive lock is, by one
+statement on the lease's row. The holder in it is then the text of `alone`, which has the shares.
+
+Those that share a lock are rows of a table of their own: name, holder, shares, ttl, expires,
+offered. The lease's row stays the gate. Its holder is `MARKER` then. It expires with the last
+member, and is `offered` until a member has confirmed. Every transaction here locks that row first,
+and so do all that write members. It makes one that has the lock alone a member (`unfold`, `mark`),
+and ends by bringing the row up to date with the members (`tally`).
+
+Neither text is a holder id: clients that know of no shares see a lock of another's.
 
 What can happen:
 
@@ -26,8 +31,9 @@ What can happen:
   asker has an offer meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Granted
 from holdfast.engines.sql.clock import BootClock, ServerClock
@@ -44,6 +50,30 @@ from holdfast.engines.sql.waiters import Waiters
 
 MARKER = "(shared)"
 """The holder in the row of a shared lock. Holder ids are longer."""
+
+ALONE = "(shared "
+"""How the holder in the row begins if one has it alone and would share it; see `alone`."""
+
+
+def alone(holder: str, shares: int) -> str:
+    """The holder in the row of a lock that one has alone, and would share.
+
+    >>> alone("ann", 3)
+    '(shared 0000000003)ann'
+    """
+    return f"{ALONE}{shares:010})" + holder
+
+
+def read_holder(text: str) -> tuple[str, int]:
+    """The holder id, and its shares, of a holder in the row.
+
+    >>> read_holder("(shared 0000000003)ann"), read_holder("ben")
+    (('ann', 3), ('ben', 1))
+    """
+    if not text.startswith(ALONE):
+        return text, 1
+    shares, _, holder = text.removeprefix(ALONE).partition(")")
+    return holder, int(shares)
 
 
 @dataclass(slots=True)
@@ -95,7 +125,7 @@ class Shares:
         """`statements`: texts, with the values that they name."""
         self._node, self._sql, self._shared, self._clock = node, sql, shared, clock
         self._waiters, self._statements = waiters, statements
-        self._before = (shared.recount, shared.expire)
+        self._before = (shared.recount, shared.expire, shared.unfold, shared.mark)
 
     def take(self, request: Acquire, until: float, lock_wait: float) -> Steps[Answer | State]:
         """Take a share if there is room and no queue, or if it is offered to us."""
@@ -129,16 +159,27 @@ class Shares:
         [[row]] = yield self._statements(self._shared.peek, key=key, holder=holder, shares=1)
         return State.of(row)
 
-    def extend(self, request: Extend) -> Steps[Answer]:
-        """Extend a member's lease."""
-        *_, extended, _, _ = yield self._transaction(
-            self._shared.prolong,
-            key=request.key,
-            holder=request.holder,
-            shares=0,
-            ttl=round(request.ttl * MICROSECONDS),
-        )
-        return DONE if extended else NOT_YOURS
+    def extend(self, requests: Sequence[Extend]) -> Steps[set[str]]:
+        """Extend the leases of members, in one transaction; gives the holders for which that was
+        done. It locks the rows in the order of their names, so that no two wait for each other."""
+        requests = sorted(requests, key=lambda request: request.key)
+        transactions = [
+            self._transaction(
+                self._shared.prolong,
+                key=request.key,
+                holder=request.holder,
+                shares=0,
+                ttl=round(request.ttl * MICROSECONDS),
+            )
+            for request in requests
+        ]
+        results = yield tuple(chain.from_iterable(transactions))
+        length = len(transactions[0])
+        extended = results[length - 3 :: length]
+        done = {each.holder for each, rows in zip(requests, extended, strict=True) if rows}
+        for holder in done & self._waiters.sharing.keys():
+            self._waiters.sharing[holder] = ""
+        return done
 
     def leave(self, key: str, holder: str) -> Steps[Answer]:
         """End a member's lease, or leave the queue; what becomes free is offered to waiters."""
@@ -162,7 +203,7 @@ class Shares:
         those behind it that may share it; else, exclusively, to `me`."""
         sql, shared = self._sql, self._shared
         front = (sql.front,) if sql.front is not None else ()
-        admitting = (shared.recount, shared.expire, *front, sql.bury, shared.admit, shared.woken)
+        admitting = (*self._before, *front, sql.bury, shared.admit, shared.woken)
         settling = (shared.drop, shared.tally, sql.settle, sql.heads, sql.drop, shared.peek)
         again = not asker
         while True:

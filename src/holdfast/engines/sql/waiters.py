@@ -18,8 +18,8 @@ class Waiters:
     def _begin(self) -> None:
         self._places: dict[str, tuple[int, float]] = {}
         """By holder id: the place, and when the waiter was last marked as alive."""
-        self.sharing: set[str] = set()
-        """The holder ids that have asked for a share."""
+        self.sharing: dict[str, str] = {}
+        """By holder id, of those that have asked for a share: see `row_holder`."""
         self._mutex = threading.Lock()
 
     def listener(self) -> tuple[str, int]:
@@ -33,6 +33,11 @@ class Waiters:
     def joined(self, holder: str, place: int) -> None:
         """A waiter has this place, and the database knows that it is alive."""
         self._places[holder] = place, self._clock()
+
+    def row_holder(self, holder: str) -> str:
+        """The holder in the lease's row if this one has the lock, as far as is known; "" if it is
+        not in the row, but one of several members."""
+        return self.sharing.get(holder, holder)
 
     def is_fresh(self, holder: str) -> bool:
         """Whether the waiter was marked as alive within `LIFE / 2`."""
@@ -54,7 +59,7 @@ class Waiters:
     def released(self, holder: str) -> None:
         """Forget a waiter that gave up, or a holder that had to wait, or had a share."""
         self._places.pop(holder, None)
-        self.sharing.discard(holder)
+        self.sharing.pop(holder, None)
 
     def prepare(self, seconds: float) -> None:
         """A waiter is about to join: begin to listen, and wait up to `seconds` for that."""

@@ -327,6 +327,16 @@ DELETE FROM {members} WHERE name = :key AND (expires <= {now} OR NOT EXISTS (
     SELECT 1 FROM {leases} AS l WHERE l.name = :key AND l.holder = :marker
 ))
 """,
+    "unfold": """
+INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
+SELECT name, SUBSTR(holder, 20), CAST(SUBSTR(holder, 9, 10) AS SIGNED), ttl,
+       LEAST(expires, {now} + ttl), 0
+FROM {leases} WHERE name = :key AND SUBSTR(holder, 1, 8) = :alone AND expires > {now}
+""",
+    "mark": """
+UPDATE {leases} SET holder = :marker WHERE name = :key AND SUBSTR(holder, 1, 8) = :alone
+  AND EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key)
+""",
     "enter": """
 INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
 SELECT :key, :holder, :shares, :offer, {now} + :offer, 1 FROM {leases} AS l

@@ -1,10 +1,9 @@
 """One MariaDB or MySQL server, as one client knows it."""
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any
 
-from holdfast.core.messages import DONE, Answer, Extend
+from holdfast.core.messages import Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.dialect import MICROSECONDS, Steps
 from holdfast.engines.sql.mysql.commands import LOCK_TABLES, UNLOCK_TABLES, Statements
@@ -51,17 +50,13 @@ class MySqlServer(Server):
 
     def _extend_some(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
         """All in one statement; if it did not find them all, one by one, to know which."""
-        ttls = {round(request.ttl * MICROSECONDS) for request in requests}
+        done: set[str] = set()
+        alone = [each for each in requests if self.waiters.row_holder(each.holder)]
+        ttls = {round(request.ttl * MICROSECONDS) for request in alone}
         if len(ttls) == 1:
-            [rows] = yield (
-                self._statements.extend_many(
-                    ttls.pop(), [r.key for r in requests], [r.holder for r in requests]
-                ),
-            )
-            if rows and rows[0][0] == len(requests):
-                return [DONE] * len(requests)
-        answers: list[Answer] = []
-        for request in requests:
-            answer = yield from self.commands.answer(request, inf)
-            answers.append(answer)
-        return answers
+            keys = [request.key for request in alone]
+            holders = [self.waiters.row_holder(request.holder) for request in alone]
+            [rows] = yield (self._statements.extend_many(ttls.pop(), keys, holders),)
+            if rows and rows[0][0] == len(alone):
+                done = {request.holder for request in alone}
+        return (yield from self.commands.extend_rest(requests, done))

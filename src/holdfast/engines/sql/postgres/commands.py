@@ -303,6 +303,17 @@ DELETE FROM {members} WHERE name = :key AND (expires <= {now} OR NOT EXISTS (
     SELECT FROM {leases} WHERE name = :key AND holder = :marker
 ))
 """,
+    "unfold": """
+INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
+SELECT name, substr(holder, 20), CAST(encode(substr(holder, 9, 10), 'escape') AS integer), ttl,
+       least(expires, {now} + ttl), false
+FROM {leases} WHERE name = :key AND substr(holder, 1, 8) = :alone AND expires > {now}
+""",
+    "mark": """
+UPDATE {leases} SET holder = CAST(:marker AS bytea)
+WHERE name = :key AND substr(holder, 1, 8) = :alone
+  AND EXISTS (SELECT FROM {members} WHERE name = :key)
+""",
     "enter": """
 INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
 SELECT CAST(:key AS bytea), CAST(:holder AS bytea), CAST(:shares AS integer),

@@ -1,10 +1,9 @@
 """One PostgreSQL server, as one client knows it."""
 
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any
 
-from holdfast.core.messages import DONE, Answer, Extend
+from holdfast.core.messages import Answer, Extend
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.connection import RefusedError
 from holdfast.engines.sql.dialect import MICROSECONDS, Steps
@@ -12,6 +11,7 @@ from holdfast.engines.sql.postgres.commands import SETTLE, Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters
 from holdfast.engines.sql.server import Server
+from holdfast.engines.sql.shares import read_holder
 
 
 class PostgresServer(Server):
@@ -42,20 +42,13 @@ class PostgresServer(Server):
         connection.run_text(self._statements.create, until)
 
     def extend_all(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
-        """Many extensions in one statement; shares, and what it did not find, one by one."""
-        exclusive = [each for each in requests if each.holder not in self.waiters.sharing]
-        done: set[str] = set()
-        if exclusive:
-            [rows] = yield (
-                self._statements.extend_all(
-                    keys=[request.key for request in exclusive],
-                    holders=[request.holder for request in exclusive],
-                    ttls=[round(request.ttl * MICROSECONDS) for request in exclusive],
-                ),
-            )
-            done = {bytes(holder).decode() for (holder,) in rows}
-        answers: list[Answer] = []
-        for request in requests:
-            is_done = request.holder in done
-            answers.append(DONE if is_done else (yield from self.commands.answer(request, inf)))
-        return answers
+        """Many extensions in one statement."""
+        [rows] = yield (
+            self._statements.extend_all(
+                keys=[request.key for request in requests],
+                holders=[self.waiters.row_holder(request.holder) for request in requests],
+                ttls=[round(request.ttl * MICROSECONDS) for request in requests],
+            ),
+        )
+        done = {read_holder(bytes(holder).decode())[0] for (holder,) in rows}
+        return (yield from self.commands.extend_rest(requests, done))

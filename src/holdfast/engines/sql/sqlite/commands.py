@@ -292,6 +292,17 @@ SHARED_TEXTS = {
             SELECT 1 FROM holdfast_leases WHERE name = :key AND holder = :marker
         ))
     """,
+    "unfold": """
+        INSERT INTO holdfast_members (name, holder, shares, ttl, expires, boot, offered)
+        SELECT name, substr(holder, 20), CAST(substr(holder, 9, 10) AS INTEGER), ttl,
+               CASE WHEN boot = :boot THEN expires ELSE :now + ttl END, :boot, 0
+        FROM holdfast_leases WHERE name = :key AND substr(holder, 1, 8) = :alone
+          AND (boot <> :boot OR expires > :now)
+    """,
+    "mark": """
+        UPDATE holdfast_leases SET holder = :marker
+        WHERE name = :key AND substr(holder, 1, 8) = :alone AND EXISTS ({members})
+    """,
     "enter": """
         INSERT INTO holdfast_members (name, holder, shares, ttl, expires, boot, offered)
         SELECT :key, :holder, :shares, :offer, :now + :offer, :boot, 1

@@ -21,7 +21,7 @@ from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.clock import BootClock
 from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.dialect import MICROSECONDS, Results, Statement
-from holdfast.engines.sql.shares import MARKER
+from holdfast.engines.sql.shares import MARKER, alone
 from holdfast.engines.sql.sqlite import commands as sql
 from holdfast.engines.sql.sqlite.connection import (
     UnusableError,
@@ -162,7 +162,9 @@ class SqliteStore:
         that polls, nor for a holder that had to wait, since others may wait, too."""
         waiters = self._waiters_now
         if type(request) is Acquire:
-            if request.shares != 1 or request.holder in waiters.sharing:
+            if request.shares != 1:
+                return not request.queue and not waiters.place(request.holder)
+            if request.holder in waiters.sharing:
                 return False
             return not request.queue or bool(
                 waiters.place(request.holder) and waiters.listener()[0]
@@ -170,25 +172,32 @@ class SqliteStore:
         return (
             type(request) is Release
             and not waiters.place(request.holder)
-            and request.holder not in waiters.sharing
+            and bool(waiters.row_holder(request.holder))
         )
 
     def _answer_briefly(self, request: Request) -> Answer | None:
         """By the one statement that is mostly enough: the first of the command for this request.
         None if it is not enough; then it had no effect."""
-        connection, clock = self._connection, self._boot_clock
+        connection, clock, waiters = self._connection, self._boot_clock, self._waiters_now
         assert connection is not None  # noqa: S101 - it is open
         if type(request) is Acquire:
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
+            holder = request.holder
+            if request.shares != 1:
+                holder = alone(holder, request.shares)
+                waiters.sharing[request.holder] = holder
             ttl, now = round(request.ttl * MICROSECONDS), clock.now()
-            taking = (request.key, request.holder, ttl, now, ttl, clock.boot, now)
+            taking = (request.key, holder, ttl, now, ttl, clock.boot, now)
             rows = connection.execute(sql.ACQUIRE, taking).fetchall()
             return Granted(rows[0][0]) if rows else None
         assert type(request) is Release  # noqa: S101 - see `_is_brief`
-        giving = (clock.now(), clock.boot, request.key, request.holder)
-        return DONE if connection.execute(sql.RELEASE, giving).fetchall() else None
+        giving = (clock.now(), clock.boot, request.key, waiters.row_holder(request.holder))
+        if not connection.execute(sql.RELEASE, giving).fetchall():
+            return None
+        waiters.sharing.pop(request.holder, None)
+        return DONE
 
     def _answer_one(self, request: Request, until: float, *, waits: bool) -> Answer:
         """Run the command for a request. Without `waits`, another writer in the way of its first

@@ -74,7 +74,7 @@ class Database:
             ("is_running", is_running),
             ("pg_backend_pid", lambda: self._pid),
             ("pg_notify", lambda channel, text: self._notifications.append((channel, text))),
-            ("encode", lambda value, kind: value.hex()),
+            ("encode", lambda value, kind: value.hex() if kind == "hex" else value.decode()),
             ("greatest", lambda *values: max(each for each in values if each is not None)),
             ("least", lambda *values: min(each for each in values if each is not None)),
         ):

@@ -127,11 +127,19 @@ class Stage:
     async def tries(self, actor: Actor, lock: Any) -> Any:
         """What somebody gets by asking once. A busy machine may answer too late, above all where
         there are several nodes with little time each: then they ask again."""
+        return await self._insists(lambda: actor(lock.acquire, False))
+
+    async def waits_in_vain(self, actor: Actor, lock: Any) -> bool:
+        """Whether somebody who asks for a while does not get it. They, too, ask again if a busy
+        machine answers too late: that is an error, since their last question has no answer."""
+        return await self._insists(lambda: actor(lock.acquire, timeout=A_WHILE)) is None
+
+    async def _insists(self, asking: Callable[[], Any]) -> Any:
         loop = asyncio.get_running_loop()
         give_up_at = loop.time() + AT_ONCE
         while True:
             try:
-                return await actor(lock.acquire, False)
+                return await asking()
             except holdfast.EngineUnavailable:
                 if loop.time() > give_up_at:
                     raise

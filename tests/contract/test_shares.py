@@ -80,7 +80,7 @@ async def test_a_semaphore_has_as_many_holders_as_slots(stage: Stage) -> None:
     assert one.held
     assert two.held
     assert await stage.tries(cleo, slot(stage, cleo)) is None
-    assert await cleo(slot(stage, cleo).acquire, timeout=A_WHILE) is None
+    assert await stage.waits_in_vain(cleo, slot(stage, cleo))
     waiting = await waits(stage, ann, cleo, slot(stage, cleo))
     await ann(one.release)
     three = await asyncio.wait_for(waiting, AT_ONCE)
@@ -291,11 +291,11 @@ async def test_a_share_that_is_renewed_outlasts_one_that_is_not(stage: Stage) ->
 async def test_one_who_gives_up_keeps_nobody_out(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     read = await gets(stage, ann, reading(stage, ann))
-    assert await ben(writing(stage, ben).acquire, timeout=A_WHILE) is None
+    assert await stage.waits_in_vain(ben, writing(stage, ben))
     await cleo((await gets(stage, cleo, reading(stage, cleo))).release)
-    waiting = ben.begins(writing(stage, ben).acquire, timeout=A_WHILE)
+    waiting = asyncio.ensure_future(stage.waits_in_vain(ben, writing(stage, ben)))
     later = cleo.begins(reading(stage, cleo).acquire, timeout=3 * AT_ONCE)
-    assert await waiting is None
+    assert await waiting
     await cleo((await asyncio.wait_for(later, AT_ONCE)).release)
     await ann(read.release)
 

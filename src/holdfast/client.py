@@ -164,6 +164,8 @@ class BaseClient(Generic[D]):
         """The same, if this engine has locks of that kind."""
         if shares != 1 and self._engine.no_sharing:
             raise Unsupported(f"no read locks and semaphores: {self._engine.no_sharing}")
+        if shares > 1 and self._engine.no_counting:
+            raise Unsupported(f"no semaphores: {self._engine.no_counting}")
         return shares
 
     def _spec(

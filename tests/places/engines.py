@@ -142,7 +142,11 @@ ENGINES = (
         "redlock",
         redlock_place,
         unit=1.0,
-        cannot={"cells": "its nodes are independent"},
+        shares=True,
+        cannot={
+            "cells": "its nodes are independent",
+            "slots": "majorities cannot count",
+        },
     ),
     Engine(
         "sentinel",

@@ -49,24 +49,30 @@ def _search_on(
 def agreed_on(
     listings: Sequence[tuple[Seen, ...]], quorum: int, *, up_to: str = ""
 ) -> tuple[Seen, ...]:
-    """The locks for which a quorum of nodes report the same holder, in order; `up_to`: the last key
-    to look at (default: all)."""
-    reports: dict[tuple[str, str], list[Seen]] = {}
+    """The locks for which a quorum of nodes report the same holder, or the same reader, in order;
+    `up_to`: the last key to look at (default: all)."""
+    reports: dict[tuple[str, int, str], list[tuple[int, float]]] = {}
     for leases in listings:
         for seen in leases:
             if not up_to or seen.key <= up_to:
-                reports.setdefault((seen.key, seen.holder), []).append(seen)
-    return tuple(
-        Seen(
-            key,
-            holder,
-            _fence([seen.fence for seen in found], quorum),
-            sorted((seen.remaining for seen in found), reverse=True)[quorum - 1],
-            None,
-        )
-        for (key, holder), found in sorted(reports.items(), key=lambda item: item[0])
-        if len(found) >= quorum
-    )
+                for holder, remaining in ((seen.holder, seen.remaining), *seen.others):
+                    report = reports.setdefault((seen.key, seen.shares, holder), [])
+                    report.append((seen.fence, remaining))
+    locks: dict[tuple[str, int], list[tuple[float, str, int]]] = {}
+    for (key, shares, holder), found in reports.items():
+        if len(found) >= quorum:
+            ends = sorted((remaining for _, remaining in found), reverse=True)[quorum - 1]
+            fence = _fence([fence for fence, _ in found], quorum)
+            locks.setdefault((key, shares), []).append((ends, holder, fence))
+    return tuple(_seen(key, shares, locks[key, shares]) for key, shares in sorted(locks))
+
+
+def _seen(key: str, shares: int, members: list[tuple[float, str, int]]) -> Seen:
+    """One lock, whose first holder is the one that has it for the shortest time."""
+    (remaining, holder, _), *others = sorted(members)
+    fence = max(fence for _, _, fence in members)
+    further = tuple((holder, remaining) for remaining, holder, _ in others)
+    return Seen(key, holder, fence, remaining, None, shares, further)
 
 
 def _fence(counters: Sequence[int], quorum: int) -> int:

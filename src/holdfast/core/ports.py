@@ -144,6 +144,8 @@ class Engine:
     """Why it has no cells; empty if it has."""
     no_sharing: str = "it grants each lock to one holder"
     """Why it has no read locks and semaphores; empty if it has."""
+    no_counting: str = ""
+    """Why it has no semaphores, though it has read locks; empty if it has."""
     guard: Guard | None = None
     """None if no transaction on a connection can be tied to a lease."""
     comparison: Callable[[str, str, int], Comparison] | None = None

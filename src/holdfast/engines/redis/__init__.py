@@ -51,6 +51,12 @@ CLOCK_TOLERANCE = 120.0
 counter must be kept for as long, or a fence could be lower than one that was granted before."""
 
 
+NO_COUNTING = (
+    "majorities cannot count: with nodes A, B and C and two slots, three clients can have AB, AC and "
+    "BC, though each node gave out two; use one server for it (redis://), or another engine"
+)
+
+
 def drift(ttl: float) -> float:
     """How far apart the clocks of a holder and of the servers may come within a ttl."""
     return ttl * 0.01 + 0.002
@@ -200,7 +206,8 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
     restart = () if guarded else ("a restart of a node without persistence: it loses its locks",)
     promises = replace(REDLOCK, max_ttl=max_ttl, broken_by=(*restart, *REDLOCK.broken_by))
     why = "nothing can be compared and set on independent masters in one step"
-    return _engine(parts, promises, request_timeout, why)
+    found = _engine(parts, promises, request_timeout, why)
+    return replace(found, no_sharing="", no_counting=NO_COUNTING)
 
 
 def _engine(

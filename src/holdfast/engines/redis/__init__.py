@@ -52,8 +52,8 @@ counter must be kept for as long, or a fence could be lower than one that was gr
 
 
 NO_COUNTING = (
-    "majorities cannot count: with nodes A, B and C and two slots, three clients can have AB, AC and "
-    "BC, though each node gave out two; use one server for it (redis://), or another engine"
+    "majorities cannot count: with nodes A, B and C and two slots, three clients can have AB, AC "
+    "and BC, though each node gave out two; use one server for it (redis://), or another engine"
 )
 
 

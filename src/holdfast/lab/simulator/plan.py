@@ -26,7 +26,8 @@ class Setup:
     """How far clocks drift apart, as a multiple of what is allowed for."""
     engine: str = "redis"
     shared: bool = False
-    """Whether locks are shared: with readers, semaphores and exclusive holders; on one Redis."""
+    """Whether locks are shared: with readers, semaphores and exclusive holders. On Redis there is one
+    node unless `nodes` says otherwise, and a quorum has no semaphores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,9 @@ LONGEST_REST = 3.0
 KINDS = (1, 0, 0, 2, 2)
 """Exclusive, readers, a semaphore."""
 
+KINDS_OF_QUORUM = (1, 0, 0)
+"""A quorum has no semaphores."""
+
 TAILS = (0.0, 0.0, 0.0, 0.0, 0.01, 0.05)
 SHARE_OF_DRIFT = 0.45
 """How much of the drift allowed for each of two clocks may have: the rest is for what rounds."""
@@ -121,7 +125,7 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     random = Random(seed)  # noqa: S311 - to be repeatable, not secret
     simulated = engine(setup.engine)
     seconds = setup.seconds or simulated.seconds
-    one = setup.shared and setup.engine == "redis"
+    one = setup.shared and setup.engine == "redis" and not setup.nodes
     nodes = 1 if one else setup.nodes or random.choice(simulated.sizes)
     clients = setup.clients or random.choice((2, 3, 3, 4))
     ttl = random.choice(simulated.ttls)
@@ -135,7 +139,8 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
         faults += random.choice((*ATTACKS, *OF_ENGINE.get(setup.engine, ())))(target)
     tail, tasks = random.choice(TAILS), _tasks(random, clients, ttl, seconds, simulated)
     if setup.shared:
-        tasks = _shared(random, tasks)
+        quorum = setup.engine == "redis" and nodes > 1
+        tasks = _shared(random, tasks, KINDS_OF_QUORUM if quorum else KINDS)
     return Plan(
         seed=seed,
         nodes=nodes,
@@ -189,11 +194,11 @@ def _tasks(
     return tuple(tasks)
 
 
-def _shared(random: Random, tasks: tuple[Task, ...]) -> tuple[Task, ...]:
+def _shared(random: Random, tasks: tuple[Task, ...], kinds: tuple[int, ...]) -> tuple[Task, ...]:
     """The same, for several holders at once."""
 
     def shared(section: Section) -> Section:
-        return replace(section, shares=random.choice(KINDS))
+        return replace(section, shares=random.choice(kinds))
 
     return tuple(replace(task, sections=tuple(map(shared, task.sections))) for task in tasks)
 

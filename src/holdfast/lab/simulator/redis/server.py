@@ -119,9 +119,10 @@ class Server(BaseServer):
         return None if ends is None or ends <= self.data.time() // 1000 else (ends + 1) / 1000
 
     def knows(self, lease: LeaseState) -> bool:
-        """Whether it has the lease, with its fence."""
-        fence = self.data.get(keys_of(lease.spec.key).fence)
-        return self.holds(lease.spec.key, lease.holder) and fence == b"%d" % lease.fence
+        """Whether it has the lease, with its fence. Another reader may have raised it."""
+        fence = int(self.data.get(keys_of(lease.spec.key).fence) or 0)
+        known = fence >= lease.fence if lease.spec.shares == 0 else fence == lease.fence
+        return self.holds(lease.spec.key, lease.holder) and known
 
     def backs(self, lease: LeaseState, until: float) -> bool:
         """Whether it keeps the lease until that instant, unless it is released."""

@@ -27,6 +27,7 @@ from holdfast.lab.simulator.redis.server import Server
 from tests.engines.redis.party import Bare
 
 HOLDERS = [f"host/1/program/{32 * letter}" for letter in "abcdef"]
+READERS = HOLDERS[3:]
 TTLS = [50.0, 100.0, 1000.0]
 NEAR = 10_000
 """How far apart, in milliseconds, times may be that are the same but for the moments between."""
@@ -83,9 +84,12 @@ class Pair:
 
 def any_request(random: Random, fence: int, *, quorum: bool) -> ToNode:
     key, holder, ttl = random.choice(["job", "j{o}b"]), random.choice(HOLDERS), random.choice(TTLS)
+    shares = 0 if quorum and holder in READERS else 1
+    if not shares:  # which of several ends last must not hang on the moments between
+        ttl = TTLS[READERS.index(holder)]
     match random.randrange(10):
         case 0 | 1 | 2 | 3:
-            return Acquire(key, holder, ttl, random.random() < 0.5, fence)
+            return Acquire(key, holder, ttl, random.random() < 0.5, fence, shares=shares)
         case 4 | 5:
             return Release(key, holder, random.random() < 0.5)
         case 6:
@@ -93,7 +97,7 @@ def any_request(random: Random, fence: int, *, quorum: bool) -> ToNode:
         case 7:
             return Raise(key, holder, fence) if quorum else Inspect(key)
         case 8:
-            return Repair(key, holder, ttl, fence) if quorum else Break(key)
+            return Repair(key, holder, ttl, fence, shares) if quorum else Break(key)
         case _:
             return Inspect(key)
 

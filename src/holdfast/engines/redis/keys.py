@@ -16,7 +16,7 @@ import re
 from typing import NamedTuple
 
 _BESIDE = re.compile(
-    r"\{.*\}:(fence|queue(:guard|:kinds)?|members|cell|wait|holder|max_ttl)", re.DOTALL
+    r"\{.*\}:(fence|queue(:guard|:kinds|:writer)?|members|cell|wait|holder|max_ttl)", re.DOTALL
 )
 
 

@@ -16,6 +16,9 @@ local delay, channel = string.match(waking, '^(%d*) (.*)$')
 local me, last = read_attempt(holder)
 redis.call('ZREM', room, channel .. ' ' .. me)
 redis.call('ZREM', room .. ':kinds', me)
+-- A writer that gives up lets in the readers that wait behind it.
+local lets_in = redis.call('GET', writer_of(lock)) == channel .. ' ' .. me
+if lets_in then redis.call('DEL', writer_of(lock)) end
 
 -- Whether this attempt is to be released.
 local function is_mine(attempt)
@@ -23,26 +26,34 @@ local function is_mine(attempt)
   return whose == me and not (last and (number or 0) > last)
 end
 
-local woken, most, remain = 0, 4, false
+local result, is_free = owner and 1 or -1, true
 if owner == READERS and holder ~= '' then
   local now, released = clock_ms(), 0
   forget_ended(now)
+  local before = outer_end(lock, -1)
   for _, member in ipairs(redis.call('ZRANGE', members_of(lock), 0, -1)) do
     if is_mine(member) then released = released + redis.call('ZREM', members_of(lock), member) end
   end
-  if released == 0 then return 0 end
-  local before = redis.call('PTTL', lock)
-  local last = expire_with_last(lock, now)
-  remain = last > 0
-  -- One waiter may have to look earlier than it was told.
-  if remain then most = last - now < before and 1 or 0 end
+  local ends = expire_with_last(lock, now)
+  is_free = ends == 0
+  if released == 0 then result = 0 end
+  -- The writer may have to look earlier than it was told.
+  local writer = not is_free and ends < before and waiting_writer(lock)
+  if writer then redis.pcall('PUBLISH', string.match(writer, '^(%S+) (.*)$')) end
 elseif owner and holder ~= '' and not is_mine(owner) then
   return 0
 end
-if owner and not remain then redis.call('DEL', lock, members_of(lock)) end
+if owner and is_free then redis.call('DEL', lock, members_of(lock)) end
+if owner == READERS and is_free and delay ~= '' then  -- a writer that is stopped does not keep others out
+  if redis.call('PTTL', writer_of(lock)) > tonumber(delay) then
+    redis.call('PEXPIRE', writer_of(lock), delay)
+  end
+end
+if not (is_free or lets_in) then return result end
 -- Two at once, in case one of them has just given up, and two more in case both of these die. Readers
 -- can all have the lock together, so they do not count.
-while delay ~= '' and woken < most do
+local woken = 0
+while delay ~= '' and woken < 4 do
   local first = redis.call('ZPOPMIN', room)[1]
   if not first then break end
   local target, waiter = string.match(first, '^(%S+) (.*)$')
@@ -53,6 +64,6 @@ while delay ~= '' and woken < most do
     redis.call('ZADD', room, 0, first)
     break
   end
-  if reached > 0 and (remain or not reads) then woken = woken + 1 end
+  if reached > 0 and not reads then woken = woken + 1 end
 end
-return owner and 1 or -1
+return result

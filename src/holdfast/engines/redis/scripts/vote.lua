@@ -26,13 +26,21 @@ if not taken then
   if whose ~= me or (latest or 0) > (number or 0) then
     local left = redis.call('PTTL', lock)
     if room then
-      redis.call('ZADD', room, 'NX', clock(), channel .. ' ' .. me)
+      local waiter = channel .. ' ' .. me
+      redis.call('ZADD', room, 'NX', clock(), waiter)
       redis.call('PEXPIRE', room, math.max(left, 0) + keep)
+      -- It asks again when the readers' leases would have ended, and has some time for that.
+      if owner == READERS and (waiting_writer(lock) or waiter) == waiter then
+        redis.call('SET', writer_of(lock), waiter, 'PX', math.max(left, 0) + 500)
+      end
     end
     return {left, owner}
   end
   -- An earlier attempt of the same holder has the lock. It has failed, so this one takes over.
   redis.call('SET', lock, holder, 'PX', ttl)
 end
-if room then redis.call('ZREM', room, channel .. ' ' .. me) end
+if room then
+  redis.call('ZREM', room, channel .. ' ' .. me)
+  if redis.call('GET', writer_of(lock)) == channel .. ' ' .. me then redis.call('DEL', writer_of(lock)) end
+end
 return next_fence(counter, proposed, keep, last)

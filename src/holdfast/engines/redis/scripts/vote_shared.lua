@@ -2,21 +2,23 @@
 -- KEYS    1 lock, 2 fence counter, 3 waiting room (missing: do not wait)
 -- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 channel of the waiter (only with a waiting room);
 --         last two: proposed fence, attempt of the holder
--- Result  the fence; or, if one holder has the lock alone, {time left (ms), its attempt}
+-- Result  the fence; or, if a writer has the lock, or is to have it next, {time left (ms), its holder}
 -- Any number may share it. An attempt is a member of its own, so an earlier one does not keep it out.
 -- include: fence.lua, members.lua, attempt.lua
 local lock, counter, room, n = KEYS[1], KEYS[2], KEYS[3], #ARGV
 local ttl, keep, channel, proposed, holder = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[n - 1], ARGV[n]
-local me, owner = read_attempt(holder), redis.call('GET', lock)
-if owner and owner ~= READERS then
-  local left = redis.call('PTTL', lock)
+local me, owner, time = read_attempt(holder), redis.call('GET', lock), clock_ms()
+local writer = waiting_writer(lock)
+if owner == READERS and writer and end_of(lock, holder, time) then writer = nil end
+if writer or (owner and owner ~= READERS) then
+  local left = redis.call('PTTL', owner and lock or writer_of(lock))
   if room then
     redis.call('ZADD', room, 'NX', clock(), channel .. ' ' .. me)
     redis.call('ZADD', room .. ':kinds', 0, me)
     redis.call('PEXPIRE', room, math.max(left, 0) + keep)
     redis.call('PEXPIRE', room .. ':kinds', math.max(left, 0) + keep)
   end
-  return {left, owner}
+  return {left, owner or string.match(writer, ' (.*)$')}
 end
 if room then
   redis.call('ZREM', room, channel .. ' ' .. me)
@@ -25,7 +27,6 @@ end
 -- Readers that share it have one fence, so that the nodes soon agree on it. To open it takes a greater
 -- one, so that it is above that of the writer before.
 local fence = owner and redis.call('GET', counter)
-local time = clock_ms()
 if owner then
   forget_ended(time)
 else

@@ -1,0 +1,179 @@
+"""Readers and writers over a quorum of real nodes."""
+
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import LockLost, Unsupported
+from holdfast.core.messages import Acquire, Held, Inspect, Listing, Release
+from tests.engines.redis.conftest import Invite
+from tests.engines.redis.party import Bare, Party
+from tests.equipment.servers.masters import RedisMasters
+from tests.patience import wait_for
+
+OPTIONS = "?restart_guard=off&node_timeout=2"
+LONG = 55.0
+"""A ttl that a test does not outlast, so that what is gone was given back."""
+LOCK, MEMBERS, NEXT = "holdfast:job", "{holdfast:job}:members", "{holdfast:job}:queue:writer"
+
+
+def reads(party: Party) -> Any:
+    return party(party.client.rwlock("job").read.acquire, timeout=10.0)
+
+
+def tries_to_read(party: Party) -> Any:
+    return party(party.client.rwlock("job").read.acquire, blocking=False)
+
+
+def values(masters: RedisMasters, *command: str) -> list[object]:
+    return [server.command(*command) for server in masters.servers]
+
+
+def is_next(masters: RedisMasters) -> bool:
+    """Whether a majority has a writer that readers wait behind: a node whose refusal came late, when
+    the vote was over, has been sent a release."""
+    return values(masters, "EXISTS", NEXT).count(1) >= 2
+
+
+def names(members: object) -> list[str]:
+    assert isinstance(members, list)
+    return [str(each) for each in members]
+
+
+@pytest.fixture
+def parties(three: RedisMasters, invite: Invite) -> list[Party]:
+    """Three clients, connected to every node."""
+    found = [invite(three.url + OPTIONS, ttl=LONG) for _ in range(3)]
+    for party in found:
+        for _ in range(2):
+            party(party.takes("warm-up").release)
+    return found
+
+
+def test_other_clients_of_redlock_are_kept_out_while_readers_have_it(
+    three: RedisMasters, parties: list[Party]
+) -> None:
+    """To them the marker is a holder that is not theirs: to `SET NX`, and to a release that
+    compares the holder."""
+    lease = reads(parties[0])
+    wait_for(lambda: values(three, "GET", LOCK) == ["shared 0"] * 3)
+    assert values(three, "SET", LOCK, "foreign", "NX", "PX", "1000") == [None] * 3
+    bare = Bare(three.servers[0])
+    assert isinstance(bare.ask(Acquire(LOCK, "foreign", LONG))[0], Held)
+    bare.ask(Release(LOCK, "foreign"))
+    bare.close()
+    assert values(three, "GET", LOCK) == ["shared 0"] * 3
+    parties[0](lease.release)
+    wait_for(lambda: values(three, "EXISTS", LOCK, MEMBERS) == [0] * 3)
+
+
+def test_a_reader_is_restored_on_a_node_that_lost_it_also_beside_others(
+    three: RedisMasters, parties: list[Party]
+) -> None:
+    ann, ben, cleo = parties
+    first, second = reads(ann), reads(ben)
+    wait_for(lambda: values(three, "ZCARD", MEMBERS) == [2] * 3)
+    three.servers[0].command("FLUSHALL")
+    third = reads(cleo)
+    wait_for(lambda: three.servers[0].command("ZCARD", MEMBERS) == 1)
+    for party, lease in ((ann, first), (ben, second)):
+        party(lease.extend)
+    members = three.servers[0].command("ZRANGE", MEMBERS, 0, -1)
+    assert sorted(names(members)) == sorted((first.holder, second.holder, third.holder))
+    counter = int(str(three.servers[0].command("GET", "{holdfast:job}:fence")))
+    assert counter >= max(first.fence, second.fence)
+    for party, lease in ((ann, first), (ben, second), (cleo, third)):
+        party(lease.release)
+    wait_for(lambda: values(three, "EXISTS", LOCK, MEMBERS) == [0] * 3)
+    writing = ann.takes("job")
+    assert writing.fence > max(first.fence, second.fence, third.fence)
+    ann(writing.release)
+
+
+def test_a_reader_that_a_majority_lost_is_lost(three: RedisMasters, parties: list[Party]) -> None:
+    """Though other readers have those nodes."""
+    ann, ben, _ = parties
+    lease = reads(ann)
+    wait_for(lambda: values(three, "ZCARD", MEMBERS) == [1] * 3)
+    for server in three.servers[:2]:
+        server.command("FLUSHALL")
+    other = reads(ben)
+    with pytest.raises(LockLost):
+        ann(lease.extend)
+    ben(other.release)
+
+
+def test_readers_wait_behind_a_writer_that_waits(three: RedisMasters, parties: list[Party]) -> None:
+    """Or readers that keep coming would keep it out."""
+    ann, ben, cleo = parties
+    first = reads(ann)
+    writing = ben.begin(ben.client.rwlock("job").write.acquire, timeout=30.0)
+    wait_for(lambda: is_next(three))
+    assert tries_to_read(cleo) is None
+    ann(first.extend)
+    reading = cleo.begin(cleo.client.rwlock("job").read.acquire, timeout=30.0)
+    wait_for(lambda: values(three, "ZCARD", "{holdfast:job}:queue").count(2) >= 2)
+    ann(first.release)
+    lease = writing.result(30.0)
+    assert not reading.done()
+    wait_for(lambda: values(three, "EXISTS", NEXT) == [0] * 3)
+    ben(lease.release)
+    last = reading.result(30.0)
+    assert last.fence > lease.fence > first.fence
+    cleo(last.release)
+
+
+def test_a_writer_that_gives_up_lets_the_readers_in(
+    three: RedisMasters, parties: list[Party]
+) -> None:
+    ann, ben, cleo = parties
+    first = reads(ann)
+    writing = ben.begin(ben.client.rwlock("job").write.acquire, timeout=3.0)
+    wait_for(lambda: is_next(three))
+    reading = cleo.begin(cleo.client.rwlock("job").read.acquire, timeout=30.0)
+    assert writing.result(30.0) is None
+    lease = reading.result(30.0)
+    wait_for(lambda: values(three, "EXISTS", NEXT) == [0] * 3)
+    ann(first.release)
+    cleo(lease.release)
+
+
+def test_a_writer_that_died_keeps_no_reader_out(three: RedisMasters, parties: list[Party]) -> None:
+    ann, ben, _ = parties
+    first = reads(ann)
+    wait_for(lambda: values(three, "ZCARD", MEMBERS) == [1] * 3)
+    for server in three.servers:
+        server.command("SET", NEXT, "holdfast:gone somebody", "PX", "50000")
+    second = tries_to_read(ben)
+    assert second
+    for party, lease in ((ann, first), (ben, second)):
+        party(lease.release)
+
+
+def test_a_member_that_only_a_minority_has_is_no_holder(
+    three: RedisMasters, parties: list[Party]
+) -> None:
+    ann, ben, _ = parties
+    lease = reads(ann)
+    wait_for(lambda: values(three, "ZCARD", MEMBERS) == [1] * 3)
+    bare = Bare(three.servers[0])
+    bare.ask(Acquire(LOCK, "alone", LONG, shares=0))
+    [listing] = bare.ask(Inspect(LOCK))
+    assert isinstance(listing, Listing)
+    assert len(listing.leases[0].others) == 1
+    bare.close()
+    info = ben(ben.client.inspect, "job")
+    assert [member.holder for member in info.members] == [lease.holder]
+    assert (info.shares, info.fence) == (0, lease.fence)
+    ann(lease.release)
+
+
+@pytest.mark.parametrize("colour", ["sync", "async"])
+def test_a_semaphore_is_refused_with_the_reason(colour: str) -> None:
+    url = "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+    client: Any = holdfast.Client(url) if colour == "sync" else holdfast.AsyncClient(url)
+    with pytest.raises(Unsupported, match=r"AB, AC and BC.*use one server"):
+        client.semaphore("exports", 2)
+    client.semaphore("exports", 1)
+    client.rwlock("prices")

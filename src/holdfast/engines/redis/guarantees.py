@@ -95,6 +95,6 @@ REDLOCK = replace(
         "the loss of the counters of a quorum (FLUSHALL, promoted replicas that had not received "
         "them) together with clocks that were set back, or that lag behind those of the lost nodes"
     ),
-    fairness="none: the first client that gets a quorum",
+    fairness="none: the first client that gets a quorum; readers let a writer that waits go first",
     wake_up="a release wakes waiters by a publication; they try again after a random delay",
 )

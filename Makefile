@@ -46,6 +46,8 @@ SEEDS := 10000
 soak: $(STAMP) servers
 	$(BIN)/holdfast lab simulate --random --seeds $(SEEDS)
 	$(BIN)/holdfast lab simulate --random --seeds $(SEEDS) --shared
+	for nodes in 3 5; do \
+		$(BIN)/holdfast lab simulate --random --seeds $$(($(SEEDS) / 4)) --shared --nodes $$nodes || exit 1; done
 	for engine in etcd zookeeper sql; do \
 		$(BIN)/holdfast lab simulate --random --seeds $$(($(SEEDS) / 10)) --shared --engine $$engine || exit 1; done
 	$(BIN)/python -m tests.equipment.soak --seconds $$(($(MINUTES) * 60))

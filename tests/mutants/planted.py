@@ -17,6 +17,7 @@ VIRTUAL = "tests/drivers/test_punctuality.py"
 QUORUM = (
     "tests/core/test_quorum.py tests/core/test_quorum_holding.py tests/core/test_quorum_network.py"
 )
+READERS = "tests/lab/test_simulator_readers.py"
 SCRIPTS = "tests/lab/test_script_rules.py tests/lab/test_simulator_scripts.py"
 CLI = "tests/cli/test_exit_codes.py tests/cli/test_run.py tests/cli/test_operate.py"
 
@@ -371,6 +372,70 @@ PLANTED = [
         " and (not first or first == me)",
         "",
         contract("redis", "shares"),
+    ),
+    # Redis: readers over a quorum
+    Mutant(
+        "quorum: a reader needs no majority",
+        "core/quorum.py",
+        "voters, enough = self._voters(began), self.size",
+        "voters, enough = self._voters(began), self.size if request.shares else 1",
+        f"{READERS} -k majority",
+    ),
+    Mutant(
+        "quorum: a release frees a node on which readers remain",
+        "engines/redis/scripts/unvote.lua",
+        "is_free = ends == 0",
+        "is_free = true",
+        f"{READERS} -k last_reader",
+    ),
+    Mutant(
+        "quorum: a writer takes a node that readers share",
+        "engines/redis/scripts/vote.lua",
+        "if whose ~= me or (latest or 0) > (number or 0) then",
+        "if owner ~= READERS and (whose ~= me or (latest or 0) > (number or 0)) then",
+        f"{READERS} -k last_reader",
+    ),
+    Mutant(
+        "quorum: a reader takes a node that a writer has",
+        "engines/redis/scripts/vote_shared.lua",
+        "if writer or (owner and owner ~= READERS) then",
+        "if writer then",
+        f"{READERS} -k waits_for_a_writer",
+    ),
+    Mutant(
+        "quorum: a reader overtakes a writer that waits",
+        "engines/redis/scripts/vote_shared.lua",
+        "if writer or (owner and owner ~= READERS) then",
+        "if owner and owner ~= READERS then",
+        f"{READERS} -k waits_behind",
+    ),
+    Mutant(
+        "quorum: the first reader gets the writer's fence",
+        "engines/redis/scripts/vote_shared.lua",
+        "local fence = owner and redis.call('GET', counter)",
+        "local fence = redis.call('GET', counter)",
+        "tests/lab/test_model_fences.py -k share",
+    ),
+    Mutant(
+        "quorum: a reader's late repair leaves the counter as it is",
+        "engines/redis/scripts/repair_shared.lua",
+        "fence = math.max(fence, last + 1)",
+        "fence = math.max(fence, last)",
+        "tests/lab/test_model_fences.py -k restores",
+    ),
+    Mutant(
+        "quorum: a share is not restored beside others",
+        "engines/redis/scripts/extend.lua",
+        "held and 1 or -1",
+        "held and 1 or 0",
+        "tests/engines/redis/test_quorum_readers.py -k restored",
+    ),
+    Mutant(
+        "quorum: members that a minority has are listed",
+        "core/listings.py",
+        "        if len(found) >= quorum:\n            ends",
+        "        if found:\n            ends",
+        "tests/engines/redis/test_quorum_readers.py -k minority",
     ),
     Mutant(
         "Redis: an ended share is extended",

@@ -42,7 +42,11 @@ BROKEN = 1
 @click.option("--clients", type=click.IntRange(1, 9), help="How many clients.")
 @click.option("--minutes", type=float, help="How long faults happen in each run.")
 @click.option("--guard", type=click.Choice(["on", "off"]), default="on", help="The restart guard.")
-@click.option("--shared", is_flag=True, help="Readers and semaphores, too; of Redis, one node.")
+@click.option(
+    "--shared",
+    is_flag=True,
+    help="Readers and semaphores, too; of Redis, one node, or with --nodes a quorum and readers.",
+)
 @click.option("--drift", default=1.0, help="How far clocks drift; 1 is as far as is allowed for.")
 def simulate(
     seeds: int,

@@ -26,8 +26,8 @@ class Setup:
     """How far clocks drift apart, as a multiple of what is allowed for."""
     engine: str = "redis"
     shared: bool = False
-    """Whether locks are shared: with readers, semaphores and exclusive holders. On Redis there is one
-    node unless `nodes` says otherwise, and a quorum has no semaphores."""
+    """Whether locks are shared: with readers, semaphores and exclusive holders. Of Redis there is
+    one node unless `nodes` says otherwise, and a quorum has no semaphores."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+"""The simulator with readers and writers of one name over a quorum: the promises are kept, with
+faults and without. Planted bugs (`tests.mutants`) are found by these tests."""
+
+from dataclasses import replace
+
+import pytest
+
+from holdfast.lab.history import Kind
+from holdfast.lab.simulator import Run, Setup, draw, play
+from holdfast.lab.simulator.faults import Cut, Fault
+from holdfast.lab.simulator.plan import Section, Task
+from holdfast.lab.simulator.record import Mark, When
+
+READ, WRITE = 0, 1
+
+
+def crowd(nodes: int, *kinds: int, faults: tuple[Fault, ...] = ()) -> Run:
+    """Clients read or write one after the other, while those before them do; each for a second.
+    They come late, when all is known to be calm."""
+    setup = Setup(nodes=nodes, clients=len(kinds), seconds=20.0, shared=True)
+    plan = draw(0, setup)
+    tasks = tuple(
+        Task(client, (Section(8.0 + 0.3 * client, "job", None, 2.0, True, None, 1.0, shares=kind),))
+        for client, kind in enumerate(kinds)
+    )
+    return play(replace(plan, tasks=tasks, faults=faults, tail=0.0, durable=True))
+
+
+def grants(run: Run) -> list[str]:
+    """Who was granted the lock, in order, but for the probe at the end."""
+    granted = [event.who for event in run.history if event.kind is Kind.GRANTED]
+    return granted[: len(run.plan.tasks)]
+
+
+@pytest.mark.parametrize(("nodes", "seeds"), [(3, range(30)), (5, range(10))], ids=["3", "5"])
+def test_a_few_runs_keep_every_promise(nodes: int, seeds: range) -> None:
+    setup = Setup(nodes=nodes, shared=True)
+    granted, shares = 0, set[int | None]()
+    for seed in seeds:
+        run = play(draw(seed, setup))
+        assert run.findings == (), seed
+        granted += run.grants
+        shares |= {event.shares for event in run.history}
+    assert granted > 5 * len(seeds)
+    assert 0 in shares, "nothing was read"
+    assert 2 not in shares, "a quorum has no semaphores"
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_a_writer_waits_for_the_last_reader(nodes: int) -> None:
+    """The first reader leaves while the second one reads: the lock stays shared."""
+    run = crowd(nodes, READ, READ, WRITE)
+    assert run.findings == ()
+    assert grants(run) == ["c0", "c1", "c2"]
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_a_reader_waits_for_a_writer(nodes: int) -> None:
+    run = crowd(nodes, WRITE, READ)
+    assert run.findings == ()
+    assert grants(run) == ["c0", "c1"]
+
+
+@pytest.mark.parametrize("nodes", [3, 5])
+def test_a_reader_waits_behind_a_writer_that_waits(nodes: int) -> None:
+    run = crowd(nodes, READ, WRITE, READ)
+    assert run.findings == ()
+    assert grants(run) == ["c0", "c1", "c2"]
+
+
+def test_a_reader_needs_a_majority() -> None:
+    """One node never learns of the writer, and would let the reader in."""
+    cut = Cut(When(Mark.START), 0, (2,), to=True, back=True, lasting=20.0)
+    run = crowd(3, WRITE, READ, faults=(cut,))
+    assert run.findings == ()
+    assert grants(run) == ["c0", "c1"]

@@ -27,7 +27,7 @@ class Setup:
     engine: str = "redis"
     shared: bool = False
     """Whether locks are shared: with readers, semaphores and exclusive holders. Of Redis there is
-    one node unless `nodes` says otherwise, and a quorum has no semaphores."""
+    one node unless more are given, and a quorum has no semaphores."""
 
 
 @dataclass(frozen=True, slots=True)

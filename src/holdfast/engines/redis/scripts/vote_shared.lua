@@ -18,7 +18,8 @@ if writer or (owner and owner ~= READERS) then
     redis.call('PEXPIRE', room, math.max(left, 0) + keep)
     redis.call('PEXPIRE', room .. ':kinds', math.max(left, 0) + keep)
   end
-  return {left, owner or string.match(writer, ' (.*)$')}
+  -- The same from each node that has that writer, whether readers have left this one already or not.
+  return {left, owner and owner ~= READERS and owner or string.match(writer, ' (.*)$')}
 end
 if room then
   redis.call('ZREM', room, channel .. ' ' .. me)

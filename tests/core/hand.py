@@ -76,6 +76,7 @@ class Play:
         self.effect: Any = None
         self.result: Any = None
         self.error: BaseException | None = None
+        self._over = False
         self.goes_on(None)
 
     def hears(self, *answers: Answer, at: float | None = None) -> "Play":
@@ -93,12 +94,13 @@ class Play:
         return self._step(lambda: self._steps.throw(error))
 
     def _step(self, step: Any) -> "Play":
+        assert not self._over, "it wants nothing any more"
         try:
             self.effect = step()
         except StopIteration as stop:
-            self.effect, self.result = None, stop.value
+            self._over, self.effect, self.result = True, None, stop.value
         except BaseException as error:
-            self.effect, self.error = None, error
+            self._over, self.effect, self.error = True, None, error
         return self
 
 

@@ -21,6 +21,10 @@ READERS = "tests/lab/test_simulator_readers.py"
 SCRIPTS = "tests/lab/test_script_rules.py tests/lab/test_simulator_scripts.py"
 CLI = "tests/cli/test_exit_codes.py tests/cli/test_run.py tests/cli/test_operate.py"
 
+ELECTIONS = "tests/core/test_election.py tests/contract/test_elections.py -k 'core or [memory-'"
+LATCHES = "tests/core/test_latch.py tests/contract/test_latches.py -k 'core or [memory-'"
+ELECT = "tests/cli/test_elect.py"
+
 PLANTED = [
     # core: acquiring
     Mutant(
@@ -834,5 +838,188 @@ PLANTED = [
         "LOST = 70",
         "LOST = 0",
         "tests/cli/test_loss.py tests/cli/test_exit_codes.py",
+    ),
+    # the family: elections, latches, shares
+    Mutant(
+        "election: the record of a later term is replaced",
+        "core/election.py",
+        "published is not None and published.term > mine.term",
+        "False",
+        ELECTIONS,
+    ),
+    Mutant(
+        "election: a record is written whatever was there",
+        "core/election.py",
+        "record, seen.version)):\n                return",
+        "record, seen.version)) or True:\n                return",
+        ELECTIONS,
+    ),
+    Mutant(
+        "election: a lost lease publishes",
+        "core/election.py",
+        "        lease.require_held(runtime.clock())\n",
+        "",
+        ELECTIONS,
+    ),
+    Mutant(
+        "election: a campaign that cannot publish keeps the lock",
+        "core/election.py",
+        "        abandon(runtime, spec, lease.holder)\n",
+        "",
+        ELECTIONS,
+    ),
+    Mutant(
+        "election: a campaign never gives up cells that are unreachable",
+        "core/election.py",
+        "            if runtime.clock() >= give_up_at:\n                raise\n",
+        "            pass\n",
+        ELECTIONS,
+    ),
+    Mutant(
+        "election: the value of a former leader is shown",
+        "core/election.py",
+        "if (published.term, published.holder) == (info.fence, info.holder):",
+        "if published.term <= info.fence:",
+        ELECTIONS,
+    ),
+    Mutant(
+        "election: a term is taken for another holder's",
+        "core/election.py",
+        "if (published.term, published.holder) == (info.fence, info.holder):",
+        "if published.term == info.fence:",
+        ELECTIONS,
+    ),
+    Mutant(
+        "election: a reader leads",
+        "core/election.py",
+        "if info is None or info.shares != 1:",
+        "if info is None:",
+        ELECTIONS,
+    ),
+    Mutant(
+        "election: a lock that changes hands between two reads has no leader",
+        "core/election.py",
+        "if published.term < info.fence or info.holder == before:",
+        "if True:",
+        ELECTIONS,
+    ),
+    Mutant(
+        "latch: those before are forgotten",
+        "core/latch.py",
+        "read_participants(cell, content) | {participant}",
+        "{participant}",
+        LATCHES,
+    ),
+    Mutant(
+        "latch: a participant counts twice",
+        "core/latch.py",
+        "json.dumps(sorted(read_participants(cell, content) | {participant}))",
+        "json.dumps([*json.loads(content or '[]'), participant + (content or '')])",
+        LATCHES,
+    ),
+    Mutant(
+        "latch: it opens with one missing",
+        "core/latch.py",
+        "    return len(found) >= count\n",
+        "    return len(found) >= count - 1\n",
+        LATCHES,
+    ),
+    Mutant(
+        "latch: a waiter goes on with one missing",
+        "core/latch.py",
+        "        lambda found: len(found) >= count,\n",
+        "        lambda found: len(found) >= count - 1,\n",
+        LATCHES,
+    ),
+    Mutant(
+        "latch: what is no latch is an empty one",
+        "core/latch.py",
+        "    except ValueError:\n        found = None\n",
+        "    except ValueError:\n        found = []\n",
+        LATCHES,
+    ),
+    Mutant(
+        "a semaphore is a lock",
+        "shared.py",
+        "    lock._spec = replace(lock._spec, shares=shares)\n",
+        "",
+        "tests/contract/test_shares.py -k '[memory- and as_many_holders_as_slots'",
+    ),
+    Mutant(
+        "a reader excludes others",
+        "shared.py",
+        "shares=shares)\n    return lock",
+        "shares=shares or 1)\n    return lock",
+        "tests/contract/test_shares.py -k '[memory- and many_readers_or_one_writer'",
+    ),
+    Mutant(
+        "a semaphore forgets its other options",
+        "shared.py",
+        "replace(lock._spec, shares=shares)",
+        "replace(lock._spec, shares=shares, renew=True)",
+        "tests/contract/test_shares.py -k '[memory- and outlasts_one_that_is_not'",
+    ),
+    Mutant(
+        "cli: elect publishes no value",
+        "cli/elect.py",
+        "        value=value,\n",
+        '        value="",\n',
+        ELECT,
+    ),
+    Mutant(
+        "cli: elect runs the command without a campaign",
+        "cli/hold.py",
+        "            if campaign is not None:\n                return campaign()\n",
+        "",
+        ELECT,
+    ),
+    Mutant(
+        "cli: elect ends after a loss",
+        "cli/terms.py",
+        "(code == exits.LOST or (did_run and code not in _FINAL))",
+        "(did_run and code not in _FINAL and code != exits.LOST)",
+        ELECT,
+    ),
+    Mutant(
+        "cli: elect ends with its command",
+        "cli/terms.py",
+        "(code == exits.LOST or (did_run and code not in _FINAL))",
+        "code == exits.LOST",
+        ELECT,
+    ),
+    Mutant(
+        "cli: elect campaigns again after TERM",
+        "cli/terms.py",
+        "ended = ended or signum in _ENDING",
+        "ended = False",
+        ELECT,
+    ),
+    Mutant(
+        "cli: run --slots takes the whole lock",
+        "cli/hold.py",
+        "            elif request.slots != 1:\n",
+        "            elif False:\n",
+        "tests/cli/test_run.py -k several_at_once",
+    ),
+    Mutant(
+        "cli: run --shared takes the whole lock",
+        "cli/hold.py",
+        "client.rwlock(request.name, **options).read",
+        "client.rwlock(request.name, **options).write",
+        "tests/cli/test_run.py -k several_at_once",
+    ),
+    Mutant(
+        "cli: run --also takes the first lock alone",
+        "cli/hold.py",
+        "            if not request.also:\n",
+        "            if True:\n",
+        "tests/cli/test_run.py -k several_names",
+    ),
+    Mutant(
+        "cli: run takes --also with --shared",
+        "cli/run.py",
+        "sum((bool(also), shared, slots != 1)) > 1",
+        "sum((shared, slots != 1)) > 1",
+        "tests/cli/test_run.py -k exclude_each_other",
     ),
 ]

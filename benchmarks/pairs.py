@@ -18,9 +18,21 @@ def by_threads(url: str, threads: int, stack: ExitStack) -> Sequence[Pair]:
     return [pair_of(client, f"bench:{thread}") for thread in range(threads)]
 
 
-def pair_of(client: holdfast.Client, name: str = "bench") -> Pair:
-    lock = client.lock(name, ttl=TTL)
+def by_reader(url: str, stack: ExitStack) -> Pair:
+    client = stack.enter_context(holdfast.Client(url))
+    return _of_lock(client.rwlock("bench:read", ttl=TTL).read)
 
+
+def by_slot(url: str, slots: int, stack: ExitStack) -> Pair:
+    client = stack.enter_context(holdfast.Client(url))
+    return _of_lock(client.semaphore("bench:slots", slots, ttl=TTL))
+
+
+def pair_of(client: holdfast.Client, name: str = "bench") -> Pair:
+    return _of_lock(client.lock(name, ttl=TTL))
+
+
+def _of_lock(lock: holdfast.Lock) -> Pair:
     def acquire_and_release() -> None:
         lease = lock.acquire()
         assert lease

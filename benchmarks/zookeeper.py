@@ -45,6 +45,22 @@ def recipe(address: str, stack: ExitStack) -> Pair:
     return acquire_and_release
 
 
+def read_recipe(address: str, stack: ExitStack) -> Pair:
+    return _repeated(_connected(address, stack).ReadLock(f"{QUEUE}-read", "bench"))
+
+
+def semaphore_recipe(address: str, slots: int, stack: ExitStack) -> Pair:
+    return _repeated(_connected(address, stack).Semaphore(f"{QUEUE}-slots", "bench", slots))
+
+
+def _repeated(lock: Any) -> Pair:
+    def acquire_and_release() -> None:
+        assert lock.acquire()
+        lock.release()
+
+    return acquire_and_release
+
+
 async def async_bare(address: str, stack: AsyncExitStack) -> Sequence[AsyncPair]:
     kazoo = _connected(address, stack)
 

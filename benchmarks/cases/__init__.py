@@ -18,6 +18,7 @@ from benchmarks.cases import (
     redis_outage,
     redis_pairs,
     redis_tasks,
+    shares,
     sql_handoff,
     sql_pairs,
     sql_waiters,
@@ -61,5 +62,11 @@ CASES: dict[str, Callable[[Effort, Path], Case]] = {
     "zookeeper-sync": zookeeper_pairs.measure_threads,
     "zookeeper-async": zookeeper_pairs.measure_tasks,
     "zookeeper-handoff": queue_handoff.measure_zookeeper,
+    **{
+        f"{engine}-reader": partial(shares.measure_reader, engine=engine)
+        for engine in shares.ENGINES
+    },
+    "redis-semaphore": shares.measure_redis_semaphore,
+    "zookeeper-semaphore": shares.measure_zookeeper_semaphore,
     "startup": startup.measure,
 }

@@ -27,6 +27,12 @@ AGAIN = pytest.mark.parametrize(
     ids=["once", "twice", "twice, later"],
 )
 KINDS = pytest.mark.parametrize("shares", [0, 2], ids=["reader", "semaphore"])
+LONG_KINDS = pytest.mark.parametrize(
+    "shares",
+    [0, pytest.param(2, marks=pytest.mark.full)],
+    ids=["reader", "semaphore"],
+)
+"""Of scenarios that wait for a ttl to pass."""
 
 
 def share(stage: Stage, actor: Actor, shares: int, **options: Any) -> Any:
@@ -213,7 +219,7 @@ async def test_cancelled_while_it_releases(stage: Stage, shares: int, again: int
 
 
 @PROCESSES
-@KINDS
+@LONG_KINDS
 async def test_killed_it_has_its_share_for_its_ttl(stage: Stage, shares: int) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     alive = await ben(share(stage, ben, shares).acquire)
@@ -238,7 +244,7 @@ async def test_killed_it_has_its_share_for_its_ttl(stage: Stage, shares: int) ->
 
 
 @PROCESSES
-@KINDS
+@LONG_KINDS
 async def test_killed_it_keeps_a_waiter_out_for_its_ttl(stage: Stage, shares: int) -> None:
     """A writer that waits, which was told to look when the last share ends."""
     ann, cleo = stage.cast("ann", "cleo")
@@ -253,7 +259,7 @@ async def test_killed_it_keeps_a_waiter_out_for_its_ttl(stage: Stage, shares: in
 
 
 @PROCESSES
-@KINDS
+@LONG_KINDS
 async def test_stopped_it_finds_its_share_lost(stage: Stage, shares: int) -> None:
     ann, ben = stage.cast("ann", "ben")
     share(stage, ann, shares)

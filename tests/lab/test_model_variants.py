@@ -13,7 +13,7 @@ STATES = {
     "fences-again": 55_000,
     "fences-readers": 100_000,
     "fences-readers-late": 20_000,
-    "fences-restored": 20_000,
+    "fences-restored": 100_000,
     "readers": 50_000,
     "readers-five": 10_000,
     "median-exact": 4_000,

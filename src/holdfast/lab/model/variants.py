@@ -135,7 +135,7 @@ FAR_APART = replace(LATE, proposals=(0, 2, 4))
 AGAIN = replace(LATE, repeats=1)
 READERS = Scope(("RWR", "WRW"))
 READERS_AGAIN = Scope(("RW", "WR"), late=True, repeats=1)
-RESTORED = Scope(("RWR",), repairs=1)
+RESTORED = Scope(("RWR",), proposals=(0,), repairs=1)
 
 CODE = exclusion.Rules()
 CROWD = exclusion.Scope(("RRW", "RWR", "WRR", "RWW", "WRW", "WWR"), restarts=1, repairs=1)

@@ -18,6 +18,7 @@ FACADE = {
     "blocks",
     "cell",
     "client",
+    "diagnosis",
     "election",
     "latch",
     "fence",

@@ -83,10 +83,10 @@ SIGNATURES = {
 }
 
 MEMBERS = {
-    "Client": "break_lock cell close closed election from_sqlalchemy guarantees inspect latch "
-    "leases lock lock_all once rwlock semaphore url",
-    "AsyncClient": "aclose break_lock cell closed election from_sqlalchemy guarantees inspect "
+    "Client": "break_lock cell close closed diagnose election from_sqlalchemy guarantees inspect "
     "latch leases lock lock_all once rwlock semaphore url",
+    "AsyncClient": "aclose break_lock cell closed diagnose election from_sqlalchemy guarantees "
+    "inspect latch leases lock lock_all once rwlock semaphore url",
     "Cell": "get name set update",
     "AsyncCell": "get name set update",
     "Versioned": "count index value version",

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from holdfast import fence, schema
     from holdfast.cell import AsyncCell, Cell
     from holdfast.client import AsyncClient, Client
-    from holdfast.core.records import Guarantees, Label, Leader, LeaseInfo, Member, Versioned
+    from holdfast.core.records import (
+        Finding,
+        Guarantees,
+        Label,
+        Leader,
+        LeaseInfo,
+        Member,
+        Versioned,
+    )
     from holdfast.election import AsyncElection, Election
     from holdfast.errors import (
         AcquireTimeout,
@@ -53,6 +61,7 @@ __all__ = [
     "ClientClosed",
     "Election",
     "EngineUnavailable",
+    "Finding",
     "Guarantees",
     "Label",
     "Latch",
@@ -83,7 +92,15 @@ _SUBMODULES = ("fence", "schema")
 _HOMES = {
     "cell": ("AsyncCell", "Cell"),
     "client": ("AsyncClient", "Client"),
-    "core.records": ("Guarantees", "Label", "Leader", "LeaseInfo", "Member", "Versioned"),
+    "core.records": (
+        "Finding",
+        "Guarantees",
+        "Label",
+        "Leader",
+        "LeaseInfo",
+        "Member",
+        "Versioned",
+    ),
     "election": ("AsyncElection", "Election"),
     "errors": (
         "AcquireTimeout",

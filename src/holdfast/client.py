@@ -3,7 +3,7 @@ asyncio."""
 
 import os
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from math import inf
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
@@ -11,7 +11,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.lease_state import LockSpec
 from holdfast.core.queries import break_lock, inspect, page
-from holdfast.core.records import Guarantees, Label, LeaseInfo
+from holdfast.core.records import Finding, Guarantees, Label, LeaseInfo
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.hooks import Hook
 from holdfast.drivers.threads import ThreadDriver
@@ -100,6 +100,12 @@ class BaseClient(Generic[D]):
 
     def _make_driver(self) -> D:
         raise NotImplementedError
+
+    def _sibling(self, hooks: Sequence[Hook] = ()) -> "Client":
+        """Another client of the same engine, for threads."""
+        other = object.__new__(Client)
+        vars(other).update(vars(self), _driver=ThreadDriver(self._engine, hooks))
+        return other
 
     @property
     def url(self) -> str:
@@ -473,6 +479,22 @@ class Client(BaseClient[ThreadDriver]):
             )
         )
 
+    def diagnose(self) -> list[Finding]:
+        """Examine the servers, and try locks on them; the worst findings first. For operators:
+        `holdfast doctor` prints them.
+
+        It opens connections of its own, and takes some seconds. The lock and the cell that it tries
+        are called `holdfast-doctor`.
+
+        >>> import holdfast
+        >>> with holdfast.Client("memory://") as client:
+        ...     [finding.severity for finding in client.diagnose()]
+        ['note']
+        """
+        from holdfast.diagnosis import diagnose
+
+        return diagnose(self._engine, self._ttl, self._sibling)
+
     def close(self) -> None:
         """End all waits, release all leases, and close all connections. A lease that is still held
         is lost (`LockLost`). Every further use raises `ClientClosed`."""
@@ -659,6 +681,14 @@ class AsyncClient(BaseClient[AsyncDriver]):
                 check_text("holder", holder),
             )
         )
+
+    async def diagnose(self) -> list[Finding]:
+        """Examine the servers, and try locks on them: as `Client.diagnose`, in another thread."""
+        import asyncio  # not above: it takes time that threads do not need
+
+        from holdfast.diagnosis import diagnose
+
+        return await asyncio.to_thread(diagnose, self._engine, self._ttl, self._sibling)
 
     async def aclose(self) -> None:
         """End all waits, release all leases, and close all connections. A lease that is still held

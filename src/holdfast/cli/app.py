@@ -65,6 +65,7 @@ _HOME = {
     "show": "holdfast.cli.operate",
     "break": "holdfast.cli.operate",
     "ddl": "holdfast.cli.operate",
+    "doctor": "holdfast.cli.doctor",
     "lab": "holdfast.cli.lab",
 }
 

@@ -12,6 +12,9 @@ from typing import NoReturn
 FREE = 1
 """`show`, `break`: the lock is free (or the operator answered no)."""
 
+WARNINGS, CRITICAL = 1, 2
+"""`doctor`: the worst that it found."""
+
 USAGE = 64
 """An invalid option, name, URL or time."""
 

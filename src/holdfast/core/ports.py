@@ -4,13 +4,13 @@ A *store* sends requests to an engine: one class for threads, and one for asynci
 of leases, retries or waiting. The driver gives it a `StoreHost`.
 """
 
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from holdfast.core.lease_state import node_timeout
 from holdfast.core.messages import Answer, Request
-from holdfast.core.records import Guarantees
+from holdfast.core.records import Finding, Guarantees
 from holdfast.events import Event
 
 Clock: TypeAlias = Callable[[], float]
@@ -129,6 +129,11 @@ class Comparison(Protocol):
         ...
 
 
+def find_nothing(ttl: float) -> Iterable[Finding]:
+    """For an engine without servers."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """An engine as a URL describes it. Nothing is connected until it is asked something."""
@@ -153,6 +158,9 @@ class Engine:
     store has no such transactions."""
     ddl: str = ""
     """The DDL of its tables; empty if it has none."""
+    examine: Callable[[float], Iterable[Finding]] = find_nothing
+    """What is to be said of its servers, for locks of that ttl. It blocks, on connections of its
+    own."""
 
 
 def same_clock(ttl: float) -> float:

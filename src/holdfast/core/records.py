@@ -137,6 +137,30 @@ class LeaseInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Finding:
+    """What `diagnose()` found about a server.
+
+    >>> print(Finding("warning", "10.0.0.7:6379", "it has restarted 5 s ago", "why", "what to do"))
+    warning: 10.0.0.7:6379: it has restarted 5 s ago
+    """
+
+    severity: Literal["critical", "warning", "note"]
+    """`critical`: locks do not work, or do not exclude each other. `warning`: a failure away from
+    that. `note`: good to know."""
+    where: str
+    """Which server, or what else it is about."""
+    what: str
+    """What was found."""
+    why: str
+    """Why it matters for a lock."""
+    mend: str
+    """What to do about it; empty if nothing is to be done."""
+
+    def __str__(self) -> str:
+        return f"{self.severity}: {self.where}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
 class Leader:
     """The winner of an election, and what it has published. Two are equal if nothing has changed.
 

@@ -6,6 +6,7 @@ from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 import holdfast.engines.etcd
+from holdfast.engines.etcd.examine import ALARM, MEMBER_LIST, STATUS
 from holdfast.engines.etcd.protocol import METHODS, read_proto
 
 FOLDER = Path(holdfast.engines.etcd.__file__).parent
@@ -26,6 +27,9 @@ def test_it_declares_what_protoc_reads(tmp_path: Path) -> None:
     assert ours == theirs
 
 
+EXAMINED = (STATUS, ALARM, MEMBER_LIST)
+
+
 def test_every_message_is_used() -> None:
     """What is declared is what some method says, or hears."""
     file = read_proto()
@@ -33,7 +37,7 @@ def test_every_message_is_used() -> None:
         message.name: {field.type_name.rpartition(".")[2] for field in message.field}
         for message in file.message_type
     }
-    names = [method.path.rpartition("/")[2] for method in METHODS]
+    names = [method.path.rpartition("/")[2] for method in (*METHODS, *EXAMINED)]
     reached = {name + end for name in names for end in ("Request", "Response")}
     while more := set().union(*(fields[name] for name in reached)) - reached - {""}:
         reached |= more

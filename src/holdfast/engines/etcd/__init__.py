@@ -4,6 +4,7 @@ A URL names the members of the cluster. `commands` has what is sent to them, `lo
 `cells` the exchanges, and there is a store for threads (`threads`) and one for asyncio (`aio`).
 """
 
+from collections.abc import Iterable
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import SplitResult, unquote
@@ -13,7 +14,7 @@ import grpc
 from grpc.experimental.gevent import init_gevent
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
-from holdfast.core.records import Guarantees
+from holdfast.core.records import Finding, Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.etcd.connection import Cluster
 from holdfast.engines.etcd.guard import guard
@@ -77,6 +78,11 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
 
         return AsyncEtcdStore(cluster, host, claims)
 
+    def examine(ttl: float) -> Iterable[Finding]:
+        from holdfast.engines.etcd.examine import examine
+
+        return examine(cluster, ttl)
+
     return Engine(
         GUARANTEES,
         drift,
@@ -84,6 +90,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
         connect_async,
         comparison=partial(guard, claims),
         no_sharing="",
+        examine=examine,
     )
 
 

@@ -18,7 +18,7 @@ from holdfast.core.guard import RestartGuard
 from holdfast.core.lease_state import node_timeout
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.quorum import Quorum
-from holdfast.core.records import Guarantees
+from holdfast.core.records import Finding, Guarantees
 from holdfast.engines.redis.addresses import (
     DEFAULT_PORT,
     SENTINEL_PORT,
@@ -142,7 +142,10 @@ def _single(address: Address, guarantees: Guarantees, options: Options) -> Engin
         nodes.add(address, Handshake(), exclusive=True)
         return nodes, Single(nodes, replicas)
 
-    return replace(_engine(parts, guarantees, node_timeout), no_sharing="")
+    def examine(ttl: float) -> Iterable[Finding]:
+        return _examine([address], node_timeout(ttl), replicas=replicas)
+
+    return replace(_engine(parts, guarantees, node_timeout), no_sharing="", examine=examine)
 
 
 def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engine:
@@ -156,7 +159,8 @@ def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engin
         return nodes, Single(nodes, 0)
 
     why = "protocol=getset is for the locks of old clients; leave it out of the URL for cells"
-    return _engine(parts, getset(guarantees), node_timeout, why)
+    made = _engine(parts, getset(guarantees), node_timeout, why)
+    return replace(made, examine=lambda ttl: _examine([address], node_timeout(ttl)))
 
 
 def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> Engine:
@@ -175,7 +179,10 @@ def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> En
         nodes = Nodes(host, commands.exchange, Waiters(host, channel))
         return nodes, Cluster(seeds, address, nodes, replicas)
 
-    return replace(_engine(parts, CLUSTER, node_timeout), no_sharing="")
+    def examine(ttl: float) -> Iterable[Finding]:
+        return _examine(list(map(address, seeds)), node_timeout(ttl), replicas=replicas)
+
+    return replace(_engine(parts, CLUSTER, node_timeout), no_sharing="", examine=examine)
 
 
 def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
@@ -203,11 +210,16 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
             nodes.add(address, NodeHandshake(guard, host.clock, max_ttl, guarded=guarded))
         return nodes, Voting(quorum)
 
+    def examine(ttl: float) -> Iterable[Finding]:
+        quarantine = max_ttl + drift(max_ttl) if guarded else 0.0
+        size = len(addresses) // 2 + 1
+        return _examine(addresses, request_timeout(ttl), quorum=size, quarantine=quarantine)
+
     restart = () if guarded else ("a restart of a node without persistence: it loses its locks",)
     promises = replace(REDLOCK, max_ttl=max_ttl, broken_by=(*restart, *REDLOCK.broken_by))
     why = "nothing can be compared and set on independent masters in one step"
     found = _engine(parts, promises, request_timeout, why)
-    return replace(found, no_sharing="", no_counting=NO_COUNTING)
+    return replace(found, no_sharing="", no_counting=NO_COUNTING, examine=examine)
 
 
 def _engine(
@@ -227,6 +239,12 @@ def _engine(
         return AsyncRedisStore(*parts(host))
 
     return Engine(guarantees, drift, connect, connect_async, request_timeout, no_cells)
+
+
+def _examine(addresses: Sequence[Address], node_timeout: float, **terms: Any) -> Iterable[Finding]:
+    from holdfast.engines.redis.examine import Terms, examine
+
+    return examine(addresses, Terms(node_timeout, **terms))
 
 
 def _new_channel() -> str:

@@ -4,13 +4,14 @@
 and there is a store for threads (`threads`) and one for asyncio (`aio`).
 """
 
+from collections.abc import Iterable
 from functools import partial
 from urllib.parse import SplitResult, unquote
 
 import kazoo  # noqa: F401 - so that its absence is reported before anything else happens
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
-from holdfast.core.records import Guarantees
+from holdfast.core.records import Finding, Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.green import refuse_eventlet
 from holdfast.engines.zookeeper.connection import FILES, Servers, read_security
@@ -46,8 +47,18 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
 
         return AsyncZooKeeperStore(terms, chroot, host)
 
+    def examine(ttl: float) -> Iterable[Finding]:
+        from holdfast.engines.zookeeper.examine import examine
+
+        return examine(servers, ttl)
+
     return Engine(
-        guarantees(tick, max_ttl), partial(drift, terms), connect, connect_async, no_sharing=""
+        guarantees(tick, max_ttl),
+        partial(drift, terms),
+        connect,
+        connect_async,
+        no_sharing="",
+        examine=examine,
     )
 
 

@@ -5,14 +5,14 @@ it: a second statement reads what the first has done.
 """
 
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
 from holdfast.core.ports import Clock, Engine, StoreHost
-from holdfast.core.records import Guarantees
+from holdfast.core.records import Finding, Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.engine import (
     OPTIONS,
@@ -74,8 +74,17 @@ def make_engine(url: SplitResult, options: dict[str, str], connect: Connect) -> 
         return MySqlServer(partial(connect, host.clock), node_of(url), statements, host)
 
     guarantees = MARIADB if is_mariadb else MYSQL
+
+    def examine(ttl: float) -> Iterable[Finding]:
+        from holdfast.engines.sql.examine import examine
+        from holdfast.engines.sql.mysql.examine import READ_CLOCK, checks
+
+        return examine(connect, node_of(url), READ_CLOCK, checks, ttl)
+
     guard = mysql_guard(statements.names["leases"])
-    return server_engine(url.scheme, guarantees, server, read_count(options), guard, statements.ddl)
+    return server_engine(
+        url.scheme, guarantees, server, read_count(options), guard, statements.ddl, examine
+    )
 
 
 def connect(given: Any, clock: Clock, until: float) -> MySqlConnection:

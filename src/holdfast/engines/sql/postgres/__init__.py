@@ -1,6 +1,6 @@
 """`postgresql://user:password@host:5432/database`: a lease table in a PostgreSQL database."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 from urllib.parse import SplitResult
@@ -9,7 +9,7 @@ from psycopg import ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.core.ports import Clock, Engine, StoreHost
-from holdfast.core.records import Guarantees
+from holdfast.core.records import Finding, Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.engine import (
     OPTIONS,
@@ -75,8 +75,16 @@ def make_engine(url: SplitResult, options: dict[str, str], connect: Connect) -> 
     def server(host: StoreHost) -> PostgresServer:
         return PostgresServer(partial(connect, host.clock), node_of(url), statements, host)
 
+    def examine(ttl: float) -> Iterable[Finding]:
+        from holdfast.engines.sql.examine import examine
+        from holdfast.engines.sql.postgres.examine import READ_CLOCK, checks
+
+        return examine(connect, node_of(url), READ_CLOCK, checks, ttl)
+
     guard = postgresql_guard(statements.names["leases"])
-    return server_engine(url.scheme, GUARANTEES, server, read_count(options), guard, statements.ddl)
+    return server_engine(
+        url.scheme, GUARANTEES, server, read_count(options), guard, statements.ddl, examine
+    )
 
 
 def connect(given: Any, clock: Clock, until: float) -> PostgresConnection:

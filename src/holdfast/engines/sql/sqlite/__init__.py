@@ -11,6 +11,7 @@ flushed to the disk one by one, so a power failure may undo the last grants, but
 """
 
 import os
+from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, unquote_to_bytes
 
@@ -18,6 +19,7 @@ from holdfast.core.ports import Engine, StoreHost, same_clock
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.sqlite.aio import AsyncSqliteStore
+from holdfast.engines.sql.sqlite.examine import examine
 from holdfast.engines.sql.sqlite.threads import SqliteStore
 from holdfast.options import without_password
 
@@ -64,4 +66,5 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
         connect=connect,
         connect_async=lambda host: AsyncSqliteStore(connect(host), host.clock),
         no_sharing="",
+        examine=partial(examine, Path(path)),
     )

@@ -1,0 +1,159 @@
+"""What is to be said of an etcd cluster, for a doctor: see `holdfast doctor`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+
+from holdfast.core.lease_state import node_timeout
+from holdfast.core.records import Finding
+from holdfast.engines import examining
+from holdfast.engines.etcd.connection import (
+    SETTINGS,
+    Cluster,
+    NoAnswer,
+    Rejected,
+    accepted,
+    read_error,
+)
+from holdfast.engines.etcd.protocol import AUTHENTICATE, Method, messages
+
+OLDEST, NEWEST = "3.4.0", "3.6"
+"""The versions that it was tried with lie between these."""
+
+SAFE: dict[tuple[int, ...], int] = {(3, 4): 31, (3, 5): 13}
+"""From which patch on a leader that was stopped, and goes on, revokes no live leases."""
+
+STATUS = Method("Maintenance/Status")
+ALARM = Method("Maintenance/Alarm")
+MEMBER_LIST = Method("Cluster/MemberList")
+
+DEFAULT_QUOTA = 2 * 2**30
+"""Bytes, unless the server answers otherwise."""
+
+FULL = 0.8
+"""Of the quota."""
+
+ALARMS = {1: "NOSPACE", 2: "CORRUPT"}
+
+
+class Talk:
+    """A conversation with one member: one call at a time."""
+
+    def __init__(self, cluster: Cluster, endpoint: str) -> None:
+        secure = cluster.security
+        self._channel = (
+            grpc.insecure_channel(endpoint, options=SETTINGS)
+            if secure is None
+            else grpc.secure_channel(endpoint, secure(), options=SETTINGS)
+        )
+        self._metadata: list[tuple[str, str]] = []
+        if cluster.user:
+            reply = self.ask(AUTHENTICATE, name=cluster.user, password=cluster.password)
+            self._metadata.append(("token", reply.token))
+
+    def ask(self, method: Method, **fields: Any) -> Any:
+        """The reply; raises `NoAnswer` or `Rejected`."""
+        request = messages[f"{method.path.rpartition('/')[2]}Request"](**fields)
+        try:
+            return method.on(self._channel)(
+                request, timeout=examining.TIMEOUT, metadata=self._metadata
+            )
+        except grpc.RpcError as error:
+            return accepted(read_error(error))
+
+    def close(self) -> None:
+        """End it."""
+        self._channel.close()
+
+
+def examine(cluster: Cluster, ttl: float) -> Iterator[Finding]:
+    """Each endpoint, and then the cluster."""
+    known = False
+    for endpoint in cluster.endpoints:
+        others = len(cluster.endpoints) > 1
+        try:
+            talk = Talk(cluster, endpoint)
+        except (NoAnswer, Rejected) as error:
+            yield examining.unreachable(endpoint, error, others=others)
+            continue
+        try:
+            yield from _examine_one(endpoint, talk, ttl)
+            if not known:
+                yield from _examine_all(cluster, talk)
+                known = True
+        except (NoAnswer, Rejected) as error:
+            yield examining.unreachable(endpoint, error, others=others)
+        finally:
+            talk.close()
+    if not known:
+        yield examining.unreachable("the cluster", "none of its members does")
+
+
+def _examine_one(endpoint: str, talk: Talk, ttl: float) -> Iterator[Finding]:
+    status = talk.ask(STATUS)
+    yield from examining.judge_version(endpoint, status.version, OLDEST, NEWEST)
+    version = examining.numbers(status.version)
+    if len(version) > 2 and version[2] < SAFE.get(version[:2], 0):
+        yield Finding(
+            "warning",
+            endpoint,
+            f"its version is {status.version}",
+            "a leader of this version that was stopped, and goes on, ends leases that are alive",
+            f"upgrade it to {version[0]}.{version[1]}.{SAFE[version[:2]]} or later",
+        )
+    if not status.leader:
+        yield Finding(
+            "critical",
+            endpoint,
+            "it has no leader",
+            "nothing can be written, and leases are not renewed",
+            "look whether a majority of the members runs and reaches each other",
+        )
+    if status.isLearner:
+        yield Finding(
+            "warning", endpoint, "it is a learner", "it does not answer requests", "promote it"
+        )
+    for error in status.errors:
+        yield Finding("warning", endpoint, error, "etcd reports it itself", "")
+    quota = status.dbSizeQuota or DEFAULT_QUOTA
+    if status.dbSize > FULL * quota:
+        yield Finding(
+            "warning",
+            endpoint,
+            f"its database has {status.dbSize / quota:.0%} of a quota of {quota / 2**30:.1f} GB",
+            "a cluster that is full refuses new locks",
+            "compact and defragment it, or raise --quota-backend-bytes",
+        )
+    trips = examining.round_trips(lambda: talk.ask(STATUS))
+    yield examining.judge_round_trips(endpoint, trips, node_timeout(ttl))
+
+
+def _examine_all(cluster: Cluster, talk: Talk) -> Iterator[Finding]:
+    for alarm in talk.ask(ALARM, action=0).alarms:
+        kind = ALARMS.get(alarm.alarm, str(alarm.alarm))
+        yield Finding(
+            "critical",
+            f"the member {alarm.memberID:x}",
+            f"it has raised the alarm {kind}",
+            "the cluster refuses to write until that is settled",
+            "make room, or replace the member; then etcdctl alarm disarm",
+        )
+    voters = [member for member in talk.ask(MEMBER_LIST).members if not member.isLearner]
+    where = f"the cluster of {len(voters)}"
+    if len(voters) < 3:
+        yield Finding(
+            "note",
+            where,
+            "it survives the failure of no member",
+            "while one is down, nothing can be acquired or renewed",
+            "use three or five members",
+        )
+    if len(voters) > 1 and len(cluster.endpoints) == 1:
+        yield Finding(
+            "warning",
+            where,
+            "the URL names one member",
+            "if that one is down, this client has none to turn to",
+            "name all of them, separated by commas",
+        )

@@ -1,0 +1,102 @@
+"""What the doctor says of Redis servers that are set up badly."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast import Client, Finding
+from holdfast.lab.servers.redis import RedisServer
+from tests.equipment.servers.masters import RedisMasters
+
+
+def findings(url: str, *severities: str) -> list[str]:
+    """What was found, and how bad it is."""
+    with Client(url) as client:
+        found = client.diagnose()
+    return [str(each) for each in found if not severities or each.severity in severities]
+
+
+def about(word: str, found: list[str]) -> list[str]:
+    return [line.split(":")[0] for line in found if word in line]
+
+
+@pytest.fixture
+def config(server: RedisServer) -> Iterator[RedisServer]:
+    """Settings are as they were afterwards."""
+    names = ("maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save")
+    before = [server.command("CONFIG", "GET", name) for name in names]
+    yield server
+    for setting in before:
+        assert isinstance(setting, list)
+        server.command("CONFIG", "SET", *map(str, setting))
+
+
+class TestOneServer:
+    def test_that_evicts_keys(self, config: RedisServer) -> None:
+        config.command("CONFIG", "SET", "maxmemory", "100mb")
+        assert about("maxmemory_policy", findings(config.url)) == []
+        config.command("CONFIG", "SET", "maxmemory-policy", "volatile-lru")
+        assert about("maxmemory_policy", findings(config.url)) == ["critical"]
+
+    def test_whose_memory_is_full(self, config: RedisServer) -> None:
+        used = re.search(r"used_memory:(\d+)", str(config.command("INFO", "memory")))
+        assert used is not None
+        config.command("CONFIG", "SET", "maxmemory", str(int(int(used[1]) * 1.05)))
+        assert about("of its maxmemory are in use", findings(config.url)) == ["warning"]
+
+    def test_that_forgets(self, config: RedisServer) -> None:
+        config.command("CONFIG", "SET", "save", "")
+        config.command("CONFIG", "SET", "appendonly", "no")
+        assert about("loses all locks", findings(config.url)) == ["warning"]
+        config.command("CONFIG", "SET", "appendonly", "yes")
+        assert about("the last second of grants", findings(config.url)) == ["note"]
+        config.command("CONFIG", "SET", "appendfsync", "always")
+        assert about("loses", findings(config.url)) == []
+
+    def test_a_replica(self, server: RedisServer) -> None:
+        with RedisServer() as replica:
+            replica.command("REPLICAOF", "127.0.0.1", str(server.port))
+            assert about("it is a replica of", findings(replica.url)) == ["critical"]
+            assert about("grants do not wait for them", findings(server.url)) in ([], ["warning"])
+
+    def test_options_that_cannot_be_met(self, server: RedisServer) -> None:
+        found = findings(f"{server.url}?replicas=2")
+        assert about("replicas=2 is asked for", found) == ["critical"]
+
+
+class TestAQuorum:
+    def test_that_is_sound(self, three: RedisMasters) -> None:
+        found = findings(f"{three.url}?restart_guard=off", "critical")
+        assert found == []
+        assert about("3 nodes are on the host", findings(f"{three.url}?restart_guard=off")) == [
+            "warning"
+        ]
+
+    def test_with_one_node_down(self, three: RedisMasters) -> None:
+        three.servers[0].kill()
+        found = findings(f"{three.url}?restart_guard=off")
+        assert about("2 of 3 nodes answer: none to spare", found) == ["warning"]
+        assert about("it does not answer", found) == ["warning"]
+
+    def test_without_a_majority(self, three: RedisMasters) -> None:
+        for server in three.servers[:2]:
+            server.kill()
+        found = findings(f"{three.url}?restart_guard=off")
+        assert about("1 of 3 nodes answer: 1 too few", found) == ["critical"]
+        assert about("to hand a lock over failed", found) == ["critical"]
+
+    def test_two_names_for_one_server(self, three: RedisMasters) -> None:
+        one, two, _ = three.servers
+        found = findings(
+            f"redlock://127.0.0.1:{one.port},127.0.0.1:{two.port},localhost:{one.port}?restart_guard=off"
+        )
+        assert about("are one and the same server", found) == ["critical"]
+
+    def test_a_node_that_was_just_restarted(self, three: RedisMasters) -> None:
+        guarded = three.url.partition("?")[0]
+        assert len(about("it has restarted", findings(guarded))) == 3
+
+
+def test_a_finding_is_one_line() -> None:
+    assert str(Finding("note", "here", "what", "", "")) == "note: here: what"

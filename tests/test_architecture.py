@@ -25,6 +25,7 @@ FACADE = {
     "lease",
     "lock",
     "lock_all",
+    "monitor",
     "schema",
     "shared",
     "skip",

@@ -1,0 +1,142 @@
+"""What is seen of all locks over time: who holds what since when, how many wait, what changed.
+
+`holdfast watch` and `holdfast ui` show it. It is fed with what `client.leases()` gives, again and
+again; it asks nothing itself. What came and went between two looks is not seen.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from holdfast.core.records import LeaseInfo, Member
+
+SAMPLES = 120
+"""How many looks the contention of a lock is kept for."""
+
+CHANGES = 50
+"""How many changes of a lock are kept."""
+
+MOST_GONE = 1000
+"""How many locks are kept that are free now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A holder came or went.
+
+    >>> Change(10.0, "acquired", 7, "web-3/4711/app.py/1f0c").what
+    'acquired'
+    """
+
+    at: float
+    """When that was seen, in seconds since 1970."""
+    what: Literal["acquired", "ended"]
+    fence: int
+    holder: str
+
+
+@dataclass(slots=True)
+class Watched:
+    """One lock that is held, or was."""
+
+    name: str
+    info: LeaseInfo | None = None
+    """What was seen last; None: it is free."""
+    seen_at: float = 0.0
+    """When."""
+    since: dict[str, float] = field(default_factory=dict)
+    """Since when each of its holders has been seen."""
+    from_start: frozenset[str] = frozenset()
+    """The holders that were there at the first look: they have held it for longer."""
+    waiters: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
+    """How many waited, at each look."""
+    changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES))
+
+    def age(self, holder: str, now: float) -> float:
+        """For how many seconds this holder has been seen."""
+        return max(0.0, now - self.since.get(holder, now))
+
+    def remaining(self, member: Member, now: float) -> float:
+        """What is left of this holder's lease, if it was not renewed since the last look."""
+        return max(0.0, member.remaining - (now - self.seen_at))
+
+    @property
+    def contention(self) -> float:
+        """How many waited, on average over the looks that are kept."""
+        return sum(self.waiters) / len(self.waiters) if self.waiters else 0.0
+
+
+class Monitor:
+    """All locks of one engine, as they are seen from outside.
+
+    >>> import holdfast
+    >>> monitor = Monitor()
+    >>> with holdfast.Client("memory://monitor-example") as client, client.lock("report"):
+    ...     monitor.look(client.leases(), now=100.0)
+    ...     monitor.look(client.leases(), now=107.0)
+    >>> [(lock.name, lock.age(lock.info.holder, 107.0)) for lock in monitor.held()]
+    [('report', 7.0)]
+    """
+
+    def __init__(self) -> None:
+        self._locks: dict[str, Watched] = {}
+        self.looks = 0
+        """How often it has looked."""
+        self.changes: deque[tuple[str, Change]] = deque(maxlen=10 * CHANGES)
+        """The last changes of all locks, with their names."""
+
+    def look(self, leases: Iterable[LeaseInfo], now: float) -> None:
+        """Take in all locks that are held now."""
+        found = {info.name: info for info in leases}
+        for name, info in found.items():
+            if name not in self._locks:
+                self._locks[name] = Watched(name)
+            self._update(self._locks[name], info, now)
+        for name, lock in self._locks.items():
+            if name not in found and lock.info is not None:
+                self._update(lock, None, now)
+        self._forget()
+        self.looks += 1
+
+    def held(self) -> list[Watched]:
+        """The locks that are held, in the order in which they were first seen."""
+        return [lock for lock in self._locks.values() if lock.info is not None]
+
+    def find(self, name: str) -> Watched | None:
+        """A lock that is held, or was not long ago."""
+        return self._locks.get(name)
+
+    def hot(self, most: int = 10) -> list[Watched]:
+        """The locks that most have waited for, over the looks that are kept."""
+        wanted = [lock for lock in self.held() if lock.contention > 0]
+        return sorted(wanted, key=lambda lock: -lock.contention)[:most]
+
+    def _update(self, lock: Watched, info: LeaseInfo | None, now: float) -> None:
+        before, holders = lock.info, {} if info is None else dict.fromkeys(_holders(info))
+        for holder in [each for each in lock.since if each not in holders]:
+            del lock.since[holder]
+            self._note(lock, Change(now, "ended", before.fence if before else 0, holder))
+        for holder in holders:
+            if holder not in lock.since:
+                lock.since[holder] = now
+                if self.looks == 0:
+                    lock.from_start |= {holder}
+                elif info is not None:
+                    self._note(lock, Change(now, "acquired", info.fence, holder))
+        lock.info, lock.seen_at = info, now
+        lock.waiters.append((info.waiters or 0) if info else 0)
+
+    def _note(self, lock: Watched, change: Change) -> None:
+        lock.changes.append(change)
+        self.changes.append((lock.name, change))
+
+    def _forget(self) -> None:
+        """The locks that have been free for the longest, if there are too many of them."""
+        free = [lock for lock in self._locks.values() if lock.info is None]
+        for lock in sorted(free, key=lambda each: each.seen_at)[: max(0, len(free) - MOST_GONE)]:
+            del self._locks[lock.name]
+
+
+def _holders(info: LeaseInfo) -> list[str]:
+    return [member.holder for member in info.members] or [info.holder]

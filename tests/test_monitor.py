@@ -1,0 +1,58 @@
+"""What is seen of locks over time."""
+
+import pytest
+
+from holdfast import LeaseInfo, Member, monitor
+from holdfast.monitor import Monitor
+
+
+def lease(name: str, fence: int, *holders: str, waiters: int = 0) -> LeaseInfo:
+    members = tuple(Member(holder, 30.0) for holder in holders)
+    shares = 1 if len(holders) == 1 else 0
+    return LeaseInfo(name, holders[0], fence, 30.0, waiters, shares, members)
+
+
+def test_holders_come_and_go() -> None:
+    seen = Monitor()
+    seen.look([lease("job", 1, "ann")], 10.0)
+    seen.look([lease("job", 2, "ben")], 11.0)
+    seen.look([], 12.0)
+    job = seen.find("job")
+    assert job is not None
+    assert job.info is None
+    assert [(each.at, each.what, each.fence, each.holder) for each in job.changes] == [
+        (11.0, "ended", 1, "ann"),
+        (11.0, "acquired", 2, "ben"),
+        (12.0, "ended", 2, "ben"),
+    ]
+    assert [name for name, _ in seen.changes] == ["job"] * 3
+    assert seen.held() == []
+
+
+def test_how_long_each_of_several_has_held_it() -> None:
+    seen = Monitor()
+    seen.look([lease("pool", 1, "ann", "ben")], 10.0)
+    seen.look([lease("pool", 1, "ben", "cid")], 15.0)
+    [pool] = seen.held()
+    assert [pool.age(holder, 16.0) for holder in ("ben", "cid", "ann")] == [6.0, 1.0, 0.0]
+    assert pool.from_start == {"ann", "ben"}
+    assert pool.info is not None
+    assert pool.remaining(pool.info.members[0], 17.0) == 28.0
+
+
+def test_what_most_wait_for_is_hot() -> None:
+    seen = Monitor()
+    for waiters in (0, 4):
+        leases = [lease("busy", 1, "ann", waiters=waiters), lease("quiet", 1, "ann")]
+        seen.look([*leases, lease("warm", 1, "ann", waiters=1)], 10.0)
+    assert [lock.name for lock in seen.hot()] == ["busy", "warm"]
+    assert [lock.name for lock in seen.hot(1)] == ["busy"]
+
+
+def test_what_is_free_is_forgotten_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(monitor, "MOST_GONE", 2)
+    seen = Monitor()
+    for n in range(5):
+        seen.look([lease(f"job:{n}", 1, "ann")], float(n))
+    seen.look([], 5.0)
+    assert [n for n in range(5) if seen.find(f"job:{n}")] == [3, 4]

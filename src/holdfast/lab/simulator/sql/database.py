@@ -40,14 +40,16 @@ RULES = (
 
 HELD = """
 CREATE TEMP VIEW held AS
-SELECT name, holder, fence, expires, offered FROM holdfast_leases
-WHERE holder <> CAST('(shared)' AS blob)
+SELECT name, fence, expires, offered,
+       CASE substr(holder, 1, 8) WHEN CAST('(shared ' AS blob) THEN substr(holder, 20)
+            ELSE holder END AS holder
+FROM holdfast_leases WHERE holder <> CAST('(shared)' AS blob)
 UNION ALL
-SELECT m.name, m.holder, l.fence, m.expires, m.offered
+SELECT m.name, l.fence, m.expires, m.offered, m.holder
 FROM holdfast_leases_members AS m JOIN holdfast_leases AS l ON l.name = m.name
 WHERE l.holder = CAST('(shared)' AS blob)
 """
-"""For an observer: the leases, and the shares of locks that several hold, whose row is marked."""
+"""For an observer: the leases, and the shares of a lock, held alone or together."""
 
 TWO_CHANGES = re.compile(
     r"WITH taken AS \( ?(UPDATE .*) ?\), made AS \( ?(INSERT .* RETURNING fence) ?\) (SELECT .*)"

@@ -61,7 +61,7 @@ def test_one_that_fails_is_tried_again(holdfast_once, request):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [["-p", "no:xdist"], ["-n", "3", "--dist", "each"]])
+@pytest.mark.parametrize("options", [["-p", "no:xdist"], ["-n", "2", "--dist", "each"]])
 def test_once_for_all_workers(options: list[str], tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     tests = TESTS if "-n" not in options else TESTS.partition("def test_one_that_fails")[0]

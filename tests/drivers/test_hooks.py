@@ -352,3 +352,29 @@ def test_a_hook_gets_what_happened_before_closing(make: Callable[..., Any], seen
 
         asyncio.run(main())
     assert seen.kinds() == ["Requested", "Acquired", "Released"]
+
+
+def test_a_second_close_waits_for_the_first_also_while_that_waits_for_a_hook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    go_on, waiting = threading.Event(), threading.Event()
+
+    def wait(timeout: float) -> None:
+        waiting.set()
+        go_on.wait(60)
+
+    async def main() -> None:
+        client = AsyncClient(URL, hooks=[lambda event: go_on.wait(60)])
+        async with client.lock("job"):
+            pass
+        monkeypatch.setattr(client._driver.hooks, "wait", wait)
+        first = asyncio.create_task(client.aclose())
+        await asyncio.to_thread(waiting.wait, 30)
+        second = asyncio.create_task(client.aclose())
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not second.done()
+        go_on.set()
+        await asyncio.gather(first, second)
+
+    asyncio.run(main())

@@ -200,9 +200,9 @@ class AsyncDriver(Driver):
             self.runtime.emit(InternalError("closing", error))
         finally:
             await self._store.close()
+            if self.hooks.is_busy():
+                await asyncio.to_thread(self.hooks.wait, LAST_LINES)
             self._finished = True
-        if self.hooks.is_busy():
-            await asyncio.to_thread(self.hooks.wait, LAST_LINES)
 
     def abandon(self) -> None:
         """Stop without waiting for anything: the client was garbage-collected."""

@@ -424,7 +424,8 @@ def refuse_pickling(thing: object) -> NoReturn:
 def _line_of_user() -> str:
     """The line of the user's program that is running."""
     frame = sys._getframe(2)  # noqa: SLF001 - there is no public way that is as cheap
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("holdfast."):
+    skipped = ("holdfast.", "asyncio.tasks", "asyncio.timeouts")  # as for `asyncio.wait_for`
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(skipped):
         frame = frame.f_back
     if frame.f_globals.get("__name__", "").startswith("asyncio."):
         # A task that does nothing else: asyncio notes where it was asked for, in this mode.

@@ -359,17 +359,17 @@ def test_a_second_close_waits_for_the_first_also_while_that_waits_for_a_hook(
 ) -> None:
     go_on, waiting = threading.Event(), threading.Event()
 
-    def wait(timeout: float) -> None:
+    def is_busy() -> bool:
         waiting.set()
-        go_on.wait(60)
+        return not go_on.is_set()
 
     async def main() -> None:
-        client = AsyncClient(URL, hooks=[lambda event: go_on.wait(60)])
+        client = AsyncClient(URL)
         async with client.lock("job"):
             pass
-        monkeypatch.setattr(client._driver.hooks, "wait", wait)
+        monkeypatch.setattr(client._driver.hooks, "is_busy", is_busy)
         first = asyncio.create_task(client.aclose())
-        await asyncio.to_thread(waiting.wait, 30)
+        await wait_for_async(waiting.is_set)
         second = asyncio.create_task(client.aclose())
         await asyncio.sleep(0)
         await asyncio.sleep(0)

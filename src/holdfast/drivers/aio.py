@@ -45,6 +45,9 @@ from holdfast.events import InternalError
 
 T = TypeVar("T")
 
+HOOKS_EVERY = 0.01
+"""How often closing looks whether the hooks have had all events."""
+
 
 class AsyncDriver(Driver):
     """Runs the core for one `AsyncClient`."""
@@ -200,8 +203,10 @@ class AsyncDriver(Driver):
             self.runtime.emit(InternalError("closing", error))
         finally:
             await self._store.close()
-            if self.hooks.is_busy():
-                await asyncio.to_thread(self.hooks.wait, LAST_LINES)
+            give_up_at = asyncio.get_running_loop().time() + LAST_LINES
+            # Not in a thread of the executor: a loop that ends would wait for that one.
+            while self.hooks.is_busy() and asyncio.get_running_loop().time() < give_up_at:  # noqa: ASYNC110 - hooks are in threads
+                await asyncio.sleep(HOOKS_EVERY)
             self._finished = True
 
     def abandon(self) -> None:

@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-OTHERS := 3.12 3.13
+OTHERS := 3.12 3.13 3.14
 
 # Some environments keep Python from writing bytecode. The tests start a thousand processes, each of
 # which would compile the package anew.

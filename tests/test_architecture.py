@@ -12,7 +12,8 @@ import holdfast
 
 SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 
-# cli, contrib, lab -> client -> drivers, engines -> core; leaves may be imported by anybody.
+# cli -> ui, lab; these and contrib -> client -> drivers, engines -> core; leaves may be imported
+# by anybody.
 LEAVES = {"_version", "errors", "events", "functions", "options"}
 FACADE = {
     "blocks",
@@ -38,7 +39,8 @@ MAY_IMPORT = {
     "facade": FACADE | {"drivers", "engines", "core"} | LEAVES,
     "lab": {"lab", "engines", "core", "holdfast"} | FACADE | LEAVES,
     "contrib": {"contrib"} | FACADE | LEAVES,
-    "cli": {"cli", "lab", "holdfast"} | FACADE | LEAVES,
+    "ui": {"ui", "core"} | FACADE | LEAVES,
+    "cli": {"cli", "lab", "ui", "holdfast"} | FACADE | LEAVES,
     "leaf": set[str](),
 }
 

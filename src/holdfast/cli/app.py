@@ -16,14 +16,21 @@ from holdfast.cli.output import Output
 
 class Commands(click.Group):
     """Imports a command's module only for that command, or for the help. A command whose libraries
-    are not installed has a help text that says so; `extra` is what to install."""
+    are not installed has a help text that says so; `extra` is what to install, and `extras` for
+    single commands."""
 
     def __init__(
-        self, *args: Any, home: Mapping[str, str], extra: str = "all", **kwargs: Any
+        self,
+        *args: Any,
+        home: Mapping[str, str],
+        extra: str = "all",
+        extras: Mapping[str, str] | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._home = home
         self._extra = extra
+        self._extras = extras or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in the order of the table."""
@@ -43,7 +50,8 @@ class Commands(click.Group):
         return command
 
     def _not_installed(self, name: str, library: str) -> click.Command:
-        why = f"needs {library}, which is not installed: pip install 'holdfast[{self._extra}]'"
+        extra = self._extras.get(name, self._extra)
+        why = f"needs {library}, which is not installed: pip install 'holdfast[{extra}]'"
 
         def fail() -> None:
             Output().error(f"{name} {why}")
@@ -53,11 +61,12 @@ class Commands(click.Group):
             name,
             callback=fail,
             help=f"Not available: {why}.",
-            short_help=f"(not available: pip install 'holdfast[{self._extra}]')",
+            short_help=f"(not available: pip install 'holdfast[{extra}]')",
             context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
         )
 
 
+_EXTRAS = {"ui": "ui"}
 _HOME = {
     "run": "holdfast.cli.run",
     "elect": "holdfast.cli.elect",
@@ -66,11 +75,17 @@ _HOME = {
     "break": "holdfast.cli.operate",
     "ddl": "holdfast.cli.operate",
     "doctor": "holdfast.cli.doctor",
+    "ui": "holdfast.cli.ui",
     "lab": "holdfast.cli.lab",
 }
 
 
-@click.group(cls=Commands, home=_HOME, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    home=_HOME,
+    extras=_EXTRAS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def holdfast() -> None:
     """Hold a distributed lock while a command runs, and see who holds what.

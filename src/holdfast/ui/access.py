@@ -1,0 +1,164 @@
+"""Who may see the page, and who may change something: token, session, host, origin.
+
+A token, which may be good for one use only, is exchanged for a cookie. Sessions are signed, and
+kept nowhere. A request that changes something also needs a header that no other site can send.
+"""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+SESSION = 12 * 3600
+"""Seconds after which a session ends."""
+
+SHORTEST_TOKEN = 20
+"""Characters of a token that can be used again and again."""
+
+CSRF_HEADER = "X-Holdfast-Token"
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self';"
+    " connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self';"
+    " frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+LINK_NEEDED = (
+    "Not signed in. Open the link that `holdfast ui` printed. It works once: if it was used, start"
+    " `holdfast ui` again for another one."
+)
+
+
+class Access:
+    """The rules.
+
+    Args:
+
+    - `token`: what to sign in with. None: every user that the surrounding application lets
+      through is signed in.
+    - `once`: whether the token is good for one use, in a link. Otherwise there is a form for it.
+    - `hosts`: the names that the server may be called by. None: any.
+    """
+
+    def __init__(
+        self, token: str | None, *, once: bool = False, hosts: Iterable[str] | None = None
+    ) -> None:
+        if token is not None and not once and len(token) < SHORTEST_TOKEN:
+            raise ValueError(f"token: must have at least {SHORTEST_TOKEN} characters")
+        self.by_form = token is not None and not once
+        self._token = token
+        self._once = once
+        self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+        # With a token that stays, sessions outlive a restart, and are good for every worker.
+        self._key = (
+            hashlib.sha256(b"holdfast ui" + token.encode()).digest()
+            if token is not None and not once
+            else secrets.token_bytes(32)
+        )
+        # Cookies do not know ports: two servers on one host must not overwrite each other's.
+        self._cookie = f"holdfast-{self._sign('cookie')[:8]}"
+
+    def wrap(self, application: ASGIApp) -> ASGIApp:
+        """The application, with the headers on all responses, and only under its own names."""
+
+        async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
+            async def send_with_headers(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    MutableHeaders(scope=message).update(HEADERS)
+                await send(message)
+
+            if scope["type"] == "http" and not self._knows_host(Request(scope)):
+                refusal = PlainTextResponse("This server does not have that name.", 421)
+                await refusal(scope, receive, send_with_headers)
+            else:
+                await application(scope, receive, send_with_headers)
+
+        return guarded
+
+    def session(self, request: Request) -> str | None:
+        """The id of the session that the request belongs to."""
+        session, _, signature = request.cookies.get(self._cookie, "").partition(".")
+        if not hmac.compare_digest(signature.encode(), self._sign(f"session {session}").encode()):
+            return None
+        began = int(session.partition("-")[0], 16)
+        return session if time.time() - began < SESSION else None
+
+    def exchange(self, token: str) -> bool:
+        """Whether this is the token. One that is good for one use is used now."""
+        expected = self._token
+        if expected is None:
+            return True
+        if not hmac.compare_digest(token.encode(errors="replace"), expected.encode()):
+            return False
+        if self._once:
+            self._token = secrets.token_urlsafe()  # which is told to no user
+        return True
+
+    def sign_in(self, request: Request, response: Response) -> None:
+        """Begin a session."""
+        session = f"{int(time.time()):x}-{secrets.token_hex(8)}"
+        response.set_cookie(
+            self._cookie,
+            f"{session}.{self._sign(f'session {session}')}",
+            max_age=SESSION,
+            path=f"{request.scope.get('root_path', '')}/",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="strict",
+        )
+
+    def csrf_token(self, session: str) -> str:
+        """What a request of this session that changes something carries in a header."""
+        return self._sign(f"csrf {session}")
+
+    def guard(self, handler: Handler) -> Handler:
+        """The handler, for sessions only, and not for other sites."""
+
+        async def guarded(request: Request) -> Response:
+            session = self.session(request)
+            if session is None:
+                return PlainTextResponse(LINK_NEEDED, 401)
+            if not is_same_origin(request):
+                return PlainTextResponse("Refused: the request came from another site.", 403)
+            if request.method != "GET":
+                given = request.headers.get(CSRF_HEADER, "")
+                if not hmac.compare_digest(given.encode(), self.csrf_token(session).encode()):
+                    return PlainTextResponse(f"Refused: {CSRF_HEADER} is missing or wrong.", 403)
+            return await handler(request)
+
+        return guarded
+
+    def _knows_host(self, request: Request) -> bool:
+        if self._hosts is None:
+            return True
+        given = request.headers.get("host", "").lower()
+        return (urlsplit(f"//{given}").hostname or "") in self._hosts
+
+    def _sign(self, text: str) -> str:
+        return hmac.new(self._key, text.encode(errors="replace"), hashlib.sha256).hexdigest()
+
+
+def is_same_origin(request: Request) -> bool:
+    """Whether the page that sent this is our own. Browsers say so on every request that changes
+    something, by `Origin`, and most on others, too, by `Sec-Fetch-Site`."""
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return False
+    origin = request.headers.get("origin")
+    if origin is None:
+        return request.method == "GET"
+    return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()

@@ -1,0 +1,230 @@
+"""One poller for all pages: it looks every second, and hands each page only what has changed.
+
+Holder ids contain a secret, so pages refer to holders by a hash. They refer to locks by a hash of
+the name, because a name can be any text.
+"""
+
+import asyncio
+import hashlib
+import json
+import threading
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+from holdfast.client import Client
+from holdfast.core.records import Label, LeaseInfo
+from holdfast.errors import LockError
+from holdfast.monitor import Change, Monitor, Watched
+
+Row: TypeAlias = dict[str, Any]
+"""A lock as the page sees it, for JSON."""
+
+INTERVAL = 1.0
+"""Seconds between two looks; more if a look takes more than a quarter of that."""
+
+MOST_PENDING = 30
+"""Messages that wait for one reader. One that falls behind by more is cut off."""
+
+MOST_READERS = 50
+
+
+def shown(text: str) -> str:
+    """The text with everything escaped that would be invisible, or would turn text around."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+@lru_cache(maxsize=100_000)
+def reference(text: str) -> str:
+    """What a page calls a lock or a holder."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
+
+
+@lru_cache(maxsize=100_000)
+def public(holder: str) -> Row:
+    """What of a holder may be shown. Of an id that another program wrote, nothing."""
+    label = Label.of(holder)
+    return {
+        "id": reference(holder),
+        "host": shown(label.host) if label else "",
+        "pid": label.pid if label else None,
+        "program": shown(label.program) if label else "",
+        "text": shown(label.text) if label else "",
+    }
+
+
+def kind(info: LeaseInfo) -> str:
+    """The kind of lock, in words."""
+    if info.shares == 1:
+        return "lock"
+    return f"semaphore, {len(info.members)} of {info.shares}" if info.shares else "read lock"
+
+
+class Feed:
+    """What is seen of all locks, for any number of readers."""
+
+    def __init__(self, client: Client, *, owned: bool = False) -> None:
+        self.client = client
+        self._owned = owned
+        self._monitor = Monitor()
+        self._monitor_lock = threading.Lock()
+        self._rows: dict[str, Row] = {}
+        self._names: dict[str, str] = {}
+        self._sparks: dict[str, list[int]] = {}
+        self._at = 0.0
+        self._error = ""
+        self._queues: set[asyncio.Queue[bytes | None]] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def readers(self) -> int:
+        """How many pages are fed."""
+        return len(self._queues)
+
+    def start(self) -> None:
+        """Begin to look, if it has not begun. (A mounted application is not told of a start.)"""
+        if self._task is None:
+            self._task = asyncio.create_task(self._poll())
+
+    async def close(self) -> None:
+        """End all streams, and the poller."""
+        self.end_streams()
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    def end_streams(self) -> None:
+        """Every page is told that no more comes."""
+        for queue in [*self._queues]:
+            self._cut_off(queue)
+
+    def name(self, lock: str) -> str | None:
+        """The name of a lock that is held, or was not long ago."""
+        return self._names.get(lock)
+
+    async def messages(self, greeting: Row) -> AsyncIterator[bytes]:
+        """The greeting, all that is known, and then what changes."""
+        self.start()
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_PENDING)
+        queue.put_nowait(_message("hello", greeting))
+        queue.put_nowait(self._snapshot())
+        self._queues.add(queue)
+        try:
+            while (message := await queue.get()) is not None:
+                yield message
+        finally:
+            self._queues.discard(queue)
+
+    async def history(self, lock: str) -> list[Row]:
+        """Who has held it, the latest first."""
+        return await asyncio.to_thread(self._history, lock)
+
+    async def _poll(self) -> None:
+        try:
+            while True:
+                began = time.monotonic()
+                try:
+                    rows, changed, gone = await asyncio.to_thread(self._look)
+                except LockError as error:
+                    self._error = shown(str(error))
+                    self._publish(_message("failure", {"error": self._error}))
+                else:
+                    self._rows, self._error = rows, ""
+                    self._publish(
+                        _message("changes", {"at": self._at, "rows": changed, "gone": gone})
+                    )
+                await asyncio.sleep(max(INTERVAL, 4 * (time.monotonic() - began)))
+        finally:
+            self.end_streams()
+            if self._owned:
+                self.client.close()
+
+    def _look(self) -> tuple[dict[str, Row], list[Row], list[str]]:
+        """Runs in a thread: with many locks it takes a while."""
+        leases = list(self.client.leases())
+        now = time.time()
+        with self._monitor_lock:
+            self._monitor.look(leases, now)
+            held = self._monitor.held()
+            rows = {}
+            for lock in held:
+                row = self._row(lock, now)
+                rows[row["id"]] = row
+                self._names[row["id"]] = lock.name
+            self._sparks = {
+                reference(lock.name): [*lock.waiters] for lock in held if any(lock.waiters)
+            }
+            if len(self._names) > 2 * len(rows) + 5000:
+                self._names = {
+                    key: name for key, name in self._names.items() if self._monitor.find(name)
+                }
+        self._at = now
+        changed = [row for key, row in rows.items() if row is not self._rows.get(key)]
+        return rows, changed, [key for key in self._rows if key not in rows]
+
+    def _row(self, lock: Watched, now: float) -> Row:
+        """The row of before, if nothing has changed."""
+        info = lock.info
+        assert info is not None  # noqa: S101 - it is held
+        before = self._rows.get(reference(lock.name))
+        known = {each["id"]: each for each in before["members"]} if before else {}
+        members = []
+        for member in info.members:
+            who, ends = public(member.holder), round(now + member.remaining, 1)
+            full = round(member.remaining, 1)
+            if old := known.get(who["id"]):
+                full = max(full, old["full"])
+                if abs(ends - old["ends"]) < INTERVAL:  # not renewed: it is the same instant
+                    ends = old["ends"]
+            since = round(lock.since[member.holder], 1)
+            longer = member.holder in lock.from_start
+            members.append({**who, "since": since, "longer": longer, "ends": ends, "full": full})
+        row = {
+            "id": reference(lock.name),
+            "name": shown(lock.name),
+            "kind": kind(info),
+            "fence": str(info.fence),  # it may be greater than what a browser can count
+            "waiters": info.waiters,
+            "members": members,
+        }
+        return before if row == before and before else row
+
+    def _history(self, lock: str) -> list[Row]:
+        with self._monitor_lock:
+            watched = self._monitor.find(self._names.get(lock, ""))
+            changes = [*watched.changes] if watched else []
+        return [_event(change) for change in reversed(changes)]
+
+    def _snapshot(self) -> bytes:
+        rows = [{**row, "spark": self._sparks.get(key, [])} for key, row in self._rows.items()]
+        return _message("snapshot", {"at": self._at, "rows": rows, "error": self._error})
+
+    def _publish(self, message: bytes) -> None:
+        for queue in [*self._queues]:
+            if queue.full():
+                self._cut_off(queue)
+            else:
+                queue.put_nowait(message)
+
+    def _cut_off(self, queue: asyncio.Queue[bytes | None]) -> None:
+        self._queues.discard(queue)
+        while not queue.empty():
+            queue.get_nowait()
+        queue.put_nowait(None)
+
+
+def _event(change: Change) -> Row:
+    return {
+        "at": change.at,
+        "what": change.what,
+        "fence": str(change.fence),
+        **public(change.holder),
+    }
+
+
+def _message(event: str, data: Row) -> bytes:
+    """A server-sent event. JSON of `dumps` is ASCII, on one line."""
+    return f"event: {event}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()

@@ -1,0 +1,395 @@
+// The page of `holdfast ui`. Names and labels are hostile: they go into textContent, nowhere else.
+"use strict";
+const $ = (id) => document.getElementById(id);
+const ROW = 38, HEAD = 34, EXTRA = 6, SAMPLES = 120;
+
+const locks = new Map();          // by id: what the server sent, and `spark`
+let order = [];                   // the locks that are shown, sorted
+let hello = {}, sort = {key: "name", down: false}, selected = null, ahead = 0, live = false;
+
+const now = () => Date.now() / 1000 - ahead;
+
+// --- what is shown -----------------------------------------------------------------------------
+
+function duration(seconds) {
+  seconds = Math.max(0, Math.floor(seconds));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ${seconds % 60} s`;
+  if (seconds < 86400) return `${Math.floor(seconds / 3600)} h ${Math.floor(seconds % 3600 / 60)} m`;
+  return `${Math.floor(seconds / 86400)} d ${Math.floor(seconds % 86400 / 3600)} h`;
+}
+const program = (who) => who.program ? who.program + (who.text ? ` (${who.text})` : "") : "another program";
+const holder = (who) => program(who) + (who.host ? ` on ${who.host}, ${who.pid}` : "");
+const oldest = (lock) => lock.members.reduce((a, b) => (b.since < a.since ? b : a));
+const age = (who) => (who.longer ? "> " : "") + duration(now() - who.since);
+const latest = (lock) => lock.members.reduce((a, b) => (b.ends > a.ends ? b : a));
+const heat = (lock) => lock.spark.reduce((sum, count) => sum + count, 0);
+const holders = (lock) =>
+  holder(oldest(lock)) + (lock.members.length > 1 ? `, and ${lock.members.length - 1} more` : "");
+
+const keys = {
+  name: (lock) => lock.name, kind: (lock) => lock.kind, holder: (lock) => holders(lock),
+  age: (lock) => -oldest(lock).since, left: (lock) => latest(lock).ends,
+  fence: (lock) => lock.fence.padStart(24, "0"), waiters: (lock) => lock.waiters ?? -1, heat,
+};
+
+function arrange() {
+  const wanted = $("search").value.trim().toLowerCase().split(/\s+/);
+  const text = (lock) => [lock.name, lock.kind, lock.fence, ...lock.members.map(holder)].join("\n").toLowerCase();
+  order = [...locks.values()].filter((lock) => {
+    const all = wanted[0] && text(lock);
+    return !wanted[0] || wanted.every((word) => all.includes(word));
+  });
+  const of = keys[sort.key], sign = sort.down ? -1 : 1;
+  const sorted = order.map((lock) => [of(lock), lock]);
+  sorted.sort(([a, x], [b, y]) => (a < b ? -sign : a > b ? sign : x.name < y.name ? -1 : 1));
+  order = sorted.map(([, lock]) => lock);
+}
+
+function put(node, text) { if (node.textContent !== text) node.textContent = text; }
+function set(node, name, value) { if (node.getAttribute(name) !== value) node.setAttribute(name, value); }
+function make(tag, text = "", kind = "") {
+  const node = document.createElement(tag);
+  node.textContent = text;
+  if (kind) node.className = kind;
+  return node;
+}
+
+function makeSpark() {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  for (const [name, value] of [["class", "spark"], ["viewBox", "0 0 119 20"], ["preserveAspectRatio", "none"], ["role", "img"]])
+    svg.setAttribute(name, value);
+  svg.append(document.createElementNS("http://www.w3.org/2000/svg", "polyline"));
+  return svg;
+}
+function showSpark(svg, spark) {
+  const most = Math.max(1, ...spark), first = SAMPLES - spark.length;
+  const points = spark.map((count, i) => `${first + i},${(19 - 18 * count / most).toFixed(1)}`).join(" ");
+  set(svg.firstChild, "points", points);
+  set(svg, "aria-label", spark.length ? `waiters: at most ${Math.max(...spark)} in two minutes` : "no waiters");
+}
+
+function makeBar() {
+  const bar = make("span", "", "bar");
+  bar.append(make("span"));
+  return bar;
+}
+function showLeft(bar, label, who) {
+  const left = Math.max(0, who.ends - now());
+  bar.firstChild.style.width = `${Math.min(100, 100 * left / Math.max(who.full, 1))}%`;
+  bar.classList.toggle("low", left < who.full / 3);
+  put(label, duration(left));
+}
+
+// --- the table: only the visible rows exist ----------------------------------------------------
+
+function makeRow() {
+  const row = make("tr");
+  for (let i = 0; i < 8; i++) row.append(make("td"));
+  const link = make("a");
+  row.cells[0].append(link);
+  link.tabIndex = -1;
+  row.cells[4].append(makeBar(), make("span"));
+  row.cells[7].append(makeSpark());
+  row.addEventListener("click", () => { location.hash = row.dataset.id; });
+  return row;
+}
+
+function showRow(row, lock, index) {
+  const cells = row.cells, first = oldest(lock);
+  row.dataset.id = lock.id;
+  set(row, "aria-rowindex", String(index + 2));
+  set(row, "aria-selected", String(lock.id === selected));
+  put(cells[0].firstChild, lock.name);
+  set(cells[0].firstChild, "href", `#${lock.id}`);
+  set(cells[0], "title", lock.name);
+  put(cells[1], lock.kind);
+  put(cells[2], holders(lock));
+  set(cells[2], "title", lock.members.slice(0, 20).map(holder).join("\n"));
+  put(cells[3], age(first));
+  showLeft(cells[4].firstChild, cells[4].lastChild, latest(lock));
+  put(cells[5], lock.fence);
+  put(cells[6], lock.waiters === null ? "?" : String(lock.waiters));
+  showSpark(cells[7].firstChild, lock.spark);
+}
+
+function paint() {
+  const view = $("window"), body = $("rows");
+  const [above, below] = document.querySelectorAll(".space td");
+  const most = Math.ceil(view.clientHeight / ROW) + 2 * EXTRA;
+  const start = Math.max(0, Math.min(Math.floor(view.scrollTop / ROW) - EXTRA, order.length - most));
+  const shown = order.slice(start, start + most);
+  while (body.rows.length > shown.length) body.lastChild.remove();
+  while (body.rows.length < shown.length) body.append(makeRow());
+  shown.forEach((lock, i) => showRow(body.rows[i], lock, start + i));
+  above.style.height = `${start * ROW}px`;
+  below.style.height = `${(order.length - start - shown.length) * ROW}px`;
+  set(view.querySelector("table"), "aria-rowcount", String(order.length + 1));
+  $("empty").hidden = order.length > 0;
+  put($("empty"), locks.size ? "No lock matches." : live ? "No lock is held." : "Looking …");
+}
+
+function count() {
+  let held = 0, waiting = 0;
+  for (const lock of locks.values()) { held += lock.members.length; waiting += lock.waiters ?? 0; }
+  const found = order.length < locks.size ? `${order.length.toLocaleString()} of ` : "";
+  put($("counts"), `${found}${locks.size.toLocaleString()} locks, ${held.toLocaleString()} holders, ${waiting.toLocaleString()} waiting`);
+}
+
+function showHot() {
+  const hot = [...locks.values()].filter((lock) => lock.spark.length).sort((a, b) => heat(b) - heat(a)).slice(0, 5);
+  const list = $("hot").querySelector("ul");
+  $("hot").hidden = !hot.length;
+  while (list.children.length > hot.length) list.lastChild.remove();
+  while (list.children.length < hot.length) {
+    const item = make("li"), link = make("a");
+    link.append(make("span", "", "name"), makeSpark(), make("span", "", "quiet"));
+    item.append(link);
+    list.append(item);
+  }
+  hot.forEach((lock, i) => {
+    const link = list.children[i].firstChild;
+    set(link, "href", `#${lock.id}`);
+    put(link.children[0], lock.name);
+    showSpark(link.children[1], lock.spark);
+    put(link.children[2], `${lock.waiters ?? "?"} waiting`);
+  });
+}
+
+// --- one lock ----------------------------------------------------------------------------------
+
+let open = null, openName = "";
+
+function makeHolder(who) {
+  const row = make("tr");
+  row.dataset.id = who.id;
+  row.append(make("td", program(who)), make("td", who.host), make("td", String(who.pid ?? "")), make("td"), make("td"), make("td", "", "act"));
+  row.cells[4].append(makeBar(), make("span"));
+  if (hello.may_break) {
+    const button = make("button", "Break …", "danger");
+    button.type = "button";
+    button.setAttribute("aria-label", `Break: take it from ${holder(who)}`);
+    button.addEventListener("click", () => askToBreak(who));
+    row.cells[5].append(button);
+  }
+  return row;
+}
+
+function showLock() {
+  const lock = locks.get(open), body = $("holders");
+  if (lock) openName = lock.name;
+  put($("lock-name"), openName || "Unknown lock");
+  $("free").hidden = Boolean(lock);
+  const members = lock ? lock.members.slice(0, 200) : [];
+  const ids = members.map((who) => who.id).join();
+  if (body.dataset.ids !== ids) {
+    body.dataset.ids = ids;
+    body.replaceChildren(...members.map(makeHolder));
+  }
+  members.forEach((who, i) => {
+    const cells = body.rows[i].cells;
+    put(cells[3], age(who));
+    showLeft(cells[4].firstChild, cells[4].lastChild, who);
+  });
+  const facts = lock ? [["Kind", lock.kind], ["Fence", lock.fence], ["Waiters", String(lock.waiters ?? "not counted")], ["Held for", age(oldest(lock))]] : [];
+  if ($("facts").children.length !== facts.length)
+    $("facts").replaceChildren(...facts.map(([what]) => { const d = make("div"); d.append(make("dt", what), make("dd")); return d; }));
+  facts.forEach(([, value], i) => put($("facts").children[i].lastChild, value));
+  showSpark($("lock-spark"), lock ? lock.spark : []);
+}
+
+async function loadHistory() {
+  const wanted = open, answer = await fetch(`locks/${wanted}`);
+  if (!answer.ok || wanted !== open) return;
+  const {name, history} = await answer.json();
+  openName = name;
+  $("history").replaceChildren(...history.map((change) => {
+    const row = make("tr");
+    const values = [new Date(change.at * 1000).toLocaleTimeString(), change.what, program(change), change.host, String(change.pid ?? ""), change.fence];
+    row.append(...values.map((value) => make("td", value)));
+    return row;
+  }));
+  showLock();
+}
+
+function route() {
+  const before = open;
+  open = location.hash.slice(1) || null;
+  $("overview").hidden = Boolean(open);
+  $("lock").hidden = !open;
+  if (open) {
+    openName = "";
+    $("history").replaceChildren();
+    showLock();
+    loadHistory();
+    $("lock-name").focus();
+  } else {
+    if (before) { selected = before; $("window").focus(); }
+    refresh();
+  }
+}
+
+function refresh() {
+  if (open) { showLock(); return; }
+  arrange();
+  paint();
+  count();
+  showHot();
+}
+
+// --- breaking ----------------------------------------------------------------------------------
+
+let breaking = null;
+
+function askToBreak(who) {
+  const lock = locks.get(open);
+  if (!lock) return;
+  breaking = {id: lock.id, name: lock.name, fence: lock.fence, holder: who.id};
+  put($("breaking-what"), `${lock.name}, held by ${holder(who)}, fence ${lock.fence}, for ${age(who)}.`);
+  $("typed").value = $("reason").value = "";
+  put($("breaking-answer"), "");
+  check();
+  $("breaking").showModal();
+  $("typed").focus();
+}
+function check() {
+  $("confirm").disabled = !breaking || $("typed").value !== breaking.name || !$("reason").value.trim();
+}
+async function breakIt() {
+  const {id, ...shown} = breaking;
+  $("confirm").disabled = true;
+  const body = JSON.stringify({...shown, name: $("typed").value, reason: $("reason").value});
+  const answer = await post(`locks/${id}/break`, body);
+  put($("breaking-answer"), answer.text);
+  if (answer.ok) breaking = null;
+  check();
+}
+async function post(path, body = "{}") {
+  const headers = {"Content-Type": "application/json", "X-Holdfast-Token": hello.csrf ?? ""};
+  try {
+    const answer = await fetch(path, {method: "POST", headers, body});
+    return {ok: answer.ok, text: await answer.text()};
+  } catch {
+    return {ok: false, text: "The server does not answer: the outcome is unknown, so look again."};
+  }
+}
+
+async function examine() {
+  const section = $("findings"), button = $("examine");
+  button.disabled = true;
+  put(button, "Examining …");
+  const answer = await post("examine");
+  button.disabled = false;
+  put(button, "Examine the servers");
+  section.hidden = false;
+  const close = make("button", "Close");
+  close.type = "button";
+  close.addEventListener("click", () => { section.hidden = true; paint(); });
+  section.replaceChildren(close);
+  if (!answer.ok) { section.append(make("p", answer.text)); return; }
+  const {findings, broken_by} = JSON.parse(answer.text);
+  for (const each of findings) {
+    const title = make("h3", "", each.severity);
+    title.textContent = `${each.severity}: ${each.where}: ${each.what}`;
+    section.append(title);
+    if (each.why) section.append(make("p", each.why));
+    if (each.mend) section.append(make("p", `→ ${each.mend}`));
+  }
+  section.append(make("h3", "What can break the promise all the same"), ...broken_by.map((each) => make("p", each)));
+  paint();
+}
+
+// --- the stream --------------------------------------------------------------------------------
+
+function state(text, kind) {
+  put($("state"), text);
+  $("state").className = `state ${kind}`;
+}
+function receive(rows, gone, at) {
+  ahead = Date.now() / 1000 - at;
+  for (const id of gone) locks.delete(id);
+  for (const row of rows) locks.set(row.id, {...row, spark: row.spark ?? locks.get(row.id)?.spark ?? []});
+}
+function sample() {
+  for (const lock of locks.values()) {
+    if (!lock.waiters && !lock.spark.length) continue;
+    lock.spark.push(lock.waiters ?? 0);
+    if (lock.spark.length > SAMPLES) lock.spark.shift();
+    if (!heat(lock)) lock.spark = [];
+  }
+}
+function listen() {
+  const stream = new EventSource("events");
+  const on = (name, act) => stream.addEventListener(name, (event) => act(JSON.parse(event.data)));
+  on("hello", (data) => {
+    hello = data;
+    put($("engine"), `${data.url} · ${data.engine}${data.may_break ? "" : " · read-only"}`);
+    $("holders").dataset.ids = "";
+  });
+  on("snapshot", (data) => {
+    locks.clear();
+    receive(data.rows, [], data.at || Date.now() / 1000);
+    if (data.error) state(data.error, "bad"); else if (data.at) { live = true; state("live", "live"); }
+    refresh();
+    if (open) loadHistory();
+  });
+  on("changes", (data) => {
+    receive(data.rows, data.gone, data.at);
+    sample();
+    live = true;
+    state("live", "live");
+    refresh();
+    if (open && (data.gone.includes(open) || data.rows.some((row) => row.id === open))) loadHistory();
+  });
+  on("failure", (data) => state(data.error, "bad"));
+  stream.onerror = () => {
+    state("no connection to holdfast ui; trying again", "bad");
+    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 3000);
+  };
+}
+
+// --- keys and clicks ---------------------------------------------------------------------------
+
+function move(by) {
+  const at = order.findIndex((lock) => lock.id === selected);
+  const to = at < 0 ? 0 : Math.max(0, Math.min(order.length - 1, at + by));
+  if (!order[to]) return;
+  selected = order[to].id;
+  const view = $("window"), top = to * ROW;
+  if (top < view.scrollTop) view.scrollTop = top;
+  if (top + ROW + HEAD > view.scrollTop + view.clientHeight) view.scrollTop = top + ROW + HEAD - view.clientHeight;
+  paint();
+}
+document.addEventListener("keydown", (event) => {
+  if ($("breaking").open || event.ctrlKey || event.metaKey || event.altKey) return;
+  const typing = event.target === $("search");
+  const page = Math.floor($("window").clientHeight / ROW) - 1;
+  const steps = {ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, ...(typing ? {} : {Home: -1e9, End: 1e9})};
+  if (event.key === "Escape" && open) location.hash = "";
+  else if (event.key === "Escape" && typing) { $("search").value = ""; refresh(); $("window").focus(); }
+  else if (event.key === "/" && !typing && !open) $("search").focus();
+  else if (!open && event.key in steps) move(steps[event.key]);
+  else if (!open && event.key === "Enter" && selected && !event.target.closest("button, a")) location.hash = selected;
+  else return;
+  event.preventDefault();
+});
+document.querySelectorAll("#window th").forEach((head) => head.addEventListener("click", () => {
+  const key = head.dataset.key;
+  sort = {key, down: sort.key === key ? !sort.down : ["age", "waiters", "heat", "fence"].includes(key)};
+  document.querySelectorAll("#window th").forEach((each) => each.removeAttribute("aria-sort"));
+  head.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
+  refresh();
+}));
+$("search").addEventListener("input", () => { $("window").scrollTop = 0; refresh(); });
+$("window").addEventListener("scroll", () => requestAnimationFrame(paint), {passive: true});
+$("examine").addEventListener("click", examine);
+$("typed").addEventListener("input", check);
+$("reason").addEventListener("input", check);
+$("confirm").addEventListener("click", breakIt);
+$("cancel").addEventListener("click", () => $("breaking").close());
+$("breaking").querySelector("form").addEventListener("submit", (event) => event.preventDefault());
+addEventListener("resize", paint);
+addEventListener("hashchange", route);
+setInterval(() => (open ? showLock() : paint()), 1000);
+route();
+listen();

@@ -1,0 +1,109 @@
+"""The page on a real server, and a browser that does only what it is told."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+TOKEN = "a-token-of-some-length"
+
+
+class Visitor:
+    """Sends requests, and keeps the cookie that it was given."""
+
+    def __init__(self, port: int, path: str = "/") -> None:
+        self.port = port
+        self.path = path
+        self.cookie = ""
+        self.csrf = ""
+
+    def send(
+        self, method: str, path: str, body: object = None, **headers: str | None
+    ) -> http.client.HTTPResponse:
+        """A request as the page would send it. `Host=None` and so on leave a header out."""
+        usual: dict[str, str | None] = {
+            "Host": f"127.0.0.1:{self.port}",
+            "Cookie": self.cookie,
+            "Connection": "close",
+        }
+        if method == "POST":
+            usual["Origin"] = f"http://127.0.0.1:{self.port}"
+            usual["X-Holdfast-Token"] = self.csrf
+        given = {name.replace("_", "-"): value for name, value in headers.items()}
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.putrequest(method, self.path + path, skip_host=True)
+        data = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
+        connection.putheader("Content-Length", str(len(data)))
+        for name, value in {**usual, **given}.items():
+            if value:
+                connection.putheader(name, value)
+        connection.endheaders(data)
+        response = connection.getresponse()
+        connection.close()  # the response keeps the socket until it is closed itself
+        return response
+
+    def status(self, method: str, path: str, body: object = None, **headers: str | None) -> int:
+        with self.send(method, path, body, **headers) as response:
+            return response.status
+
+    def sign_in(self, token: str = TOKEN) -> http.client.HTTPResponse:
+        with self.send("GET", f"?token={token}") as response:
+            self.cookie = (response.headers["Set-Cookie"] or "").partition(";")[0]
+        with self.stream() as events:
+            self.csrf = next(events)[1]["csrf"]
+        return response
+
+    @contextmanager
+    def stream(self) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
+        """The server-sent events."""
+        with self.send("GET", "events") as response:
+            assert response.status == 200, response.read()
+            yield _events(response)
+
+    def find(self, name: str) -> dict[str, Any]:
+        """What the page is sent about a lock, as soon as it is."""
+        with self.stream() as events:
+            for _, data in events:
+                for row in data.get("rows", []):
+                    if row["name"] == name:
+                        return dict(row)
+        raise AssertionError("the stream ended")
+
+
+def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, dict[str, Any]]]:
+    kind = ""
+    for line in response:
+        field, _, value = line.decode().strip().partition(": ")
+        if field == "event":
+            kind = value
+        elif field == "data":
+            yield kind, json.loads(value)
+
+
+@contextmanager
+def serving(application: Any, mounted: Any = None, stalled: int = 0) -> Iterator[int]:
+    """Serve it on a free port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    if stalled:
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled)
+    server = uvicorn.Server(uvicorn.Config(mounted or application, log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    feed = application.state.feed
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        if feed._task is not None:
+            feed._task.get_loop().call_soon_threadsafe(feed.end_streams)
+        thread.join()
+        listener.close()

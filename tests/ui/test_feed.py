@@ -1,0 +1,187 @@
+"""The stream: all that is known, then what changes; and readers that do not read."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable
+
+import pytest
+
+import holdfast
+from holdfast.lab.servers.redis import RedisServer
+from holdfast.ui import app, feed
+
+from .conftest import Hold
+from .server import TOKEN, Visitor, serving
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "a\nevent: x\ndata: {}",
+    "\u202egnp.exe",
+    "'\"&;",
+]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait for it; the test's own timeout is the limit."""
+    pause = threading.Event()
+    while not condition():
+        pause.wait(0.02)
+
+
+def test_all_that_is_known_and_then_what_changes(client: holdfast.Client, visitor: Visitor) -> None:
+    with client.lock("kept", label="blue fleet") as kept:
+        row = visitor.find("kept")
+        with visitor.stream() as events:
+            (hello, about), (first, known) = next(events), next(events)
+            assert (hello, first) == ("hello", "snapshot")
+            assert about["url"] == client.url
+            assert about["may_break"] is True
+            assert [each["name"] for each in known["rows"]] == ["kept"]
+            with client.lock("new"):
+                changed = next(data for _, data in events if data["rows"])
+                assert [each["name"] for each in changed["rows"]] == ["new"]
+                assert changed["gone"] == []
+            later = next(data for _, data in events if data["gone"])
+            assert later["rows"] == []
+            assert later["gone"] == [changed["rows"][0]["id"]]
+    assert row["fence"] == str(kept.fence)
+    [member] = row["members"]
+    assert member["text"] == "blue fleet"
+    assert member["host"]
+    assert member["ends"] > member["since"]
+
+
+def test_kinds_and_waiters(client: holdfast.Client, hold: Hold, visitor: Visitor) -> None:
+    slots, read = client.semaphore("slots", 5), client.rwlock("shared").read
+    hold(slots)
+    hold(slots)
+    hold(read)
+    lease = hold(client.lock("one"))
+    waiting = threading.Thread(target=hold, args=[client.lock("one", timeout=60)])
+    waiting.start()
+    assert visitor.find("slots")["kind"] == "semaphore, 2 of 5"
+    assert len(visitor.find("slots")["members"]) == 2
+    assert visitor.find("shared")["kind"] == "read lock"
+    until(lambda: visitor.find("one")["waiters"] == 1)
+    until(lambda: 1 in visitor.find("one")["spark"])
+    lease.release()
+    waiting.join()
+
+
+def test_history(client: holdfast.Client, visitor: Visitor) -> None:
+    with visitor.stream() as events:
+        next(events)
+        with client.lock("job", label="first") as lease:
+            row = visitor.find("job")
+        while row["id"] not in next(events)[1].get("gone", []):
+            pass
+    with visitor.send("GET", f"locks/{row['id']}") as response:
+        found = json.load(response)
+    assert found["name"] == "job"
+    assert [each["what"] for each in found["history"]][:1] == ["ended"]
+    assert found["history"][0]["text"] == "first"
+    assert found["history"][0]["fence"] == str(lease.fence)
+    assert visitor.status("GET", "locks/unknown") == 404
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_stay_text(client: holdfast.Client, visitor: Visitor, name: str) -> None:
+    with client.lock(name, label=name), visitor.send("GET", "events") as response:
+        line = b""
+        while b'"rows":[{' not in line:
+            line = response.readline()
+        assert line.startswith(b"data: ")
+        assert line.isascii()
+        [row] = json.loads(line.removeprefix(b"data: "))["rows"]
+        assert row["name"].isprintable()
+        assert row["members"][0]["text"].isprintable()
+
+
+def test_no_secret_is_sent(client: holdfast.Client, visitor: Visitor) -> None:
+    with client.lock("job") as lease:
+        row = visitor.find("job")
+        secret = lease.holder.rpartition("/")[2]
+        with visitor.send("GET", f"locks/{row['id']}") as response:
+            text = json.dumps(row) + response.read().decode()
+    assert secret not in text
+    assert feed.public("a secret of another program")["program"] == ""
+    assert "secret" not in json.dumps(feed.public("a secret of another program"))
+
+
+def test_a_password_is_not_shown_when_the_server_is_down() -> None:
+    page = app("redis://app:hunter2@127.0.0.1:1/0", token=TOKEN, once=True)
+    with serving(page) as port:
+        visitor = Visitor(port)
+        visitor.sign_in()
+        with visitor.stream() as events:
+            hello = next(events)[1]
+            failure = next(data for kind, data in events if data.get("error"))
+    assert "127.0.0.1:1" in failure["error"]
+    assert "hunter2" not in json.dumps([hello, failure])
+
+
+def test_a_server_that_is_back() -> None:
+    with RedisServer() as server, holdfast.Client(server.url) as client:
+        page = app(client, token=TOKEN, once=True)
+        with serving(page) as port:
+            visitor = Visitor(port)
+            visitor.sign_in()
+            with visitor.stream() as events:
+                next(data for kind, data in events if kind == "changes")
+                server.kill()
+                next(data for kind, data in events if kind == "failure")
+                server.start()
+                next(data for kind, data in events if kind == "changes")
+
+
+def test_a_reader_that_never_reads_is_cut_off(
+    client: holdfast.Client, hold: Hold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others go on, nothing piles up, and its connection ends."""
+    monkeypatch.setattr(feed, "INTERVAL", 0.01)
+    page = app(client, token=TOKEN, once=True)
+    many = [hold(client.lock(f"{i:03}" + 500 * "x", ttl=60)) for i in range(300)]
+    with serving(page, stalled=1000) as port:
+        visitor = Visitor(port)
+        visitor.sign_in()
+        with socket.socket() as silent:
+            silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            silent.connect(("127.0.0.1", port))
+            request = f"GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {visitor.cookie}\r\n\r\n"
+            silent.sendall(request.encode())
+            with visitor.stream() as events:
+                until(lambda: page.state.feed.readers == 2)
+                for lease in many:  # each change is sent to both
+                    lease.release()
+                    if page.state.feed.readers == 1:
+                        break
+                    next(events)
+                until(lambda: page.state.feed.readers == 1)
+                assert next(events)
+        until(lambda: page.state.feed.readers == 0)
+
+
+def test_too_many_readers(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.ui.routes.MOST_READERS", 1)
+    with visitor.stream() as events:
+        next(events)
+        assert visitor.status("GET", "events") == 503
+
+
+@pytest.mark.slow
+def test_ten_thousand_locks(client: holdfast.Client, hold: Hold, visitor: Visitor) -> None:
+    """The first message has them all, the next ones only what changed."""
+    leases = [hold(client.lock(f"order:{i}", ttl=3600)) for i in range(10_000)]
+    with visitor.stream() as events:
+        known = 0
+        while known < len(leases):
+            known += len(next(events)[1].get("rows", []))
+        leases[77].release()
+        gone = next(data for _, data in events if data["gone"])
+        assert (gone["rows"], len(gone["gone"])) == ([], 1)
+    with visitor.stream() as events:
+        assert len(next(data for kind, data in events if kind == "snapshot")["rows"]) == 9_999

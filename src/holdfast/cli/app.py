@@ -76,6 +76,7 @@ _HOME = {
     "ddl": "holdfast.cli.operate",
     "doctor": "holdfast.cli.doctor",
     "ui": "holdfast.cli.ui",
+    "watch": "holdfast.cli.watch",
     "lab": "holdfast.cli.lab",
 }
 

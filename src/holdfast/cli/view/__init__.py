@@ -1,0 +1,1 @@
+"""The live view of `holdfast watch`. Only this package needs Textual."""

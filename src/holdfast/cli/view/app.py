@@ -1,0 +1,229 @@
+"""The view itself: what it asks, what it shows above the table, and its keys."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar, TypeVar
+
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Footer, Input, Static
+
+from holdfast import Client
+from holdfast.cli.output import printable
+from holdfast.cli.view.looks import (
+    ORDER,
+    Look,
+    Looks,
+    Row,
+    break_it,
+    chosen,
+    duration,
+    holder_of,
+    shown,
+)
+from holdfast.cli.view.screens import BreakDialog, LockPage, Page, findings_text
+from holdfast.cli.view.table import LockTable
+
+T = TypeVar("T")
+
+
+class View(App[None]):
+    """The locks of one engine, looked at every so many seconds.
+
+    The engine is asked in threads of their own, one look at a time. They are daemons: an engine
+    that does not answer does not delay the end.
+    """
+
+    TITLE = "holdfast watch"
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    #head { height: auto; padding: 0 1; background: $panel; }
+    #filter { display: none; border: none; height: 1; padding: 0 1; background: $boost; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("s", "sort", "Sort"),
+        Binding("r", "reverse", "Reverse"),
+        Binding("b", "break", "Break"),
+        Binding("e", "examine", "Examine"),
+        Binding("q", "quit", "Quit"),
+        Binding("escape", "show_all", "Show all"),
+        Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
+    ]
+
+    def __init__(self, client: Client, prefix: str = "", every: float = 1.0) -> None:
+        super().__init__()
+        self.client = client
+        self.look = Look(0.0)
+        """The last one that succeeded."""
+        self.broken: list[str] = []
+        """What was broken, for the operator's records."""
+        self._looks = Looks(client, prefix)
+        self._every = every
+        self._looking = False
+        self._failure = ""
+        self._took = 0.0
+        self._text = ""
+        self._head_lines = 0
+        self._head = Static(id="head", markup=False)
+        self._filter = Input(placeholder="part of a name or a holder", id="filter")
+        self._table = LockTable()
+
+    def compose(self) -> ComposeResult:
+        """Facts, a filter, the table, the keys."""
+        yield from (self._head, self._filter, self._table, Footer())
+
+    def on_mount(self) -> None:
+        """Begin to look."""
+        self._table.focus()
+        self.set_interval(self._every, self.look_now)
+        self.look_now()
+
+    def look_now(self) -> None:
+        """Ask the engine, unless it is being asked. What is on the screen grows older."""
+        if self._looking or self._failure:
+            self._show_head()
+            self._table.refresh()
+        if self._looking:
+            return
+        self._looking, began = True, time.monotonic()
+
+        def seen(look: Look | Exception) -> None:
+            self._looking = False
+            if isinstance(look, Exception):
+                self._failure = f"{look}" or type(look).__name__
+            else:
+                if not self.look.at and not self.is_headless:
+                    gc.freeze()  # else each search for garbage goes through all of this again
+                self._failure, self.look = "", look
+                self._took = time.monotonic() - began
+                self._show()
+            self._show_head()
+
+        self._in_thread(self._looks.take, seen)
+
+    def _in_thread(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+        def run() -> None:
+            result: T | Exception
+            try:
+                result = work()
+            except Exception as error:  # noqa: BLE001 - it is shown
+                result = error
+            with suppress(RuntimeError):  # the view has ended
+                self.call_later(then, result)
+
+        threading.Thread(target=run, daemon=True, name="holdfast watch").start()
+
+    def _show(self) -> None:
+        table = self._table
+        rows = chosen(self.look, self._text, table.column, table.descending)
+        table.show(rows, "no lock matches the filter" if self.look.rows else "no lock is held")
+        for screen in self.screen_stack:
+            if isinstance(screen, LockPage) and screen.is_mounted:
+                screen.look(self.look)
+
+    def _show_head(self) -> None:
+        look, ago = self.look, duration(max(0.0, time.time() - self.look.at))
+        text = Text.assemble((printable(self.client.url), "bold"), "  ")
+        if self._failure:
+            since = f", last answer {ago} ago" if look.at else ""
+            text.append("unreachable", style="bold white on red")
+            text.append(f"{since}; trying again\n{printable(self._failure)}", style="red")
+        elif look.at:
+            text.append(f"answered {ago} ago, in {self._took * 1000:.0f} ms", style="green")
+        else:
+            text.append("asking …", style="dim")
+        text.append(f"\n{look.locks} locks, {len(look.rows)} holders")
+        if self._text:
+            text.append(f", {len(self._table.rows)} shown (filter: {printable(self._text)})")
+        text.append("   hot: ", style="magenta")
+        hot = ", ".join(f"{shown(name)} ({waiting:.1f} waiting)" for name, waiting in look.hot)
+        text.append(hot or "none", style="" if hot else "dim")
+        text.no_wrap, text.overflow = True, "ellipsis"
+        lines = text.plain.count("\n")
+        self._head.update(text, layout=lines != self._head_lines)
+        self._head_lines = lines
+
+    def action_filter(self) -> None:
+        """Open the line for the filter."""
+        self._filter.display = True
+        self.screen.set_focus(self._filter)  # at once: the next key is text, not a command
+
+    def action_show_all(self) -> None:
+        """Close it, and show all rows again."""
+        self._filter.value, self._filter.display = "", False
+        self._table.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while the operator types."""
+        if event.input is self._filter:
+            self._text = event.value
+            self._show()
+            self._show_head()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Back to the table, with the filter."""
+        event.input.display = bool(event.value)
+        self._table.focus()
+
+    def action_sort(self) -> None:
+        """Sort by the next column."""
+        columns = list(ORDER)
+        self._table.column = columns[(columns.index(self._table.column) + 1) % len(columns)]
+        self._show()
+
+    def action_reverse(self) -> None:
+        """Sort the other way round."""
+        self._table.descending = not self._table.descending
+        self._show()
+
+    def on_lock_table_opened(self) -> None:
+        """Show one lock."""
+        if row := self._table.selected:
+            self._looks.opened = row.info.name
+            self.push_screen(LockPage(row, self.look))
+            self.look_now()
+
+    def action_break(self) -> None:
+        """Ask whether to break the lock that is open, or under the cursor."""
+        row = self.screen.row if isinstance(self.screen, LockPage) else self._table.selected
+        if row is None:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self._in_thread(lambda: break_it(self.client, row), tell)
+
+        def tell(result: tuple[bool, str] | Exception) -> None:
+            broken, why = (False, str(result)) if isinstance(result, Exception) else result
+            self._note_break(row, broken, why)
+            self.look_now()
+
+        self.push_screen(BreakDialog(row), answered)
+
+    def _note_break(self, row: Row, broken: bool, why: str) -> None:
+        name = shown(row.info.name)
+        if broken:
+            held = f"held by {holder_of(row.member.holder)}, fence {row.info.fence}"
+            at = time.strftime("%Y-%m-%d %H:%M:%S")
+            self.broken.append(f"{at}: broke {name}, {held}")
+        text = f"{name}: {printable(why)}"
+        self.notify(text, severity="information" if broken else "error", timeout=10, markup=False)
+
+    def action_examine(self) -> None:
+        """Examine the servers."""
+        page = Page("the servers", Text("examining the servers, which takes some seconds …"))
+        self.push_screen(page)
+
+        def found(result: Any) -> None:
+            failed = isinstance(result, Exception)
+            if page.is_mounted:
+                page.show(Text(printable(str(result))) if failed else findings_text(result))
+
+        self._in_thread(self.client.diagnose, found)

@@ -1,0 +1,184 @@
+"""What the view shows: one look at the engine, taken in a thread, and never changed afterwards."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+from holdfast import Client, Label, LeaseInfo, Member
+from holdfast.cli.options import describe_holder
+from holdfast.cli.output import printable
+from holdfast.monitor import Change, Monitor, Watched
+
+WAITS = 8
+"""How many of the last looks a sparkline shows."""
+
+HOT = 5
+"""How many locks are named as those that most wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One holder of one lock."""
+
+    info: LeaseInfo
+    member: Member
+    since: float
+    """When this holder was first seen."""
+    from_start: bool
+    """It was there at the first look, so it may have held the lock for longer."""
+    most: float
+    """The most that was seen left of its lease: about its ttl."""
+    seen_at: float
+    waits: tuple[int, ...]
+    """How many waited, at the last looks."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What the row is about: the name and the holder."""
+        return self.info.name, self.member.holder
+
+    @property
+    def kind(self) -> str:
+        """A lock, a semaphore with its slots, or readers."""
+        if self.info.shares == 1:
+            return "lock"
+        members = len(self.info.members)
+        return f"semaphore {members}/{self.info.shares}" if self.info.shares else "read"
+
+    def left(self, now: float) -> float:
+        """Seconds until the lease ends, if it was not renewed since the look."""
+        return max(0.0, self.member.remaining - (now - self.seen_at))
+
+    def age(self, now: float) -> str:
+        """For how long this holder has been seen, for people."""
+        return f"{'>' if self.from_start else ''}{duration(max(0.0, now - self.since))}"
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All rows, the hot locks, and the history of the lock that is open."""
+
+    at: float
+    locks: int = 0
+    """How many are held, by one holder or several."""
+    rows: tuple[Row, ...] = ()
+    hot: tuple[tuple[str, float], ...] = ()
+    history: tuple[Change, ...] = ()
+
+
+class Looks:
+    """Takes one look after the other. Its monitor belongs to the thread that looks."""
+
+    def __init__(self, client: Client, prefix: str) -> None:
+        self._client = client
+        self._prefix = prefix
+        self._monitor = Monitor()
+        self._most: dict[tuple[str, str], float] = {}
+        self.opened = ""
+        """The name of the lock whose history is wanted."""
+
+    def take(self) -> Look:
+        """Ask the engine. It may take long, and raises `LockError`."""
+        leases = list(self._client.leases(self._prefix))
+        now = time.time()
+        self._monitor.look(leases, now)
+        rows = tuple(row for lock in self._monitor.held() for row in self._rows(lock, now))
+        self._most = {row.key: row.most for row in rows}
+        hot = tuple((lock.name, lock.contention) for lock in self._monitor.hot(HOT))
+        opened = self._monitor.find(self.opened)
+        return Look(now, len(leases), rows, hot, tuple(opened.changes) if opened else ())
+
+    def _rows(self, lock: Watched, now: float) -> Iterator[Row]:
+        info = lock.info
+        if info is None:
+            return
+        waits = tuple(islice(reversed(lock.waiters), WAITS))[::-1]
+        for member in info.members or (Member(info.holder, info.remaining),):
+            most = max(member.remaining, self._most.get((info.name, member.holder), 0.0))
+            since = lock.since.get(member.holder, now)
+            from_start = member.holder in lock.from_start
+            shown(info.name)  # both are remembered: the view does not have to make them
+            short_holder(member.holder)
+            yield Row(info, member, since, from_start, most, now, waits)
+
+
+@lru_cache(maxsize=50_000)
+def holder_of(holder: str) -> str:
+    """The holder of this id, for people."""
+    return describe_holder(Member(holder, 0.0))
+
+
+@lru_cache(maxsize=50_000)
+def short_holder(holder: str) -> str:
+    """The same for a narrow column: what is needed to find the process comes first."""
+    label = Label.of(holder)
+    if label is None:
+        return printable(holder)
+    text = f" ({label.text})" if label.text else ""
+    return printable(f"{label.host}/{label.pid} {label.program}{text}")
+
+
+@lru_cache(maxsize=50_000)
+def shown(name: str) -> str:
+    """The name, with what a terminal could misunderstand escaped."""
+    return printable(name)
+
+
+def duration(seconds: float) -> str:
+    """A time in at most six characters."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    if minutes < 100:
+        return f"{minutes:.0f} min"
+    hours = minutes / 60
+    return f"{hours:.0f} h" if hours < 100 else f"{hours / 24:.0f} d"
+
+
+ORDER: dict[str, Callable[[Row], Any]] = {
+    "NAME": lambda row: row.info.name,
+    "KIND": lambda row: row.kind,
+    "HELD BY": lambda row: short_holder(row.member.holder),
+    "AGE": lambda row: -row.since,
+    "LEFT": lambda row: row.member.remaining,
+    "FENCE": lambda row: row.info.fence,
+    "WAITERS": lambda row: (row.info.waiters or 0, sum(row.waits)),
+}
+"""The columns, and what each is sorted by."""
+
+
+def chosen(look: Look, text: str, column: str, reverse: bool) -> list[Row]:
+    """The rows that have this text in the name or the holder, in this order."""
+    text = text.casefold()
+    rows = sorted(look.rows, key=lambda row: row.key)
+    if text:
+        rows = [
+            row
+            for row in rows
+            if text in row.info.name.casefold()
+            or text in short_holder(row.member.holder).casefold()
+        ]
+    if column != "NAME" or reverse:
+        rows.sort(key=ORDER[column], reverse=reverse)
+    return rows
+
+
+def break_it(client: Client, row: Row) -> tuple[bool, str]:
+    """Break the lock if it is still held as the operator saw it; whether it was, and why not."""
+    name, holder = row.key
+    now = client.inspect(name)
+    if now is None:
+        return False, "not broken: it is free by now"
+    if now.shares == 1 and now.fence != row.info.fence:
+        return False, f"not broken: another client holds it by now, with the fence {now.fence}"
+    if all(holder != member.holder for member in now.members):
+        return False, "not broken: that holder does not hold it any more"
+    if not client.break_lock(name, holder if now.shares != 1 else ""):
+        return False, "not broken: it is free by now"
+    others = len(now.members) - 1
+    return True, "broken: its other holders keep it" if others else "broken: it is free"

@@ -1,0 +1,162 @@
+"""What opens over the table: one lock, the question before it is broken, the servers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import ModalScreen
+from textual.widgets import Footer, Input, Static
+
+from holdfast import Finding
+from holdfast.cli.output import printable
+from holdfast.cli.view.looks import Look, Row, duration, holder_of, shown
+
+_COLOURS = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
+_FACT, _WARNING = "cyan", "bold yellow"
+
+
+class Page(ModalScreen[None]):
+    """Text that can be scrolled. Esc closes it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("escape,q", "dismiss", "Back")]
+    DEFAULT_CSS = """
+    Page { align: center middle; }
+    Page > VerticalScroll { width: 90%; max-width: 120; height: 80%; border: round $primary;
+                            padding: 0 1; background: $surface; }
+    """
+
+    def __init__(self, title: str, text: Text) -> None:
+        super().__init__()
+        self._title, self._body = title, Static(text, markup=False)
+
+    def compose(self) -> ComposeResult:
+        """The text, in a frame."""
+        with VerticalScroll() as frame:
+            frame.border_title = Text(self._title)
+            yield self._body
+        yield Footer()
+
+    def show(self, text: Text) -> None:
+        """Show this instead."""
+        self._body.update(text)
+
+
+class LockPage(Page):
+    """One lock: facts, and its holders as they came and went."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("b", "break", "Break")]
+
+    def __init__(self, row: Row, look: Look) -> None:
+        super().__init__(shown(row.info.name), _facts(row, look))
+        self.row = row
+
+    def look(self, look: Look) -> None:
+        """Show what was seen now."""
+        same = [row for row in look.rows if row.info.name == self.row.info.name]
+        mine = [row for row in same if row.key == self.row.key]
+        self.row = (mine or same or [self.row])[0]
+        self.show(_facts(self.row, look))
+
+    def action_break(self) -> None:
+        """Ask whether to break this lock."""
+        self.app.call_later(self.app.run_action, "break")
+
+
+class BreakDialog(ModalScreen[bool]):
+    """Asks for the name of the lock. Esc leaves it alone."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss(False)", "Leave it alone")]
+    DEFAULT_CSS = """
+    BreakDialog { align: center middle; }
+    BreakDialog > Vertical { width: 76; max-width: 100%; height: auto; border: thick $error;
+                             padding: 0 1; background: $surface; }
+    """
+
+    def __init__(self, row: Row) -> None:
+        super().__init__()
+        self.row = row
+
+    def compose(self) -> ComposeResult:
+        """What it means, whom it concerns, and the question."""
+        row, others = self.row, len(self.row.info.members) - 1
+        text = Text.assemble(
+            ("Break ", "bold"), (shown(row.info.name), "bold cyan"), ("?\n\n", "bold"),
+            ("held by  ", _FACT), f"{holder_of(row.member.holder)}\n",
+            ("fence    ", _FACT), f"{row.info.fence}\n",
+            ("left     ", _FACT), f"{duration(row.left(time.time()))}, unless it is renewed\n\n",
+            ("Breaking it does not stop the holder.", _WARNING),
+            " Until its next renewal fails, it and the next holder may both be at work. Only fences"
+            " keep their writes in order. If you can reach its host, stop the holder instead.\n",
+        )  # fmt: skip
+        if others > 0:
+            text.append(f"\nIt is taken from this holder alone; {others} more keep it.\n")
+        text.append("\nType the name of the lock, and Enter, to break it. Esc leaves it alone.")
+        with Vertical():
+            yield Static(text, markup=False)
+            yield Input(placeholder="name of the lock", select_on_focus=False)
+            yield Static("", id="why", markup=False)
+        yield Footer()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Only the name itself is a yes."""
+        event.stop()
+        name = self.row.info.name
+        if event.value in (name, shown(name)):
+            self.dismiss(True)
+        else:
+            why = Text("That is not its name. Nothing was changed.", style=_WARNING)
+            self.query_one("#why", Static).update(why)
+
+
+def findings_text(findings: Sequence[Finding]) -> Text:
+    """What `client.diagnose()` found, as `holdfast doctor` prints it."""
+    text = Text()
+    for finding in findings:
+        text.append(f"{finding.severity:<8}  ", style=_COLOURS[finding.severity])
+        text.append(printable(f"{finding.where}: {finding.what}") + "\n")
+        for more in (finding.why, finding.mend and f"→ {finding.mend}"):
+            if more:
+                text.append(f"          {printable(more)}\n", style="dim")
+    return text
+
+
+def _facts(row: Row, look: Look) -> Text:
+    now = time.time()
+    same = [each for each in look.rows if each.info.name == row.info.name]
+    text = Text()
+    if not same:
+        _add(text, "state", "free")
+    for each in same:
+        if each is same[0]:
+            waiters = (
+                "not counted by this engine" if each.info.waiters is None else each.info.waiters
+            )
+            _add(text, "kind", each.kind)
+            _add(text, "fence", str(each.info.fence))
+            _add(text, "waiters", str(waiters))
+        text.append("\n")
+        _add(text, "held by", holder_of(each.member.holder))
+        _add(text, "holder", printable(each.member.holder))
+        longer = ", or longer: it was held before this view began" if each.from_start else ""
+        _add(text, "for", f"{duration(max(0.0, now - each.since))}{longer}")
+        _add(text, "left", f"{duration(each.left(now))}, unless it is renewed")
+    text.append("\nhistory, as far as it was seen\n", style="bold")
+    for change in reversed(look.history):
+        at = time.strftime("%H:%M:%S", time.localtime(change.at))
+        text.append(f"{at}  ", style="dim")
+        text.append(f"{change.what:<8}  {holder_of(change.holder)}")
+        text.append(f"  fence {change.fence}\n", style="dim")
+    if not look.history:
+        text.append("no change since this view began\n", style="dim")
+    return text
+
+
+def _add(text: Text, fact: str, value: str) -> None:
+    text.append(f"{fact:<8}", style=_FACT)
+    text.append(f"{value}\n")

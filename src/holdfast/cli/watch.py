@@ -1,0 +1,60 @@
+"""`holdfast watch`: a live view of the locks, in the terminal."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from holdfast.cli import exits
+from holdfast.cli.options import (
+    bad_arguments_are_usage_errors,
+    complete_name,
+    open_client,
+    positive_seconds,
+    url_option,
+)
+from holdfast.cli.output import Output
+
+
+@click.command("watch", short_help="Watch the locks, live.")
+@click.argument("prefix", default="", shell_complete=complete_name)
+@click.option(
+    "--every",
+    type=positive_seconds,
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often to look.",
+)
+@url_option
+def watch(prefix: str, every: float, url: str | None) -> None:
+    """Watch the locks that are held: all, or those whose names begin with PREFIX.
+
+    Holders, time left, waiters and contention, live; with keys to filter, to sort, to look at one
+    lock, to break it, and to examine the servers.
+    """
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        raise click.UsageError("watch needs a terminal. For programs: holdfast ls --json")
+    try:
+        from holdfast.cli.view.app import View  # not above: `holdfast --help` must be quick
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("holdfast"):
+            raise
+        missing = f"watch needs {error.name}, which is not installed"
+        Output().error(f"{missing}: pip install 'holdfast[watch]'")
+        raise click.exceptions.Exit(exits.UNAVAILABLE) from error
+
+    output = Output(quiet=True)
+    with open_client(url, output) as client:
+        with bad_arguments_are_usage_errors():
+            client.leases(prefix)  # asks nothing yet
+        view = View(client, prefix, every)
+        view.run()
+    for line in view.broken:
+        output.error(line)
+    if view.return_code:
+        raise click.exceptions.Exit(view.return_code)
+
+
+COMMANDS = {"watch": watch}

@@ -1,0 +1,423 @@
+"""`holdfast watch`: what it shows, its keys, and that it breaks only what the operator meant."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from holdfast import Client, LockLost
+from holdfast.cli.view.app import View
+from holdfast.cli.view.looks import Row, duration
+from holdfast.cli.view.table import LockTable
+from holdfast.lab.servers.redis import RedisServer
+
+from .console import console
+from .processes import PATIENCE, Holdfast, eventually
+
+WATCH = [sys.executable, "-m", "holdfast.cli", "watch"]
+MEMORY = "memory://watch"
+
+
+class Screen:
+    """The view, its keyboard, and the text on it."""
+
+    def __init__(self, pilot: Pilot[None], view: View) -> None:
+        self._pilot, self.view = pilot, view
+
+    @property
+    def text(self) -> str:
+        strips = self.view.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in strip) for strip in strips)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the rows, in order."""
+        return [row.info.name for row in self.view._table.rows]
+
+    async def press(self, *keys: str) -> None:
+        await self._pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        """Type it where the cursor is, and Enter."""
+        line = self.view.screen.focused
+        assert isinstance(line, Input)
+        line.insert_text_at_cursor(text)
+        await self._pilot.press("enter")
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        give_up_at = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < give_up_at, f"never came true, on the screen:\n{self.text}"
+            await self._pilot.pause(0.01)
+
+    async def shows(self, *texts: str) -> None:
+        await self.until(lambda: all(text in self.text for text in texts))
+
+    async def tells(self, text: str) -> None:
+        """The notifications are wrapped on the screen."""
+        told = self.view._notifications
+        await self.until(lambda: any(text in each.message for each in told))
+
+    async def resize(self, width: int) -> None:
+        await self._pilot.resize_terminal(width, 30)
+
+
+@asynccontextmanager
+async def watching(client: Client, prefix: str = "") -> AsyncIterator[Screen]:
+    view = View(client, prefix, every=0.2)
+    async with view.run_test(size=(120, 30), notifications=True) as pilot:
+        yield Screen(pilot, view)
+
+
+def play(scene: Callable[[Client], Coroutine[Any, Any, None]], url: str = MEMORY) -> None:
+    with Client(url, label="blue fleet") as client:
+        asyncio.run(scene(client))
+
+
+def test_what_it_shows() -> None:
+    async def scene(client: Client) -> None:
+        async with watching(client) as screen:
+            await screen.shows("no lock is held", MEMORY, "answered")
+            with Client(MEMORY) as other, client.lock("invoice:42", ttl=30) as lease:
+                slots = [each.semaphore("gpu", 5) for each in (client, other)]
+                with slots[0], slots[1], client.rwlock("catalogue").read:
+                    await screen.shows(
+                        "3 locks, 4 holders", "semaphore 2/5", "read", "(blue fleet)"
+                    )
+                    await screen.shows(f"/{os.getpid()} ", "30 s", "━", f" {lease.fence} ")
+                    assert screen.names == ["catalogue", "gpu", "gpu", "invoice:42"]
+            await screen.shows("no lock is held", "0 locks")
+
+    play(scene)
+
+
+def test_waiters_and_hot_locks() -> None:
+    async def scene(client: Client) -> None:
+        with Client(MEMORY) as other:
+            with client.lock("busy"):
+                waiting = asyncio.create_task(asyncio.to_thread(other.lock("busy").acquire))
+                async with watching(client) as screen:
+                    await screen.shows("hot: busy (", "1 ████████")
+            lease = await waiting
+            assert lease is not None
+            lease.release()
+
+    play(scene)
+
+
+def test_only_a_prefix() -> None:
+    async def scene(client: Client) -> None:
+        with client.lock("a:1"), client.lock("b:1"):
+            async with watching(client, "b:") as screen:
+                await screen.until(lambda: screen.names == ["b:1"])
+
+    play(scene)
+
+
+def test_filter() -> None:
+    async def scene(client: Client) -> None:
+        with Client(MEMORY, label="green") as other, client.lock("backup"), client.lock("Report"):
+            lease = other.lock("nightly").acquire()
+            if lease:
+                async with watching(client) as screen:
+                    await screen.until(lambda: len(screen.names) == 3)
+                    await screen.press("slash")
+                    await screen.type("REP")
+                    await screen.until(lambda: screen.names == ["Report"])
+                    await screen.shows("1 shown (filter: REP)")
+                    await screen.press("escape", "slash")
+                    await screen.type("green")
+                    await screen.until(lambda: screen.names == ["nightly"])
+                    await screen.press("escape", "slash", *"bq")
+                    await screen.shows("no lock matches the filter")
+                    await screen.press("escape")
+                    await screen.until(lambda: len(screen.names) == 3)
+
+    play(scene)
+
+
+def test_sort() -> None:
+    async def scene(client: Client) -> None:
+        with client.lock("b", ttl=60), client.lock("a", ttl=20), client.lock("c", ttl=40):
+            async with watching(client) as screen:
+                await screen.until(lambda: screen.names == ["a", "b", "c"])
+                await screen.press("r")
+                await screen.shows("NAME ▼")
+                assert screen.names == ["c", "b", "a"]
+                await screen.press("r", "s", "s", "s", "s")
+                await screen.shows("LEFT ▲")
+                assert screen.names == ["a", "c", "b"]
+
+    play(scene)
+
+
+def test_the_cursor_stays_on_its_lock() -> None:
+    async def scene(client: Client) -> None:
+        with client.lock("m"), client.lock("z"):
+            async with watching(client) as screen:
+                await screen.until(lambda: screen.names == ["m", "z"])
+                await screen.press("down", "down", "down")
+                with client.lock("a"):
+                    await screen.until(lambda: screen.names == ["a", "m", "z"])
+                    assert selected(screen).info.name == "z"
+                    await screen.press("home")
+                    assert selected(screen).info.name == "a"
+                await screen.until(lambda: screen.names == ["m", "z"])
+                assert selected(screen).info.name == "m"
+
+    play(scene)
+
+
+def test_one_lock_and_its_history() -> None:
+    async def scene(client: Client) -> None:
+        async with watching(client) as screen:
+            await screen.shows("no lock is held")
+            lease = client.lock("nightly").acquire()
+            assert lease is not None
+            await screen.until(lambda: screen.names == ["nightly"])
+            await screen.press("enter")
+            await screen.shows("held by", lease.holder, "waiters 0", "acquired")
+            lease.release()
+            await screen.shows("free", "ended")
+            await screen.press("escape")
+            await screen.shows("no lock is held")
+
+    play(scene)
+
+
+def test_break() -> None:
+    async def scene(client: Client) -> None:
+        async with watching(client) as screen:
+            with Client(MEMORY) as other:
+                lease = other.lock("nightly").acquire()
+                assert lease is not None
+                await screen.until(lambda: screen.names == ["nightly"])
+                await screen.press("b")
+                await screen.shows("does not stop the holder", f"fence    {lease.fence}", "pid")
+                await screen.type("nightl")
+                await screen.shows("That is not its name")
+                assert client.inspect("nightly")
+                await screen.press("escape", "b")
+                await screen.shows("does not stop the holder")
+                await screen.type("nightly")
+                await screen.tells("nightly: broken: it is free")
+                assert client.inspect("nightly") is None
+                [line] = screen.view.broken
+                assert "broke nightly, held by" in line
+                assert lease.holder not in line
+
+    play(scene)
+
+
+def test_what_changed_hands_is_not_broken() -> None:
+    async def scene(client: Client) -> None:
+        async with watching(client) as screen:
+            with client.lock("nightly"):
+                await screen.until(lambda: screen.names == ["nightly"])
+                await screen.press("b")
+                await screen.shows("does not stop the holder")
+            with client.lock("nightly") as second:
+                await screen.type("nightly")
+                await screen.tells(f"another client holds it by now, with the fence {second.fence}")
+                assert client.inspect("nightly")
+                await screen.press("b")
+                await screen.shows("does not stop the holder")
+            await screen.type("nightly")
+            await screen.tells("not broken: it is free by now")
+            assert screen.view.broken == []
+
+    play(scene)
+
+
+def test_break_takes_one_share_alone() -> None:
+    async def scene(client: Client) -> None:
+        async with watching(client) as screen:
+            leases = [client.semaphore("gpu", 5).acquire() for _ in range(2)]
+            await screen.until(lambda: screen.names == ["gpu", "gpu"])
+            await screen.press("enter")
+            await screen.shows("semaphore 2/5")
+            await screen.press("b")
+            await screen.shows("from this holder alone; 1 more keep it")
+            await screen.type("gpu")
+            await screen.tells("gpu: broken: its other holders keep it")
+            info = client.inspect("gpu")
+            assert info is not None
+            assert len(info.members) == 1
+            for lease in leases:
+                assert lease is not None
+                if lease.holder == info.holder:
+                    lease.release()
+                else:
+                    with pytest.raises(LockLost):
+                        lease.release()
+
+    play(scene)
+
+
+def test_hostile_names_are_only_text() -> None:
+    name = "\x1b[31m\n[red]evil[/red] [@click=app.quit]x[/] \u202e日本"
+    shown = "\\x1b[31m\\n[red]evil[/red] [@click=app.quit]x[/] \\u202e日本"
+
+    async def scene(client: Client) -> None:
+        with Client(MEMORY, label="[bold]\x07[/nonsense]") as other:
+            lease = other.lock(name).acquire()
+            async with watching(client) as screen:
+                assert lease is not None
+                await screen.shows(shown[:20])
+                await screen.press("enter")
+                await screen.shows(shown, "[bold]\\x07[/nonsense]")
+                await screen.press("b")
+                await screen.shows(f"Break {shown}?")
+                await screen.type(shown)
+                await screen.tells("broken: it is free")
+                assert "\x1b" not in screen.text
+                assert "\u202e" not in screen.text
+        assert client.inspect(name) is None
+
+    play(scene)
+
+
+def test_the_servers_are_examined() -> None:
+    async def scene(client: Client) -> None:
+        async with watching(client) as screen:
+            await screen.press("e")
+            await screen.shows("note", "a waiter had the lock")
+            await screen.press("escape")
+            await screen.shows("no lock is held")
+
+    play(scene)
+
+
+def test_an_engine_that_goes_away() -> None:
+    async def scene(client: Client) -> None:
+        with RedisServer() as server, Client(server.url) as there:
+            lease = there.lock("nightly", ttl=3600, renew=False).acquire()
+            async with watching(there) as screen:
+                assert lease is not None
+                await screen.shows("nightly", "answered")
+                server.kill()
+                await screen.shows("unreachable, last answer", "trying again", "nightly")
+                server.start()
+                await screen.shows("answered", "no lock is held")
+
+    play(scene)
+
+
+def test_an_engine_that_does_not_answer_does_not_delay_the_keys() -> None:
+    async def scene(client: Client) -> None:
+        with RedisServer() as server, Client(server.url) as there:
+            leases = [there.lock(name).acquire() for name in "ab"]
+            if all(leases):
+                async with watching(there) as screen:
+                    await screen.until(lambda: screen.names == ["a", "b"])
+                    server.freeze()
+                    await screen.press("r")
+                    await screen.shows("NAME ▼")
+                    assert screen.names == ["b", "a"]
+                server.thaw()
+
+    play(scene)
+
+
+def test_of_many_locks_only_what_is_seen_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    draw = LockTable._line
+
+    def counted(table: LockTable, row: Row, now: float) -> Any:
+        drawn.append(row.info.name)
+        return draw(table, row, now)
+
+    monkeypatch.setattr(LockTable, "_line", counted)
+
+    async def scene(client: Client) -> None:
+        leases = [client.lock(f"job:{n:04}").acquire() for n in range(2000)]
+        async with watching(client) as screen:
+            await screen.shows("2000 locks", "job:0000")
+            await screen.press("end")
+            await screen.shows("job:1999")
+            assert "job:1000" not in drawn
+        for lease in leases:
+            if lease:
+                lease.release()
+
+    play(scene)
+
+
+def test_a_narrow_terminal() -> None:
+    async def scene(client: Client) -> None:
+        with client.lock("n" * 100):
+            async with watching(client) as screen:
+                await screen.shows("n" * 20, "FENCE")
+                for width in (80, 20, 5):
+                    await screen.resize(width)
+                    await screen.until(lambda: "FENCE" not in screen.text)
+
+    play(scene)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0.4, "0 s"), (99, "99 s"), (600, "10 min"), (7200, "2 h"), (9e5, "10 d")],
+)
+def test_durations(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+def test_in_a_real_terminal(holdfast: Holdfast) -> None:
+    holdfast.hold("nightly")
+    shell = ["/bin/sh", "-c", 'stty cols 120 rows 30; "$@"; echo "code $?"; stty -a', "sh"]
+    with console([*shell, *WATCH], {"HOLDFAST_URL": holdfast.url, "TERM": "xterm"}) as screen:
+        screen.expect("nightly")
+        screen.type("q")
+        screen.expect("\x1b[?1049l")
+        screen.expect("code 0")
+        settings = screen.expect(" echoe ")
+        assert " icanon " in settings
+        assert " echo" in settings
+
+
+def test_what_was_broken_is_printed_at_the_end(holdfast: Holdfast) -> None:
+    job = holdfast.hold("nightly", "--ttl", "3")
+    with console(WATCH, {"HOLDFAST_URL": holdfast.url, "TERM": "xterm"}) as screen:
+        screen.expect("nightly")
+        screen.type("b")
+        screen.expect("Type the name")
+        screen.type("nightly\r")
+        eventually(lambda: job.poll() is not None)
+        screen.expect("broken: it is free")
+        screen.type("q")
+        screen.expect("broke nightly, held by")
+        assert screen.expect_exit() == 0
+    assert job.returncode == 70
+
+
+def test_usage_errors(holdfast: Holdfast) -> None:
+    done = holdfast.run("watch")
+    assert done.returncode == 64
+    assert "holdfast ls --json" in done.stderr
+    assert holdfast.run("watch", "--every", "0").returncode == 64
+
+
+def test_without_the_extra_it_prints_what_to_install(holdfast: Holdfast) -> None:
+    without = "import sys; sys.modules['textual'] = None; from holdfast.cli import main; main()"
+    with console([sys.executable, "-c", without, "watch"], {}) as screen:
+        screen.expect("pip install 'holdfast[watch]'")
+        assert screen.expect_exit() == 69
+    help_text = subprocess.run([sys.executable, "-c", without, "--help"], capture_output=True)
+    assert b"watch" in help_text.stdout
+
+
+def selected(screen: Screen) -> Row:
+    row = screen.view._table.selected
+    assert row is not None
+    return row

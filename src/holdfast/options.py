@@ -54,7 +54,7 @@ def read_options(
         raise ValueError("url: must not contain control characters")
     shown = without_password(url)
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
     except ValueError as error:
         raise ValueError(f"url: {error} in {shown!r}") from None
     if not parts.scheme:
@@ -82,6 +82,19 @@ def read_options(
         label=check_label(label_text if label is None else label),
         engine=given | {name: _as_text(name, value) for name, value in engine.items()},
     )
+
+
+def split_url(url: str) -> SplitResult:
+    """As `urlsplit`, which does not allow for several hosts in brackets.
+
+    >>> split_url("redlock://h1,[::1]:6380,[::2]/0").netloc
+    'h1,[::1]:6380,[::2]'
+    """
+    scheme, mark, rest = url.partition("://")
+    places = re.split("[/?#]", rest, maxsplit=1)[0]
+    if "," not in places:
+        return urlsplit(url)
+    return urlsplit(f"{scheme}{mark}{rest.removeprefix(places)}")._replace(netloc=places)
 
 
 _PORTS = {

@@ -12,9 +12,15 @@ import pytest
 from holdfast import EngineUnavailable
 
 from .actors import Actor
-from .stage import AT_ONCE, Leftovers, Stage
+from .stage import AT_ONCE, Stage
 from .steps import Cut, cut_everywhere, cut_short
-from .test_cancellation import assert_free, nobody_waits, nothing_left, warm
+from .test_cancellation import (
+    assert_free,
+    has_all_that_waiting_takes,
+    nobody_waits,
+    nothing_left,
+    warm,
+)
 
 ASYNC = pytest.mark.colour("async")
 PROCESSES = pytest.mark.needs("processes")
@@ -132,12 +138,7 @@ async def test_cancelled_while_it_waits(stage: Stage, shares: int, again: int | 
         with suppress(EngineUnavailable):  # by so short a deadline
             assert await lock.acquire(timeout=0.1) is None
 
-    async def has_all_that_waiting_takes() -> bool:
-        before = Leftovers()
-        await waits_in_vain()
-        return not Leftovers().more_than(before)
-
-    await stage.until(has_all_that_waiting_takes)
+    await has_all_that_waiting_takes(stage, lock)
     expected = {lease.holder for lease in leases}
 
     async def attempt(cut: Cut) -> bool:

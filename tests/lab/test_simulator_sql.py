@@ -12,7 +12,6 @@ from holdfast.engines.sql.dialect import Results, Statement, Text
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, draw, play
 from holdfast.lab.simulator.plan import Section, Task
-from holdfast.lab.simulator.run import Simulation
 from holdfast.lab.simulator.sql.database import STATEMENTS, Database
 
 SQL = Setup(engine="sql")
@@ -67,9 +66,9 @@ def test_the_first_acquire_of_a_client_is_one_statement(monkeypatch: pytest.Monk
 
     monkeypatch.setattr(Database, "run", noting)
     task = Task(0, (Section(0.0, "job", 0.0, 1.0, True, None, 0.0),))
-    simulation = Simulation(replace(draw(0, SQL), tasks=(task,), faults=(), tail=0.0))
-    assert simulation.play().findings == ()
-    granted = simulation.record.history.of(Kind.GRANTED)
+    run_of_it = play(replace(draw(0, SQL), tasks=(task,), faults=(), tail=0.0))
+    assert run_of_it.findings == ()
+    granted = run_of_it.history.of(Kind.GRANTED)
     assert sent.count(STATEMENTS.dialect.acquire) == len(granted) == 2  # the other one: the probe
 
 

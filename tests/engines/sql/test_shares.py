@@ -60,6 +60,7 @@ class Base:
     dialect: Dialect
     before: dict[str, Text]
     """Statements as they were before there were shares."""
+    close: Callable[[], None]
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -139,6 +140,7 @@ class Sqlite(Base):
 
     def __init__(self) -> None:
         self._file = sqlite3.connect(":memory:", isolation_level=None)
+        self.close = self._file.close
         self._file.executescript(sqlite.SCHEMA)
         self._file.execute(sqlite.FIRST_USE, {"version": sqlite.VERSION, "boot": "boot"})
         super().__init__()
@@ -190,6 +192,7 @@ class Postgres(Base):
         self._data = Database(
             lambda: round(self.now * MICROSECONDS), lambda *_: None, lambda _: True
         )
+        self.close = self._data.close
         super().__init__()
 
     def clock(self) -> ServerClock:
@@ -200,9 +203,10 @@ class Postgres(Base):
 
 
 @pytest.fixture(params=[Sqlite, Postgres], ids=["sqlite", "postgres"])
-def base(request: pytest.FixtureRequest) -> Base:
+def base(request: pytest.FixtureRequest) -> Iterator[Base]:
     made: Base = request.param()
-    return made
+    yield made
+    made.close()
 
 
 def fence(answer: Answer) -> int:

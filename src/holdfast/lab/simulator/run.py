@@ -47,7 +47,12 @@ class Run:
 
 def play(plan: Plan) -> Run:
     """Play a plan."""
-    return Simulation(plan).play()
+    simulation = Simulation(plan)
+    try:
+        return simulation.play()
+    finally:
+        for server in simulation.servers:
+            server.close()
 
 
 class Simulation:

@@ -130,3 +130,6 @@ class BaseServer:
     def leftovers(self) -> list[str]:
         """What must not be there when every lock was released."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """The run is over."""

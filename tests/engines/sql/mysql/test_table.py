@@ -134,7 +134,11 @@ def test_a_transaction_is_one_round_trip(
     monkeypatch.setattr(MySqlConnection, "run_text", record)
     ann(held[0].extend)
     ann(held[0].release)
-    assert len(sent) == 2
+    monkeypatch.undo()
+    transactions = [sql for sql in sent if "COMMIT" in sql]
+    assert len(transactions) == 2
+    assert all(sql.startswith("BEGIN;") for sql in transactions), transactions
+    assert not any("BEGIN" in sql for sql in sent if sql not in transactions)
     ann(held[1].release)
 
 

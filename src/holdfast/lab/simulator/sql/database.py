@@ -86,6 +86,10 @@ class Database:
             f"CREATE TEMP TABLE taken (fence); CREATE TEMP TABLE made (fence); {HELD}"
         )
 
+    def close(self) -> None:
+        """It is not used any more."""
+        self._sqlite.close()
+
     def run(self, statements: Sequence[Statement], pid: int) -> Results:
         """Run them as one transaction, in that process; then send its notifications."""
         self._pid = pid

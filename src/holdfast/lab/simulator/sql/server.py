@@ -30,6 +30,10 @@ class SqlServer(BaseServer):
         self._pids = count(1)
         self._listeners: dict[tuple[str, Connection], Receive] = {}
 
+    def close(self) -> None:
+        """The run is over."""
+        self.data.close()
+
     def login(self, connection: Connection) -> int:
         """Start a process for a client that has connected; 0 if the server is down."""
         if not self.accept(connection):

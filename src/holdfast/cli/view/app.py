@@ -36,14 +36,16 @@ T = TypeVar("T")
 class View(App[None]):
     """The locks of one engine, looked at every so many seconds.
 
-    The engine is asked in threads of their own, one look at a time. They are daemons: an engine
-    that does not answer does not delay the end.
+    The engine is asked in threads of their own, one look at a time: an engine that does not answer
+    does not delay the keys.
     """
 
     TITLE = "holdfast watch"
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    #head { height: auto; padding: 0 1; background: $panel; }
+    #head { height: 2; padding: 0 1; background: $panel;
+            text-wrap: nowrap; text-overflow: ellipsis; }
+    #error { display: none; height: auto; max-height: 4; padding: 0 1; color: $text-error; }
     #filter { display: none; border: none; height: 1; padding: 0 1; background: $boost; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -70,14 +72,14 @@ class View(App[None]):
         self._failure = ""
         self._took = 0.0
         self._text = ""
-        self._head_lines = 0
         self._head = Static(id="head", markup=False)
+        self._error = Static(id="error", markup=False)
         self._filter = Input(placeholder="part of a name or a holder", id="filter")
         self._table = LockTable()
 
     def compose(self) -> ComposeResult:
         """Facts, a filter, the table, the keys."""
-        yield from (self._head, self._filter, self._table, Footer())
+        yield from (self._head, self._error, self._filter, self._table, Footer())
 
     def on_mount(self) -> None:
         """Begin to look."""
@@ -97,11 +99,12 @@ class View(App[None]):
         def seen(look: Look | Exception) -> None:
             self._looking = False
             if isinstance(look, Exception):
-                self._failure = f"{look}" or type(look).__name__
+                self._fail(str(look) or type(look).__name__)
             else:
                 if not self.look.at and not self.is_headless:
                     gc.freeze()  # else each search for garbage goes through all of this again
-                self._failure, self.look = "", look
+                self._fail("")
+                self.look = look
                 self._took = time.monotonic() - began
                 self._show()
             self._show_head()
@@ -128,27 +131,30 @@ class View(App[None]):
             if isinstance(screen, LockPage) and screen.is_mounted:
                 screen.look(self.look)
 
+    def _fail(self, why: str) -> None:
+        if why != self._failure:
+            self._failure = why
+            self._error.update(Text(printable(why)))
+            self._error.display = bool(why)
+
     def _show_head(self) -> None:
         look, ago = self.look, duration(max(0.0, time.time() - self.look.at))
         text = Text.assemble((printable(self.client.url), "bold"), "  ")
         if self._failure:
             since = f", last answer {ago} ago" if look.at else ""
             text.append("unreachable", style="bold white on red")
-            text.append(f"{since}; trying again\n{printable(self._failure)}", style="red")
+            text.append(f"{since}; trying again")
         elif look.at:
             text.append(f"answered {ago} ago, in {self._took * 1000:.0f} ms", style="green")
         else:
             text.append("asking …", style="dim")
-        text.append(f"\n{look.locks} locks, {len(look.rows)} holders")
+        text.append(f"\n{_count(look.locks, 'lock')}, {_count(len(look.rows), 'holder')}")
         if self._text:
             text.append(f", {len(self._table.rows)} shown (filter: {printable(self._text)})")
         text.append("   hot: ", style="magenta")
         hot = ", ".join(f"{shown(name)} ({waiting:.1f} waiting)" for name, waiting in look.hot)
         text.append(hot or "none", style="" if hot else "dim")
-        text.no_wrap, text.overflow = True, "ellipsis"
-        lines = text.plain.count("\n")
-        self._head.update(text, layout=lines != self._head_lines)
-        self._head_lines = lines
+        self._head.update(text, layout=False)
 
     def action_filter(self) -> None:
         """Open the line for the filter."""
@@ -227,3 +233,7 @@ class View(App[None]):
                 page.show(Text(printable(str(result))) if failed else findings_text(result))
 
         self._in_thread(self.client.diagnose, found)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

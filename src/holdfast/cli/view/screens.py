@@ -9,7 +9,7 @@ from typing import ClassVar
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Vertical, VerticalScroll
+from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
@@ -50,7 +50,7 @@ class Page(ModalScreen[None]):
 class LockPage(Page):
     """One lock: facts, and its holders as they came and went."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [("b", "break", "Break")]
+    BINDINGS: ClassVar[list[BindingType]] = [("b", "app.break", "Break")]
 
     def __init__(self, row: Row, look: Look) -> None:
         super().__init__(shown(row.info.name), _facts(row, look))
@@ -63,19 +63,16 @@ class LockPage(Page):
         self.row = (mine or same or [self.row])[0]
         self.show(_facts(self.row, look))
 
-    def action_break(self) -> None:
-        """Ask whether to break this lock."""
-        self.app.call_later(self.app.run_action, "break")
-
 
 class BreakDialog(ModalScreen[bool]):
     """Asks for the name of the lock. Esc leaves it alone."""
 
+    AUTO_FOCUS = "Input"
     BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss(False)", "Leave it alone")]
     DEFAULT_CSS = """
     BreakDialog { align: center middle; }
-    BreakDialog > Vertical { width: 76; max-width: 100%; height: auto; border: thick $error;
-                             padding: 0 1; background: $surface; }
+    BreakDialog > VerticalScroll { width: 76; max-width: 100%; height: auto; max-height: 100%;
+                                   border: thick $error; padding: 0 1; background: $surface; }
     """
 
     def __init__(self, row: Row) -> None:
@@ -97,7 +94,7 @@ class BreakDialog(ModalScreen[bool]):
         if others > 0:
             text.append(f"\nIt is taken from this holder alone; {others} more keep it.\n")
         text.append("\nType the name of the lock, and Enter, to break it. Esc leaves it alone.")
-        with Vertical():
+        with VerticalScroll():
             yield Static(text, markup=False)
             yield Input(placeholder="name of the lock", select_on_focus=False)
             yield Static("", id="why", markup=False)

@@ -10,13 +10,14 @@ OTHERS := 3.12 3.13 3.14
 # which would compile the package anew.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help demo test contract mutants soak check bench comparison docs dist format clean servers
+.PHONY: help demo test contract browser mutants soak check bench comparison docs dist format clean servers
 
 help:
 	@echo "make demo    see the main job: processes compete for one lock, one is killed"
 	@echo "make test    everything: lint, types, all tests"
 	@echo "make soak    SEEDS=10000 random runs of the simulator, then real servers under faults for MINUTES=10"
 	@echo "make contract  all tests in full: every scenario on every engine, sync and async; about half an hour"
+	@echo "make browser the page of \`holdfast ui\` in a real browser, Debian's Chromium"
 	@echo "make mutants plants bugs, and sees whether the tests find them"
 	@echo "make check   lint, types and the fast tests, also on $(OTHERS) where installed"
 	@echo "make bench   measure, against peers and raw floors; writes benchmarks/REPORT.md and a line of series.jsonl"
@@ -57,6 +58,11 @@ mutants: $(STAMP) servers
 
 contract: $(STAMP) servers
 	$(BIN)/python -m pytest $(AT_ONCE) --full
+
+browser: $(STAMP) servers
+	@scripts/setup-servers --browser
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --group browser
+	HOLDFAST_BROWSER=1 $(BIN)/python -m pytest tests/ui/browser
 
 check: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not slow"

@@ -44,6 +44,7 @@ def test_the_token_works_once(port: int) -> None:
 @pytest.mark.parametrize("token", ["", "wrong", TOKEN + "x", TOKEN.upper(), "%00", "%ff"])
 def test_a_wrong_token(port: int, token: str) -> None:
     assert Visitor(port).status("GET", f"?token={token}") == 401
+    assert Visitor(port).status("POST", "login", f"token={TOKEN}".encode()) == 403  # no form here
     Visitor(port).sign_in()  # it was not used up
 
 
@@ -130,9 +131,8 @@ def test_a_token_that_stays(client: holdfast.Client) -> None:
             assert b'type="password"' in response.read()
         wrong, right = b"token=wrong", f"token={TOKEN}".encode()
         assert visitor.status("POST", "login", wrong) == 403
-        assert visitor.status("POST", "login", right, Origin="http://evil.example") == 403
         assert visitor.status("POST", "login", right + b"&x=" + 20_000 * b"x") == 403
-        with visitor.send("POST", "login", right) as response:
+        with visitor.send("POST", "login", right, Origin="null") as response:
             assert response.status == 303
             visitor.cookie = response.headers["Set-Cookie"].partition(";")[0]
         assert visitor.status("GET", "") == 200

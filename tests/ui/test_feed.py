@@ -72,6 +72,28 @@ def test_kinds_and_waiters(client: holdfast.Client, hold: Hold, visitor: Visitor
     waiting.join()
 
 
+def test_a_lock_that_was_free_for_a_moment(
+    client: holdfast.Client, hold: Hold, visitor: Visitor
+) -> None:
+    """It comes back with its contention."""
+    lease = hold(client.lock("busy"))
+
+    def take_turn() -> None:
+        with client.lock("busy"):
+            pass
+
+    waiting = threading.Thread(target=take_turn)
+    waiting.start()
+    until(lambda: 1 in visitor.find("busy")["spark"])
+    with visitor.stream() as events:
+        lease.release()
+        waiting.join()
+        next(data for _, data in events if data.get("gone"))
+        hold(client.lock("busy"))
+        back = next(data for _, data in events if data["rows"])
+    assert 1 in back["rows"][0]["spark"]
+
+
 def test_history(client: holdfast.Client, visitor: Visitor) -> None:
     with visitor.stream() as events:
         next(events)

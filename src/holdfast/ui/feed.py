@@ -162,7 +162,11 @@ class Feed:
                     key: name for key, name in self._names.items() if self._monitor.find(name)
                 }
         self._at = now
-        changed = [row for key, row in rows.items() if row is not self._rows.get(key)]
+        changed = [
+            row if key in self._rows else self._with_past(row)
+            for key, row in rows.items()
+            if row is not self._rows.get(key)
+        ]
         return rows, changed, [key for key in self._rows if key not in rows]
 
     def _row(self, lock: Watched, now: float) -> Row:
@@ -191,6 +195,10 @@ class Feed:
             "members": members,
         }
         return before if row == before and before else row
+
+    def _with_past(self, row: Row) -> Row:
+        """A lock that was free for a moment has been waited for before. The page adds this look."""
+        return {**row, "spark": self._sparks.get(row["id"], [])[:-1]}
 
     def _history(self, lock: str) -> list[Row]:
         with self._monitor_lock:

@@ -241,6 +241,14 @@ class TestShares:
         assert len(sent) == 3
         assert not store._waiters_now.sharing
 
+    def test_one_that_was_refused_a_share_and_does_not_wait_is_forgotten(self, host: Host) -> None:
+        """It is not released, since it has nothing."""
+        store = host.client()
+        say(store, Acquire("job", "a", 30.0))
+        for number in range(3):
+            assert isinstance(say(store, Acquire("job", f"b{number}", 30.0, shares=0)), Held)
+        assert not store._waiters_now.sharing
+
     def test_one_that_had_it_alone_in_an_earlier_boot(self, host: Host) -> None:
         old = host.client()
         say(old, Acquire("job", "old", 30.0, shares=2))

@@ -181,8 +181,11 @@ class Commands:
             state = yield from shares.arrange(request.key, holder, adopt + join, request.shares)
             if state.place:
                 waiters.joined(holder, state.place)
+            if not state.may_enter and join:
+                return _held(state.remaining, listener)
             if not state.may_enter:
-                return _held(state.remaining, listener) if join else Held(state.remaining, False)
+                waiters.sharing.pop(holder, None)  # it leaves nothing that is to be released
+                return Held(state.remaining, wakes=False)
         return Held(GUARDED, wakes=False)
 
     def _share_again(self, request: Acquire, until: float) -> Steps[Answer]:

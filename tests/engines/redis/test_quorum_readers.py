@@ -1,5 +1,6 @@
 """Readers and writers over a quorum of real nodes."""
 
+from concurrent.futures import as_completed
 from typing import Any
 
 import pytest
@@ -15,7 +16,8 @@ from tests.patience import wait_for
 OPTIONS = "?restart_guard=off&node_timeout=2"
 LONG = 55.0
 """A ttl that a test does not outlast, so that what is gone was given back."""
-LOCK, MEMBERS, NEXT = "holdfast:job", "{holdfast:job}:members", "{holdfast:job}:queue:writer"
+LOCK, MEMBERS = "holdfast:job", "{holdfast:job}:members"
+QUEUE, NEXT = "{holdfast:job}:queue", "{holdfast:job}:queue:writer"
 
 
 def reads(party: Party) -> Any:
@@ -39,6 +41,12 @@ def is_next(masters: RedisMasters) -> bool:
 def names(members: object) -> list[str]:
     assert isinstance(members, list)
     return [str(each) for each in members]
+
+
+def waiters(masters: RedisMasters) -> list[str]:
+    """All that wait on any node."""
+    queues = values(masters, "ZRANGE", QUEUE, "0", "-1")
+    return sorted({each for queue in queues for each in names(queue)})
 
 
 @pytest.fixture
@@ -124,6 +132,23 @@ def test_readers_wait_behind_a_writer_that_waits(three: RedisMasters, parties: l
     cleo(last.release)
 
 
+def test_a_reader_sees_a_lock_that_is_held_if_each_node_has_another_writer_next(
+    three: RedisMasters, parties: list[Party]
+) -> None:
+    """Writers that come at once are each the first on some nodes: that is no split vote."""
+    ann, ben, cleo = parties
+    first = reads(ann)
+    write = ben.client.rwlock("job").write
+    writing = [ben.begin(write.acquire, timeout=30.0) for _ in range(3)]
+    wait_for(lambda: len(waiters(three)) == 3)
+    for server, waiter in zip(three.servers, waiters(three), strict=True):
+        server.command("SET", NEXT, waiter, "PX", "50000")
+    assert tries_to_read(cleo) is None
+    ann(first.release)
+    for each in as_completed(writing, 30.0):
+        ben(each.result().release)
+
+
 def test_a_writer_that_gives_up_lets_the_readers_in(
     three: RedisMasters, parties: list[Party]
 ) -> None:
@@ -137,6 +162,22 @@ def test_a_writer_that_gives_up_lets_the_readers_in(
     wait_for(lambda: values(three, "EXISTS", NEXT) == [0] * 3)
     ann(first.release)
     cleo(lease.release)
+
+
+def test_a_writer_is_woken_when_attempts_to_read_end_that_had_a_majority_together(
+    three: RedisMasters, parties: list[Party]
+) -> None:
+    """None of them was on so many nodes that others had to be woken for it alone."""
+    ann, _, _ = parties
+    attempts = [(Bare(server), f"reader-{server.port}") for server in three.servers[:2]]
+    for bare, reader in attempts:
+        bare.ask(Acquire(LOCK, reader, LONG, shares=0))
+    writing = ann.begin(ann.client.rwlock("job").write.acquire, timeout=30.0)
+    wait_for(lambda: is_next(three))
+    for bare, reader in attempts:
+        bare.ask(Release(LOCK, f"{reader}#0", wake=False))
+        bare.close()
+    ann(writing.result(30.0).release)
 
 
 def test_a_writer_that_died_keeps_no_reader_out(three: RedisMasters, parties: list[Party]) -> None:

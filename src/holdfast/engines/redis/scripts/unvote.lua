@@ -37,8 +37,8 @@ if owner == READERS and holder ~= '' then
   local ends = expire_with_last(lock, now)
   is_free = ends == 0
   if released == 0 then result = 0 end
-  -- The writer may have to look earlier than it was told.
-  local writer = not is_free and ends < before and waiting_writer(lock)
+  -- The writer may have to look earlier than it was told. It cannot tell attempts from leases.
+  local writer = (delay == '' or not is_free) and ends < before and waiting_writer(lock)
   if writer then redis.pcall('PUBLISH', string.match(writer, '^(%S+) (.*)$')) end
 elseif owner and holder ~= '' and not is_mine(owner) then
   return 0

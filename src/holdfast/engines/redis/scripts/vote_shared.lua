@@ -2,7 +2,8 @@
 -- KEYS    1 lock, 2 fence counter, 3 waiting room (missing: do not wait)
 -- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 channel of the waiter (only with a waiting room);
 --         last two: proposed fence, attempt of the holder
--- Result  the fence; or, if a writer has the lock, or is to have it next, {time left (ms), its holder}
+-- Result  the fence; or, if a writer has the lock, or is to have it next, {time left (ms), its holder, or
+--         'shared 0' if it waits}
 -- Any number may share it. An attempt is a member of its own, so an earlier one does not keep it out.
 -- include: fence.lua, members.lua, attempt.lua
 local lock, counter, room, n = KEYS[1], KEYS[2], KEYS[3], #ARGV
@@ -18,8 +19,8 @@ if writer or (owner and owner ~= READERS) then
     redis.call('PEXPIRE', room, math.max(left, 0) + keep)
     redis.call('PEXPIRE', room .. ':kinds', math.max(left, 0) + keep)
   end
-  -- The same from each node that has that writer, whether readers have left this one already or not.
-  return {left, owner and owner ~= READERS and owner or string.match(writer, ' (.*)$')}
+  -- The same from each node that has a writer next, whichever: several may wait, each on some nodes.
+  return {left, owner or READERS}
 end
 if room then
   redis.call('ZREM', room, channel .. ' ' .. me)

@@ -401,6 +401,20 @@ def test_an_old_client_takes_over_what_one_had_alone(base: Base) -> None:
     assert members(base) == ["old"]
 
 
+def test_one_that_asks_again_gets_its_time_also_if_the_servers_clock_was_set() -> None:
+    """What was sent is too late by that clock, and does nothing."""
+    base = Postgres()
+    for holder in "ab":
+        base.ask(Acquire(KEY, holder, 10.0, shares=2))
+    base.now += 6
+    clock = ServerClock(lambda: base.now - 5)
+    client = Commands("here", base.dialect, clock, Waiters(clock.ours, lambda _: None))
+    again = client.answer(Acquire(KEY, "b", 10.0, queue=True, shares=2), clock.ours() + 2)
+    assert isinstance(base.perform(again), Granted)
+    base.now += 6
+    assert members(base) == ["b"]
+
+
 def test_many_members_are_extended_in_one_transaction(base: Base) -> None:
     ann, ben, _ = base.clients
     requests = []

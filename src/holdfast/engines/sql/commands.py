@@ -181,12 +181,16 @@ class Commands:
             state = yield from shares.arrange(request.key, holder, adopt + join, request.shares)
             if state.place:
                 waiters.joined(holder, state.place)
-            if not state.may_enter and join:
-                return _held(state.remaining, listener)
             if not state.may_enter:
-                waiters.sharing.pop(holder, None)  # it leaves nothing that is to be released
-                return Held(state.remaining, wakes=False)
+                return self._refused(request, state.remaining, listener)
         return Held(GUARDED, wakes=False)
+
+    def _refused(self, request: Acquire, remaining: float, listener: str) -> Held:
+        """There is no share for it. If it does not wait, nothing is left of it to be released."""
+        if request.queue:
+            return _held(remaining, listener)
+        self._waiters.sharing.pop(request.holder, None)
+        return Held(remaining, wakes=False)
 
     def _share_again(self, request: Acquire, until: float) -> Steps[Answer]:
         """A holder that asked for a share asks for the whole lock: it keeps the share if it has

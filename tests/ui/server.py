@@ -93,6 +93,7 @@ def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, dict[str,
 def serving(application: Any, mounted: Any = None, stalled: int = 0) -> Iterator[int]:
     """Serve it on a free port."""
     listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)  # it is soon full
     if stalled:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled)
     server = uvicorn.Server(uvicorn.Config(mounted or application, log_level="warning"))

@@ -160,14 +160,23 @@ def test_a_server_that_is_back() -> None:
                 next(data for kind, data in events if kind == "changes")
 
 
+@pytest.mark.parametrize(
+    ("pending", "stalled"),
+    [pytest.param(30, 0, id="messages-pile-up"), pytest.param(0, 1000, id="connection-stalls")],
+)
 def test_a_reader_that_never_reads_is_cut_off(
-    client: holdfast.Client, hold: Hold, monkeypatch: pytest.MonkeyPatch
+    client: holdfast.Client,
+    hold: Hold,
+    monkeypatch: pytest.MonkeyPatch,
+    pending: int,
+    stalled: int,
 ) -> None:
-    """The others go on, nothing piles up, and its connection ends."""
+    """The others go on. Each of the two limits is enough."""
     monkeypatch.setattr(feed, "INTERVAL", 0.01)
+    monkeypatch.setattr(feed, "MOST_PENDING", pending)
     page = app(client, token=TOKEN, once=True)
     many = [hold(client.lock(f"{i:03}" + 500 * "x", ttl=60)) for i in range(300)]
-    with serving(page, stalled=1000) as port:
+    with serving(page, stalled=stalled) as port:
         visitor = Visitor(port)
         visitor.sign_in()
         with socket.socket() as silent:

@@ -65,7 +65,9 @@ def test_a_session_ends(visitor: Visitor, monkeypatch: pytest.MonkeyPatch) -> No
     assert visitor.status("GET", "") == 401
 
 
-@pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "127.0.0.1@evil"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "127.0.0.1.evil.example", "", "127.0.0.1@evil", "["]
+)
 @pytest.mark.parametrize("path", [*PATHS, "page.js"])
 def test_another_host_name(visitor: Visitor, host: str, path: str) -> None:
     """A name that an attacker makes point here."""

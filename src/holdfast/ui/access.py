@@ -146,8 +146,11 @@ class Access:
     def _knows_host(self, request: Request) -> bool:
         if self._hosts is None:
             return True
-        given = request.headers.get("host", "").lower()
-        return (urlsplit(f"//{given}").hostname or "") in self._hosts
+        try:
+            name = urlsplit(f"//{request.headers.get('host', '')}").hostname
+        except ValueError:  # as for "["
+            return False
+        return name in self._hosts
 
     def _sign(self, text: str) -> str:
         return hmac.new(self._key, text.encode(errors="replace"), hashlib.sha256).hexdigest()

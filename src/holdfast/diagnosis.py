@@ -8,13 +8,14 @@ that is missing is found before a job needs it.
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event as Flag
 from typing import Any, TypeAlias
 
 from holdfast.core.ports import Engine
 from holdfast.core.records import Finding
 from holdfast.engines.examining import NO_ANSWER
 from holdfast.errors import LockError
-from holdfast.events import Event, PollingOnly, Waiting
+from holdfast.events import Answered, Event, PollingOnly, Waiting
 
 Sibling: TypeAlias = Callable[..., Any]
 """Makes another `Client` of the same engine, with these hooks. (Its module imports this one.)"""
@@ -39,11 +40,31 @@ def diagnose(engine: Engine, ttl: float, sibling: Sibling) -> list[Finding]:
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
 
 
+class Waiter:
+    """A hook of the client that waits for a lock."""
+
+    def __init__(self) -> None:
+        self._waits = False
+        self.queued = Flag()
+        """It has its place in the queue: it asked for one when it was told to wait."""
+        self.polls: list[PollingOnly] = []
+
+    def __call__(self, event: Event) -> None:
+        """Note what it does."""
+        match event:
+            case Waiting():
+                self._waits = True
+            case Answered() if self._waits:
+                self.queued.set()
+            case PollingOnly():
+                self.polls.append(event)
+
+
 def _try_locks(engine: Engine, sibling: Sibling) -> Iterator[Finding]:
-    events: list[Event] = []
-    with sibling() as ann, sibling([events.append]) as ben:
+    waiter = Waiter()
+    with sibling() as ann, sibling([waiter]) as ben:
         tries: list[tuple[str, Callable[[], Finding | None]]] = [
-            ("hand a lock over", lambda: _hand_over(ann, ben, events)),
+            ("hand a lock over", lambda: _hand_over(ann, ben, waiter.queued)),
         ]
         if not engine.no_sharing:
             tries.append(("take a read lock", lambda: _share(ann)))
@@ -64,30 +85,25 @@ def _try_locks(engine: Engine, sibling: Sibling) -> Iterator[Finding]:
                 )
                 break
         ben._driver.hooks.wait(LATE)  # noqa: SLF001 - the events are ours
-    for event in events:
-        if isinstance(event, PollingOnly):
-            yield Finding(
-                "warning",
-                event.node,
-                f"it cannot wake waiters: {event.why}",
-                "a waiter learns only after `retry` seconds that the lock is free",
-                "give this user the right, or upgrade the server",
-            )
+    for event in waiter.polls:
+        yield Finding(
+            "warning",
+            event.node,
+            f"it cannot wake waiters: {event.why}",
+            "a waiter learns only after `retry` seconds that the lock is free",
+            "give this user the right, or upgrade the server",
+        )
 
 
-def _hand_over(ann: Any, ben: Any, events: list[Event]) -> Finding:
+def _hand_over(ann: Any, ben: Any, queued: Flag) -> Finding:
     lease = ann.lock(NAME, timeout=PATIENCE, retry=LATE).acquire()
     if lease is None:
         raise TimeoutError(f"{NAME!r} is taken; another diagnosis may be running")
     lease.extend()
     with ThreadPoolExecutor(1) as thread:
         waiting = thread.submit(ben.lock(NAME, timeout=PATIENCE, retry=LATE).acquire)
-        give_up_at = time.monotonic() + PATIENCE
-        while not any(isinstance(event, Waiting) for event in events) and not waiting.done():
-            if time.monotonic() > give_up_at:
-                break
-            time.sleep(0.01)
-        time.sleep(0.1)  # it asks for a place in the queue now
+        waiting.add_done_callback(lambda _: queued.set())
+        queued.wait(PATIENCE)
         released_at = time.monotonic()
         lease.release()
         theirs = waiting.result()

@@ -201,6 +201,35 @@ class TestAHookCanNeitherBreakNorBlock:
         assert dropped.count + len(slow) - 1 == 10 * 5  # with two answers of the engine each
         assert len(slow) - 1 <= 6
 
+    def test_one_that_has_no_thread(self, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It is called with all of it once there is a thread, and never by the thread that locks:
+        there it could block."""
+        callers: list[str] = []
+
+        def look(event: Event) -> None:
+            callers.append(threading.current_thread().name)
+            seen(event)
+
+        start = threading.Thread.start
+
+        def refuse(thread: threading.Thread) -> None:
+            if thread.name == "holdfast-events":
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        with Client(URL, hooks=[look]) as client:
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", refuse)
+                with client.lock("first"):
+                    pass
+                settle(client)
+                assert not callers
+            with client.lock("second"):
+                pass
+            settle(client)
+        assert seen.kinds() == ["Requested", "Acquired", "Released"] * 2
+        assert set(callers) == {"holdfast-events"}
+
     def test_a_logger_that_blocks(self) -> None:
         """As one does whose pipe is full: renewals go on."""
         go_on, handled = threading.Event(), threading.Event()

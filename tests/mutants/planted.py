@@ -381,8 +381,11 @@ PLANTED = [
     Mutant(
         "quorum: a reader needs no majority",
         "core/quorum.py",
-        "voters, enough = self._voters(began), self.size",
-        "voters, enough = self._voters(began), self.size if request.shares else 1",
+        "if len(grants) >= self.size:\n            token = token_of(grants.values())\n"
+        "            agreed = is_committed(grants.values(), token, self.size)",
+        "if len(grants) >= (enough := self.size if request.shares else 1):\n"
+        "            token = token_of(grants.values())\n"
+        "            agreed = is_committed(grants.values(), token, enough)",
         f"{READERS} -k majority",
     ),
     Mutant(

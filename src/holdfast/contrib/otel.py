@@ -14,21 +14,7 @@ from opentelemetry import metrics, trace
 from opentelemetry.metrics import Histogram, MeterProvider
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TracerProvider
 
-from holdfast.events import (
-    Acquired,
-    Answered,
-    Event,
-    LockEvent,
-    Lost,
-    NodeFailed,
-    NodeRecovered,
-    NotAcquired,
-    Released,
-    RenewalFailed,
-    Renewed,
-    Requested,
-    Waiting,
-)
+from holdfast import events
 
 __all__ = ["Telemetry"]
 
@@ -79,49 +65,50 @@ class Telemetry:
         self._spans: dict[str, Span] = {}
         """For each request that has no outcome yet, and for each lease."""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Record an event."""
         match event:
-            case LockEvent():
+            case events.LockEvent():
                 self._record(event, {"holdfast.lock.name": event.name} if self._names else {})
-            case Answered(seconds=seconds, failed=failed):
+            case events.Answered(seconds=seconds, failed=failed):
                 self._round_trip.record(seconds, {"holdfast.request.failed": bool(failed)})
-            case NodeFailed(node=node, margin=margin) | NodeRecovered(node=node, margin=margin):
-                self._up.set(isinstance(event, NodeRecovered), {"server.address": node})
-                if margin is not None:
-                    self._quorum.set(margin)
+            case events.NodeFailed() | events.NodeRecovered():
+                up = isinstance(event, events.NodeRecovered)
+                self._up.set(up, {"server.address": event.node})
+                if event.margin is not None:
+                    self._quorum.set(event.margin)
 
-    def _record(self, event: LockEvent, lock: dict[str, str]) -> None:
+    def _record(self, event: events.LockEvent, lock: dict[str, str]) -> None:
         match event:
-            case Requested(shares=shares):
+            case events.Requested(shares=shares):
                 self._begin("acquire", event, {"holdfast.lock.shares": shares})
                 self._waiting.add(1, lock)
-            case Waiting(remaining=remaining):
+            case events.Waiting(remaining=remaining):
                 self._note(event, "waiting", {"holdfast.holder.remaining": remaining})
-            case Acquired(waited=waited, fence=fence):
+            case events.Acquired(waited=waited, fence=fence):
                 self._wait.record(waited, {"holdfast.outcome": "acquired", **lock})
                 if self._end(event, {"holdfast.fence": fence}):
                     self._waiting.add(-1, lock)
                 self._begin("hold", event, {"holdfast.fence": fence})
                 self._held.add(1, lock)
-            case NotAcquired(waited=waited, why=why):
+            case events.NotAcquired(waited=waited, why=why):
                 self._wait.record(waited, {"holdfast.outcome": why, **lock})
                 if self._end(event, {"holdfast.outcome": why}):
                     self._waiting.add(-1, lock)
-            case Renewed(margin=margin):
+            case events.Renewed(margin=margin):
                 self._margin.record(margin, lock)
-            case RenewalFailed(why=why):
+            case events.RenewalFailed(why=why):
                 self._failures.add(1, lock)
                 self._note(event, "renewal failed", {"holdfast.why": why})
-            case Released(held=held) | Lost(held=held):
+            case events.Released(held=held) | events.Lost(held=held):
                 self._hold.record(held, lock)
-                if isinstance(event, Lost):
+                if isinstance(event, events.Lost):
                     self._lost.add(1, lock)
                     self._note(event, "lost", {"holdfast.why": event.why})
                 if self._end(event, {}):
                     self._held.add(-1, lock)
 
-    def _begin(self, name: str, event: LockEvent, attributes: dict[str, int]) -> None:
+    def _begin(self, name: str, event: events.LockEvent, attributes: dict[str, int]) -> None:
         self._spans[event.request] = self._tracer.start_span(
             f"{name} {event.name}",
             kind=SpanKind.CLIENT if name == "acquire" else SpanKind.INTERNAL,
@@ -129,22 +116,22 @@ class Telemetry:
             start_time=_nanoseconds(event),
         )
 
-    def _note(self, event: LockEvent, name: str, attributes: dict[str, str | float]) -> None:
+    def _note(self, event: events.LockEvent, name: str, attributes: dict[str, str | float]) -> None:
         span = self._spans.get(event.request)
         if span is not None:
             span.add_event(name, dict(attributes), _nanoseconds(event))
 
-    def _end(self, event: LockEvent, attributes: dict[str, str | int]) -> bool:
+    def _end(self, event: events.LockEvent, attributes: dict[str, str | int]) -> bool:
         """End its span; False if there is none."""
         span = self._spans.pop(event.request, None)
         if span is None:
             return False
         span.set_attributes(dict(attributes))
-        if isinstance(event, Lost):
+        if isinstance(event, events.Lost):
             span.set_status(Status(StatusCode.ERROR, event.why))
         span.end(_nanoseconds(event))
         return True
 
 
-def _nanoseconds(event: Event) -> int:
+def _nanoseconds(event: events.Event) -> int:
     return int(event.at * 1e9)

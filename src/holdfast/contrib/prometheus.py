@@ -17,44 +17,11 @@ from typing import TypeVar
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from holdfast.events import (
-    Acquired,
-    Answered,
-    Event,
-    EventsDropped,
-    LockEvent,
-    Lost,
-    NodeFailed,
-    NodeQuarantined,
-    NodeRecovered,
-    NotAcquired,
-    Released,
-    RenewalFailed,
-    Renewed,
-    Requested,
-)
+from holdfast import events
 
 __all__ = ["Metrics"]
 
-SECONDS = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1,
-    2.5,
-    5,
-    10,
-    30,
-    60,
-    300,
-    3600,
-)
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10, 30, 60, 300, 3600)
 """The buckets of all histograms: a local server answers in 1 ms, and a backup takes an hour."""
 
 
@@ -104,48 +71,48 @@ class Metrics:
         self._open: dict[str, Gauge] = {}
         """For each request that has no outcome yet, and each lease, what it is counted in."""
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: events.Event) -> None:
         """Count an event."""
-        if isinstance(event, LockEvent):
+        if isinstance(event, events.LockEvent):
             lock = {"lock": event.name} if self._names else {}
             self._measure(event, lock)
             return
         match event:
-            case Answered(seconds=seconds, failed=failed):
+            case events.Answered(seconds=seconds, failed=failed):
                 self._answers.observe(seconds)
                 self._failed.inc(failed)
-            case NodeFailed(node=node, margin=margin) | NodeRecovered(node=node, margin=margin):
-                self._up.labels(node).set(isinstance(event, NodeRecovered))
-                if margin is not None:
-                    self._quorum.set(margin)
-            case NodeQuarantined(node=node):
+            case events.NodeFailed() | events.NodeRecovered():
+                self._up.labels(event.node).set(isinstance(event, events.NodeRecovered))
+                if event.margin is not None:
+                    self._quorum.set(event.margin)
+            case events.NodeQuarantined(node=node):
                 self._voteless.labels(node).inc()
-            case EventsDropped(count=count):
+            case events.EventsDropped(count=count):
                 self._dropped.inc(count)
 
-    def _measure(self, event: LockEvent, lock: dict[str, str]) -> None:
+    def _measure(self, event: events.LockEvent, lock: dict[str, str]) -> None:
         match event:
-            case Requested():
+            case events.Requested():
                 self._count(event, _of(self._waiting, lock))
-            case Acquired(waited=waited):
+            case events.Acquired(waited=waited):
                 self._wait.labels("acquired", *lock.values()).observe(waited)
                 self._count(event, _of(self._held, lock))
-            case NotAcquired(waited=waited, why=why):
+            case events.NotAcquired(waited=waited, why=why):
                 self._wait.labels(why, *lock.values()).observe(waited)
                 self._count(event, None)
-            case Renewed(margin=margin):
+            case events.Renewed(margin=margin):
                 _of(self._margin, lock).observe(margin)
-            case RenewalFailed():
+            case events.RenewalFailed():
                 _of(self._failures, lock).inc()
-            case Released(held=held):
+            case events.Released(held=held):
                 _of(self._hold, lock).observe(held)
                 self._count(event, None)
-            case Lost(held=held):
+            case events.Lost(held=held):
                 _of(self._lost, lock).inc()
                 _of(self._hold, lock).observe(held)
                 self._count(event, None)
 
-    def _count(self, event: LockEvent, gauge: Gauge | None) -> None:
+    def _count(self, event: events.LockEvent, gauge: Gauge | None) -> None:
         """From now on it is counted in this gauge, and in no other."""
         before = self._open.pop(event.request, None)
         if before is not None:

@@ -158,18 +158,18 @@ class Quorum:
         """Let all nodes vote once. The lease counts from `began`."""
         holder = attempt_id(request.holder, tries)
         proposed = int(self.wall_clock() * 1_000_000)
-        voters, enough = self._voters(began), self.size
+        voters = self._voters(began)
         shares = request.shares
         asking = Acquire(request.key, holder, request.ttl, request.queue, proposed, shares=shares)
         until = self.clock() + request_timeout
-        fan_out = AcquireRound(asking, voters, until, enough, self.guards, began)
+        fan_out = AcquireRound(asking, voters, until, self.size, self.guards, began)
         if len(voters) < self.size:
             return Vote(self._failed(fan_out, began, asked=False))
         yield fan_out
         grants = fan_out.grants()
-        if len(grants) >= enough:
+        if len(grants) >= self.size:
             token = token_of(grants.values())
-            agreed = is_committed(grants.values(), token, enough)
+            agreed = is_committed(grants.values(), token, self.size)
             if not agreed:
                 agreed = yield from self._raise(asking, grants, token, began, request_timeout)
             if agreed and self.clock() - began < request.ttl - self.drift(request.ttl):

@@ -15,10 +15,13 @@ reports that has the mutex that renewals need: it must not start a thread for ea
 class CallbackThreads:
     """Runs each piece of work in a daemon thread: one that is there and idle, or a new one. A
     thread ends when there is nothing more to do. `most`: so many threads; with one, the work is
-    done in order."""
+    done in order. `must`: if no thread can be had, the caller does the work; otherwise it waits for
+    a thread that more work may bring."""
 
-    def __init__(self, most: int = MOST_THREADS, name: str = "holdfast-callbacks") -> None:
-        self._most, self._name = most, name
+    def __init__(
+        self, most: int = MOST_THREADS, name: str = "holdfast-callbacks", *, must: bool = True
+    ) -> None:
+        self._most, self._name, self._must = most, name, must
         self._work: deque[Callable[[], None]] = deque()
         mutex = threading.RLock()
         self._changed = threading.Condition(mutex)
@@ -49,7 +52,10 @@ class CallbackThreads:
         try:
             threading.Thread(target=self._run, args=(LINGER,), name=self._name, daemon=True).start()
         except RuntimeError:  # no more threads can be had
-            self._run(0.0)
+            if self._must:
+                self._run(0.0)
+            else:
+                self._end()
 
     def _run(self, linger: float) -> None:
         me = threading.get_ident()
@@ -62,12 +68,16 @@ class CallbackThreads:
                 self._idle -= 1
                 if not self._work:
                     self._running.discard(me)
-                    self._started -= 1
-                    self._ended.notify_all()
+                    self._end()
                     return
                 work = self._work.popleft()
             work()
             del work  # or it would live until the next one
+
+    def _end(self) -> None:
+        with self._changed:
+            self._started -= 1
+            self._ended.notify_all()
 
     def wait(self, timeout: float) -> None:
         """Wait until all work is done, unless this is part of it."""

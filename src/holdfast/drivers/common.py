@@ -178,7 +178,7 @@ def drivers() -> list[Driver]:
 
 def _after_fork_in_child() -> None:
     _process.make()
-    log.forked()
+    log.begin()
     for driver in list(_drivers):
         driver.hooks.begin()
         driver.forked()

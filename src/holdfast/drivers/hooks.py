@@ -33,7 +33,12 @@ class HookThread:
         self._report = report
         """Where it goes if the hook raises."""
         self._dropped = 0
-        self._calls = CallbackThreads(1, "holdfast-events")
+        self.begin()
+
+    def begin(self) -> None:
+        """With a fresh thread, as in a forked child. An event is told by a thread or not at all: it
+        may happen under the mutex of the renewals, which a hook must not keep."""
+        self._calls = CallbackThreads(1, "holdfast-events", must=False)
 
     def __call__(self, event: Event) -> None:
         """Have the hook called with it, soon. It does not wait."""
@@ -88,10 +93,6 @@ class Log(HookThread):
     def reset(self) -> None:
         """Log every cause anew."""
         self._log.reset()
-
-    def forked(self) -> None:
-        """In a forked child: its thread is the parent's."""
-        self._calls = CallbackThreads(1, "holdfast-events")
 
 
 class Hooks:

@@ -287,6 +287,23 @@ class Answered(Event):
 
 
 @dataclass(frozen=True, slots=True)
+class NodeConnected(Event):
+    """A node of a quorum answers for the first time.
+
+    >>> print(NodeConnected("10.0.0.7:6379", 2))
+    connected to 10.0.0.7:6379
+    """
+
+    level: ClassVar[int] = logging.DEBUG
+    node: str
+    margin: int
+    """How many nodes may fail before no lock can be acquired."""
+
+    def __str__(self) -> str:
+        return f"connected to {self.node}"
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFailed(Event):
     """A node stopped answering; the others go on without it, as far as they can.
 

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from holdfast import Client
 from holdfast.contrib.otel import Telemetry
 from holdfast.contrib.prometheus import Metrics
-from holdfast.events import Event, EventsDropped, NodeFailed, NodeQuarantined, NodeRecovered
+from holdfast.events import (
+    Event,
+    EventsDropped,
+    NodeConnected,
+    NodeFailed,
+    NodeQuarantined,
+    NodeRecovered,
+)
 from holdfast.virtual_time import VirtualTime
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +79,12 @@ class TestPrometheus:
 
     def test_nodes(self, registry: CollectorRegistry) -> None:
         hook = Metrics(registry)
+        unknown = registry.get_sample_value("holdfast_quorum_margin")
+        assert unknown is not None
+        assert isnan(unknown)  # and not 0, which is an alarm
+        hook(NodeConnected(NODE, 2))
+        assert registry.get_sample_value("holdfast_node_up", {"node": NODE}) == 1
+        assert registry.get_sample_value("holdfast_quorum_margin") == 2
         hook(NodeFailed(NODE, "connection refused", 1))
         assert registry.get_sample_value("holdfast_node_up", {"node": NODE}) == 0
         assert registry.get_sample_value("holdfast_quorum_margin") == 1
@@ -164,7 +178,11 @@ class TestOpenTelemetry:
 
     def test_nodes(self, collected: Collected) -> None:
         hook = collected.hook()
-        events: list[Event] = [NodeFailed(NODE, "refused", 1), NodeRecovered(NODE, 2)]
+        events: list[Event] = [
+            NodeConnected(NODE, 2),
+            NodeFailed(NODE, "refused", 1),
+            NodeRecovered(NODE, 2),
+        ]
         found: list[tuple[int, int]] = []
         for event in events:
             hook(event)
@@ -174,7 +192,7 @@ class TestOpenTelemetry:
             )
             assert up.attributes == {"server.address": NODE}
             found.append((up.value, margin.value))
-        assert found == [(0, 1), (1, 2)]
+        assert found == [(1, 2), (0, 1), (1, 2)]
 
 
 def test_the_dashboard_shows_metrics_that_there_are() -> None:

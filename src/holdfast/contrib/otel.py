@@ -72,8 +72,8 @@ class Telemetry:
                 self._record(event, {"holdfast.lock.name": event.name} if self._names else {})
             case events.Answered(seconds=seconds, failed=failed):
                 self._round_trip.record(seconds, {"holdfast.request.failed": bool(failed)})
-            case events.NodeFailed() | events.NodeRecovered():
-                up = isinstance(event, events.NodeRecovered)
+            case events.NodeConnected() | events.NodeRecovered() | events.NodeFailed():
+                up = not isinstance(event, events.NodeFailed)
                 self._up.set(up, {"server.address": event.node})
                 if event.margin is not None:
                     self._quorum.set(event.margin)

@@ -13,6 +13,7 @@
 One `Metrics` can be the hook of several clients. It cannot be made twice for one registry.
 """
 
+from math import nan
 from typing import TypeVar
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -67,6 +68,7 @@ class Metrics:
         self._up = gauge("node_up", "Whether a node of the quorum answers.", ["node"])
         self._voteless = counter("node_quarantines", "Restarts of a node of the quorum.", ["node"])
         self._quorum = gauge("quorum_margin", "How many more nodes of the quorum may fail.", [])
+        self._quorum.set(nan)  # not known, or no quorum; 0 would be an alarm
         self._dropped = counter("dropped_events", "Events that came too fast.", [])
         self._open: dict[str, Gauge] = {}
         """For each request that has no outcome yet, and each lease, what it is counted in."""
@@ -81,8 +83,8 @@ class Metrics:
             case events.Answered(seconds=seconds, failed=failed):
                 self._answers.observe(seconds)
                 self._failed.inc(failed)
-            case events.NodeFailed() | events.NodeRecovered():
-                self._up.labels(event.node).set(isinstance(event, events.NodeRecovered))
+            case events.NodeConnected() | events.NodeRecovered() | events.NodeFailed():
+                self._up.labels(event.node).set(not isinstance(event, events.NodeFailed))
                 if event.margin is not None:
                     self._quorum.set(event.margin)
             case events.NodeQuarantined(node=node):

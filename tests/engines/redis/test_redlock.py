@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast import EngineUnavailable, LockLost
+from holdfast import Client, EngineUnavailable, LockLost
 from holdfast.drivers.common import log
-from holdfast.events import NodeFailed, NodeRecovered, ReleaseFailed
+from holdfast.events import Event, NodeConnected, NodeFailed, NodeRecovered, ReleaseFailed
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
@@ -214,6 +214,15 @@ class TestEvents:
         with caplog.at_level(logging.INFO, "holdfast"):
             warm_up(invite(three.url + OFF + PATIENT, ttl=LONG), three)
         assert self.events(caplog) == []
+
+    def test_but_hooks_see_that_they_are_there(self, three: RedisMasters) -> None:
+        seen: list[Event] = []
+        with Client(three.url + OFF + PATIENT, hooks=[seen.append]) as client:
+            with client.lock("job", ttl=LONG):
+                pass
+            names = {server.address for server in three.servers}
+            wait_for(lambda: {e.node for e in seen if isinstance(e, NodeConnected)} == names)
+        assert [each.margin for each in seen if isinstance(each, NodeConnected)] == [1, 1, 1]
 
     def test_a_node_that_is_dead_from_the_beginning_is_told_of(
         self, three: RedisMasters, invite: Invite, caplog: pytest.LogCaptureFixture

@@ -40,7 +40,7 @@ from holdfast.engines.redis.exchange import (
 )
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.waiters import Waiters
-from holdfast.events import NodeFailed, NodeQuarantined, NodeRecovered
+from holdfast.events import NodeConnected, NodeFailed, NodeQuarantined, NodeRecovered
 
 CONNECT_TIMEOUT = 1.0
 """How long connecting may take, at least."""
@@ -284,6 +284,8 @@ class Node:
         self.retry_at = -inf
         if self.last_error:
             self._recovered()
+        elif self._nodes.size:
+            self._nodes.host.emit(NodeConnected(self.name, self._nodes.margin()))
         quarantine = self._handshake.quarantine()
         if quarantine > 0:
             self._nodes.host.emit(NodeQuarantined(self.name, quarantine))

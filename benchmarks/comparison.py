@@ -21,6 +21,7 @@ from typing import Any
 
 import holdfast
 from benchmarks import servers
+from benchmarks.contenders import library
 from holdfast.lab.servers.redis import RedisServer
 
 TTL = 1.0
@@ -208,13 +209,13 @@ class SqlAlchemyDlock(Peer):
         )
 
     def lock(self, name: str, wait: float | None) -> Any:
-        from sqlalchemy_dlock import create_sadlock
+        create_lock = library("sqlalchemy_dlock").create_sadlock
 
         @contextmanager
         def block() -> Iterator[Any]:
             with (
                 self.engine.connect() as connection,
-                create_sadlock(connection, name, contextual_timeout=wait) as lock,
+                create_lock(connection, name, contextual_timeout=wait) as lock,
             ):
                 yield lock
 

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.lab.servers.redis import RedisServer
+from holdfast.monitor import Monitor
 from holdfast.ui import app, feed
 
 from .conftest import Hold
@@ -158,6 +159,33 @@ def test_a_server_that_is_back() -> None:
                 next(data for kind, data in events if kind == "failure")
                 server.start()
                 next(data for kind, data in events if kind == "changes")
+
+
+def test_a_poll_that_raises_what_it_should_not(
+    client: holdfast.Client,
+    visitor: Visitor,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The page shows it, without the text, which may contain anything; and the poller goes on."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("a secret")
+
+    with visitor.stream() as events:
+        next(data for kind, data in events if kind == "changes")
+        with monkeypatch.context() as broken:
+            broken.setattr(Monitor, "look", fail)
+            failures = [next(data for kind, data in events if kind == "failure") for _ in range(2)]
+            with visitor.stream() as others:
+                assert next(data for kind, data in others if kind == "snapshot")["error"]
+        with client.lock("later"):
+            changed = next(data for kind, data in events if data.get("rows"))
+    assert "KeyError" in failures[0]["error"]
+    assert "a secret" not in json.dumps(failures)
+    assert changed["rows"][0]["name"] == "later"
+    assert caplog.text.count("a poll of holdfast ui failed") == 1
+    assert "a secret" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ the name, because a name can be any text.
 import asyncio
 import hashlib
 import json
+import logging
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -29,6 +30,8 @@ MOST_PENDING = 30
 """Messages that wait for one reader. One that falls behind by more is cut off."""
 
 MOST_READERS = 50
+
+log = logging.getLogger("holdfast.ui")
 
 
 def shown(text: str) -> str:
@@ -128,8 +131,8 @@ class Feed:
                 began = time.monotonic()
                 try:
                     rows, changed, gone = await asyncio.to_thread(self._look)
-                except LockError as error:
-                    self._error = shown(str(error))
+                except Exception as error:  # noqa: BLE001 - the page shows it, and the poll goes on
+                    self._error = _explain(error, self._error)
                     self._publish(_message("failure", {"error": self._error}))
                 else:
                     self._rows, self._error = rows, ""
@@ -222,6 +225,17 @@ class Feed:
         while not queue.empty():
             queue.get_nowait()
         queue.put_nowait(None)
+
+
+def _explain(error: Exception, before: str) -> str:
+    """What the page says of a poll that failed. An exception that is not ours may contain anything:
+    it goes to the log, once in a row."""
+    if isinstance(error, LockError):
+        return shown(str(error))
+    text = f"internal error: {type(error).__name__}, see the log of holdfast ui; trying again"
+    if text != before:
+        log.error("a poll of holdfast ui failed", exc_info=error)
+    return text
 
 
 def _event(change: Change) -> Row:

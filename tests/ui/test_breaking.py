@@ -108,6 +108,30 @@ def test_an_audit_log_that_cannot_be_written(client: holdfast.Client, tmp_path: 
         app(client, token=TOKEN, allow_break=True, audit_log=tmp_path / "missing" / "audit")
 
 
+def test_an_audit_log_that_cannot_be_written_any_more(
+    client: holdfast.Client,
+    hold: Hold,
+    visitor: Visitor,
+    audit: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The lock is broken by then: the operator is told both, and the log has the record."""
+    hold(client.lock("stuck", renew=False))
+    row = visitor.find("stuck")
+    audit.unlink()
+    audit.mkdir()
+    status, text = ask(visitor, row)
+    assert status == 200
+    assert text.startswith("Broken. ")
+    assert "The audit record could not be written: " in text
+    assert client.inspect("stuck") is None
+    assert '"reason": "it hangs"' in caplog.text
+    assert "the audit record could not be written" in caplog.text
+    status, text = ask(visitor, row)
+    assert status == 409
+    assert text.startswith("Not broken: it is free. The audit record could not be written: ")
+
+
 def test_a_server_that_does_not_answer(tmp_path: Path) -> None:
     """The outcome is unknown, and that is written down."""
     audit = tmp_path / "audit"

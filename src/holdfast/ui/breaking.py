@@ -52,19 +52,23 @@ def break_lock(
         broken, outcome = _break(client, name, fence, only, holders)
     except LockError as error:
         broken, outcome = False, shown(str(error))
-    audit.record(
-        {
-            "event": "break",
-            **who,
-            "name": shown(name),
-            "holders": holders,
-            "fence": fence,
-            "reason": shown(why),
-            "broken": broken,
-            "outcome": outcome,
-        }
-    )
-    return broken, f"{outcome} {LIMITS}" if broken else outcome
+    facts = {
+        "event": "break",
+        **who,
+        "name": shown(name),
+        "holders": holders,
+        "fence": fence,
+        "reason": shown(why),
+        "broken": broken,
+        "outcome": outcome,
+    }
+    answer = f"{outcome} {LIMITS}" if broken else outcome
+    try:
+        audit.record(facts)
+    except OSError as error:  # what is true of the lock does not change
+        log.exception("the audit record could not be written to its file")
+        answer += f" The audit record could not be written: {shown(str(error))}."
+    return broken, answer
 
 
 def _break(

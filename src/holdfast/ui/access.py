@@ -123,7 +123,7 @@ class Access:
         )
 
     def csrf_token(self, session: str) -> str:
-        """What a request of this session that changes something carries in a header."""
+        """What a request that changes something carries in a header."""
         return self._sign(f"csrf {session}")
 
     def guard(self, handler: Handler) -> Handler:

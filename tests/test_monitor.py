@@ -6,10 +6,12 @@ from holdfast import LeaseInfo, Member, monitor
 from holdfast.monitor import Monitor
 
 
-def lease(name: str, fence: int, *holders: str, waiters: int = 0) -> LeaseInfo:
-    members = tuple(Member(holder, 30.0) for holder in holders)
+def lease(
+    name: str, fence: int, *holders: str, waiters: int = 0, remaining: float = 30.0
+) -> LeaseInfo:
+    members = tuple(Member(holder, remaining) for holder in holders)
     shares = 1 if len(holders) == 1 else 0
-    return LeaseInfo(name, holders[0], fence, 30.0, waiters, shares, members)
+    return LeaseInfo(name, holders[0], fence, remaining, waiters, shares, members)
 
 
 def test_holders_come_and_go() -> None:
@@ -38,6 +40,16 @@ def test_how_long_each_of_several_has_held_it() -> None:
     assert pool.from_start == {"ann", "ben"}
     assert pool.info is not None
     assert pool.remaining(pool.info.members[0], 17.0) == 28.0
+
+
+def test_the_most_that_was_left_of_a_lease() -> None:
+    seen = Monitor()
+    for remaining in (9.0, 20.0, 14.0):
+        seen.look([lease("job", 1, "ann", remaining=remaining)], 10.0)
+    [job] = seen.held()
+    assert job.most == {"ann": 20.0}
+    seen.look([lease("job", 2, "ben", remaining=5.0)], 11.0)
+    assert job.most == {"ben": 5.0}
 
 
 def test_what_most_wait_for_is_hot() -> None:

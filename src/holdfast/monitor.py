@@ -49,6 +49,8 @@ class Watched:
     """Since when each of its holders has been seen."""
     from_start: frozenset[str] = frozenset()
     """The holders that were there at the first look: they have held it for longer."""
+    most: dict[str, float] = field(default_factory=dict)
+    """The most that was seen left of each holder's lease: about its ttl."""
     waiters: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     """How many waited, at each look."""
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES))
@@ -113,11 +115,12 @@ class Monitor:
         return sorted(wanted, key=lambda lock: -lock.contention)[:most]
 
     def _update(self, lock: Watched, info: LeaseInfo | None, now: float) -> None:
-        before, holders = lock.info, {} if info is None else dict.fromkeys(_holders(info))
+        before, holders = lock.info, {} if info is None else _holders(info)
         for holder in [each for each in lock.since if each not in holders]:
-            del lock.since[holder]
+            del lock.since[holder], lock.most[holder]
             self._note(lock, Change(now, "ended", before.fence if before else 0, holder))
-        for holder in holders:
+        for holder, remaining in holders.items():
+            lock.most[holder] = max(remaining, lock.most.get(holder, 0.0))
             if holder not in lock.since:
                 lock.since[holder] = now
                 if self.looks == 0:
@@ -138,5 +141,18 @@ class Monitor:
             del self._locks[lock.name]
 
 
-def _holders(info: LeaseInfo) -> list[str]:
-    return [member.holder for member in info.members] or [info.holder]
+def kind_of(info: LeaseInfo) -> str:
+    """A lock, a semaphore with its slots, or a read lock, in words.
+
+    >>> kind_of(LeaseInfo("gpu", "web-3/4711/app.py/1f0c", 7, 2.5, 0, shares=4))
+    'semaphore 1/4'
+    """
+    if info.shares == 1:
+        return "lock"
+    return f"semaphore {len(_holders(info))}/{info.shares}" if info.shares else "read lock"
+
+
+def _holders(info: LeaseInfo) -> dict[str, float]:
+    """Each holder, and what is left of its lease."""
+    members = {member.holder: member.remaining for member in info.members}
+    return members or {info.holder: info.remaining}

@@ -151,6 +151,15 @@ def without_password(url: str) -> str:
 _PASSWORD = re.compile(r"([?&][^=&]*password=)[^&#]*", re.IGNORECASE)
 
 
+def printable(text: str) -> str:
+    """The text with everything escaped that could move a cursor, hide a line or turn text around.
+
+    >>> print(printable("two\\nlines"))
+    two\\nlines
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 def _as_text(name: str, value: Any) -> str:
     """An argument as it would be written in a URL."""
     if isinstance(value, bool):

@@ -92,7 +92,7 @@ def test_what_it_shows() -> None:
                 slots = [each.semaphore("gpu", 5) for each in (client, other)]
                 with slots[0], slots[1], client.rwlock("catalogue").read:
                     await screen.shows(
-                        "3 locks, 4 holders", "semaphore 2/5", "read", "(blue fleet)"
+                        "3 locks, 4 holders", "semaphore 2/5", "read lock", "(blue fleet)"
                     )
                     await screen.shows(f"/{os.getpid()} ", "30 s", "━", f" {lease.fence} ")
                     assert screen.names == ["catalogue", "gpu", "gpu", "invoice:42"]

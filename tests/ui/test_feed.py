@@ -64,7 +64,7 @@ def test_kinds_and_waiters(client: holdfast.Client, hold: Hold, visitor: Visitor
     lease = hold(client.lock("one"))
     waiting = threading.Thread(target=hold, args=[client.lock("one", timeout=60)])
     waiting.start()
-    assert visitor.find("slots")["kind"] == "semaphore, 2 of 5"
+    assert visitor.find("slots")["kind"] == "semaphore 2/5"
     assert len(visitor.find("slots")["members"]) == 2
     assert visitor.find("shared")["kind"] == "read lock"
     until(lambda: visitor.find("one")["waiters"] == 1)

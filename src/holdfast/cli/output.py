@@ -7,6 +7,10 @@ from contextlib import suppress
 
 import click
 
+from holdfast.options import printable
+
+__all__ = ["Output", "printable", "show_log", "stderr_is_ready"]
+
 
 class Output:
     """`error` always; `note` unless quiet; `detail` when verbose."""
@@ -46,11 +50,6 @@ def stderr_is_ready() -> bool:
     poll = select.poll()
     poll.register(2, select.POLLOUT)
     return bool(poll.poll(0))
-
-
-def printable(text: str) -> str:
-    """The text with everything escaped that could move a cursor or hide a line."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 
 def show_log(output: Output) -> None:

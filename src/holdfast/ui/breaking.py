@@ -10,7 +10,8 @@ from typing import Any
 
 from holdfast.client import Client
 from holdfast.errors import LockError
-from holdfast.ui.feed import public, reference, shown
+from holdfast.options import printable
+from holdfast.ui.feed import public, reference
 
 LIMITS = (
     "The holder was not stopped: until its next renewal fails, it and the next holder may both be"
@@ -51,14 +52,14 @@ def break_lock(
     try:
         broken, outcome = _break(client, name, fence, only, holders)
     except LockError as error:
-        broken, outcome = False, shown(str(error))
+        broken, outcome = False, printable(str(error))
     facts = {
         "event": "break",
         **who,
-        "name": shown(name),
+        "name": printable(name),
         "holders": holders,
         "fence": fence,
-        "reason": shown(why),
+        "reason": printable(why),
         "broken": broken,
         "outcome": outcome,
     }
@@ -67,7 +68,7 @@ def break_lock(
         audit.record(facts)
     except OSError as error:  # what is true of the lock does not change
         log.exception("the audit record could not be written to its file")
-        answer += f" The audit record could not be written: {shown(str(error))}."
+        answer += f" The audit record could not be written: {printable(str(error))}."
     return broken, answer
 
 

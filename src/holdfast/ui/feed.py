@@ -16,9 +16,10 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from holdfast.client import Client
-from holdfast.core.records import Label, LeaseInfo
+from holdfast.core.records import Label
 from holdfast.errors import LockError
-from holdfast.monitor import Change, Monitor, Watched
+from holdfast.monitor import Change, Monitor, Watched, kind_of
+from holdfast.options import printable
 
 Row: TypeAlias = dict[str, Any]
 """A lock as the page sees it, for JSON."""
@@ -34,11 +35,6 @@ MOST_READERS = 50
 log = logging.getLogger("holdfast.ui")
 
 
-def shown(text: str) -> str:
-    """The text with everything escaped that would be invisible, or would turn text around."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 @lru_cache(maxsize=100_000)
 def reference(text: str) -> str:
     """What a page calls a lock or a holder."""
@@ -51,18 +47,11 @@ def public(holder: str) -> Row:
     label = Label.of(holder)
     return {
         "id": reference(holder),
-        "host": shown(label.host) if label else "",
+        "host": printable(label.host) if label else "",
         "pid": label.pid if label else None,
-        "program": shown(label.program) if label else "",
-        "text": shown(label.text) if label else "",
+        "program": printable(label.program) if label else "",
+        "text": printable(label.text) if label else "",
     }
-
-
-def kind(info: LeaseInfo) -> str:
-    """The kind of lock, in words."""
-    if info.shares == 1:
-        return "lock"
-    return f"semaphore, {len(info.members)} of {info.shares}" if info.shares else "read lock"
 
 
 class Feed:
@@ -181,18 +170,16 @@ class Feed:
         members = []
         for member in info.members:
             who, ends = public(member.holder), round(now + member.remaining, 1)
-            full = round(member.remaining, 1)
-            if old := known.get(who["id"]):
-                full = max(full, old["full"])
-                if abs(ends - old["ends"]) < INTERVAL:  # not renewed: it is the same instant
-                    ends = old["ends"]
-            since = round(lock.since[member.holder], 1)
+            old = known.get(who["id"])
+            if old and abs(ends - old["ends"]) < INTERVAL:  # not renewed: it is the same instant
+                ends = old["ends"]
+            since, full = round(lock.since[member.holder], 1), round(lock.most[member.holder], 1)
             longer = member.holder in lock.from_start
             members.append({**who, "since": since, "longer": longer, "ends": ends, "full": full})
         row = {
             "id": reference(lock.name),
-            "name": shown(lock.name),
-            "kind": kind(info),
+            "name": printable(lock.name),
+            "kind": kind_of(info),
             "fence": str(info.fence),  # it may be greater than what a browser can count
             "waiters": info.waiters,
             "members": members,
@@ -231,7 +218,7 @@ def _explain(error: Exception, before: str) -> str:
     """What the page says of a poll that failed. An exception that is not ours may contain anything:
     it goes to the log, once in a row."""
     if isinstance(error, LockError):
-        return shown(str(error))
+        return printable(str(error))
     text = f"internal error: {type(error).__name__}, see the log of holdfast ui; trying again"
     if text != before:
         log.error("a poll of holdfast ui failed", exc_info=error)

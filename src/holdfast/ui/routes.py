@@ -22,9 +22,10 @@ from starlette.responses import (
 from starlette.routing import Route
 
 from holdfast.client import Client
+from holdfast.options import printable
 from holdfast.ui.access import LINK_NEEDED, Access
 from holdfast.ui.breaking import Audit, break_lock
-from holdfast.ui.feed import MOST_READERS, Feed, shown
+from holdfast.ui.feed import MOST_READERS, Feed
 
 LARGEST_BODY = 10_000
 LONGEST_REASON = 500
@@ -143,7 +144,7 @@ class _Pages:
         if name is None:
             return PlainTextResponse("No lock of that name was seen.", 404)
         history = await self._feed.history(request.path_params["id"])
-        return JSONResponse({"name": shown(name), "history": history})
+        return JSONResponse({"name": printable(name), "history": history})
 
     async def break_lock(self, request: Request) -> Response:
         """Break it, if its name was typed and a reason was given."""
@@ -153,7 +154,7 @@ class _Pages:
         if asked is None:
             return PlainTextResponse("Not understood: a JSON object of texts is needed.", 400)
         name = self._feed.name(request.path_params["id"])
-        if name is None or asked["name"] != shown(name):
+        if name is None or asked["name"] != printable(name):
             return PlainTextResponse("Not broken: that is not the name of the lock.", 409)
         reason = asked["reason"].strip()
         if not 0 < len(reason) <= LONGEST_REASON:
@@ -162,7 +163,7 @@ class _Pages:
         who = {
             "session": self._access.session(request),
             "remote": request.client.host if request.client else "",
-            "user": shown(str(getattr(request.scope.get("user"), "display_name", ""))),
+            "user": printable(str(getattr(request.scope.get("user"), "display_name", ""))),
         }
         broken, text = await asyncio.to_thread(
             break_lock,
@@ -186,7 +187,8 @@ class _Pages:
             {
                 "broken_by": client.guarantees.broken_by,
                 "findings": [
-                    {each: shown(getattr(finding, each)) for each in names} for finding in findings
+                    {each: printable(getattr(finding, each)) for each in names}
+                    for finding in findings
                 ],
             }
         )

@@ -12,7 +12,7 @@ from typing import Any
 from holdfast import Client, Label, LeaseInfo, Member
 from holdfast.cli.options import describe_holder
 from holdfast.cli.output import printable
-from holdfast.monitor import Change, Monitor, Watched
+from holdfast.monitor import Change, Monitor, Watched, kind_of
 
 WAITS = 8
 """How many of the last looks a sparkline shows."""
@@ -44,11 +44,8 @@ class Row:
 
     @property
     def kind(self) -> str:
-        """A lock, a semaphore with its slots, or readers."""
-        if self.info.shares == 1:
-            return "lock"
-        members = len(self.info.members)
-        return f"semaphore {members}/{self.info.shares}" if self.info.shares else "read"
+        """A lock, a semaphore with its slots, or a read lock."""
+        return kind_of(self.info)
 
     def left(self, now: float) -> float:
         """Seconds until the lease ends, if it was not renewed since the look."""
@@ -78,7 +75,6 @@ class Looks:
         self._client = client
         self._prefix = prefix
         self._monitor = Monitor()
-        self._most: dict[tuple[str, str], float] = {}
         self.opened = ""
         """The name of the lock whose history is wanted."""
 
@@ -88,7 +84,6 @@ class Looks:
         now = time.time()
         self._monitor.look(leases, now)
         rows = tuple(row for lock in self._monitor.held() for row in self._rows(lock, now))
-        self._most = {row.key: row.most for row in rows}
         hot = tuple((lock.name, lock.contention) for lock in self._monitor.hot(HOT))
         opened = self._monitor.find(self.opened)
         return Look(now, len(leases), rows, hot, tuple(opened.changes) if opened else ())
@@ -99,7 +94,7 @@ class Looks:
             return
         waits = tuple(islice(reversed(lock.waiters), WAITS))[::-1]
         for member in info.members or (Member(info.holder, info.remaining),):
-            most = max(member.remaining, self._most.get((info.name, member.holder), 0.0))
+            most = lock.most.get(member.holder, member.remaining)
             since = lock.since.get(member.holder, now)
             from_start = member.holder in lock.from_start
             shown(info.name)  # both are remembered: the view does not have to make them

@@ -36,6 +36,27 @@ class Change:
     holder: str
 
 
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A lock has been waited for without a break: at every look, at least one client waited.
+
+    An engine counts waiters, and does not name them: each of them may have waited for less. It
+    begins anew when a look finds no waiter, or finds the lock free.
+
+    >>> Wait(since=10.0, longer=False).lasts(now=12.5)
+    2.5
+    """
+
+    since: float
+    """When a waiter was first seen, in seconds since 1970."""
+    longer: bool
+    """It was so at the first look of all, so it may have lasted for longer."""
+
+    def lasts(self, now: float) -> float:
+        """For how many seconds so far."""
+        return max(0.0, now - self.since)
+
+
 @dataclass(slots=True)
 class Watched:
     """One lock that is held, or was."""
@@ -53,6 +74,9 @@ class Watched:
     """The most that was seen left of each holder's lease: about its ttl."""
     waiters: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     """How many waited, at each look."""
+    wait: Wait | None = None
+    """For how long it has been waited for; None: it is not waited for, or the engine does not count
+    waiters."""
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES))
 
     def age(self, holder: str, now: float) -> float:
@@ -128,7 +152,9 @@ class Monitor:
                 elif info is not None:
                     self._note(lock, Change(now, "acquired", info.fence, holder))
         lock.info, lock.seen_at = info, now
-        lock.waiters.append((info.waiters or 0) if info else 0)
+        waiters = (info.waiters or 0) if info else 0
+        lock.waiters.append(waiters)
+        lock.wait = (lock.wait or Wait(now, longer=self.looks == 0)) if waiters else None
 
     def _note(self, lock: Watched, change: Change) -> None:
         lock.changes.append(change)

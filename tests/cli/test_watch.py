@@ -108,6 +108,8 @@ def test_waiters_and_hot_locks() -> None:
                 waiting = asyncio.create_task(asyncio.to_thread(other.lock("busy").acquire))
                 async with watching(client) as screen:
                     await screen.shows("hot: busy (", "1 ████████")
+                    await screen.press("enter")
+                    await screen.shows("waited ", " s without a break, or longer")
             lease = await waiting
             assert lease is not None
             lease.release()

@@ -68,6 +68,9 @@ def test_kinds_and_waiters(client: holdfast.Client, hold: Hold, visitor: Visitor
     assert len(visitor.find("slots")["members"]) == 2
     assert visitor.find("shared")["kind"] == "read lock"
     until(lambda: visitor.find("one")["waiters"] == 1)
+    wait = visitor.find("one")["wait"]
+    assert wait["since"] >= visitor.find("one")["members"][0]["since"]
+    assert visitor.find("slots")["wait"] is None
     until(lambda: 1 in visitor.find("one")["spark"])
     lease.release()
     waiting.join()

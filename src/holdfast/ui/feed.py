@@ -182,6 +182,7 @@ class Feed:
             "kind": kind_of(info),
             "fence": str(info.fence),  # it may be greater than what a browser can count
             "waiters": info.waiters,
+            "wait": lock.wait and {"since": round(lock.wait.since, 1), "longer": lock.wait.longer},
             "members": members,
         }
         return before if row == before and before else row

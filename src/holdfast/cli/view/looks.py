@@ -12,7 +12,7 @@ from typing import Any
 from holdfast import Client, Label, LeaseInfo, Member
 from holdfast.cli.options import describe_holder
 from holdfast.cli.output import printable
-from holdfast.monitor import Change, Monitor, Watched, kind_of
+from holdfast.monitor import Change, Monitor, Wait, Watched, kind_of
 
 WAITS = 8
 """How many of the last looks a sparkline shows."""
@@ -36,6 +36,8 @@ class Row:
     seen_at: float
     waits: tuple[int, ...]
     """How many waited, at the last looks."""
+    wait: Wait | None = None
+    """For how long it has been waited for."""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -99,7 +101,7 @@ class Looks:
             from_start = member.holder in lock.from_start
             shown(info.name)  # both are remembered: the view does not have to make them
             short_holder(member.holder)
-            yield Row(info, member, since, from_start, most, now, waits)
+            yield Row(info, member, since, from_start, most, now, waits, lock.wait)
 
 
 @lru_cache(maxsize=50_000)

@@ -137,6 +137,10 @@ def _facts(row: Row, look: Look) -> Text:
             _add(text, "kind", each.kind)
             _add(text, "fence", str(each.info.fence))
             _add(text, "waiters", str(waiters))
+            if each.wait is not None:
+                longer = ", or longer: it was so before this view began"
+                waited = f"{duration(each.wait.lasts(now))} without a break"
+                _add(text, "waited", f"{waited}{longer if each.wait.longer else ''}")
         text.append("\n")
         _add(text, "held by", holder_of(each.member.holder))
         _add(text, "holder", printable(each.member.holder))

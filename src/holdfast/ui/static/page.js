@@ -22,6 +22,7 @@ const program = (who) => who.program ? who.program + (who.text ? ` (${who.text})
 const holder = (who) => program(who) + (who.host ? ` on ${who.host}, ${who.pid}` : "");
 const oldest = (lock) => lock.members.reduce((a, b) => (b.since < a.since ? b : a));
 const age = (who) => (who.longer ? "> " : "") + duration(now() - who.since);
+const wait = (lock) => (lock.wait ? age(lock.wait) : "");
 const latest = (lock) => lock.members.reduce((a, b) => (b.ends > a.ends ? b : a));
 const heat = (lock) => lock.spark.reduce((sum, count) => sum + count, 0);
 const holders = (lock) =>
@@ -30,7 +31,8 @@ const holders = (lock) =>
 const keys = {
   name: (lock) => lock.name, kind: (lock) => lock.kind, holder: (lock) => holders(lock),
   age: (lock) => -oldest(lock).since, left: (lock) => latest(lock).ends,
-  fence: (lock) => lock.fence.padStart(24, "0"), waiters: (lock) => lock.waiters ?? -1, heat,
+  fence: (lock) => lock.fence.padStart(24, "0"), waiters: (lock) => lock.waiters ?? -1,
+  wait: (lock) => (lock.wait ? -lock.wait.since : -Infinity), heat,
 };
 
 function arrange() {
@@ -85,12 +87,12 @@ function showLeft(bar, label, who) {
 
 function makeRow() {
   const row = make("tr");
-  for (let i = 0; i < 8; i++) row.append(make("td"));
+  for (let i = 0; i < 9; i++) row.append(make("td"));
   const link = make("a");
   row.cells[0].append(link);
   link.tabIndex = -1;
   row.cells[4].append(makeBar(), make("span"));
-  row.cells[7].append(makeSpark());
+  row.cells[8].append(makeSpark());
   row.addEventListener("click", () => { location.hash = row.dataset.id; });
   return row;
 }
@@ -110,7 +112,8 @@ function showRow(row, lock, index) {
   showLeft(cells[4].firstChild, cells[4].lastChild, latest(lock));
   put(cells[5], lock.fence);
   put(cells[6], lock.waiters === null ? "?" : String(lock.waiters));
-  showSpark(cells[7].firstChild, lock.spark);
+  put(cells[7], wait(lock));
+  showSpark(cells[8].firstChild, lock.spark);
 }
 
 function paint() {
@@ -191,7 +194,7 @@ function showLock() {
     put(cells[3], age(who));
     showLeft(cells[4].firstChild, cells[4].lastChild, who);
   });
-  const facts = lock ? [["Kind", lock.kind], ["Fence", lock.fence], ["Waiters", String(lock.waiters ?? "not counted")], ["Held for", age(oldest(lock))]] : [];
+  const facts = lock ? [["Kind", lock.kind], ["Fence", lock.fence], ["Waiters", String(lock.waiters ?? "not counted")], ["Waited for", wait(lock) || "no"], ["Held for", age(oldest(lock))]] : [];
   if ($("facts").children.length !== facts.length)
     $("facts").replaceChildren(...facts.map(([what]) => { const d = make("div"); d.append(make("dt", what), make("dd")); return d; }));
   facts.forEach(([, value], i) => put($("facts").children[i].lastChild, value));
@@ -375,7 +378,7 @@ document.addEventListener("keydown", (event) => {
 });
 document.querySelectorAll("#window th").forEach((head) => head.addEventListener("click", () => {
   const key = head.dataset.key;
-  sort = {key, down: sort.key === key ? !sort.down : ["age", "waiters", "heat", "fence"].includes(key)};
+  sort = {key, down: sort.key === key ? !sort.down : ["age", "waiters", "wait", "heat", "fence"].includes(key)};
   document.querySelectorAll("#window th").forEach((each) => each.removeAttribute("aria-sort"));
   head.setAttribute("aria-sort", sort.down ? "descending" : "ascending");
   refresh();

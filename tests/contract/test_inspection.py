@@ -8,6 +8,8 @@ import socket
 
 import pytest
 
+from holdfast import LockLost
+
 from .actors import Actor
 from .stage import Stage
 
@@ -120,6 +122,26 @@ async def test_breaking_a_lock_wakes_who_waits(stage: Stage) -> None:
     assert await ben(ben.client.break_lock, "door")
     given = await asyncio.wait_for(waiting, 10)
     assert given.fence > lease.fence
+
+
+async def test_breaking_by_holder_leaves_the_next_one_alone(stage: Stage) -> None:
+    """An operator may be late: the lock has changed hands in this very moment."""
+    ann, ben, cleo = stage.cast("ann", "ben", "cleo")
+    first = await ann(ann.lock("door").acquire)
+    waiting = cleo.begins(cleo.lock("door").acquire)
+    await stage.settles(ann, "door")
+    assert not await ben(ben.client.break_lock, "door", "another")
+    await ann(first.extend)
+    assert await ben(ben.client.break_lock, "door", first.holder)
+    second = await asyncio.wait_for(waiting, 10)
+    assert not await ben(ben.client.break_lock, "door", first.holder)
+    await cleo(second.extend)
+    info = await ben(ben.client.inspect, "door")
+    assert (info.holder, info.fence) == (second.holder, second.fence)
+    with pytest.raises(LockLost):
+        await ann(first.extend)
+    assert await ben(ben.client.break_lock, "door", second.holder)
+    assert await ben(ben.client.inspect, "door") is None
 
 
 @pytest.mark.needs("processes")

@@ -827,6 +827,49 @@ PLANTED = [
         "while self._answered and self._answered[0][1] <= sent_at:",
         "tests/engines/zookeeper/test_sessions.py",
     ),
+    # breaking
+    Mutant(
+        "memory: breaking takes the lock from another holder, too",
+        "engines/memory.py",
+        "broken = [request.holder] if request.holder else list(row.holders)",
+        "broken = list(row.holders)",
+        contract("memory", "inspection"),
+    ),
+    Mutant(
+        "SQL: breaking takes the lock from another holder, too",
+        "engines/sql/commands.py",
+        "key, only, lock_wait = request.key, request.holder or None, self._lock_wait(until)",
+        "key, only, lock_wait = request.key, None, self._lock_wait(until)",
+        contract("sqlite", "inspection"),
+    ),
+    Mutant(
+        "Redis: breaking takes the lock from another holder, too",
+        "engines/redis/commands.py",
+        "self._release_head(first.key, True) + word(first.holder.encode())",
+        'self._release_head(first.key, True) + word(b"")',
+        contract("redis", "inspection"),
+    ),
+    Mutant(
+        "getset: breaking takes the lock from another holder, too",
+        "engines/redis/getset.py",
+        'whose = mark(first.holder) if first.holder else b""',
+        'whose = b""',
+        "tests/engines/redis/test_getset.py",
+    ),
+    Mutant(
+        "etcd: breaking takes the lock from another holder, too",
+        "engines/etcd/inspect.py",
+        'wanted = [each for each in head if request.holder in ("", _holder(each))]',
+        "wanted = list(head)",
+        contract("etcd", "inspection"),
+    ),
+    Mutant(
+        "ZooKeeper: breaking takes the lock from another holder, too",
+        "engines/zookeeper/inspect.py",
+        "            if request.holder:\n                broken",
+        "            if False:\n                broken",
+        contract("zookeeper", "inspection"),
+    ),
     # the command line
     Mutant(
         "cli: a lock that is held is exit code 0",

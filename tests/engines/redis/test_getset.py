@@ -168,6 +168,27 @@ def test_a_classic_lock_from_outside(client: holdfast.Client, plain: redis.Redis
     assert classic.acquire()
 
 
+def test_breaking_by_holder(client: holdfast.Client, plain: redis.Redis) -> None:
+    """A client of the recipe is known by its value, one of holdfast by its mark."""
+    classic, lease = Classic(plain, ttl=30), client.lock("door").acquire()
+    assert lease
+    assert not client.break_lock("door", "another")
+    lease.extend()
+    assert client.break_lock("door", lease.holder)
+    assert classic.acquire()
+    assert not client.break_lock("door", lease.holder)
+    seen = client.inspect("door")
+    assert seen is not None
+    assert client.break_lock("door", seen.holder)
+    assert plain.get(KEY) is None
+    expired = str(time.time() - 1)
+    plain.set(KEY, expired)
+    assert not client.break_lock("door", expired)
+    assert plain.get(KEY) == expired.encode(), "another client may be about to take it"
+    with pytest.raises(LockLost):
+        lease.release()
+
+
 def test_of_those_who_race_for_a_dead_lock_one_wins_undisturbed(
     url: str, plain: redis.Redis
 ) -> None:

@@ -66,7 +66,9 @@ class Getset:
             )
             return Exchange(tuple(releases), _read_codes)
         if type(first) is Break:
-            return Exchange((self._release(first.key, b""),), _read_codes)
+            whose = mark(first.holder) if first.holder else b""
+            breaking = self._release(first.key, whose, first.holder.encode())
+            return Exchange((breaking,), _read_codes)
         if type(first) is List:
             limit = first.limit
             look = self._inspector.list_keys
@@ -86,9 +88,9 @@ class Getset:
         value = b"%.6f%b" % (now + request.ttl + GRACE, mine)
         return b"%.6f" % now, value, mine, _milliseconds(request.ttl + GRACE + self._keep)
 
-    def _release(self, key: str, mine: bytes) -> bytes:
+    def _release(self, key: str, mine: bytes, *broken: bytes) -> bytes:
         now = b"%.6f" % self._now()
-        return call("getset_release", _keys(key), now, mine, _milliseconds(self._keep))
+        return call("getset_release", _keys(key), now, mine, _milliseconds(self._keep), *broken)
 
     def _read_acquired(self, replies: list[Reply]) -> Answers:
         [reply] = replies

@@ -17,6 +17,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 LEAVES = {"_version", "errors", "events", "functions", "options"}
 FACADE = {
     "blocks",
+    "breaking",
     "cell",
     "client",
     "diagnosis",

@@ -33,7 +33,7 @@ def test_nothing_is_held(holdfast: Holdfast) -> None:
     assert json.loads(ls_json[1]) == []
     assert show == (1, "job is free\n", "")
     assert (show_json[0], json.loads(show_json[1])) == (1, None)
-    assert broken == (1, "job is free; nothing to break\n", "")
+    assert broken == (1, "job is not broken: it is free\n", "")
     assert (broken_json[0], json.loads(broken_json[1])) == (1, {"name": "job", "broken": False})
 
 
@@ -130,7 +130,7 @@ def test_break_leaves_the_next_holder_alone(holdfast: Holdfast) -> None:
             lock.release()
             next_one = lock.acquire()
             screen.type("y\n")
-            screen.expect("not broken: another client holds it by now")
+            screen.expect("not broken: that holder does not hold it, another client does")
             assert screen.expect_exit() == 1
         assert next_one
         next_one.release()

@@ -70,7 +70,7 @@ def test_what_is_refused(client: holdfast.Client, visitor: Visitor, audit: Path)
         assert audit.read_text() == ""
         status, text = ask(visitor, row, fence=str(lease.fence + 1))
         assert status == 409
-        assert "changed hands" in text
+        assert f"its fence is {lease.fence}, and not {lease.fence + 1}" in text
         status, text = ask(visitor, row, holder="another")
         assert status == 409
         lease.ensure_held()
@@ -86,7 +86,7 @@ def test_one_holder_of_several(client: holdfast.Client, hold: Hold, visitor: Vis
     row = visitor.find("slots")
     status, text = ask(visitor, row, holder=row["members"][0]["id"])
     assert status == 200
-    assert "for this holder" in text
+    assert "its other holders keep it" in text
     left = client.inspect("slots")
     assert left
     assert [each.holder for each in left.members] == [second.holder]
@@ -122,14 +122,14 @@ def test_an_audit_log_that_cannot_be_written_any_more(
     audit.mkdir()
     status, text = ask(visitor, row)
     assert status == 200
-    assert text.startswith("Broken. ")
-    assert "The audit record could not be written: " in text
+    assert text.startswith("Broken: ")
+    assert "the audit record could not be written: " in text
     assert client.inspect("stuck") is None
     assert '"reason": "it hangs"' in caplog.text
     assert "the audit record could not be written" in caplog.text
     status, text = ask(visitor, row)
     assert status == 409
-    assert text.startswith("Not broken: it is free. The audit record could not be written: ")
+    assert text.startswith("Not broken: it is free; the audit record could not be written: ")
 
 
 def test_a_server_that_does_not_answer(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 import holdfast
+from holdfast.breaking import public
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.monitor import Monitor
 from holdfast.ui import app, feed
@@ -134,8 +135,8 @@ def test_no_secret_is_sent(client: holdfast.Client, visitor: Visitor) -> None:
         with visitor.send("GET", f"locks/{row['id']}") as response:
             text = json.dumps(row) + response.read().decode()
     assert secret not in text
-    assert feed.public("a secret of another program")["program"] == ""
-    assert "secret" not in json.dumps(feed.public("a secret of another program"))
+    assert public("a secret of another program")["program"] == ""
+    assert "secret" not in json.dumps(public("a secret of another program"))
 
 
 def test_a_password_is_not_shown_when_the_server_is_down() -> None:

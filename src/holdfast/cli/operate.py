@@ -86,27 +86,31 @@ def break_lock(
     Until its next renewal fails, it and the next holder may both be at work; only fences keep their
     writes in order. Exit code 1: the lock was free, or you answered no; nothing was changed.
     """
+    from holdfast.breaking import Audit, break_held, operator
+
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on: give --yes to break the lock.")
     with open_client(url) as client, bad_arguments_are_usage_errors():
-        info = client.inspect(name)
-        if fence is not None and info and info.fence != fence:
-            broken, why = False, f"not broken: its fence is {info.fence}, and not {fence}"
-        elif holder and info and all(holder != member.holder for member in info.members):
-            broken, why = False, "not broken: that holder does not hold it"
-        elif not yes and info and not _confirmed(info, holder):
-            broken, why = False, "left alone"
-        elif not yes and info and _changed_hands(info, client.inspect(name)):
-            broken, why = False, "not broken: another client holds it by now; look again"
+        seen = None if yes else client.inspect(name)
+        if not yes and seen is None:
+            broken, outcome = False, "free; nothing to break"
+        elif seen and not _confirmed(seen, holder):
+            broken, outcome = False, "left alone"
         else:
-            broken = client.break_lock(name, holder)
-            shared = info is not None and len(info.members) > 1 and holder
-            after = "its other holders keep it" if shared else "it is free for the next holder"
-            why = f"broken: {after}" if broken else "free; nothing to break"
+            all_seen = [member.holder for member in seen.members] if seen else []
+            broken, outcome = break_held(
+                client,
+                name,
+                fence="" if fence is None else str(fence),
+                holders=[holder] if holder else all_seen,
+                audit=Audit(),
+                who=operator(),
+                reason="",
+            )
     if as_json:
         _print_json({"name": name, "broken": broken})
     else:
-        click.echo(f"{printable(name)} is {why}")
+        click.echo(f"{printable(name)} is {outcome}")
     if not broken:
         click.get_current_context().exit(exits.FREE)
 
@@ -136,10 +140,6 @@ def _confirmed(info: LeaseInfo, holder: str) -> bool:
         return click.confirm("Break it?", err=True)
     except OSError:  # the terminal was lent to another group of processes, or has gone
         raise click.UsageError("the terminal does not answer: give --yes to break it.") from None
-
-
-def _changed_hands(before: LeaseInfo, now: LeaseInfo | None) -> bool:
-    return now is not None and now.fence != before.fence
 
 
 def _print_table(leases: Iterable[LeaseInfo]) -> None:

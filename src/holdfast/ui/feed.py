@@ -5,18 +5,16 @@ the name, because a name can be any text.
 """
 
 import asyncio
-import hashlib
 import json
 import logging
 import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from functools import lru_cache
 from typing import Any, TypeAlias
 
+from holdfast.breaking import public, reference
 from holdfast.client import Client
-from holdfast.core.records import Label
 from holdfast.errors import LockError
 from holdfast.monitor import Change, Monitor, Watched, kind_of
 from holdfast.options import printable
@@ -33,25 +31,6 @@ MOST_PENDING = 30
 MOST_READERS = 50
 
 log = logging.getLogger("holdfast.ui")
-
-
-@lru_cache(maxsize=100_000)
-def reference(text: str) -> str:
-    """What a page calls a lock or a holder."""
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
-
-
-@lru_cache(maxsize=100_000)
-def public(holder: str) -> Row:
-    """What of a holder may be shown. Of an id that another program wrote, nothing."""
-    label = Label.of(holder)
-    return {
-        "id": reference(holder),
-        "host": printable(label.host) if label else "",
-        "pid": label.pid if label else None,
-        "program": printable(label.program) if label else "",
-        "text": printable(label.text) if label else "",
-    }
 
 
 class Feed:

@@ -21,14 +21,14 @@ from starlette.responses import (
 )
 from starlette.routing import Route
 
+from holdfast.breaking import LIMITS, LONGEST_REASON, Audit, break_held
 from holdfast.client import Client
+from holdfast.errors import LockError
 from holdfast.options import printable
 from holdfast.ui.access import LINK_NEEDED, Access
-from holdfast.ui.breaking import Audit, break_lock
 from holdfast.ui.feed import MOST_READERS, Feed
 
 LARGEST_BODY = 10_000
-LONGEST_REASON = 500
 
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
@@ -165,17 +165,22 @@ class _Pages:
             "remote": request.client.host if request.client else "",
             "user": printable(str(getattr(request.scope.get("user"), "display_name", ""))),
         }
-        broken, text = await asyncio.to_thread(
-            break_lock,
-            self._feed.client,
-            self._audit,
-            who,
-            name,
-            asked["fence"],
-            asked["holder"],
-            reason,
-        )
-        return PlainTextResponse(text, 200 if broken else 409)
+        try:
+            # A holder that is meant by its id still has it with the fence that was shown.
+            broken, outcome = await asyncio.to_thread(
+                break_held,
+                self._feed.client,
+                name,
+                fence="" if asked["holder"] else asked["fence"],
+                holders=[asked["holder"]] if asked["holder"] else [],
+                audit=self._audit,
+                who=who,
+                reason=reason,
+            )
+        except LockError as error:
+            broken, outcome = False, printable(str(error))
+        text = f"{outcome[0].upper()}{outcome[1:]}."
+        return PlainTextResponse(f"{text} {LIMITS}" if broken else text, 200 if broken else 409)
 
     async def examine(self, request: Request) -> Response:
         """What `holdfast doctor` finds. One examination at a time."""

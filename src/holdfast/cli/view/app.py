@@ -15,13 +15,13 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
 from holdfast import Client
+from holdfast.breaking import Audit, break_held, operator
 from holdfast.cli.output import printable
 from holdfast.cli.view.looks import (
     ORDER,
     Look,
     Looks,
     Row,
-    break_it,
     chosen,
     duration,
     holder_of,
@@ -204,7 +204,7 @@ class View(App[None]):
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self._in_thread(lambda: break_it(self.client, row), tell)
+                self._in_thread(lambda: self._break(row), tell)
 
         def tell(result: tuple[bool, str] | Exception) -> None:
             broken, why = (False, str(result)) if isinstance(result, Exception) else result
@@ -212,6 +212,11 @@ class View(App[None]):
             self.look_now()
 
         self.push_screen(BreakDialog(row), answered)
+
+    def _break(self, row: Row) -> tuple[bool, str]:
+        name, holder = row.key
+        who = operator()
+        return break_held(self.client, name, holders=[holder], audit=Audit(), who=who, reason="")
 
     def _note_break(self, row: Row, broken: bool, why: str) -> None:
         name = shown(row.info.name)

@@ -163,19 +163,3 @@ def chosen(look: Look, text: str, column: str, reverse: bool) -> list[Row]:
     if column != "NAME" or reverse:
         rows.sort(key=ORDER[column], reverse=reverse)
     return rows
-
-
-def break_it(client: Client, row: Row) -> tuple[bool, str]:
-    """Break the lock if it is still held as the operator saw it; whether it was, and why not."""
-    name, holder = row.key
-    now = client.inspect(name)
-    if now is None:
-        return False, "not broken: it is free by now"
-    if now.shares == 1 and now.fence != row.info.fence:
-        return False, f"not broken: another client holds it by now, with the fence {now.fence}"
-    if all(holder != member.holder for member in now.members):
-        return False, "not broken: that holder does not hold it any more"
-    if not client.break_lock(name, holder if now.shares != 1 else ""):
-        return False, "not broken: it is free by now"
-    others = len(now.members) - 1
-    return True, "broken: its other holders keep it" if others else "broken: it is free"

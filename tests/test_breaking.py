@@ -1,0 +1,85 @@
+"""Breaking a lock that is still held as the operator saw it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Client, EngineUnavailable, Lease, LeaseInfo, Lock
+from holdfast.breaking import Audit, break_held, operator, reference
+from holdfast.lab.servers.redis import RedisServer
+
+KEPT: list[Lease] = []
+"""Leases that are lost: one that is dropped before its client is closed would be reported."""
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    with Client("memory://") as client:
+        yield client
+    KEPT.clear()
+
+
+def take(lock: Lock) -> Lease:
+    lease = lock.acquire()
+    assert lease
+    KEPT.append(lease)
+    return lease
+
+
+def breaks(client: Client, audit: Audit | None = None, **seen: Any) -> tuple[bool, str]:
+    audit = audit or Audit()
+    return break_held(client, "job", audit=audit, who=operator(), reason="it hangs", **seen)
+
+
+def test_a_client_that_gets_the_lock_in_this_moment_keeps_it(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = client.lock("job")
+    first, inspect = take(lock), client.inspect
+
+    def inspect_and_change_hands(name: str) -> LeaseInfo | None:
+        info = inspect(name)
+        first.release()
+        take(lock)
+        return info
+
+    monkeypatch.setattr(client, "inspect", inspect_and_change_hands)
+    assert breaks(client) == (False, "not broken: it was released just now")
+    KEPT[-1].extend()
+
+
+@pytest.mark.parametrize("by", [str, reference], ids=["id", "reference"])
+def test_only_these_holders(client: Client, by: Any) -> None:
+    slots = client.semaphore("job", 3)
+    first, second, third = (take(slots) for _ in range(3))
+    wanted = [by(first.holder), by(second.holder)]
+    assert breaks(client, holders=wanted) == (True, "broken: its other holders keep it")
+    assert not any(breaks(client, holders=wanted)[0] for _ in range(2))
+    third.extend()
+    assert breaks(client) == (True, "broken: it is free for the next holder")
+    assert breaks(client) == (False, "not broken: it is free")
+
+
+def test_only_with_this_fence(client: Client) -> None:
+    with client.lock("job") as lease:
+        refused = f"not broken: its fence is {lease.fence}, and not 0"
+        assert breaks(client, fence="0") == (False, refused)
+        lease.extend()
+    assert breaks(client, fence=str(take(client.lock("job")).fence))[0]
+
+
+def test_an_attempt_with_an_unknown_outcome_is_written_down(tmp_path: Path) -> None:
+    path = tmp_path / "audit"
+    with RedisServer() as server, Client(server.url) as client:
+        client.inspect("job")
+        server.kill()
+        with pytest.raises(EngineUnavailable):
+            breaks(client, Audit(path))
+    record = json.loads(path.read_text())
+    assert "unreachable" in record["outcome"]
+    assert (record["broken"], record["reason"]) == (False, "it hangs")

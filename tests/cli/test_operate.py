@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +100,27 @@ def test_break_only_with_this_fence(holdfast: Holdfast) -> None:
         )
         assert other[:2] == (1, "job is not broken: its fence is 1, and not 2\n")
         assert same[:2] == (0, "job is broken: it is free for the next holder\n")
+
+
+def test_break_is_written_down(holdfast: Holdfast, tmp_path: Path) -> None:
+    audit = tmp_path / "audit"
+    with library.Client(holdfast.url) as client:
+        lease = client.lock("job").acquire()
+        assert lease
+        record = ["break", "--yes", "job", "--audit-log", str(audit)]
+        unexplained, nowhere, broken, free = holdfast.run_each(
+            record, [*record, "--audit-log", "/missing/audit", "--reason", "it hangs"],
+            [*record, "--reason", "it hangs"], [*record, "--reason", "again"],
+        )  # fmt: skip
+        assert (unexplained[0], "give --reason" in unexplained[2]) == (64, True)
+        assert (nowhere[0], "--audit-log: " in nowhere[2]) == (64, True)
+        assert (broken[0], free[0]) == (0, 1)
+        first, second = (json.loads(line) for line in audit.read_text().splitlines())
+        assert (first["broken"], first["reason"], first["fence"]) == (True, "it hangs", "1")
+        assert first["holders"][0]["pid"] == os.getpid()
+        assert first["user"]
+        assert lease.holder.rpartition("/")[2] not in audit.read_text()
+        assert (second["broken"], second["outcome"]) == (False, "not broken: it is free")
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,12 +49,13 @@ class Screen:
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
 
-    async def type(self, text: str) -> None:
-        """Type it where the cursor is, and Enter."""
-        line = self.view.screen.focused
-        assert isinstance(line, Input)
-        line.insert_text_at_cursor(text)
-        await self._pilot.press("enter")
+    async def type(self, *lines: str) -> None:
+        """Type each where the cursor is, and Enter."""
+        for text in lines:
+            line = self.view.screen.focused
+            assert isinstance(line, Input)
+            line.insert_text_at_cursor(text)
+            await self._pilot.press("enter")
 
     async def until(self, condition: Callable[[], object]) -> None:
         give_up_at = time.monotonic() + PATIENCE
@@ -212,6 +215,10 @@ def test_break() -> None:
                 await screen.press("escape", "b")
                 await screen.shows("does not stop the holder")
                 await screen.type("nightly")
+                await screen.shows("And why?")
+                await screen.type(" ")
+                assert client.inspect("nightly")
+                await screen.type("it hangs")
                 await screen.tells("nightly: broken: it is free")
                 assert client.inspect("nightly") is None
                 [line] = screen.view.broken
@@ -229,12 +236,12 @@ def test_what_changed_hands_is_not_broken() -> None:
                 await screen.press("b")
                 await screen.shows("does not stop the holder")
             with client.lock("nightly"):
-                await screen.type("nightly")
+                await screen.type("nightly", "it hangs")
                 await screen.tells("that holder does not hold it, another client does")
                 assert client.inspect("nightly")
                 await screen.press("b")
                 await screen.shows("does not stop the holder")
-            await screen.type("nightly")
+            await screen.type("nightly", "it hangs")
             await screen.tells("not broken: it is free")
             assert screen.view.broken == []
 
@@ -250,7 +257,7 @@ def test_break_takes_one_share_alone() -> None:
             await screen.shows("semaphore 2/5")
             await screen.press("b")
             await screen.shows("from this holder alone; 1 more keep it")
-            await screen.type("gpu")
+            await screen.type("gpu", "it hangs")
             await screen.tells("gpu: broken: its other holders keep it")
             info = client.inspect("gpu")
             assert info is not None
@@ -280,7 +287,7 @@ def test_hostile_names_are_only_text() -> None:
                 await screen.shows(shown, "[bold]\\x07[/nonsense]")
                 await screen.press("b")
                 await screen.shows(f"Break {shown}?")
-                await screen.type(shown)
+                await screen.type(shown, "it hangs")
                 await screen.tells("broken: it is free")
                 assert "\x1b" not in screen.text
                 assert "\u202e" not in screen.text
@@ -388,19 +395,26 @@ def test_in_a_real_terminal(holdfast: Holdfast) -> None:
         assert " echo" in settings
 
 
-def test_what_was_broken_is_printed_at_the_end(holdfast: Holdfast) -> None:
-    job = holdfast.hold("nightly", "--ttl", "3")
-    with console(WATCH, {"HOLDFAST_URL": holdfast.url, "TERM": "xterm"}) as screen:
+def test_what_was_broken_is_written_down(holdfast: Holdfast, tmp_path: Path) -> None:
+    job, audit = holdfast.hold("nightly", "--ttl", "3"), tmp_path / "audit"
+    command = [*WATCH, "--audit-log", str(audit)]
+    with console(command, {"HOLDFAST_URL": holdfast.url, "TERM": "xterm"}) as screen:
         screen.expect("nightly")
         screen.type("b")
         screen.expect("Type the name")
         screen.type("nightly\r")
+        screen.expect("And why?")
+        screen.type("it hangs\r")
         eventually(lambda: job.poll() is not None)
         screen.expect("broken: it is free")
         screen.type("q")
         screen.expect("broke nightly, held by")
         assert screen.expect_exit() == 0
     assert job.returncode == 70
+    record = json.loads(audit.read_text())
+    assert (record["name"], record["reason"], record["broken"]) == ("nightly", "it hangs", True)
+    assert record["user"]
+    assert [each["pid"] for each in record["holders"]] == [job.pid]
 
 
 def test_usage_errors(holdfast: Holdfast) -> None:
@@ -408,6 +422,9 @@ def test_usage_errors(holdfast: Holdfast) -> None:
     assert done.returncode == 64
     assert "holdfast ls --json" in done.stderr
     assert holdfast.run("watch", "--every", "0").returncode == 64
+    with console([*WATCH, "--audit-log", "/missing/audit"], {}) as screen:
+        screen.expect("--audit-log: ")
+        assert screen.expect_exit() == 64
 
 
 def test_without_the_extra_it_prints_what_to_install(holdfast: Holdfast) -> None:

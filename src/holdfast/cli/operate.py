@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli import exits
 from holdfast.cli.options import (
+    audit_log_option,
     bad_arguments_are_usage_errors,
     complete_name,
     describe_holder,
     describe_holders,
     json_option,
+    open_audit,
     open_client,
     url_option,
 )
@@ -76,20 +79,32 @@ def show_lock(name: str, as_json: bool, url: str | None) -> None:
     metavar="ID",
     help="Take it from this holder alone, if several share it: an id as `show` prints it.",
 )
+@click.option("--reason", default="", metavar="TEXT", help="For the record.")
+@audit_log_option
 @json_option
 @url_option
 def break_lock(
-    name: str, yes: bool, fence: int | None, holder: str, as_json: bool, url: str | None
+    name: str,
+    yes: bool,
+    fence: int | None,
+    holder: str,
+    reason: str,
+    audit_log: Path | None,
+    as_json: bool,
+    url: str | None,
 ) -> None:
     """Take the lock NAME away from its holder, or from all of them. They are not stopped.
 
     Until its next renewal fails, it and the next holder may both be at work; only fences keep their
     writes in order. Exit code 1: the lock was free, or you answered no; nothing was changed.
     """
-    from holdfast.breaking import Audit, break_held, operator
+    from holdfast.breaking import break_held, operator
 
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on: give --yes to break the lock.")
+    if audit_log and not reason.strip():
+        raise click.UsageError("an audit log needs a reason: give --reason.")
+    audit = open_audit(audit_log)
     with open_client(url) as client, bad_arguments_are_usage_errors():
         seen = None if yes else client.inspect(name)
         if not yes and seen is None:
@@ -103,9 +118,9 @@ def break_lock(
                 name,
                 fence="" if fence is None else str(fence),
                 holders=[holder] if holder else all_seen,
-                audit=Audit(),
+                audit=audit,
                 who=operator(),
-                reason="",
+                reason=reason,
             )
     if as_json:
         _print_json({"name": name, "broken": broken})

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import click
@@ -15,6 +16,7 @@ from holdfast.cli.output import Output, printable, show_log
 
 if TYPE_CHECKING:
     from holdfast import Client, LeaseInfo, Member
+    from holdfast.breaking import Audit
 
 
 MOST_COMPLETIONS = 100
@@ -51,6 +53,11 @@ url_option = click.option(
     metavar="URL",
     help="The engine. Default: $HOLDFAST_URL, else an SQLite file in your state folder.",
 )
+audit_log_option = click.option(
+    "--audit-log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="A file to which a line of JSON is appended for each lock that is broken.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Machine-readable output.")
 
 
@@ -78,6 +85,16 @@ def bad_arguments_are_usage_errors() -> Iterator[None]:
         yield
     except (ValueError, TypeError, ModuleNotFoundError) as error:
         raise click.UsageError(str(error)) from error
+
+
+def open_audit(path: Path | None) -> Audit:
+    """The record of broken locks. A file that cannot be written is a usage error."""
+    from holdfast.breaking import Audit
+
+    try:
+        return Audit(path)
+    except OSError as error:
+        raise click.UsageError(f"--audit-log: {error}") from error
 
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

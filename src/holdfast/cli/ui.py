@@ -12,7 +12,12 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.options import bad_arguments_are_usage_errors, open_client, url_option
+from holdfast.cli.options import (
+    audit_log_option,
+    bad_arguments_are_usage_errors,
+    open_client,
+    url_option,
+)
 
 PORT = 8421
 
@@ -36,11 +41,7 @@ for library in ("starlette", "uvicorn"):  # not imported: `holdfast --help` must
     help="A further name that the page is opened by. Can be given several times.",
 )
 @click.option("--allow-break", is_flag=True, help="Locks can be broken. Default: read-only.")
-@click.option(
-    "--audit-log",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="A file to which a line of JSON is appended for each lock that is broken.",
-)
+@audit_log_option
 @url_option
 def serve(
     port: int,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
 from holdfast.cli import exits
 from holdfast.cli.options import (
+    audit_log_option,
     bad_arguments_are_usage_errors,
     complete_name,
+    open_audit,
     open_client,
     positive_seconds,
     url_option,
@@ -27,8 +30,9 @@ from holdfast.cli.output import Output
     metavar="SECONDS",
     help="How often to look.",
 )
+@audit_log_option
 @url_option
-def watch(prefix: str, every: float, url: str | None) -> None:
+def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) -> None:
     """Watch the locks that are held: all, or those whose names begin with PREFIX.
 
     Holders, time left, waiters and contention, live; with keys to filter, to sort, to look at one
@@ -45,11 +49,11 @@ def watch(prefix: str, every: float, url: str | None) -> None:
         Output().error(f"{missing}: pip install 'holdfast[watch]'")
         raise click.exceptions.Exit(exits.UNAVAILABLE) from error
 
-    output = Output(quiet=True)
+    audit, output = open_audit(audit_log), Output(quiet=True)
     with open_client(url, output) as client:
         with bad_arguments_are_usage_errors():
             client.leases(prefix)  # asks nothing yet
-        view = View(client, prefix, every)
+        view = View(client, prefix, every, audit)
         view.run()
     for line in view.broken:
         output.error(line)

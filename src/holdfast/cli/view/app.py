@@ -59,9 +59,16 @@ class View(App[None]):
         Binding("ctrl+c", "quit", "Quit", show=False, priority=True),
     ]
 
-    def __init__(self, client: Client, prefix: str = "", every: float = 1.0) -> None:
+    def __init__(
+        self,
+        client: Client,
+        prefix: str = "",
+        every: float = 1.0,
+        audit: Audit | None = None,
+    ) -> None:
         super().__init__()
         self.client = client
+        self._audit = audit or Audit()
         self.look = Look(0.0)
         """The last one that succeeded."""
         self.broken: list[str] = []
@@ -202,9 +209,9 @@ class View(App[None]):
         if row is None:
             return
 
-        def answered(yes: bool | None) -> None:
-            if yes:
-                self._in_thread(lambda: self._break(row), tell)
+        def answered(reason: str | None) -> None:
+            if reason:
+                self._in_thread(lambda: self._break(row, reason), tell)
 
         def tell(result: tuple[bool, str] | Exception) -> None:
             broken, why = (False, str(result)) if isinstance(result, Exception) else result
@@ -213,10 +220,10 @@ class View(App[None]):
 
         self.push_screen(BreakDialog(row), answered)
 
-    def _break(self, row: Row) -> tuple[bool, str]:
+    def _break(self, row: Row, reason: str) -> tuple[bool, str]:
         name, holder = row.key
-        who = operator()
-        return break_held(self.client, name, holders=[holder], audit=Audit(), who=who, reason="")
+        record: Any = {"audit": self._audit, "who": operator(), "reason": reason}
+        return break_held(self.client, name, holders=[holder], **record)
 
     def _note_break(self, row: Row, broken: bool, why: str) -> None:
         name = shown(row.info.name)

@@ -14,6 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
 from holdfast import Finding
+from holdfast.breaking import LONGEST_REASON
 from holdfast.cli.output import printable
 from holdfast.cli.view.looks import Look, Row, duration, holder_of, shown
 
@@ -64,11 +65,11 @@ class LockPage(Page):
         self.show(_facts(self.row, look))
 
 
-class BreakDialog(ModalScreen[bool]):
-    """Asks for the name of the lock. Esc leaves it alone."""
+class BreakDialog(ModalScreen[str]):
+    """Asks for the name of the lock and the reason, which it gives. Esc leaves the lock alone."""
 
     AUTO_FOCUS = "Input"
-    BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss(False)", "Leave it alone")]
+    BINDINGS: ClassVar[list[BindingType]] = [("escape", "dismiss", "Leave it alone")]
     DEFAULT_CSS = """
     BreakDialog { align: center middle; }
     BreakDialog > VerticalScroll { width: 76; max-width: 100%; height: auto; max-height: 100%;
@@ -78,6 +79,9 @@ class BreakDialog(ModalScreen[bool]):
     def __init__(self, row: Row) -> None:
         super().__init__()
         self.row = row
+        self._typed = Input(placeholder="name of the lock", select_on_focus=False)
+        self._reason = Input(placeholder="reason", max_length=LONGEST_REASON)
+        self._why = Static("", markup=False)
 
     def compose(self) -> ComposeResult:
         """What it means, whom it concerns, and the question."""
@@ -93,22 +97,24 @@ class BreakDialog(ModalScreen[bool]):
         )  # fmt: skip
         if others > 0:
             text.append(f"\nIt is taken from this holder alone; {others} more keep it.\n")
-        text.append("\nType the name of the lock, and Enter, to break it. Esc leaves it alone.")
+        text.append("\nType the name of the lock and a reason to break it. Esc leaves it alone.")
         with VerticalScroll():
             yield Static(text, markup=False)
-            yield Input(placeholder="name of the lock", select_on_focus=False)
-            yield Static("", id="why", markup=False)
+            yield from (self._typed, self._reason, self._why)
         yield Footer()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Only the name itself is a yes."""
+        """Only the name itself, with a reason, is a yes."""
         event.stop()
-        name = self.row.info.name
-        if event.value in (name, shown(name)):
-            self.dismiss(True)
+        name, reason = self.row.info.name, self._reason.value.strip()
+        if self._typed.value not in (name, shown(name)):
+            self._why.update(Text("That is not its name. Nothing was changed.", style=_WARNING))
+            self._typed.focus()
+        elif not reason:
+            self._why.update(Text("And why? The reason is for the record.", style=_WARNING))
+            self._reason.focus()
         else:
-            why = Text("That is not its name. Nothing was changed.", style=_WARNING)
-            self.query_one("#why", Static).update(why)
+            self.dismiss(reason)
 
 
 def findings_text(findings: Sequence[Finding]) -> Text:

@@ -417,6 +417,20 @@ PLANTED = [
         f"{READERS} -k waits_behind",
     ),
     Mutant(
+        "quorum: readers overtake a writer that polls",
+        "engines/redis/commands.py",
+        "if channel or (queue and shares == 1):",
+        "if channel:",
+        "tests/engines/redis/test_quorum_readers.py -k writer_that_polls",
+    ),
+    Mutant(
+        "quorum: a writer that polled and died keeps readers out",
+        "engines/redis/scripts/vote.lua",
+        "polls and 2000 or math.max(left, 0) + 500",
+        "math.max(left, 0) + 500",
+        "tests/engines/redis/test_quorum_readers.py -k polled",
+    ),
+    Mutant(
         "quorum: the first reader gets the writer's fence",
         "engines/redis/scripts/vote_shared.lua",
         "local fence = owner and redis.call('GET', counter)",

@@ -71,6 +71,13 @@ class Party:
         self._leases.append(lease)
         return lease
 
+    def reads(self, name: str = "job", timeout: float = 10.0, **options: Any) -> Any:
+        """Take a share of a lock, as a reader."""
+        lease = self(self.client.rwlock(name, **options).read.acquire, timeout=timeout)
+        assert lease
+        self._leases.append(lease)
+        return lease
+
     def insists(self, call: Callable[..., Any], /, *args: Any) -> Any:
         """Call it again for as long as the engine cannot be asked, or does not answer in time."""
         give_up_at = time.monotonic() + HANGS_AFTER
@@ -121,8 +128,8 @@ class Bare:
         self._socket = socket.create_connection(("127.0.0.1", server.port), 5)
         self._reader = hiredis.Reader()
 
-    def ask(self, *requests: ToNode) -> Sequence[Answer]:
-        outcome: Sequence[Answer] | Exchange = self.commands.exchange(requests, True)
+    def ask(self, *requests: ToNode, wakes: bool = True) -> Sequence[Answer]:
+        outcome: Sequence[Answer] | Exchange = self.commands.exchange(requests, wakes)
         while isinstance(outcome, Exchange):
             self._socket.sendall(b"".join(outcome.commands))
             outcome = conclude(outcome, [self.reply() for _ in outcome.commands])

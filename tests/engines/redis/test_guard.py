@@ -114,6 +114,24 @@ class TestRestartsUnderUs:
             stolen = attempt(bob) and lease.held
         assert stolen is (guard == "off")
 
+    @pytest.mark.parametrize("guard", ["on", "off"])
+    def test_a_node_that_forgot_a_reader_lets_no_writer_in(
+        self, old: RedisMasters, invite: Invite, guard: str
+    ) -> None:
+        url = f"{old.url}?max_ttl=0.9&ttl=0.9&restart_guard={guard}"
+        ann, bob = invite(url), invite(url)
+        bob.drops(take_everywhere(bob, old))
+        first, second, _ = old.servers
+        first.command("SET", "holdfast:job", "somebody", "PX", 60_000)
+        lease = ann.reads(renew=False)  # on the second and the third
+        assert holders(old) == ["somebody", "shared 0", "shared 0"]
+        first.command("DEL", "holdfast:job")
+        second.restart(keep_data=False)
+        stolen = False
+        while lease.held and not stolen:
+            stolen = attempt(bob) and lease.held
+        assert stolen is (guard == "off")
+
     def test_a_lease_survives_and_is_repaired_but_not_voted_for(
         self, old: RedisMasters, invite: Invite
     ) -> None:

@@ -20,10 +20,6 @@ LOCK, MEMBERS = "holdfast:job", "{holdfast:job}:members"
 QUEUE, NEXT = "{holdfast:job}:queue", "{holdfast:job}:queue:writer"
 
 
-def reads(party: Party) -> Any:
-    return party(party.client.rwlock("job").read.acquire, timeout=10.0)
-
-
 def tries_to_read(party: Party) -> Any:
     return party(party.client.rwlock("job").read.acquire, blocking=False)
 
@@ -36,6 +32,11 @@ def is_next(masters: RedisMasters) -> bool:
     """Whether a majority has a writer that readers wait behind. A node whose refusal came when the
     vote was over has been sent a release."""
     return values(masters, "EXISTS", NEXT).count(1) >= 2
+
+
+def polls(masters: RedisMasters) -> bool:
+    """Whether that writer is known to poll, and not to listen: from its second request on."""
+    return sum(str(each).startswith(" ") for each in values(masters, "GET", NEXT)) >= 2
 
 
 def names(members: object) -> list[str]:
@@ -64,7 +65,7 @@ def test_other_clients_of_redlock_are_kept_out_while_readers_have_it(
 ) -> None:
     """To them the marker is a holder that is not theirs: to `SET NX`, and to a release that
     compares the holder."""
-    lease = reads(parties[0])
+    lease = parties[0].reads()
     wait_for(lambda: values(three, "GET", LOCK) == ["shared 0"] * 3)
     assert values(three, "SET", LOCK, "foreign", "NX", "PX", "1000") == [None] * 3
     bare = Bare(three.servers[0])
@@ -80,10 +81,10 @@ def test_a_reader_is_restored_on_a_node_that_lost_it_also_beside_others(
     three: RedisMasters, parties: list[Party]
 ) -> None:
     ann, ben, cleo = parties
-    first, second = reads(ann), reads(ben)
+    first, second = ann.reads(), ben.reads()
     wait_for(lambda: values(three, "ZCARD", MEMBERS) == [2] * 3)
     three.servers[0].command("FLUSHALL")
-    third = reads(cleo)
+    third = cleo.reads()
     wait_for(lambda: three.servers[0].command("ZCARD", MEMBERS) == 1)
     for party, lease in ((ann, first), (ben, second)):
         party(lease.extend)
@@ -102,11 +103,11 @@ def test_a_reader_is_restored_on_a_node_that_lost_it_also_beside_others(
 def test_a_reader_that_a_majority_lost_is_lost(three: RedisMasters, parties: list[Party]) -> None:
     """Though other readers have those nodes."""
     ann, ben, _ = parties
-    lease = reads(ann)
+    lease = ann.reads()
     wait_for(lambda: values(three, "ZCARD", MEMBERS) == [1] * 3)
     for server in three.servers[:2]:
         server.command("FLUSHALL")
-    other = reads(ben)
+    other = ben.reads()
     with pytest.raises(LockLost):
         ann(lease.extend)
     ben(other.release)
@@ -115,7 +116,7 @@ def test_a_reader_that_a_majority_lost_is_lost(three: RedisMasters, parties: lis
 def test_readers_wait_behind_a_writer_that_waits(three: RedisMasters, parties: list[Party]) -> None:
     """Or readers that keep coming would keep it out."""
     ann, ben, cleo = parties
-    first = reads(ann)
+    first = ann.reads()
     writing = ben.begin(ben.client.rwlock("job").write.acquire, timeout=30.0)
     wait_for(lambda: is_next(three))
     assert tries_to_read(cleo) is None
@@ -133,12 +134,76 @@ def test_readers_wait_behind_a_writer_that_waits(three: RedisMasters, parties: l
     cleo(last.release)
 
 
+def deaf_writer(masters: RedisMasters, invite: Invite) -> Party:
+    """A client that may not subscribe, and so polls."""
+    for server in masters.servers:
+        rights = ("~*", "&*", "+@all", "-subscribe")
+        server.command("ACL", "SETUSER", "deaf", "reset", "on", ">x", *rights)
+    party = invite(f"redlock://deaf:x@{masters.url.removeprefix('redlock://')}{OPTIONS}", ttl=LONG)
+    party(party.takes("warm-up").release)
+    return party
+
+
+def test_readers_wait_behind_a_writer_that_polls(
+    three: RedisMasters, parties: list[Party], invite: Invite
+) -> None:
+    ann, ben, _ = parties
+    writer = deaf_writer(three, invite)
+    first = ann.reads()
+    writing = writer.begin(writer.client.rwlock("job").write.acquire, timeout=30.0)
+    wait_for(lambda: polls(three))
+    assert tries_to_read(ben) is None
+    reading = ben.begin(ben.client.rwlock("job").read.acquire, timeout=30.0)
+    wait_for(lambda: values(three, "ZCARD", QUEUE).count(1) >= 2)
+    ann(first.release)
+    lease = writing.result(30.0)
+    assert not reading.done()
+    wait_for(lambda: not is_next(three))
+    writer(lease.release)
+    last = reading.result(30.0)
+    assert last.fence > lease.fence > first.fence
+    ben(last.release)
+
+
+def test_a_writer_that_polls_lets_the_readers_in_when_it_gives_up(
+    three: RedisMasters, parties: list[Party], invite: Invite
+) -> None:
+    ann, ben, _ = parties
+    writer = deaf_writer(three, invite)
+    first = ann.reads()
+    writing = writer.begin(writer.client.rwlock("job").write.acquire, timeout=3.0)
+    wait_for(lambda: polls(three))
+    assert writing.result(30.0) is None
+    assert values(three, "EXISTS", NEXT).count(0) >= 2
+    second = tries_to_read(ben)
+    assert second
+    for party, lease in ((ann, first), (ben, second)):
+        party(lease.release)
+
+
+def test_a_writer_that_polled_and_died_keeps_readers_out_for_a_moment(
+    three: RedisMasters, parties: list[Party]
+) -> None:
+    """Not for as long as other readers have the lock."""
+    ann, ben, _ = parties
+    first = ann.reads()
+    wait_for(lambda: values(three, "ZCARD", MEMBERS) == [1] * 3)
+    for server in three.servers:
+        bare = Bare(server)
+        bare.ask(Acquire(LOCK, "dead", LONG, queue=True), wakes=False)
+        bare.close()
+    assert tries_to_read(ben) is None
+    second = ben.reads()
+    for party, lease in ((ann, first), (ben, second)):
+        party(lease.release)
+
+
 def test_a_reader_sees_a_lock_that_is_held_if_each_node_has_another_writer_next(
     three: RedisMasters, parties: list[Party]
 ) -> None:
     """Writers that come at once are each the first on some nodes: that is no split vote."""
     ann, ben, cleo = parties
-    first = reads(ann)
+    first = ann.reads()
     write = ben.client.rwlock("job").write
     writing = [ben.begin(write.acquire, timeout=30.0) for _ in range(3)]
     wait_for(lambda: len(waiters(three)) == 3)
@@ -154,7 +219,7 @@ def test_a_writer_that_gives_up_lets_the_readers_in(
     three: RedisMasters, parties: list[Party]
 ) -> None:
     ann, ben, cleo = parties
-    first = reads(ann)
+    first = ann.reads()
     writing = ben.begin(ben.client.rwlock("job").write.acquire, timeout=3.0)
     wait_for(lambda: is_next(three))
     reading = cleo.begin(cleo.client.rwlock("job").read.acquire, timeout=30.0)
@@ -183,7 +248,7 @@ def test_a_writer_is_woken_when_attempts_to_read_end_that_had_a_majority_togethe
 
 def test_a_writer_that_died_keeps_no_reader_out(three: RedisMasters, parties: list[Party]) -> None:
     ann, ben, _ = parties
-    first = reads(ann)
+    first = ann.reads()
     wait_for(lambda: values(three, "ZCARD", MEMBERS) == [1] * 3)
     for server in three.servers:
         server.command("SET", NEXT, "holdfast:gone somebody", "PX", "50000")
@@ -197,7 +262,7 @@ def test_a_member_that_only_a_minority_has_is_no_holder(
     three: RedisMasters, parties: list[Party]
 ) -> None:
     ann, ben, _ = parties
-    lease = reads(ann)
+    lease = ann.reads()
     wait_for(lambda: values(three, "ZCARD", MEMBERS) == [1] * 3)
     bare = Bare(three.servers[0])
     bare.ask(Acquire(LOCK, "alone", LONG, shares=0))

@@ -97,7 +97,7 @@ class Commands:
         first = requests[0]
         if type(first) is Acquire:
             queue = first.queue and wakes
-            head = self._acquire_head(first.key, first.ttl, queue, first.shares)
+            head = self._acquire_head(first.key, first.ttl, first.queue, wakes, first.shares)
             mine = first.holder.encode()
             proposed = word(b"%d" % first.proposed) if self._quorum else b""
             text = head + proposed + word(mine)
@@ -127,15 +127,17 @@ class Commands:
             return self._wait_for_replicas(first)
         return self._inspector.exchange(cast(Inspect | List, first))
 
-    def _make_acquire_head(self, key: str, ttl: float, queue: bool, shares: int) -> bytes:
+    def _make_acquire_head(
+        self, key: str, ttl: float, queue: bool, wakes: bool, shares: int
+    ) -> bytes:
         """All but the last arguments, which are the holder's own; kept for each lock."""
         keys, lasting = self._keys_of(key), (_milliseconds(ttl), _milliseconds(ttl + self._keep))
+        channel = self._channel if queue and wakes else b""
         if self._quorum:
             vote = "vote" if shares == 1 else "vote_shared"
-            if queue:
-                return call(vote, keys, *lasting, self._channel, more=2)
+            if channel or (queue and shares == 1):  # readers wait also behind a writer that polls
+                return call(vote, keys, *lasting, channel, more=2)
             return call(vote, (keys.lock, keys.fence), *lasting, more=2)
-        channel = self._channel if queue else b""
         if shares != 1:
             return call("share", keys, *lasting, self._offer, channel, b"%d" % shares, more=1)
         return call("acquire", keys, *lasting, self._offer, channel, more=1)

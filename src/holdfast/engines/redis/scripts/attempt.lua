@@ -14,15 +14,27 @@ local function open_to_readers(lock, ttl)
   redis.call('SET', lock, READERS, 'PX', ttl)
 end
 
--- The key of the writer that is to have the lock when the readers are done, as '<channel> <holder>'.
--- Meanwhile no further reader gets in, or readers that keep coming would keep it out.
+-- The key of the writer that is to have the lock when the readers are done, as '<channel> <holder>', or
+-- ' <holder>' if it polls. Meanwhile no further reader gets in, or readers that keep coming would keep
+-- it out.
 local function writer_of(lock)
   return '{' .. lock .. '}:queue:writer'
 end
 
--- That writer, if there is one and it still listens.
+-- That writer, if there is one and it still listens. One that polls has not asked for long when its
+-- key expires.
 local function waiting_writer(lock)
   local waiter = redis.call('GET', writer_of(lock))
-  local listening = waiter and redis.pcall('PUBSUB', 'NUMSUB', string.match(waiter, '^%S+'))
-  return listening and (listening[2] or 0) > 0 and waiter or nil
+  local channel = waiter and string.match(waiter, '^%S+')
+  if not channel then return waiter or nil end
+  local listening = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  return (listening[2] or 0) > 0 and waiter or nil
+end
+
+-- This holder waits no more; returns whether it was that writer.
+local function forget_writer(lock, holder)
+  local waiter = redis.call('GET', writer_of(lock))
+  local was_next = waiter and string.match(waiter, ' (.*)$') == holder
+  if was_next then redis.call('DEL', writer_of(lock)) end
+  return was_next
 end

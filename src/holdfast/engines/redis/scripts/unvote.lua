@@ -17,8 +17,7 @@ local me, last = read_attempt(holder)
 redis.call('ZREM', room, channel .. ' ' .. me)
 redis.call('ZREM', room .. ':kinds', me)
 -- A writer that gives up lets in the readers that wait behind it.
-local lets_in = redis.call('GET', writer_of(lock)) == channel .. ' ' .. me
-if lets_in then redis.call('DEL', writer_of(lock)) end
+local lets_in = forget_writer(lock, me)
 
 -- Whether this attempt is to be released.
 local function is_mine(attempt)
@@ -39,13 +38,15 @@ if owner == READERS and holder ~= '' then
   if released == 0 then result = 0 end
   -- The writer may have to look earlier than it was told. It cannot tell attempts from leases.
   local writer = (delay == '' or not is_free) and ends < before and waiting_writer(lock)
-  if writer then redis.pcall('PUBLISH', string.match(writer, '^(%S+) (.*)$')) end
+  local target, waiter = string.match(writer or '', '^(%S+) (.*)$')
+  if target then redis.pcall('PUBLISH', target, waiter) end
 elseif owner and holder ~= '' and not is_mine(owner) then
   return 0
 end
 if owner and is_free then redis.call('DEL', lock, members_of(lock)) end
 if owner == READERS and is_free and delay ~= '' then  -- a writer that is stopped does not keep others out
-  if redis.call('PTTL', writer_of(lock)) > tonumber(delay) then
+  local listens = string.match(redis.call('GET', writer_of(lock)) or '', '^%S')
+  if listens and redis.call('PTTL', writer_of(lock)) > tonumber(delay) then
     redis.call('PEXPIRE', writer_of(lock), delay)
   end
 end

@@ -1,7 +1,8 @@
 -- Acquire the lock of one node of a quorum, or a place in its waiting room.
 -- KEYS    1 lock, 2 fence counter, 3 waiting room (missing: do not wait)
--- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 channel of the waiter (only with a waiting room);
---         last two: proposed fence, attempt of the holder
+-- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 channel of the waiter (only with a waiting room;
+--         '': it polls, and is not woken, but readers wait behind it); last two: proposed fence, attempt
+--         of the holder
 -- Result  the fence; or, if another holder has the lock, {time left (ms), its attempt}
 -- Each argument costs the server half a microsecond, so there are no empty ones.
 local lock, counter, room, n = KEYS[1], KEYS[2], KEYS[3], #ARGV
@@ -26,12 +27,15 @@ if not taken then
   if whose ~= me or (latest or 0) > (number or 0) then
     local left = redis.call('PTTL', lock)
     if room then
-      local waiter = channel .. ' ' .. me
-      redis.call('ZADD', room, 'NX', clock(), waiter)
-      redis.call('PEXPIRE', room, math.max(left, 0) + keep)
-      -- It asks again when the readers' leases would have ended, and has some time for that.
+      local waiter, polls = channel .. ' ' .. me, channel == ''
+      if not polls then
+        redis.call('ZADD', room, 'NX', clock(), waiter)
+        redis.call('PEXPIRE', room, math.max(left, 0) + keep)
+      end
+      -- It asks again when the readers' leases would have ended, and has some time for that; one that
+      -- polls asks sooner.
       if owner == READERS and (waiting_writer(lock) or waiter) == waiter then
-        redis.call('SET', writer_of(lock), waiter, 'PX', math.max(left, 0) + 500)
+        redis.call('SET', writer_of(lock), waiter, 'PX', polls and 2000 or math.max(left, 0) + 500)
       end
     end
     return {left, owner}
@@ -41,6 +45,6 @@ if not taken then
 end
 if room then
   redis.call('ZREM', room, channel .. ' ' .. me)
-  if redis.call('GET', writer_of(lock)) == channel .. ' ' .. me then redis.call('DEL', writer_of(lock)) end
+  forget_writer(lock, me)
 end
 return next_fence(counter, proposed, keep, last)

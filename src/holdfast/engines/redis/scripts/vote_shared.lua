@@ -12,7 +12,7 @@ local me, owner, time = read_attempt(holder), redis.call('GET', lock), clock_ms(
 local writer = waiting_writer(lock)
 if owner == READERS and writer and end_of(lock, holder, time) then writer = nil end
 if writer or (owner and owner ~= READERS) then
-  local left = redis.call('PTTL', owner and lock or writer_of(lock))
+  local left = redis.call('PTTL', owner and owner ~= READERS and lock or writer_of(lock))
   if room then
     redis.call('ZADD', room, 'NX', clock(), channel .. ' ' .. me)
     redis.call('ZADD', room .. ':kinds', 0, me)

@@ -84,9 +84,9 @@ SIGNATURES = {
 
 MEMBERS = {
     "Client": "break_lock cell close closed diagnose election from_sqlalchemy guarantees inspect "
-    "latch leases lock lock_all once rwlock semaphore url",
+    "latch leases lock lock_all nodes once rwlock semaphore url",
     "AsyncClient": "aclose break_lock cell closed diagnose election from_sqlalchemy guarantees "
-    "inspect latch leases lock lock_all once rwlock semaphore url",
+    "inspect latch leases lock lock_all nodes once rwlock semaphore url",
     "Cell": "get name set update",
     "AsyncCell": "get name set update",
     "Versioned": "count index value version",
@@ -111,6 +111,7 @@ MEMBERS = {
     "remaining ttl",
     "LeaseInfo": "fence holder label members name remaining shares waiters",
     "Member": "holder label remaining",
+    "NodeInfo": "answers error margin name offset quarantine round_trip uncertainty",
     "ReadWriteLock": "read write",
     "Label": "host of pid program text",
     "Guarantees": "broken_by engine exclusion fairness fence fence_ends max_ttl min_ttl suits "

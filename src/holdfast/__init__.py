@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         Leader,
         LeaseInfo,
         Member,
+        NodeInfo,
         Versioned,
     )
     from holdfast.election import AsyncElection, Election
@@ -74,6 +75,7 @@ __all__ = [
     "LockError",
     "LockLost",
     "Member",
+    "NodeInfo",
     "NotHeld",
     "Once",
     "OrSkip",
@@ -99,6 +101,7 @@ _HOMES = {
         "Leader",
         "LeaseInfo",
         "Member",
+        "NodeInfo",
         "Versioned",
     ),
     "election": ("AsyncElection", "Election"),

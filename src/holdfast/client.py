@@ -11,13 +11,13 @@ from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.lease_state import LockSpec
 from holdfast.core.queries import break_lock, inspect, page
-from holdfast.core.records import Finding, Guarantees, Label, LeaseInfo
+from holdfast.core.records import Finding, Guarantees, Label, LeaseInfo, NodeInfo
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.hooks import Hook
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.election import AsyncElection, Election
 from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_clients, open_engine
-from holdfast.errors import Unsupported
+from holdfast.errors import ClientClosed, Unsupported
 from holdfast.latch import AsyncLatch, Latch
 from holdfast.lease import refuse_pickling
 from holdfast.lock import AsyncLock, Lock
@@ -134,6 +134,11 @@ class BaseClient(Generic[D]):
 
     def __reduce__(self) -> NoReturn:
         refuse_pickling(self)
+
+    def _look_at_nodes(self) -> list[NodeInfo]:
+        if self.closed:
+            raise ClientClosed
+        return list(self._engine.nodes())
 
     def _default_ttl(self) -> float:
         """The ttl that the user gave, else the nearest to the usual one that the engine allows."""
@@ -495,6 +500,20 @@ class Client(BaseClient[ThreadDriver]):
 
         return diagnose(self._engine, self._ttl, self._sibling)
 
+    def nodes(self) -> list[NodeInfo]:
+        """The servers that the URL names, as they are now: whether each answers, and how quickly,
+        its clock, and how many more of them may fail. For operators: `holdfast ui` shows them.
+
+        It opens a connection of its own to each, side by side: a server that does not answer takes
+        3 s. `memory://` and SQLite have no servers.
+
+        >>> import holdfast
+        >>> with holdfast.Client("memory://") as client:
+        ...     client.nodes()
+        []
+        """
+        return self._look_at_nodes()
+
     def close(self) -> None:
         """End all waits, release all leases, and close all connections. A lease that is still held
         is lost (`LockLost`). Every further use raises `ClientClosed`."""
@@ -689,6 +708,12 @@ class AsyncClient(BaseClient[AsyncDriver]):
         from holdfast.diagnosis import diagnose
 
         return await asyncio.to_thread(diagnose, self._engine, self._ttl, self._sibling)
+
+    async def nodes(self) -> list[NodeInfo]:
+        """The servers, as they are now: as `Client.nodes`, in another thread."""
+        import asyncio  # not above: it takes time that threads do not need
+
+        return await asyncio.to_thread(self._look_at_nodes)
 
     async def aclose(self) -> None:
         """End all waits, release all leases, and close all connections. A lease that is still held

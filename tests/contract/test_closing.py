@@ -117,6 +117,7 @@ async def test_every_use_of_a_closed_client_says_so(stage: Stage) -> None:
         lambda: client.inspect("door"),
         lambda: client.leases(),
         lambda: client.break_lock("door"),
+        client.nodes,
     ):
         with pytest.raises(ClientClosed, match="closed"):
             await ann(use)

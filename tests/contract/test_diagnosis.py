@@ -21,6 +21,24 @@ async def test_a_sound_engine(stage: Stage) -> None:
     assert await ann(ann.client.leases) == []
 
 
+async def test_the_nodes_of_a_sound_engine(stage: Stage) -> None:
+    (ann,) = stage.cast("ann")
+    nodes = await ann(ann.client.nodes)
+    assert [node for node in nodes if not node.name or node.error or not node.round_trip] == []
+
+
+@pytest.mark.needs("outage")
+async def test_the_nodes_of_an_engine_that_is_down(stage: Stage) -> None:
+    """Those that are down say why; of a quorum, some may be up."""
+    (ann,) = stage.cast("ann")
+    with stage.place.outage():
+        nodes = await ann(ann.client.nodes)
+    silent = [node for node in nodes if not node.answers]
+    assert bool(silent) == bool(nodes)
+    assert all(node.margin is None or node.margin < 0 for node in nodes)
+    assert all(node.round_trip is None for node in silent)
+
+
 @pytest.mark.slow
 @pytest.mark.needs("outage")
 async def test_an_engine_that_is_down(stage: Stage) -> None:

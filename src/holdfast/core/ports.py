@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 from holdfast.core.lease_state import node_timeout
 from holdfast.core.messages import Answer, Request
-from holdfast.core.records import Finding, Guarantees
+from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.events import Event
 
 Clock: TypeAlias = Callable[[], float]
@@ -134,6 +134,11 @@ def find_nothing(ttl: float) -> Iterable[Finding]:
     return ()
 
 
+def no_nodes() -> Sequence[NodeInfo]:
+    """For an engine without servers."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Engine:
     """An engine as a URL describes it. Nothing is connected until it is asked something."""
@@ -161,6 +166,9 @@ class Engine:
     examine: Callable[[float], Iterable[Finding]] = find_nothing
     """What is to be said of its servers, for locks of that ttl. It blocks, on connections of its
     own."""
+    nodes: Callable[[], Sequence[NodeInfo]] = no_nodes
+    """Its servers, as they are now. It blocks, on connections of its own, for no longer than the
+    slowest server takes to answer, or to be given up."""
 
 
 def same_clock(ttl: float) -> float:

@@ -161,6 +161,38 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeInfo:
+    """A server that the URL names, as `nodes()` has just seen it.
+
+    >>> node = NodeInfo("10.0.0.7:6379", round_trip=0.0004, offset=-0.02, uncertainty=0.0002)
+    >>> node.answers, node.quarantine, node.margin
+    (True, 0.0, None)
+    """
+
+    name: str
+    error: str = ""
+    """Why it does not answer; empty if it does."""
+    round_trip: float | None = None
+    """Seconds that it took to answer, the shortest of a few; None if it did not."""
+    offset: float | None = None
+    """Seconds that its clock is ahead of this host's; None if it did not answer, or does not tell
+    the time, as etcd and ZooKeeper."""
+    uncertainty: float | None = None
+    """How many seconds `offset` may be wrong by."""
+    quarantine: float = 0.0
+    """Seconds until its votes count, since it has restarted; infinite: another name of the quorum
+    leads to the same server, so no node has a vote."""
+    margin: int | None = None
+    """How many servers of its quorum or cluster may fail before no lock can be acquired; less than
+    0: so many are missing. None if there is one server, or the URL does not name them all."""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answers."""
+        return not self.error
+
+
+@dataclass(frozen=True, slots=True)
 class Leader:
     """The winner of an election, and what it has published. Two are equal if nothing has changed.
 

@@ -1,17 +1,28 @@
 """What the examination of every server has in common: round trips, clocks, versions.
 
-An engine's `examine` talks to its servers plainly, on connections of its own, and yields findings.
+An engine sees its servers on connections of its own, side by side. `nodes` gives their figures, and
+`examine` judges the same figures, and what else there is to be said of them, as findings.
 """
 
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from math import inf
 from statistics import median, quantiles
+from typing import TypeVar
 
-from holdfast.core.records import Finding
+from holdfast.core.records import Finding, NodeInfo
+
+S = TypeVar("S")
+R = TypeVar("R")
 
 ROUNDS = 20
 """How often a server is asked for its round trip."""
+
+FEW = 5
+"""How often it is asked for its figures."""
 
 NO_ANSWER = "it does not answer"
 """What is found of a server then, and why."""
@@ -48,26 +59,70 @@ def judge_round_trips(where: str, found: Sequence[float], limit: float) -> Findi
     )
 
 
-def offset_of(read_clock: Callable[[], float]) -> tuple[float, float]:
-    """By how many seconds a server's clock is ahead of this host's, and how uncertain that is."""
-    best = (0.0, float("inf"))
-    for _ in range(5):
-        before = time.time()
-        theirs = read_clock()
-        after = time.time()
-        if (after - before) / 2 < best[1]:
-            best = theirs - (before + after) / 2, (after - before) / 2
-    return best
+def figures(name: str, ask: Callable[[], float | None]) -> NodeInfo:
+    """A server that answers. `ask`: asks it for the time, or for anything if it does not tell."""
+    trip, offset = inf, None
+    for _ in range(FEW):
+        sent_at, began = time.time(), time.perf_counter()
+        theirs = ask()
+        took = time.perf_counter() - began
+        if took < trip:
+            trip, offset = took, None if theirs is None else theirs - (sent_at + took / 2)
+    uncertainty = None if offset is None else trip / 2
+    return NodeInfo(name, round_trip=trip, offset=offset, uncertainty=uncertainty)
 
 
-def judge_offset(where: str, offset: float, uncertainty: float, why: str) -> Iterator[Finding]:
+def silent(name: str, error: Exception) -> NodeInfo:
+    """A server that does not answer, and why."""
+    return NodeInfo(name, str(error) or type(error).__name__)
+
+
+def side_by_side(see: Callable[[S], R], servers: Sequence[S]) -> list[R]:
+    """See all servers at once: one that hangs does not delay the others."""
+    with ThreadPoolExecutor(max(1, len(servers)), "holdfast nodes") as threads:
+        return list(threads.map(see, servers))
+
+
+def with_margin(nodes: Sequence[NodeInfo], votes: int, voters: int) -> list[NodeInfo]:
+    """The servers, with how many of them may fail. `votes`: how many can vote now. `voters`: how
+    many there are; 0 if that is not known."""
+    if not voters and not any(node.answers for node in nodes):
+        voters = len(nodes)
+    if not 1 < voters <= len(nodes):  # the URL does not name all of them
+        return list(nodes)
+    return [replace(node, margin=votes - majority(voters)) for node in nodes]
+
+
+def majority(voters: int) -> int:
+    """How many servers are a majority."""
+    return voters // 2 + 1
+
+
+def judge_margin(where: str, node: NodeInfo, voters: int) -> Iterator[Finding]:
+    """Of the quorum or the cluster that a server is one of."""
+    if node.margin is None or node.margin > 0:
+        return
+    votes = node.margin + majority(voters)
+    yield Finding(
+        "critical" if node.margin < 0 else "warning",
+        where,
+        f"{votes} of {voters} servers have a vote now: "
+        f"{f'{-node.margin} too few' if node.margin else 'none to spare'}",
+        "a lock needs a majority of all servers",
+        "repair the servers that do not answer, and wait for those that have restarted",
+    )
+
+
+def judge_offset(node: NodeInfo, why: str) -> Iterator[Finding]:
     """Against the clock of this host."""
-    if abs(offset) - uncertainty > CLOCK_TOLERANCE:
+    if node.offset is None or node.uncertainty is None:
+        return
+    if abs(node.offset) - node.uncertainty > CLOCK_TOLERANCE:
         yield Finding(
             "warning",
-            where,
-            f"its clock is {abs(offset):.1f} s {'ahead of' if offset > 0 else 'behind'} this "
-            f"host's (give or take {uncertainty:.3f} s)",
+            node.name,
+            f"its clock is {abs(node.offset):.1f} s {'ahead of' if node.offset > 0 else 'behind'} "
+            f"this host's (give or take {node.uncertainty:.3f} s)",
             why,
             "synchronise the clocks (chrony, systemd-timesyncd)",
         )

@@ -174,3 +174,23 @@ def test_a_member_that_does_not_answer_costs_one_try(cluster: EtcdCluster) -> No
         assert len(asked_in_vain(lease.extend)) != 1
         give_back(lease)
         follower.thaw()
+
+
+def test_how_many_members_may_fail(cluster: EtcdCluster) -> None:
+    def nodes(url: str) -> list[holdfast.NodeInfo]:
+        with holdfast.Client(url) as client:
+            return client.nodes()
+
+    first, second, _ = cluster.servers
+    found = nodes(cluster.url)
+    assert [(node.answers, node.margin) for node in found] == [(True, 1)] * 3
+    assert all(node.round_trip and node.offset is None for node in found)
+    [one] = nodes(first.url)
+    assert (one.answers, one.margin) == (True, None), "the URL does not name them all"
+    twice = nodes(f"{first.url},{second.address},{second.address}")
+    assert [node.margin for node in twice] == [0] * 3, "a member has one vote"
+    first.kill()
+    in_the_end(lambda: [node.margin for node in nodes(cluster.url)] == [0] * 3)
+    assert [node.answers for node in nodes(cluster.url)] == [False, True, True]
+    second.kill()
+    in_the_end(lambda: [node.margin for node in nodes(cluster.url)] == [-2] * 3)

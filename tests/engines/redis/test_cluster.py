@@ -60,6 +60,12 @@ def names_on(cluster: RedisCluster, node: ClusterNode, count: int) -> list[str]:
     return [next(found) for _ in range(count)]
 
 
+def test_the_nodes_are_those_of_the_url(cluster: RedisCluster, invite: Invite) -> None:
+    ann = invite(cluster.url)
+    found = [(node.name, node.error, node.margin) for node in ann(ann.client.nodes)]
+    assert found == [(node.address, "", None) for node in cluster.nodes]
+
+
 def test_locks_are_spread_over_all_masters(cluster: RedisCluster, invite: Invite) -> None:
     ann, ben = invite(cluster.url), invite(cluster.url)
     names = [f"job {{{number}}}" for number in range(40)]

@@ -76,14 +76,14 @@ class TestAQuorum:
     def test_with_one_node_down(self, three: RedisMasters) -> None:
         three.servers[0].kill()
         found = findings(f"{three.url}?restart_guard=off")
-        assert about("2 of 3 nodes answer: none to spare", found) == ["warning"]
+        assert about("2 of 3 servers have a vote now: none to spare", found) == ["warning"]
         assert about("it does not answer", found) == ["warning"]
 
     def test_without_a_majority(self, three: RedisMasters) -> None:
         for server in three.servers[:2]:
             server.kill()
         found = findings(f"{three.url}?restart_guard=off")
-        assert about("1 of 3 nodes answer: 1 too few", found) == ["critical"]
+        assert about("1 of 3 servers have a vote now: 1 too few", found) == ["critical"]
         assert about("to hand a lock over failed", found) == ["critical"]
 
     def test_two_names_for_one_server(self, three: RedisMasters) -> None:

@@ -58,6 +58,12 @@ def test_a_lock_of_the_master(watched: SentinelSet, invite: Invite) -> None:
     assert watched.master.command("EXISTS", "{holdfast:job}:fence") == 1
 
 
+def test_the_master_is_the_node(watched: SentinelSet, invite: Invite) -> None:
+    ann = invite(watched.url)
+    [node] = ann(ann.client.nodes)
+    assert (node.name, node.error, node.margin) == (f"the master of {watched.service}", "", None)
+
+
 def test_a_forced_failover_is_followed(watched: SentinelSet, invite: Invite) -> None:
     ann, ben = invite(watched.url, ttl=6), invite(watched.url)
     lease = ann.takes()

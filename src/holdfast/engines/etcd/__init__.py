@@ -4,7 +4,7 @@ A URL names the members of the cluster. `commands` has what is sent to them, `lo
 `cells` the exchanges, and there is a store for threads (`threads`) and one for asyncio (`aio`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import SplitResult, unquote
@@ -14,7 +14,7 @@ import grpc
 from grpc.experimental.gevent import init_gevent
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
-from holdfast.core.records import Finding, Guarantees
+from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines import refuse_options
 from holdfast.engines.etcd.connection import Cluster
 from holdfast.engines.etcd.guard import guard
@@ -83,6 +83,11 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
 
         return examine(cluster, ttl)
 
+    def nodes() -> Sequence[NodeInfo]:
+        from holdfast.engines.etcd.examine import nodes
+
+        return nodes(cluster)
+
     return Engine(
         GUARANTEES,
         drift,
@@ -91,6 +96,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
         comparison=partial(guard, claims),
         no_sharing="",
         examine=examine,
+        nodes=nodes,
     )
 
 

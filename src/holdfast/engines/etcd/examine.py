@@ -1,12 +1,15 @@
 """What is to be said of an etcd cluster, for a doctor: see `holdfast doctor`."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
 
 import grpc
 
 from holdfast.core.lease_state import node_timeout
-from holdfast.core.records import Finding
+from holdfast.core.records import Finding, NodeInfo
 from holdfast.engines import examining
 from holdfast.engines.etcd.connection import (
     SETTINGS,
@@ -67,31 +70,77 @@ class Talk:
         self._channel.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What answers at one endpoint: its figures, and what is to be said of it."""
+
+    node: NodeInfo
+    voter: int = 0
+    """The id of the member; 0 if it has no leader, or is a learner, and so has no vote."""
+    voters: int = 0
+    """How many members have a vote; 0 if it does not tell."""
+    findings: Sequence[Finding] = ()
+
+
+Checks: TypeAlias = Callable[[str, Talk, Any], Iterator[Finding]]
+"""What is to be said of one member, given its endpoint, a connection, and its status."""
+
+
+def nodes(cluster: Cluster) -> list[NodeInfo]:
+    """Each endpoint."""
+    return [each.node for each in _see(cluster, lambda *_: iter(()))]
+
+
 def examine(cluster: Cluster, ttl: float) -> Iterator[Finding]:
     """Each endpoint, and then the cluster."""
-    known = False
-    for endpoint in cluster.endpoints:
-        others = len(cluster.endpoints) > 1
-        try:
-            talk = Talk(cluster, endpoint)
-        except (NoAnswer, Rejected) as error:
-            yield examining.unreachable(endpoint, error, others=others)
-            continue
-        try:
-            yield from _examine_one(endpoint, talk, ttl)
-            if not known:
-                yield from _examine_all(cluster, talk)
-                known = True
-        except (NoAnswer, Rejected) as error:
-            yield examining.unreachable(endpoint, error, others=others)
-        finally:
-            talk.close()
-    if not known:
+    found = _see(cluster, partial(_examine_one, ttl))
+    for each in found:
+        if each.node.error:
+            others = len(found) > 1
+            yield examining.unreachable(each.node.name, each.node.error, others=others)
+        yield from each.findings
+    answering = [each for each in found if each.node.answers]
+    if not answering:
         yield examining.unreachable("the cluster", "none of its members does")
+    else:
+        yield from _alarms(cluster, answering[0].node.name)
+        yield from _examine_all(cluster, answering[0])
 
 
-def _examine_one(endpoint: str, talk: Talk, ttl: float) -> Iterator[Finding]:
-    status = talk.ask(STATUS)
+def _see(cluster: Cluster, checks: Checks) -> list[Seen]:
+    found = examining.side_by_side(partial(_see_one, cluster, checks), cluster.endpoints)
+    votes = {each.voter for each in found if each.voter}
+    voters = max(each.voters for each in found)
+    nodes = examining.with_margin([each.node for each in found], len(votes), voters)
+    return [replace(each, node=node) for each, node in zip(found, nodes, strict=True)]
+
+
+def _see_one(cluster: Cluster, checks: Checks, endpoint: str) -> Seen:
+    findings = list[Finding]()
+    try:
+        talk = Talk(cluster, endpoint)
+    except (NoAnswer, Rejected) as error:
+        return Seen(examining.silent(endpoint, error))
+
+    def ask() -> None:
+        talk.ask(STATUS)
+
+    try:
+        node, status = examining.figures(endpoint, ask), talk.ask(STATUS)
+        findings.extend(checks(endpoint, talk, status))  # up to an error, if there is one
+        voters: list[Any] = []
+        with suppress(Rejected):
+            voters = [each for each in talk.ask(MEMBER_LIST).members if not each.isLearner]
+        may_vote = status.leader and not status.isLearner
+        voter = status.header.member_id if may_vote else 0
+        return Seen(node, voter, len(voters), findings)
+    except (NoAnswer, Rejected) as error:
+        return Seen(examining.silent(endpoint, error), findings=findings)
+    finally:
+        talk.close()
+
+
+def _examine_one(ttl: float, endpoint: str, talk: Talk, status: Any) -> Iterator[Finding]:
     yield from examining.judge_version(endpoint, status.version, OLDEST, NEWEST)
     version = examining.numbers(status.version)
     if len(version) > 2 and version[2] < SAFE.get(version[:2], 0):
@@ -129,8 +178,15 @@ def _examine_one(endpoint: str, talk: Talk, ttl: float) -> Iterator[Finding]:
     yield examining.judge_round_trips(endpoint, trips, node_timeout(ttl))
 
 
-def _examine_all(cluster: Cluster, talk: Talk) -> Iterator[Finding]:
-    for alarm in talk.ask(ALARM, action=0).alarms:
+def _alarms(cluster: Cluster, endpoint: str) -> Iterator[Finding]:
+    try:
+        talk = Talk(cluster, endpoint)
+        with closing(talk):
+            alarms = talk.ask(ALARM, action=0).alarms
+    except (NoAnswer, Rejected) as error:
+        yield examining.unreachable(endpoint, error, others=len(cluster.endpoints) > 1)
+        return
+    for alarm in alarms:
         kind = ALARMS.get(alarm.alarm, str(alarm.alarm))
         yield Finding(
             "critical",
@@ -139,9 +195,13 @@ def _examine_all(cluster: Cluster, talk: Talk) -> Iterator[Finding]:
             "the cluster refuses to write until that is settled",
             "make room, or replace the member; then etcdctl alarm disarm",
         )
-    voters = [member for member in talk.ask(MEMBER_LIST).members if not member.isLearner]
-    where = f"the cluster of {len(voters)}"
-    if len(voters) < 3:
+
+
+def _examine_all(cluster: Cluster, seen: Seen) -> Iterator[Finding]:
+    voters = seen.voters
+    where = f"the cluster of {voters}"
+    yield from examining.judge_margin(where, seen.node, voters)
+    if 0 < voters < 3:
         yield Finding(
             "note",
             where,
@@ -149,7 +209,7 @@ def _examine_all(cluster: Cluster, talk: Talk) -> Iterator[Finding]:
             "while one is down, nothing can be acquired or renewed",
             "use three or five members",
         )
-    if len(voters) > 1 and len(cluster.endpoints) == 1:
+    if voters > 1 and len(cluster.endpoints) == 1:
         yield Finding(
             "warning",
             where,

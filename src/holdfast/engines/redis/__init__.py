@@ -18,7 +18,7 @@ from holdfast.core.guard import RestartGuard
 from holdfast.core.lease_state import node_timeout
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.quorum import Quorum
-from holdfast.core.records import Finding, Guarantees
+from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines.redis.addresses import (
     DEFAULT_PORT,
     SENTINEL_PORT,
@@ -142,10 +142,8 @@ def _single(address: Address, guarantees: Guarantees, options: Options) -> Engin
         nodes.add(address, Handshake(), exclusive=True)
         return nodes, Single(nodes, replicas)
 
-    def examine(ttl: float) -> Iterable[Finding]:
-        return _examine([address], node_timeout(ttl), replicas=replicas)
-
-    return replace(_engine(parts, guarantees, node_timeout), no_sharing="", examine=examine)
+    made = replace(_engine(parts, guarantees, node_timeout), no_sharing="")
+    return _examined(made, [address], replicas=replicas)
 
 
 def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engine:
@@ -159,8 +157,7 @@ def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engin
         return nodes, Single(nodes, 0)
 
     why = "protocol=getset is for the locks of old clients; leave it out of the URL for cells"
-    made = _engine(parts, getset(guarantees), node_timeout, why)
-    return replace(made, examine=lambda ttl: _examine([address], node_timeout(ttl)))
+    return _examined(_engine(parts, getset(guarantees), node_timeout, why), [address])
 
 
 def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> Engine:
@@ -179,10 +176,8 @@ def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> En
         nodes = Nodes(host, commands.exchange, Waiters(host, channel))
         return nodes, Cluster(seeds, address, nodes, replicas)
 
-    def examine(ttl: float) -> Iterable[Finding]:
-        return _examine(list(map(address, seeds)), node_timeout(ttl), replicas=replicas)
-
-    return replace(_engine(parts, CLUSTER, node_timeout), no_sharing="", examine=examine)
+    made = replace(_engine(parts, CLUSTER, node_timeout), no_sharing="")
+    return _examined(made, list(map(address, seeds)), replicas=replicas)
 
 
 def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
@@ -196,13 +191,14 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
     timeout = options.number("node_timeout", 0, 0.001, 60) if "node_timeout" in options else None
     options.end()
 
+    longest = max_ttl + drift(max_ttl)
+
     def request_timeout(ttl: float) -> float:
         return quorum_node_timeout(ttl) if timeout is None else min(timeout, ttl / 3)
 
     def parts(host: StoreHost) -> Parts:
         channel = _new_channel()
         commands = Commands(quorum=True, keep=keep, channel=channel)
-        longest = max_ttl + drift(max_ttl)
         guards = [RestartGuard(longest, on=guarded) for _ in addresses]
         quorum = Quorum(names, guards, host.clock, time.time, random.uniform, drift)
         nodes = Nodes(host, commands.exchange, Waiters(host, channel), size=quorum.size)
@@ -210,16 +206,12 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
             nodes.add(address, NodeHandshake(guard, host.clock, max_ttl, guarded=guarded))
         return nodes, Voting(quorum)
 
-    def examine(ttl: float) -> Iterable[Finding]:
-        quarantine = max_ttl + drift(max_ttl) if guarded else 0.0
-        size = len(addresses) // 2 + 1
-        return _examine(addresses, request_timeout(ttl), quorum=size, quarantine=quarantine)
-
     restart = () if guarded else ("a restart of a node without persistence: it loses its locks",)
     promises = replace(REDLOCK, max_ttl=max_ttl, broken_by=(*restart, *REDLOCK.broken_by))
     why = "nothing can be compared and set on independent masters in one step"
-    found = _engine(parts, promises, request_timeout, why)
-    return replace(found, no_sharing="", no_counting=NO_COUNTING, examine=examine)
+    made = _engine(parts, promises, request_timeout, why)
+    made = replace(made, no_sharing="", no_counting=NO_COUNTING)
+    return _examined(made, addresses, quorum=True, quarantine=longest if guarded else 0.0)
 
 
 def _engine(
@@ -241,10 +233,20 @@ def _engine(
     return Engine(guarantees, drift, connect, connect_async, request_timeout, no_cells)
 
 
-def _examine(addresses: Sequence[Address], node_timeout: float, **terms: Any) -> Iterable[Finding]:
-    from holdfast.engines.redis.examine import Terms, examine
+def _examined(made: Engine, addresses: Sequence[Address], **terms: Any) -> Engine:
+    """The engine, with its `examine` and its `nodes`."""
 
-    return examine(addresses, Terms(node_timeout, **terms))
+    def examine(ttl: float) -> Iterable[Finding]:
+        from holdfast.engines.redis.examine import Terms, examine
+
+        return examine(addresses, Terms(**terms), made.request_timeout(ttl))
+
+    def nodes() -> Sequence[NodeInfo]:
+        from holdfast.engines.redis.examine import Terms, nodes
+
+        return nodes(addresses, Terms(**terms))
+
+    return replace(made, examine=examine, nodes=nodes)
 
 
 def _new_channel() -> str:

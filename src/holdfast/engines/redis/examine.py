@@ -2,17 +2,21 @@
 
 import socket
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import inf
+from typing import Any, TypeAlias
 
 import hiredis
 from redis.exceptions import RedisError
 
-from holdfast.core.records import Finding
+from holdfast.core.guard import RestartGuard
+from holdfast.core.records import Finding, NodeInfo
 from holdfast.engines import examining
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.exchange import command
+from holdfast.engines.redis.handshake import is_durable
 
 OLDEST, NEWEST = "6.0", "9.1"
 """The versions of Redis and Valkey that were tried."""
@@ -25,14 +29,26 @@ FULL = 0.9
 class Terms:
     """What a client expects of its servers."""
 
-    node_timeout: float
-    quorum: int = 0
-    """How many nodes are a majority; 0: there is one server."""
+    quorum: bool = False
+    """Whether they vote."""
     quarantine: float = 0.0
     """For how many seconds a node has no vote after a restart; 0: there is no restart guard."""
     replicas: int = 0
     """How many replicas confirm each grant."""
-    fails_over: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One server: its figures, what it reports of itself, and what is to be said of it."""
+
+    node: NodeInfo
+    run: str = ""
+    """Its run id; empty if it does not answer, or does not tell."""
+    uptime: float = 0.0
+    durable: bool = False
+    """Whether it writes every change to its disk before it answers."""
+    host: str = ""
+    findings: Sequence[Finding] = ()
 
 
 class Talk:
@@ -66,7 +82,10 @@ class Talk:
 
     def clock(self) -> float:
         """What the server takes for the time."""
-        seconds, micros = self.ask("TIME")
+        reply = self.ask("TIME")
+        if isinstance(reply, Exception):
+            raise PermissionError(str(reply))
+        seconds, micros = reply
         return int(seconds) + int(micros) / 1e6
 
     def peer(self) -> str:
@@ -79,37 +98,76 @@ class Talk:
         self._socket.close()
 
 
-def examine(addresses: Sequence[Address], terms: Terms) -> Iterator[Finding]:
+Checks: TypeAlias = Callable[[str, Talk, dict[str, str]], Iterator[Finding]]
+"""What is to be said of one server, given its name, a connection, and its INFO."""
+
+
+def nodes(addresses: Sequence[Address], terms: Terms) -> list[NodeInfo]:
+    """Each server."""
+    return [each.node for each in _see(addresses, terms, lambda *_: iter(()))]
+
+
+def examine(addresses: Sequence[Address], terms: Terms, node_timeout: float) -> Iterator[Finding]:
     """Each server, and then all of them together."""
-    offsets: dict[str, tuple[float, float]] = {}
-    runs: dict[str, str] = {}
-    hosts: dict[str, str] = {}
-    for address in addresses:
-        try:
-            talk = Talk(address)
-        except (RedisError, OSError) as error:
-            yield examining.unreachable(address.name, error, others=len(addresses) > 1)
-            continue
-        try:
-            yield from _examine_one(address.name, talk, terms)
-            offsets[address.name] = examining.offset_of(talk.clock)
-            runs[address.name] = talk.facts("INFO", "server").get("run_id", address.name)
-            hosts[address.name] = talk.peer()
-        except (OSError, ValueError, TypeError) as error:
-            yield examining.unreachable(address.name, error, others=len(addresses) > 1)
-        finally:
-            talk.close()
-    if not runs and len(addresses) > 1:
+    found = _see(addresses, terms, partial(_examine_one, terms, node_timeout))
+    others = len(addresses) > 1
+    for each in found:
+        if each.node.error:
+            yield examining.unreachable(each.node.name, each.node.error, others=others)
+        yield from each.findings
+        if 0 < each.node.quarantine < inf:
+            yield _restarted(each)
+        why = "a fence is not behind the clock of its server, so after a failover it may go back"
+        yield from examining.judge_offset(each.node, why)
+    if others and not any(each.node.answers for each in found):
         yield examining.unreachable("all servers", "none of them does")
     elif terms.quorum:
-        yield from _examine_all(addresses, terms, runs, hosts)
-    for name, (offset, uncertainty) in offsets.items():
-        why = "a fence is not behind the clock of its server, so after a failover it may go back"
-        yield from examining.judge_offset(name, offset, uncertainty, why)
+        yield from _examine_all(found)
 
 
-def _examine_one(name: str, talk: Talk, terms: Terms) -> Iterator[Finding]:
-    server = talk.facts("INFO", "server")
+def _see(addresses: Sequence[Address], terms: Terms, checks: Checks) -> list[Seen]:
+    found = examining.side_by_side(partial(_see_one, checks), addresses)
+    return _count_votes(found, terms) if terms.quorum else found
+
+
+def _see_one(checks: Checks, address: Address) -> Seen:
+    name, findings = address.name, list[Finding]()
+    try:
+        talk = Talk(address)
+    except (RedisError, OSError) as error:
+        return Seen(examining.silent(name, error))
+    try:
+        node = examining.figures(name, talk.clock)
+        server = talk.facts("INFO", "server")
+        durable = is_durable(talk.ask("CONFIG", "GET", "*append*"))
+        findings.extend(checks(name, talk, server))  # up to an error, if there is one
+        uptime = float(server.get("uptime_in_seconds", 0.0))
+        return Seen(node, server.get("run_id", ""), uptime, durable, talk.peer(), findings)
+    except (OSError, ValueError, TypeError) as error:
+        return Seen(examining.silent(name, error), findings=findings)
+    finally:
+        talk.close()
+
+
+def _count_votes(found: Sequence[Seen], terms: Terms) -> list[Seen]:
+    """As a client does that meets these nodes now."""
+    guards = [RestartGuard(terms.quarantine, on=terms.quarantine > 0) for _ in found]
+    for guard, each in zip(guards, found, strict=True):
+        guard.group = guards
+        if each.run:
+            guard.met(each.run, each.uptime, each.durable, now=0.0)
+    nodes = [
+        replace(each.node, quarantine=max(0.0, guard.quarantined_until))
+        for guard, each in zip(guards, found, strict=True)
+    ]
+    votes = sum(node.answers and not node.quarantine for node in nodes)
+    nodes = examining.with_margin(nodes, votes, len(nodes))
+    return [replace(each, node=node) for each, node in zip(found, nodes, strict=True)]
+
+
+def _examine_one(
+    terms: Terms, node_timeout: float, name: str, talk: Talk, server: dict[str, str]
+) -> Iterator[Finding]:
     if not server:
         yield Finding(
             "note",
@@ -121,36 +179,37 @@ def _examine_one(name: str, talk: Talk, terms: Terms) -> Iterator[Finding]:
     else:
         version = server.get("valkey_version") or server.get("redis_version", "")
         yield from examining.judge_version(name, version, OLDEST, NEWEST)
-        yield from _persistence(name, talk, terms, float(server["uptime_in_seconds"]))
+        yield from _persistence(name, talk, terms)
         yield from _replication(name, talk, terms)
         yield from _memory(name, talk)
-    yield examining.judge_round_trips(
-        name, examining.round_trips(lambda: talk.ask("PING")), terms.node_timeout
+    trips = examining.round_trips(lambda: talk.ask("PING"))
+    yield examining.judge_round_trips(name, trips, node_timeout)
+
+
+def _persistence(name: str, talk: Talk, terms: Terms) -> Iterator[Finding]:
+    reply = talk.ask("CONFIG", "GET", "*append*")
+    if terms.quarantine or isinstance(reply, Exception) or not reply or is_durable(reply):
+        return
+    config = talk.facts("CONFIG", "GET", "*append*") | talk.facts("CONFIG", "GET", "save")
+    kept = config.get("appendonly") == "yes" or config.get("save")
+    yield Finding(
+        "note" if kept else "warning",
+        name,
+        f"a crash or a restart loses {'the last second of grants' if kept else 'all locks'}",
+        "the next client is granted what another one still holds",
+        "set appendonly yes and appendfsync always, or use a quorum with its restart guard",
     )
 
 
-def _persistence(name: str, talk: Talk, terms: Terms, uptime: float) -> Iterator[Finding]:
-    config = talk.facts("CONFIG", "GET", "*append*")
-    durable = config.get("appendonly") == "yes" and config.get("appendfsync") == "always"
-    kept = config.get("appendonly") == "yes" or talk.facts("CONFIG", "GET", "save").get("save")
-    if config and not durable and not terms.quarantine:
-        forgets = "the last second of grants" if kept else "all locks"
-        yield Finding(
-            "note" if kept else "warning",
-            name,
-            f"a crash or a restart loses {forgets}",
-            "the next client is granted what another one still holds",
-            "set appendonly yes and appendfsync always, or use a quorum with its restart guard",
-        )
-    if terms.quarantine and not durable and uptime < terms.quarantine:
-        left = terms.quarantine - uptime
-        yield Finding(
-            "warning",
-            name,
-            f"it has restarted {uptime:.0f} s ago, and has no vote for {left:.0f} s more",
-            "it may have forgotten leases that are still valid",
-            "wait for that long before you restart another node",
-        )
+def _restarted(seen: Seen) -> Finding:
+    return Finding(
+        "warning",
+        seen.node.name,
+        f"it has restarted {seen.uptime:.0f} s ago, and has no vote for "
+        f"{seen.node.quarantine:.0f} s more",
+        "it may have forgotten leases that are still valid",
+        "wait for that long before you restart another node",
+    )
 
 
 def _replication(name: str, talk: Talk, terms: Terms) -> Iterator[Finding]:
@@ -212,25 +271,17 @@ def _memory(name: str, talk: Talk) -> Iterator[Finding]:
         )
 
 
-def _examine_all(
-    addresses: Sequence[Address], terms: Terms, runs: dict[str, str], hosts: dict[str, str]
-) -> Iterator[Finding]:
-    margin = len(runs) - terms.quorum
-    if margin <= 0:
-        short = f"{-margin} too few" if margin else "none to spare"
-        yield Finding(
-            "critical" if margin < 0 else "warning",
-            "the quorum",
-            f"{len(runs)} of {len(addresses)} nodes answer: {short}",
-            "a lock needs a majority of all nodes",
-            "repair the nodes that do not answer",
-        )
-    if len(addresses) % 2 == 0:
+def _examine_all(found: Sequence[Seen]) -> Iterator[Finding]:
+    answering, size = [each for each in found if each.node.answers], len(found)
+    runs = {each.node.name: each.run or each.node.name for each in answering}
+    hosts = {each.node.name: each.host for each in answering}
+    yield from examining.judge_margin("the quorum", found[0].node, size)
+    if size % 2 == 0:
         yield Finding(
             "note",
             "the quorum",
-            f"it has {len(addresses)} nodes",
-            f"it survives the failure of as many nodes as one of {len(addresses) - 1} does",
+            f"it has {size} nodes",
+            f"it survives the failure of as many nodes as one of {size - 1} does",
             "use an odd number of nodes",
         )
     for run, count in Counter(runs.values()).items():

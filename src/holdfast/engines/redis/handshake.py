@@ -90,7 +90,7 @@ class NodeHandshake(Handshake):
         if b"run_id" not in facts:
             return failed("INFO has no run_id, without which there is no restart_guard", inf)
         run, uptime = facts[b"run_id"].decode(), float(facts[b"uptime_in_seconds"])
-        self._guard.met(run, uptime, _is_durable(config), self._clock())
+        self._guard.met(run, uptime, is_durable(config), self._clock())
         return DONE
 
     def _judge_unguarded(self, info: Reply, theirs: Reply) -> Answer:
@@ -121,7 +121,7 @@ def _facts(info: Reply) -> dict[bytes, bytes]:
     return {name: value for name, _, value in pairs}
 
 
-def _is_durable(config: Reply) -> bool:
+def is_durable(config: Reply) -> bool:
     """Whether it writes every change to its disk before it answers. A server that does not show its
     settings is taken for one that loses data."""
     if isinstance(config, Exception):

@@ -1,11 +1,11 @@
 """From a URL, or a user's own way of connecting, to the engine of an SQL server."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult
 
 from holdfast.core.ports import Clock, Engine, StoreHost
-from holdfast.core.records import Finding, Guarantees
+from holdfast.core.records import Guarantees
 from holdfast.engines.offload import Offloaded
 from holdfast.engines.sql.dialect import LEASES
 from holdfast.engines.sql.guard import SqlGuard
@@ -52,7 +52,6 @@ def server_engine(
     connections: int,
     guard: SqlGuard,
     ddl: str,
-    examine: Callable[[float], Iterable[Finding]],
 ) -> Engine:
     """The engine whose clients each have such a server, and so many connections to it."""
 
@@ -66,6 +65,5 @@ def server_engine(
         lambda host: Offloaded(store(host), scheme, host.clock, connections),
         guard=guard,
         ddl=ddl,
-        examine=examine,
         no_sharing="",
     )

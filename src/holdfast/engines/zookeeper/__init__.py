@@ -4,14 +4,14 @@
 and there is a store for threads (`threads`) and one for asyncio (`aio`).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from urllib.parse import SplitResult, unquote
 
 import kazoo  # noqa: F401 - so that its absence is reported before anything else happens
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
-from holdfast.core.records import Finding, Guarantees
+from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines import refuse_options
 from holdfast.engines.green import refuse_eventlet
 from holdfast.engines.zookeeper.connection import FILES, Servers, read_security
@@ -52,6 +52,11 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
 
         return examine(servers, ttl)
 
+    def nodes() -> Sequence[NodeInfo]:
+        from holdfast.engines.zookeeper.examine import nodes
+
+        return nodes(servers)
+
     return Engine(
         guarantees(tick, max_ttl),
         partial(drift, terms),
@@ -59,6 +64,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
         connect_async,
         no_sharing="",
         examine=examine,
+        nodes=nodes,
     )
 
 

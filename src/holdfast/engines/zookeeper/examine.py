@@ -3,12 +3,14 @@
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeAlias
 
 from holdfast.core.lease_state import node_timeout
-from holdfast.core.records import Finding
+from holdfast.core.records import Finding, NodeInfo
 from holdfast.engines import examining
 from holdfast.engines.zookeeper.connection import Servers
 
@@ -16,29 +18,37 @@ OLDEST, NEWEST = "3.6", "3.9"
 """The versions that it was tried with lie between these; 3.8 is tested."""
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One server: its figures, its role, and what is to be said of it."""
+
+    node: NodeInfo
+    mode: str = ""
+    """leader, follower, observer or standalone; empty if it does not tell."""
+    voters: int = 0
+    """How many servers of its ensemble have a vote; 0 if it stands alone, or does not tell."""
+    findings: Sequence[Finding] = ()
+
+
+Checks: TypeAlias = Callable[[str, dict[str, str], dict[str, str]], Iterator[Finding]]
+"""What is to be said of one server, given its name, its status and its settings."""
+
+
+def nodes(servers: Servers) -> list[NodeInfo]:
+    """Each server."""
+    return [each.node for each in _see(servers, lambda *_: iter(()))]
+
+
 def examine(servers: Servers, ttl: float) -> Iterator[Finding]:
     """Each server, and then the ensemble."""
-    modes, answered = [], False
-    for host in servers.hosts:
-        try:
-            facts = _facts(servers, host, "srvr")
-            answered = True
-            if not facts:
-                yield Finding(
-                    "note",
-                    host,
-                    "it does not answer `srvr`",
-                    "nothing can be said about its version and its role",
-                    "add srvr and conf to 4lw.commands.whitelist, at least while you look",
-                )
-                continue
-            modes.append(facts.get("Mode", ""))
-            yield from _examine_one(host, facts, _facts(servers, host, "conf"), ttl)
-            trips = examining.round_trips(partial(_send, servers, host, "srvr"))
-            yield examining.judge_round_trips(host, trips, node_timeout(ttl))
-        except OSError as error:
-            yield examining.unreachable(host, error, others=len(servers.hosts) > 1)
-    if servers.hosts and not answered:
+    found = _see(servers, partial(_examine_one, servers, ttl))
+    for each in found:
+        if each.node.error:
+            others = len(found) > 1
+            yield examining.unreachable(each.node.name, each.node.error, others=others)
+        yield from each.findings
+    modes = [each.mode for each in found if each.mode]
+    if found and not any(each.node.answers for each in found):
         yield examining.unreachable("the ensemble", "none of its servers does")
     elif modes == ["standalone"]:
         yield Finding(
@@ -64,11 +74,48 @@ def examine(servers: Servers, ttl: float) -> Iterator[Finding]:
             "if that one is down, this client has none to turn to",
             "name all of them, separated by commas",
         )
+    voters = max((each.voters for each in found), default=0)
+    if voters:
+        yield from examining.judge_margin("the ensemble", found[0].node, voters)
+
+
+def _see(servers: Servers, checks: Checks) -> list[Seen]:
+    found = examining.side_by_side(partial(_see_one, servers, checks), servers.hosts)
+    votes = sum(each.mode in ("leader", "follower") for each in found)
+    voters = max((each.voters for each in found), default=0)
+    nodes = examining.with_margin([each.node for each in found], votes, voters)
+    return [replace(each, node=node) for each, node in zip(found, nodes, strict=True)]
+
+
+def _see_one(servers: Servers, checks: Checks, host: str) -> Seen:
+    findings = list[Finding]()
+
+    def ask() -> None:
+        _send(servers, host, "srvr")
+
+    try:
+        node = examining.figures(host, ask)
+        facts, conf = _facts(servers, host, "srvr"), _facts(servers, host, "conf")
+        findings.extend(checks(host, facts, conf))  # up to an error, if there is one
+    except OSError as error:
+        return Seen(examining.silent(host, error), findings=findings)
+    members = [text for name, text in conf.items() if re.fullmatch(r"server\.\d+", name)]
+    voters = sum("observer" not in text for text in members)
+    return Seen(node, facts.get("Mode", ""), voters, findings)
 
 
 def _examine_one(
-    host: str, facts: dict[str, str], conf: dict[str, str], ttl: float
+    servers: Servers, ttl: float, host: str, facts: dict[str, str], conf: dict[str, str]
 ) -> Iterator[Finding]:
+    if not facts:
+        yield Finding(
+            "note",
+            host,
+            "it does not answer `srvr`",
+            "nothing can be said about its version and its role",
+            "add srvr and conf to 4lw.commands.whitelist, at least while you look",
+        )
+        return
     version = facts.get("Zookeeper version", "")
     yield from examining.judge_version(host, version, OLDEST, NEWEST)
     longest = float(conf.get("maxSessionTimeout", 0)) / 1000
@@ -89,6 +136,8 @@ def _examine_one(
             "a session may end before its holder thinks so, unless the URL names the tick",
             f"leave minSessionTimeout out, or add tick={tick / 1000:g} to the URL",
         )
+    trips = examining.round_trips(partial(_send, servers, host, "srvr"))
+    yield examining.judge_round_trips(host, trips, node_timeout(ttl))
 
 
 def _facts(servers: Servers, host: str, word: str) -> dict[str, str]:
@@ -111,4 +160,6 @@ def _send(servers: Servers, host: str, word: str) -> str:
         while time.monotonic() < give_up_at and (more := sock.recv(65536)):
             received += more
     text = received.decode(errors="replace")
+    if "not currently serving requests" in text:
+        raise ConnectionError("it serves no requests now: it is not in touch with a majority")
     return "" if "not executed because" in text else text

@@ -1,6 +1,7 @@
 """`postgresql://user:password@host:5432/database`: a lease table in a PostgreSQL database."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import SplitResult
@@ -9,7 +10,7 @@ from psycopg import ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.core.ports import Clock, Engine, StoreHost
-from holdfast.core.records import Finding, Guarantees
+from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.engine import (
     OPTIONS,
@@ -81,10 +82,15 @@ def make_engine(url: SplitResult, options: dict[str, str], connect: Connect) -> 
 
         return examine(connect, node_of(url), READ_CLOCK, checks, ttl)
 
+    def nodes() -> Sequence[NodeInfo]:
+        from holdfast.engines.sql.examine import nodes
+        from holdfast.engines.sql.postgres.examine import READ_CLOCK
+
+        return nodes(connect, node_of(url), READ_CLOCK)
+
     guard = postgresql_guard(statements.names["leases"])
-    return server_engine(
-        url.scheme, GUARANTEES, server, read_count(options), guard, statements.ddl, examine
-    )
+    made = server_engine(url.scheme, GUARANTEES, server, read_count(options), guard, statements.ddl)
+    return replace(made, examine=examine, nodes=nodes)
 
 
 def connect(given: Any, clock: Clock, until: float) -> PostgresConnection:

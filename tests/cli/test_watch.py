@@ -26,6 +26,7 @@ from holdfast.lab.servers.redis import RedisServer
 from .console import console
 from .processes import PATIENCE, Holdfast, eventually
 
+SHELL = ["/bin/sh", "-c", 'stty cols 120 rows 30; "$@"; echo "code $?"; stty -a', "sh"]
 WATCH = [sys.executable, "-m", "holdfast.cli", "watch"]
 MEMORY = "memory://watch"
 
@@ -384,8 +385,7 @@ def test_durations(seconds: float, shown: str) -> None:
 
 def test_in_a_real_terminal(holdfast: Holdfast) -> None:
     holdfast.hold("nightly")
-    shell = ["/bin/sh", "-c", 'stty cols 120 rows 30; "$@"; echo "code $?"; stty -a', "sh"]
-    with console([*shell, *WATCH], {"HOLDFAST_URL": holdfast.url, "TERM": "xterm"}) as screen:
+    with console([*SHELL, *WATCH], {"HOLDFAST_URL": holdfast.url, "TERM": "xterm"}) as screen:
         screen.expect("nightly")
         screen.type("q")
         screen.expect("\x1b[?1049l")
@@ -393,6 +393,51 @@ def test_in_a_real_terminal(holdfast: Holdfast) -> None:
         settings = screen.expect(" echoe ")
         assert " icanon " in settings
         assert " echo" in settings
+
+
+PATIENT = """
+import holdfast.core.queries, holdfast.drivers.threads
+from holdfast.cli import main
+holdfast.core.queries.NODE_TIMEOUT = holdfast.drivers.threads.CLOSE_TIMEOUT = 3600.0
+main()
+"""
+"""The program, which would wait for an hour for an engine that does not answer."""
+
+
+def test_it_ends_at_once_if_the_engine_is_frozen() -> None:
+    with RedisServer() as server, Client(server.url) as client, client.lock("nightly", ttl=600):
+        watch = [sys.executable, "-c", PATIENT, "watch", "--every", "0.1"]
+        with console([*SHELL, *watch], {"HOLDFAST_URL": server.url, "TERM": "xterm"}) as screen:
+            screen.expect("nightly")
+            server.freeze()
+            screen.expect("answered 2 s ago")  # it asks again
+            screen.type("q")
+            screen.expect("\x1b[?1049l")
+            screen.expect("code 0")
+        server.thaw()
+
+
+def test_a_break_under_way_is_written_down_before_it_ends(tmp_path: Path) -> None:
+    audit = tmp_path / "audit"
+    with RedisServer() as server, Client(server.url) as client:
+        lease = client.lock("nightly", ttl=600, renew=False).acquire()
+        argv = [*SHELL, sys.executable, "-c", PATIENT, "watch", "--audit-log", str(audit)]
+        with console(argv, {"HOLDFAST_URL": server.url, "TERM": "xterm"}) as screen:
+            screen.expect("nightly")
+            screen.type("b")
+            screen.expect("Type the name")
+            server.freeze()
+            screen.type("nightly\r")
+            screen.expect("And why?")
+            screen.type("it hangs\r")
+            screen.expect("Quit")
+            screen.type("q")
+            screen.expect("\x1b[?1049l")
+            server.thaw()
+            screen.expect("broke nightly")
+        assert json.loads(audit.read_text())["broken"] is True
+        with pytest.raises(LockLost):
+            lease.release() if lease else None
 
 
 def test_what_was_broken_is_written_down(holdfast: Holdfast, tmp_path: Path) -> None:

@@ -55,8 +55,11 @@ def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) ->
             client.leases(prefix)  # asks nothing yet
         view = View(client, prefix, every, audit)
         view.run()
-    for line in view.broken:
-        output.error(line)
+        view.finish_breaks()
+        for line in view.broken:
+            output.error(line)
+        if view.is_asking:  # closing would wait for an engine that may be frozen
+            exits.leave_at_once(view.return_code or 0)
     if view.return_code:
         raise click.exceptions.Exit(view.return_code)
 

@@ -84,7 +84,7 @@ def test_break_with_confirmation(
     page.find("#typed").send_keys("k")
     assert confirm.is_enabled()
     confirm.click()
-    page.shows("Broken. The holder was not stopped")
+    page.shows("Broken: it is free for the next holder. The holder was not stopped")
     assert client.inspect("stuck") is None
     record = json.loads(audit.read_text())
     assert record["fence"] == str(lease.fence)
@@ -108,7 +108,7 @@ def test_a_lock_that_changed_hands_is_not_broken(
     page.press("busy")
     page.find("#reason").send_keys("too late")
     page.find("#confirm").click()
-    page.shows("changed hands")
+    page.shows("that holder does not hold it, another client does")
     second.ensure_held()
     assert client.inspect("busy")
 

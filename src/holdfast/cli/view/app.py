@@ -14,7 +14,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
-from holdfast import Client
+from holdfast import Client, LockError
 from holdfast.breaking import Audit, break_held, operator
 from holdfast.cli.output import printable
 from holdfast.cli.view.looks import (
@@ -73,6 +73,8 @@ class View(App[None]):
         """The last one that succeeded."""
         self.broken: list[str] = []
         """What was broken, for the operator's records."""
+        self._threads: list[threading.Thread] = []
+        self._breaks: list[threading.Thread] = []
         self._looks = Looks(client, prefix)
         self._every = every
         self._looking = False
@@ -118,7 +120,19 @@ class View(App[None]):
 
         self._in_thread(self._looks.take, seen)
 
-    def _in_thread(self, work: Callable[[], T], then: Callable[[T | Exception], None]) -> None:
+    @property
+    def is_asking(self) -> bool:
+        """Whether the engine still owes an answer."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def finish_breaks(self) -> None:
+        """Wait for what the operator has confirmed, until it is written down."""
+        for thread in self._breaks:
+            thread.join()
+
+    def _in_thread(
+        self, work: Callable[[], T], then: Callable[[T | Exception], None]
+    ) -> threading.Thread:
         def run() -> None:
             result: T | Exception
             try:
@@ -128,7 +142,10 @@ class View(App[None]):
             with suppress(RuntimeError):  # the view has ended
                 self.call_later(then, result)
 
-        threading.Thread(target=run, daemon=True, name="holdfast watch").start()
+        thread = threading.Thread(target=run, daemon=True, name="holdfast watch")
+        thread.start()
+        self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
+        return thread
 
     def _show(self) -> None:
         table = self._table
@@ -211,11 +228,16 @@ class View(App[None]):
 
         def answered(reason: str | None) -> None:
             if reason:
-                self._in_thread(lambda: self._break(row, reason), tell)
+                self._breaks.append(self._in_thread(lambda: self._break(row, reason), tell))
 
         def tell(result: tuple[bool, str] | Exception) -> None:
             broken, why = (False, str(result)) if isinstance(result, Exception) else result
-            self._note_break(row, broken, why)
+            self.notify(
+                f"{shown(row.info.name)}: {printable(why)}",
+                severity="information" if broken else "error",
+                timeout=10,
+                markup=False,
+            )
             self.look_now()
 
         self.push_screen(BreakDialog(row), answered)
@@ -223,16 +245,16 @@ class View(App[None]):
     def _break(self, row: Row, reason: str) -> tuple[bool, str]:
         name, holder = row.key
         record: Any = {"audit": self._audit, "who": operator(), "reason": reason}
-        return break_held(self.client, name, holders=[holder], **record)
-
-    def _note_break(self, row: Row, broken: bool, why: str) -> None:
-        name = shown(row.info.name)
+        at, lock = time.strftime("%Y-%m-%d %H:%M:%S"), shown(name)
+        try:
+            broken, why = break_held(self.client, name, holders=[holder], **record)
+        except LockError as error:
+            self.broken.append(f"{at}: tried to break {lock}: {printable(str(error))}")
+            raise
         if broken:
-            held = f"held by {holder_of(row.member.holder)}, fence {row.info.fence}"
-            at = time.strftime("%Y-%m-%d %H:%M:%S")
-            self.broken.append(f"{at}: broke {name}, {held}")
-        text = f"{name}: {printable(why)}"
-        self.notify(text, severity="information" if broken else "error", timeout=10, markup=False)
+            held = f"held by {holder_of(holder)}, fence {row.info.fence}"
+            self.broken.append(f"{at}: broke {lock}, {held}")
+        return broken, why
 
     def action_examine(self) -> None:
         """Examine the servers."""

@@ -22,7 +22,7 @@ from holdfast import events
 
 __all__ = ["Metrics"]
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 10, 30, 60, 300, 3600)
+SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5, 10, 20, 30, 60, 300, 3600)
 """The buckets of all histograms: a local server answers in 1 ms, and a backup takes an hour."""
 
 

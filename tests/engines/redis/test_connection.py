@@ -6,16 +6,28 @@ from math import inf
 import pytest
 
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import Acquire, Answer, Extend, Failed, Granted, Held, Release, ToNode
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Extend,
+    Failed,
+    Granted,
+    Held,
+    Inspect,
+    Release,
+    ToNode,
+)
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import server
 from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.connection import MAX_PENDING, Node
 from holdfast.engines.redis.handshake import Handshake
-from holdfast.engines.redis.nodes import Nodes
+from holdfast.engines.redis.nodes import FIRST_CONTACT, Nodes
+from holdfast.engines.redis.routes import Voting
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import PollingOnly
 from holdfast.lab.simulator.redis.server import encode
+from tests.core.quorum_stage import quorum_of
 
 HELLO = b"%1\r\n$5\r\nproto\r\n:3\r\n"
 OTHER = "host/1/program/" + 32 * "0"
@@ -264,3 +276,14 @@ def test_a_silent_server_is_not_sent_more_than_it_can_answer(client: Client) -> 
 def test_a_reply_to_no_request_is_an_error(client: Client) -> None:
     with pytest.raises(EOFError):
         client.receive(b":1\r\n")
+
+
+def test_the_first_request_to_a_quorum_waits_for_connections_but_not_for_long() -> None:
+    """A node that is stopped must not keep an operator who looks."""
+    steps = Voting(quorum_of(3)).ask((Inspect("job"),), 5.0)
+    first = next(steps)
+    assert isinstance(first, FanOut)
+    assert (list(first.nodes), first.until) == ([0, 1, 2], FIRST_CONTACT)
+    second = next(steps)
+    assert isinstance(second, FanOut)
+    assert second.requests == (Inspect("job"),)

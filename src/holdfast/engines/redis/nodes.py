@@ -26,7 +26,8 @@ from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.waiters import Waiters
 
 FIRST_CONTACT = 0.5
-"""How long a round waits for connections while there are too few for a quorum."""
+"""How long the first request waits for connections to all nodes, and each while there are too few
+for a quorum."""
 
 MAY_WAIT = (Acquire, Inspect, List, Break)
 """What does so. The loss of a lease must be noticed in time, and a release is sent later anyway."""

@@ -7,7 +7,7 @@ from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Acquire, Answer, Done, Extend, Failed, Granted, Request, Write
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.commands import Ping, Replicated
-from holdfast.engines.redis.nodes import Nodes
+from holdfast.engines.redis.nodes import FIRST_CONTACT, Nodes
 
 Effect: TypeAlias = FanOut | Sequence[FanOut] | Pause
 """A round, or several to be sent together, that is to be waited for; or a pause."""
@@ -46,7 +46,7 @@ class Single:
 
 class Voting:
     """Independent nodes, of which a quorum decides. The first request waits for connections to all
-    of them, as it waits for answers, so that no node misses it only because it was the first."""
+    of them, for a while, so that no node misses it only because it was the first."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -57,7 +57,8 @@ class Voting:
         if self._is_first:
             self._is_first = False
             began = self._quorum.clock()
-            yield FanOut((Ping(),), self._quorum.all_nodes, until)  # type: ignore[arg-type]
+            patience = min(until, began + FIRST_CONTACT)
+            yield FanOut((Ping(),), self._quorum.all_nodes, patience)  # type: ignore[arg-type]
             until += self._quorum.clock() - began
         return (yield from self._quorum.ask(requests, until))
 

@@ -43,10 +43,9 @@ class Engine:
     """The engine whose code it shares; none: it has code of its own."""
     only: frozenset[str] = frozenset()
     """The parts of the contract that a short run plays on it; none: all."""
-    plays_core: bool = False
-    """Whether a short run plays on it what depends on the core alone: `pytest.mark.core`."""
-    both: bool = False
-    """Whether a short run plays each scenario sync and async on it, and not by turns."""
+    quick: bool = False
+    """Whether a short run plays every scenario on it, sync and async: also what depends on the core
+    alone, `pytest.mark.core`."""
 
     def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
         """Why this engine does not run a scenario, or None: it does."""

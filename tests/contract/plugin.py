@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "slow: takes about a second or more, or real processes")
     config.addinivalue_line("markers", "full: more of a scenario that a short run plays in part")
     config.addinivalue_line("markers", "core: depends on the core alone, not on the engine")
+    config.addinivalue_line("markers", "turns: a short run plays it on some engines, by turns")
     config.addinivalue_line("markers", "colour(name): a scenario that exists in one colour only")
     config.addinivalue_line(
         "markers", f"needs(*things): what an engine must be able to do, of {', '.join(NEEDS)}"
@@ -57,9 +58,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         "async",
     ]
     part = metafunc.function.__module__.rpartition(".test_")[2]
-    core = metafunc.definition.get_closest_marker("core") is not None
+    marks_of_it = {mark.name for mark in metafunc.definition.iter_markers()}
     able = [engine for engine in engines if not engine.refusal(scenario, needs)]
-    short = short_run(able, scenario, part, colours, core=core, restarts="restart" in needs)
+    short = short_run(
+        able,
+        scenario,
+        part,
+        colours,
+        core="core" in marks_of_it,
+        turns="turns" in marks_of_it,
+        restarts="restart" in needs,
+    )
     runs = []
     for engine in engines:
         refusal = engine.refusal(scenario, needs)
@@ -81,26 +90,29 @@ def short_run(
     colours: list[str],
     *,
     core: bool,
+    turns: bool,
     restarts: bool,
 ) -> set[tuple[str, str]]:
     """On which engines, and in which colours, a short run plays a scenario. (A full one plays it on
     all that can, in all colours.)
 
-    It is played on each engine that has code of its own, in one colour, by turns, and in both on
-    some. The variants of an engine take turns, in the other colour: it is played on one of those
-    that play this part of the contract, unless servers are restarted. What depends on the core
-    alone is played on few engines.
+    It is played on each engine that has code of its own, in one colour, by turns. The variants of
+    an engine take turns, in the other colour: it is played on one of those that play this part of
+    the contract, unless servers are restarted. What has the mark `turns` is played on every third
+    engine. On the quick ones everything is played in all colours; what depends on the core alone
+    is played nowhere else.
     """
     turn = crc32(scenario.encode())
-    play = [
-        engine
-        for engine in engines
-        if (engine.plays_core or not core) and (not engine.only or part in engine.only)
-    ]
-    chosen: set[tuple[str, str]] = set()
-    for number, engine in enumerate(each for each in play if not each.variant_of):
+    play = [engine for engine in engines if not engine.only or part in engine.only]
+    chosen = {(engine.name, colour) for engine in play if engine.quick for colour in colours}
+    if core and chosen:
+        return chosen
+    others = [engine for engine in play if not (engine.quick or engine.variant_of)]
+    for number, engine in enumerate(others):
+        if turns and (turn + number) % 3:
+            continue
         one, other = (colours[(turn + number + more) % len(colours)] for more in (0, 1))
-        chosen |= {(engine.name, one), (engine.name, other if engine.both else one)}
+        chosen.add((engine.name, one))
         variants = [each.name for each in play if each.variant_of == engine.name and not restarts]
         if variants:
             chosen.add((variants[turn // 2 % len(variants)], other))

@@ -40,6 +40,7 @@ async def test_a_held_lock_is_refused(stage: Stage) -> None:
     assert await stage.tries(ben, ben.lock("door"))
 
 
+@pytest.mark.turns
 async def test_a_released_lease_says_so(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lease = await ann(ann.lock("door").acquire)
@@ -54,6 +55,7 @@ async def test_a_released_lease_says_so(stage: Stage) -> None:
         await ann(lease.extend)
 
 
+@pytest.mark.turns
 async def test_each_acquisition_has_a_holder_of_its_own(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lock = ann.lock("door")
@@ -65,6 +67,7 @@ async def test_each_acquisition_has_a_holder_of_its_own(stage: Stage) -> None:
     assert len(holders) == 5
 
 
+@pytest.mark.turns
 async def test_releasing_twice_is_an_error(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("door").acquire)
@@ -80,6 +83,7 @@ async def test_releasing_twice_is_an_error(stage: Stage) -> None:
     )
 
 
+@pytest.mark.turns
 async def test_two_releases_at_once_release_once(stage: Stage) -> None:
     client = stage.client()
     ann, ben = stage.cast("ann", "ben", client=client)
@@ -103,6 +107,7 @@ async def test_nobody_releases_what_another_holds(stage: Stage) -> None:
     assert not await stage.takes(ben, "door")
 
 
+@pytest.mark.turns
 async def test_a_lease_is_released_from_anywhere(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben", client=stage.client())
     lease = await ann(ann.lock("door").acquire)
@@ -110,6 +115,7 @@ async def test_a_lease_is_released_from_anywhere(stage: Stage) -> None:
     assert await stage.takes(ann, "door")
 
 
+@pytest.mark.core
 async def test_a_lock_releases_the_only_lease_taken_through_it(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben", client=stage.client())
     lock = ann.lock("door")
@@ -121,6 +127,7 @@ async def test_a_lock_releases_the_only_lease_taken_through_it(stage: Stage) -> 
         await ann(lock.release)
 
 
+@pytest.mark.turns
 async def test_locked_tells_whether_anybody_holds_it(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     assert not await ben(ben.lock("door").locked)
@@ -131,6 +138,7 @@ async def test_locked_tells_whether_anybody_holds_it(stage: Stage) -> None:
     assert not await ben(ben.lock("door").locked)
 
 
+@pytest.mark.turns
 async def test_with_holds_the_lock_for_its_body(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
 
@@ -143,6 +151,7 @@ async def test_with_holds_the_lock_for_its_body(stage: Stage) -> None:
     assert await stage.takes(ben, "door")
 
 
+@pytest.mark.core
 async def test_with_releases_when_its_body_raises(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
 
@@ -155,6 +164,7 @@ async def test_with_releases_when_its_body_raises(stage: Stage) -> None:
     assert await stage.takes(ben, "door")
 
 
+@pytest.mark.core
 async def test_a_lock_is_a_description_to_use_again(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lock = ann.lock("door")
@@ -166,6 +176,7 @@ async def test_a_lock_is_a_description_to_use_again(stage: Stage) -> None:
     assert sorted(set(fences)) == fences
 
 
+@pytest.mark.turns
 async def test_describing_a_lock_asks_nothing(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     ann.lock("door", ttl=stage.long, timeout=5, renew=False, reentrant=True, max_hold=5, retry=1)
@@ -185,6 +196,7 @@ async def test_a_ttl_is_rounded_up_within_the_engines_range(stage: Stage) -> Non
     await ann(ann.lock("gate", ttl=promised.max_ttl).acquire)
 
 
+@pytest.mark.turns
 async def test_a_closed_client_takes_no_orders(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lock = ann.lock("door")

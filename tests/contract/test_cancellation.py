@@ -17,14 +17,13 @@ from .steps import Cut, cut_everywhere, cut_short
 
 pytestmark = pytest.mark.colour("async")
 
-AGAIN = pytest.mark.parametrize(
-    "again",
-    [
-        pytest.param(None, id="once"),
-        pytest.param(1, id="twice"),
-        pytest.param(2, id="twice, later", marks=pytest.mark.full),
-    ],
+ONCE = pytest.param(None, id="once")
+LATER = pytest.param(2, id="twice, later", marks=pytest.mark.full)
+AGAIN = pytest.mark.parametrize("again", [ONCE, pytest.param(1, id="twice"), LATER])
+LESS_AGAIN = pytest.mark.parametrize(
+    "again", [ONCE, pytest.param(1, id="twice", marks=pytest.mark.full), LATER]
 )
+"""Of scenarios that clean up as others do."""
 
 
 async def has_all_that_waiting_takes(stage: Stage, lock: Any) -> None:
@@ -97,7 +96,7 @@ async def test_acquiring_a_free_lock(stage: Stage, again: int | None) -> None:
     await cut_everywhere(attempt, again)
 
 
-@AGAIN
+@LESS_AGAIN
 async def test_acquiring_a_first_time(stage: Stage, again: int | None) -> None:
     """With a client that has not connected yet, and does so under the cancellation."""
     (ben,) = stage.cast("ben")
@@ -199,7 +198,7 @@ async def test_releasing(stage: Stage, again: int | None) -> None:
     await cut_everywhere(attempt, again)
 
 
-@AGAIN
+@LESS_AGAIN
 async def test_extending(stage: Stage, again: int | None) -> None:
     ann, ben = stage.cast("ann", "ben")
     await warm(stage, ann, ben)
@@ -220,7 +219,7 @@ async def test_extending(stage: Stage, again: int | None) -> None:
     await cut_everywhere(attempt, again)
 
 
-@AGAIN
+@LESS_AGAIN
 async def test_a_whole_section(stage: Stage, again: int | None) -> None:
     ann, ben = stage.cast("ann", "ben")
     await warm(stage, ann, ben)
@@ -244,7 +243,7 @@ async def test_a_whole_section(stage: Stage, again: int | None) -> None:
     assert cuts >= 2, "the section itself waits once"
 
 
-@AGAIN
+@LESS_AGAIN
 async def test_asking_about_locks(stage: Stage, again: int | None) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ben(ben.lock("door").acquire)

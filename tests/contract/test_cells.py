@@ -35,6 +35,7 @@ def one_less(value: Any) -> str:
     return str(int(value) - 1)
 
 
+@pytest.mark.turns
 async def test_a_cell_that_was_never_set(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     cell = ann.client.cell("stock")
@@ -43,6 +44,7 @@ async def test_a_cell_that_was_never_set(stage: Stage) -> None:
     assert await ann(cell.get) == Versioned(None, 0)
 
 
+@pytest.mark.turns
 async def test_expecting_nothing_creates_once(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     assert await ann(ann.client.cell("stock").set, "1", expect=0)
@@ -64,6 +66,7 @@ async def test_only_who_knows_the_latest_version_sets_it(stage: Stage) -> None:
     assert later.version > seen.version
 
 
+@pytest.mark.turns
 async def test_a_value_that_returns_has_another_version(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     cell = ann.client.cell("stock")
@@ -78,6 +81,7 @@ async def test_a_value_that_returns_has_another_version(stage: Stage) -> None:
 VALUES = ["text", "", "0", "a\0b", "grüße 🔒", "x" * 100_000, b"bytes", b"", b"\xff\0\r\n", b"1"]
 
 
+@pytest.mark.turns
 async def test_what_was_set_comes_back_as_what_it_was(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     cell = ann.client.cell("stock")
@@ -88,6 +92,7 @@ async def test_what_was_set_comes_back_as_what_it_was(stage: Stage) -> None:
         assert await ann(cell.update, lambda value: value) == value
 
 
+@pytest.mark.turns
 async def test_a_cell_and_a_lock_of_the_same_name_do_not_meet(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     await ann(ann.client.cell("door").set, "open", expect=0)
@@ -100,6 +105,7 @@ async def test_a_cell_and_a_lock_of_the_same_name_do_not_meet(stage: Stage) -> N
     assert (await ann(ann.client.cell("door").get)).value == "closed"
 
 
+@pytest.mark.turns
 async def test_distinct_names_are_distinct_cells(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     for name in NAMES:
@@ -114,6 +120,7 @@ async def test_nothing_is_sold_twice_and_nothing_is_lost(stage: Stage) -> None:
     await sell(stage, units=40, sellers=stage.cast("ann", "ben", "cleo", "dan"))
 
 
+@pytest.mark.turns
 async def test_sellers_who_share_a_client(stage: Stage) -> None:
     await sell(stage, units=40, sellers=stage.cast("ann", "ben", "cleo", client=stage.client()))
 
@@ -142,6 +149,7 @@ def take_one(value: Any) -> str:
     return one_less(value)
 
 
+@pytest.mark.turns
 @pytest.mark.needs("processes")
 async def test_processes_sell_nothing_twice(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
@@ -151,6 +159,7 @@ async def test_processes_sell_nothing_twice(stage: Stage) -> None:
     assert sorted(unit for each in sold for unit in each["sold"]) == list(range(60))
 
 
+@pytest.mark.turns
 async def test_an_update_that_somebody_came_between_is_tried_again(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     seen: list[Any] = []
@@ -167,6 +176,7 @@ async def test_an_update_that_somebody_came_between_is_tried_again(stage: Stage)
         assert other.get().value == "7"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("timeout", [0, 0.1])
 async def test_an_update_that_never_gets_through(stage: Stage, timeout: float) -> None:
     (ann,) = stage.cast("ann")
@@ -190,6 +200,7 @@ async def test_an_update_that_never_gets_through(stage: Stage, timeout: float) -
         assert other.get().value == str(tries)
 
 
+@pytest.mark.turns
 async def test_what_the_function_raises_sets_nothing(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     cell = ann.client.cell("stock")
@@ -212,6 +223,7 @@ BAD: dict[str, list[tuple[str, tuple[Any, ...], dict[str, Any]]]] = {
 }
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("argument", BAD)
 async def test_bad_arguments_are_refused_by_name(stage: Stage, argument: str) -> None:
     (ann,) = stage.cast("ann")
@@ -230,6 +242,7 @@ async def test_bad_arguments_are_refused_by_name(stage: Stage, argument: str) ->
     assert stage.place.untouched()
 
 
+@pytest.mark.core
 async def test_a_cell_of_a_closed_client(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     cell = ann.client.cell("stock")
@@ -240,6 +253,7 @@ async def test_a_cell_of_a_closed_client(stage: Stage) -> None:
             await ann(call)
 
 
+@pytest.mark.turns
 @pytest.mark.needs("restart")
 async def test_a_cell_outlives_a_restart(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
@@ -251,6 +265,7 @@ async def test_a_cell_outlives_a_restart(stage: Stage) -> None:
     assert await ben(ben.client.cell("stock").get) == before
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.needs("outage")
 async def test_an_engine_that_does_not_answer(stage: Stage) -> None:
@@ -279,6 +294,7 @@ async def test_an_engine_that_does_not_answer(stage: Stage) -> None:
     assert await ann(cell.update, lambda value: "3") == "3"
 
 
+@pytest.mark.turns
 @pytest.mark.colour("async")
 @pytest.mark.parametrize("again", [None, 1], ids=["once", "twice"])
 async def test_cancelled_anywhere(stage: Stage, again: int | None) -> None:

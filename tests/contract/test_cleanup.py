@@ -36,6 +36,7 @@ async def test_nothing_is_left_after_close(stage: Stage) -> None:
     assert Leftovers() == before
 
 
+@pytest.mark.turns
 async def test_a_client_that_did_nothing_leaves_nothing(stage: Stage) -> None:
     before = Leftovers()
     client = stage.client()
@@ -44,6 +45,7 @@ async def test_a_client_that_did_nothing_leaves_nothing(stage: Stage) -> None:
     assert stage.place.untouched()
 
 
+@pytest.mark.core
 async def test_a_client_as_a_context_manager(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     before = Leftovers()
@@ -90,6 +92,7 @@ async def test_many_leases_cost_no_threads(stage: Stage, many: int) -> None:
     assert all(lease.held for lease in leases)
 
 
+@pytest.mark.turns
 @MANY
 @pytest.mark.slow
 async def test_many_leases_are_renewed_in_time(stage: Stage, many: int) -> None:

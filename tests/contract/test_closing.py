@@ -32,6 +32,7 @@ async def test_closing_the_client_is_a_loss_that_is_told_once(stage: Stage) -> N
     assert len(told) == len(leases)
 
 
+@pytest.mark.core
 async def test_a_block_whose_client_is_closed_ends_with_a_loss(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
 
@@ -51,6 +52,7 @@ async def test_a_block_whose_client_is_closed_ends_with_a_loss(stage: Stage) -> 
     assert "the client was closed" in raised.value.__notes__[0]
 
 
+@pytest.mark.core
 @pytest.mark.colour("async")
 async def test_cancel_on_loss_cancels_the_body_of_a_closed_client(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
@@ -67,6 +69,7 @@ async def test_cancel_on_loss_cancels_the_body_of_a_closed_client(stage: Stage) 
         await asyncio.wait_for(section, AT_ONCE)
 
 
+@pytest.mark.turns
 async def test_a_waiter_of_a_closed_client_does_not_enter(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     await ann(ann.lock("door").acquire)
@@ -106,6 +109,7 @@ async def _close(client: Any) -> None:
         await asyncio.to_thread(client.close)
 
 
+@pytest.mark.turns
 async def test_every_use_of_a_closed_client_says_so(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lock, client = ann.lock("door"), ann.client
@@ -125,6 +129,7 @@ async def test_every_use_of_a_closed_client_says_so(stage: Stage) -> None:
         await ann.inside(lock, _never)
 
 
+@pytest.mark.turns
 @pytest.mark.colour("async")
 async def test_a_client_can_be_closed_after_its_loop_has_ended(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
@@ -149,6 +154,7 @@ async def test_a_client_can_be_closed_after_its_loop_has_ended(stage: Stage) -> 
     await stage.until(lambda: stage.takes(ben, "door"), stage.ttl + AT_ONCE)
 
 
+@pytest.mark.core
 async def test_nothing_of_a_client_can_be_pickled(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lease = await ann(ann.lock("door").acquire)

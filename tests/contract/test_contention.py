@@ -100,6 +100,7 @@ async def test_processes_lose_nothing(
         assert sorted(answer["fences"]) == answer["fences"]
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.needs("processes")
 async def test_processes_of_both_colours_and_this_one_lose_nothing(

@@ -10,6 +10,8 @@ from holdfast.engines.examining import NO_ANSWER
 
 from .stage import Stage
 
+pytestmark = pytest.mark.turns
+
 
 async def test_a_sound_engine(stage: Stage) -> None:
     (ann,) = stage.cast("ann")

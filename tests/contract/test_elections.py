@@ -16,6 +16,8 @@ from .stage import A_WHILE, AT_ONCE, Stage
 from .steps import Cut, cut_everywhere, cut_short
 from .test_cancellation import assert_free, nothing_left, warm
 
+pytestmark = pytest.mark.turns
+
 
 def steps_of(stage: Stage, election: Any) -> Callable[[], Any]:
     """What gives the next change, each time it is called."""

@@ -30,6 +30,7 @@ async def test_extending_gives_more_time(stage: Stage) -> None:
     assert not await stage.takes(ben, "door")
 
 
+@pytest.mark.turns
 async def test_extending_starts_the_same_ttl_afresh(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lease = await ann(ann.lock("door", ttl=stage.long, renew=False).acquire)
@@ -90,6 +91,7 @@ async def test_a_lease_is_renewed_while_its_holder_lives(stage: Stage) -> None:
         assert await stage.takes(ben, lease.name)
 
 
+@pytest.mark.turns
 async def test_a_released_lease_is_not_renewed(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("door", ttl=2 * stage.short).acquire)
@@ -99,6 +101,7 @@ async def test_a_released_lease_is_not_renewed(stage: Stage) -> None:
     await stage.until(lambda: stage.takes(ben, "door"))
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 async def test_max_hold_ends_the_renewal(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
@@ -114,6 +117,7 @@ async def test_max_hold_ends_the_renewal(stage: Stage) -> None:
     assert told[0] - began > 1.2 * stage.ttl, "until then it was renewed"
 
 
+@pytest.mark.core
 @pytest.mark.slow
 async def test_max_hold_is_no_loss_for_who_leaves_in_time(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
@@ -125,6 +129,7 @@ async def test_max_hold_is_no_loss_for_who_leaves_in_time(stage: Stage) -> None:
     assert await stage.takes(ben, "door")
 
 
+@pytest.mark.turns
 @pytest.mark.colour("async")
 async def test_a_pause_between_question_and_answer_costs_the_holder(stage: Stage) -> None:
     (ann,) = stage.cast("ann")

@@ -13,6 +13,8 @@ from holdfast import LockLost
 from .actors import Actor
 from .stage import Stage
 
+pytestmark = pytest.mark.turns
+
 
 async def test_nothing_to_see(stage: Stage) -> None:
     (ann,) = stage.cast("ann")

@@ -15,7 +15,7 @@ from .stage import A_WHILE, AT_ONCE, Stage
 from .steps import Cut, cut_everywhere, cut_short
 from .test_cancellation import nothing_left, warm
 
-pytestmark = pytest.mark.needs("cells")
+pytestmark = [pytest.mark.needs("cells"), pytest.mark.turns]
 
 
 async def test_it_opens_with_the_last_participant_and_stays_open(stage: Stage) -> None:

@@ -107,6 +107,7 @@ class Fatal(BaseException):
     """What no `except Exception` catches."""
 
 
+@pytest.mark.core
 @pytest.mark.colour("sync")
 async def test_a_callback_that_blocks_or_raises_anything_hurts_no_other_lease(
     stage: Stage,
@@ -133,6 +134,7 @@ async def test_a_callback_that_blocks_or_raises_anything_hurts_no_other_lease(
     await stage.until(lambda: "door 0" in told)
 
 
+@pytest.mark.core
 async def test_a_loss_that_is_noticed_just_before_closing_is_told_once(stage: Stage) -> None:
     told: list[Any] = []
     for _ in range(5):

@@ -40,6 +40,7 @@ async def test_distinct_names_never_collide(stage: Stage) -> None:
     assert all(not lease.lost for lease in leases.values())
 
 
+@pytest.mark.turns
 async def test_a_list_by_prefix_takes_it_literally(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     for name in NAMES:
@@ -66,6 +67,7 @@ async def test_a_list_by_prefix_takes_it_literally(stage: Stage) -> None:
         )
 
 
+@pytest.mark.turns
 @pytest.mark.slow
 async def test_names_in_all_orders(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
@@ -75,6 +77,7 @@ async def test_names_in_all_orders(stage: Stage) -> None:
         await ann(lease.release)
 
 
+@pytest.mark.turns
 async def test_clients_with_other_prefixes_do_not_meet(stage: Stage) -> None:
     ann = stage.actor("ann", stage.client(prefix="one:"))
     ben = stage.actor("ben", stage.client(prefix="two:"))

@@ -13,6 +13,8 @@ from holdfast import LockLost, NotHeld
 
 from .stage import AT_ONCE, Stage
 
+pytestmark = pytest.mark.core
+
 
 async def test_who_lost_a_lease_is_told_and_releases_nothing_of_others(stage: Stage) -> None:
     client = stage.client()

@@ -180,6 +180,7 @@ async def test_a_death_at_any_moment_frees_the_name(stage: Stage) -> None:
     assert sorted(set(fences)) == fences
 
 
+@pytest.mark.turns
 @SHARED
 async def test_a_program_that_closes_nothing_ends_without_a_word(stage: Stage) -> None:
     command = (sys.executable, "-P", "-c", CARELESS, stage.colour, stage.place.url)

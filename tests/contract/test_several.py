@@ -14,6 +14,7 @@ from .stage import A_WHILE, AT_ONCE, Stage
 from .steps import Cut, cut_everywhere, cut_short
 
 
+@pytest.mark.turns
 async def test_all_are_held_and_all_are_released(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lock = ann.client.lock_all(["door", "window", "cellar", "door"])
@@ -35,6 +36,7 @@ async def test_all_are_held_and_all_are_released(stage: Stage) -> None:
         assert await stage.takes(ben, name)
 
 
+@pytest.mark.turns
 async def test_if_one_is_held_none_is_taken(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     held = await ben(ben.lock("window").acquire)
@@ -91,6 +93,7 @@ async def test_dining_philosophers(stage: Stage, guests: int, clients: int) -> N
     assert meals == 2 * guests
 
 
+@pytest.mark.turns
 async def test_it_waits_for_the_last_one(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     held = await ben(ben.lock("yard").acquire)
@@ -103,6 +106,7 @@ async def test_it_waits_for_the_last_one(stage: Stage) -> None:
     await ann(lease.release)
 
 
+@pytest.mark.turns
 async def test_overlapping_sets_do_not_deadlock(stage: Stage) -> None:
     ann, ben, eve = stage.cast("ann", "ben", "eve")
     present: list[str] = []

@@ -32,13 +32,12 @@ AGAIN = pytest.mark.parametrize(
     [None, pytest.param(1, marks=pytest.mark.full), pytest.param(2, marks=pytest.mark.full)],
     ids=["once", "twice", "twice, later"],
 )
-KINDS = pytest.mark.parametrize("shares", [0, 2], ids=["reader", "semaphore"])
-LONG_KINDS = pytest.mark.parametrize(
+BOTH_KINDS = pytest.mark.parametrize("shares", [0, 2], ids=["reader", "semaphore"])
+KINDS = pytest.mark.parametrize(
     "shares",
     [0, pytest.param(2, marks=pytest.mark.full)],
     ids=["reader", "semaphore"],
 )
-"""Of scenarios that wait for a ttl to pass."""
 
 
 def share(stage: Stage, actor: Actor, shares: int, **options: Any) -> Any:
@@ -74,7 +73,7 @@ async def assert_alone(stage: Stage, watcher: Actor, lease: Any, shares: int, cu
 
 @ASYNC
 @AGAIN
-@KINDS
+@BOTH_KINDS
 async def test_cancelled_while_it_joins_another(
     stage: Stage, shares: int, again: int | None
 ) -> None:
@@ -157,7 +156,7 @@ async def test_cancelled_while_it_waits(stage: Stage, shares: int, again: int | 
 
 @ASYNC
 @AGAIN
-@KINDS
+@BOTH_KINDS
 async def test_cancelled_while_its_turn_comes(stage: Stage, shares: int, again: int | None) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     lock = share(stage, ben, shares)
@@ -220,7 +219,7 @@ async def test_cancelled_while_it_releases(stage: Stage, shares: int, again: int
 
 
 @PROCESSES
-@LONG_KINDS
+@KINDS
 async def test_killed_it_has_its_share_for_its_ttl(stage: Stage, shares: int) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     alive = await ben(share(stage, ben, shares).acquire)
@@ -245,7 +244,7 @@ async def test_killed_it_has_its_share_for_its_ttl(stage: Stage, shares: int) ->
 
 
 @PROCESSES
-@LONG_KINDS
+@KINDS
 async def test_killed_it_keeps_a_waiter_out_for_its_ttl(stage: Stage, shares: int) -> None:
     """A writer that waits, which was told to look when the last share ends."""
     ann, cleo = stage.cast("ann", "cleo")
@@ -260,7 +259,7 @@ async def test_killed_it_keeps_a_waiter_out_for_its_ttl(stage: Stage, shares: in
 
 
 @PROCESSES
-@LONG_KINDS
+@KINDS
 async def test_stopped_it_finds_its_share_lost(stage: Stage, shares: int) -> None:
     ann, ben = stage.cast("ann", "ben")
     share(stage, ann, shares)

@@ -92,6 +92,7 @@ async def test_a_semaphore_has_as_many_holders_as_slots(stage: Stage) -> None:
     assert await ann(ann.client.inspect, "door") is None
 
 
+@pytest.mark.turns
 async def test_a_semaphore_of_one_is_a_lock(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await gets(stage, ann, slot(stage, ann, 1))
@@ -276,6 +277,7 @@ async def test_a_slot_whose_holder_dies_goes_to_the_next(stage: Stage) -> None:
         await cleo(lease.release)
 
 
+@pytest.mark.turns
 async def test_a_share_that_is_renewed_outlasts_one_that_is_not(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     kept = await gets(stage, ann, reading(stage, ann, ttl=stage.ttl))
@@ -288,6 +290,7 @@ async def test_a_share_that_is_renewed_outlasts_one_that_is_not(stage: Stage) ->
     await stage.until(lambda: stage.takes(cleo, "door"))
 
 
+@pytest.mark.turns
 async def test_one_who_gives_up_keeps_nobody_out(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     read = await gets(stage, ann, reading(stage, ann))
@@ -300,6 +303,7 @@ async def test_one_who_gives_up_keeps_nobody_out(stage: Stage) -> None:
     await ann(read.release)
 
 
+@pytest.mark.turns
 async def test_all_holders_from_outside(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     one = await gets(stage, ann, reading(stage, ann))
@@ -321,6 +325,7 @@ async def test_all_holders_from_outside(stage: Stage) -> None:
     assert await cleo(cleo.client.inspect, "door") is None
 
 
+@pytest.mark.turns
 async def test_breaking_one_share_or_all(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     one = await gets(stage, ann, reading(stage, ann))

@@ -13,6 +13,7 @@ from holdfast import AcquireTimeout, LockError
 from .stage import A_WHILE, Stage
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize(
     "once", [{"blocking": False}, {"timeout": 0}], ids=["not blocking", "timeout 0"]
 )
@@ -25,6 +26,7 @@ async def test_trying_once_does_not_wait(stage: Stage, once: dict[str, Any]) -> 
     assert await ben(lock.acquire, **once)
 
 
+@pytest.mark.turns
 async def test_none_after_the_timeout(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     await ann(ann.lock("door").acquire)
@@ -36,6 +38,7 @@ async def test_none_after_the_timeout(stage: Stage) -> None:
     assert time.monotonic() - began >= 2 * A_WHILE
 
 
+@pytest.mark.core
 async def test_with_raises_after_the_timeout(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     await ann(ann.lock("door").acquire)
@@ -53,6 +56,7 @@ async def test_with_raises_after_the_timeout(stage: Stage) -> None:
     assert not entered, "a body never runs unlocked"
 
 
+@pytest.mark.turns
 @pytest.mark.parametrize("forever", [None, -1], ids=["None", "-1"])
 async def test_waiting_for_ever(stage: Stage, forever: float | None) -> None:
     ann, ben = stage.cast("ann", "ben")
@@ -65,6 +69,7 @@ async def test_waiting_for_ever(stage: Stage, forever: float | None) -> None:
     assert await asyncio.wait_for(waiting, 10)
 
 
+@pytest.mark.turns
 async def test_a_timeout_beyond_what_clocks_can_count(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("door").acquire)
@@ -112,6 +117,7 @@ async def test_a_crowd_of_waiters_of_one_client_is_served_to_the_last(stage: Sta
     assert sorted(set(served)) == served
 
 
+@pytest.mark.turns
 async def test_closing_the_client_ends_the_wait(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("door").acquire)
@@ -125,6 +131,7 @@ async def test_closing_the_client_ends_the_wait(stage: Stage) -> None:
     assert await stage.takes(ann, "door")
 
 
+@pytest.mark.core
 @pytest.mark.colour("async")
 async def test_release_after_an_acquire_in_another_task(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")

@@ -1,7 +1,7 @@
 """Plant each bug in a copy of the code, and see whether the tests of `make test` find it.
 
 Exit code 0: all were found; 1: some were not, and they are listed; 2: the list itself is wrong (a
-bug applies nowhere, or its tests fail without it).
+bug applies nowhere, or `make test` has none of its tests, or they fail without it).
 """
 
 import argparse
@@ -14,9 +14,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from queue import SimpleQueue
+
+import pytest
 
 from tests.mutants.mutant import ROOT, DoesNotApply, Mutant
 from tests.mutants.planted import PLANTED
@@ -33,14 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
     parser.add_argument("--only", default="", help="those whose name or file contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--check", action="store_true", help="only see whether each applies")
+    parser.add_argument(
+        "--check", action="store_true", help="only see whether each applies, and has tests"
+    )
     given = parser.parse_args(arguments)
     chosen = [m for m in PLANTED if given.only in m.name or given.only in m.file]
     wrong = list(_wrong(chosen))
     for complaint in wrong:
         print(complaint)
     if given.check or wrong:
-        print(f"{len(chosen)} planted bugs, {len(wrong)} do not apply")
+        print(f"{len(chosen)} planted bugs, {len(wrong)} do not apply or have no tests")
         return 2 if wrong else 0
     results = _run(chosen, given.jobs)
     survivors = [mutant.name for mutant, result in results if result == SURVIVED]
@@ -57,6 +61,26 @@ def _wrong(mutants: Sequence[Mutant]) -> Iterator[str]:
             mutant.check()
         except DoesNotApply as complaint:
             yield str(complaint)
+    for killers in {mutant.killers: None for mutant in mutants}:
+        if not _collected(killers):
+            names = ", ".join(mutant.name for mutant in mutants if mutant.killers == killers)
+            yield f"{names}: `make test` has no such tests: {killers}"
+
+
+def _collected(killers: str) -> int:
+    """How many of these tests `make test` has."""
+    counter = _Counter()
+    words = ["--collect-only", "-qq", "-p", "no:cacheprovider", *shlex.split(killers)]
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+        pytest.main([*words, f"--rootdir={ROOT}"], [counter])
+    return counter.count
+
+
+class _Counter:
+    count = 0
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        self.count = len(session.items)
 
 
 def _run(mutants: Sequence[Mutant], jobs: int) -> list[tuple[Mutant, str]]:

@@ -88,8 +88,7 @@ ENGINES = (
     Engine(
         "memory",
         MemoryPlace,
-        plays_core=True,
-        both=True,
+        quick=True,
         shares=True,
         cannot={
             "processes": "it lives in one process",
@@ -97,7 +96,7 @@ ENGINES = (
             "restart": "it ends with its process",
         },
     ),
-    Engine("sqlite", SqlitePlace, plays_core=True, shares=True),
+    Engine("sqlite", SqlitePlace, shares=True),
     Engine("postgres", postgres_place, shares=True, server="postgres"),
     Engine(
         "pgbouncer",
@@ -135,7 +134,7 @@ ENGINES = (
         only=VARIANT,
         polls=True,
     ),
-    Engine("redis", single_place, both=True, shares=True),
+    Engine("redis", single_place, shares=True),
     Engine("valkey", valkey_place, variant_of="redis", only=VARIANT, shares=True),
     Engine(
         "redlock",

@@ -1,6 +1,7 @@
-"""A process that is interrupted at one line after the other: `struck.py URL SITUATION STEP TTL`.
+"""A process that is interrupted at one line after the other: `struck.py URL STEP TTL`.
 
-It takes a lock and gives it back, again and again, interrupted each time a few lines later. After
+It takes a lock and gives it back, again and again, interrupted each time a few lines later: with a
+client that has not connected yet, with one that has, and while another client holds the lock. After
 each time its client must still work, and the lock be free for all, at once or after its ttl.
 """
 
@@ -28,7 +29,7 @@ def play(url: str, situation: str, step: int, ttl: float) -> None:
         if situation == "first use":
             ann.close()
             ann = holdfast.Client(url, ttl=ttl)
-        name = f"door {line}"
+        name = f"door {line}, {situation}"
         kept = ben.lock(name).acquire() if situation == "held" else None
         strike = Strike(line, (HOLDFAST,))
         # On a busy machine 20 ms may be too little for an answer, and a ttl for connecting.
@@ -57,4 +58,5 @@ if __name__ == "__main__":
     # A Ctrl-C within a finalizer is dropped by Python, and a socket may be left to the collector.
     warnings.simplefilter("ignore")
     sys.unraisablehook = lambda _: None
-    play(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))
+    for each in ("first use", "free", "held"):
+        play(sys.argv[1], each, int(sys.argv[2]), float(sys.argv[3]))

@@ -75,10 +75,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         for colour in colours:
             if not full and (engine.name, colour) not in short:
                 continue
-            # Such a server takes seconds to start: once for each colour, not for each process.
-            group = pytest.mark.xdist_group(f"{engine.server}-{colour}")
-            marks = [group] if engine.server and config.pluginmanager.hasplugin("xdist") else []
-            marks += [pytest.mark.skip(reason=refusal)] if refusal else []
+            marks = [pytest.mark.skip(reason=refusal)] if refusal else []
+            if engine.server and config.pluginmanager.hasplugin("xdist"):
+                # It takes seconds to start: once for each colour, not for each process.
+                marks.append(pytest.mark.xdist_group(f"{engine.server}-{colour}"))
             runs.append(pytest.param((engine, colour), id=f"{engine.name}-{colour}", marks=marks))
     metafunc.parametrize("stage", runs, indirect=True)
 

@@ -61,13 +61,14 @@ def test_one_that_fails_is_tried_again(holdfast_once, request):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [["-p", "no:xdist"], ["-n", "2", "--dist", "each"]])
+@pytest.mark.parametrize("options", [[], ["-p", "xdist", "-n", "2", "--dist", "each"]])
 def test_once_for_all_workers(options: list[str], tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(CONFTEST)
     tests = TESTS if "-n" not in options else TESTS.partition("def test_one_that_fails")[0]
     (tmp_path / "test_shop.py").write_text(tests)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     for _ in range(2):  # a second run makes everything anew
         done = subprocess.run(
             [sys.executable, "-m", "pytest", "-q", *options, str(tmp_path)],

@@ -40,7 +40,7 @@ def play(packages: Path, folder: Path, scenarios: str) -> str:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     done = subprocess.run(
         command,
-        env=environment | {"PYTHONPATH": str(packages)},
+        env=environment | {"PYTHONPATH": str(packages), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         cwd=folder,
         capture_output=True,
         text=True,

@@ -24,9 +24,7 @@ STATES = {
 
 
 def marks(name: str) -> list[pytest.MarkDecorator]:
-    if name in ("fences", "fences-readers", "fences-readers-late", "fences-restored"):
-        return [pytest.mark.full]
-    return [] if name == "fences-late" else [pytest.mark.slow]
+    return [pytest.mark.slow] if STATES[name] <= 10_000 else [pytest.mark.full]
 
 
 def names(*groups: Group) -> list[str]:

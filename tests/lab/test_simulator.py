@@ -29,10 +29,9 @@ def test_seeds_that_once_failed(seed: int) -> None:
     assert play(draw(seed)).findings == ()
 
 
-@pytest.mark.parametrize("first", range(0, 40, 20))
-def test_a_few_runs_keep_every_promise(first: int) -> None:
+def test_a_few_runs_keep_every_promise() -> None:
     """`make soak` plays thousands, from another first seed every time."""
-    seeds = range(first, first + 20)
+    seeds = range(20)
     tally = campaign(seeds, Setup())
     assert tally.failed == [], [play(draw(seed)).findings for seed in tally.failed]
     assert tally.seeds == len(seeds)
@@ -41,14 +40,14 @@ def test_a_few_runs_keep_every_promise(first: int) -> None:
 
 def test_shared_locks_keep_every_promise() -> None:
     """Readers, semaphores and exclusive holders of one name."""
-    tally = campaign(range(40), Setup(shared=True))
+    tally = campaign(range(20), Setup(shared=True))
     assert tally.failed == []
-    assert tally.grants > 400
+    assert tally.grants > 200
 
 
 @pytest.mark.slow
 def test_several_processes_find_what_one_finds() -> None:
-    seeds, setup = range(40), Setup(nodes=1, drift=4.0)
+    seeds, setup = range(16), Setup(nodes=1, drift=4.0)
     alone, together = campaign(seeds, setup), campaign(seeds, setup, jobs=2)
     assert alone == together
     assert alone.failed
@@ -78,7 +77,7 @@ def test_a_lock_that_is_handed_over_was_not_free() -> None:
 def test_runs_are_eventful() -> None:
     """Every fault happens; so does what is to be tested: losses, refusals, stale writes."""
     kinds, faults = Counter[Kind](), Counter[str]()
-    for seed in range(100, 190):
+    for seed in range(190, 235):
         run = play(draw(seed))
         assert run.findings == (), seed
         kinds.update(event.kind for event in run.history)

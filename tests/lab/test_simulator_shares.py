@@ -59,12 +59,12 @@ def plant(patch: pytest.MonkeyPatch, before: str, after: str) -> None:
 def test_a_few_runs_keep_every_promise(engine: str) -> None:
     setup = Setup(engine=engine, shared=True)
     grants, shares = 0, set[int | None]()
-    for seed in range(10):
+    for seed in range(5):
         run = play(draw(seed, setup))
         assert run.findings == (), seed
         grants += run.grants
         shares |= {event.shares for event in run.history}
-    assert grants > 100
+    assert grants > 50
     assert {0, 2} < shares
 
 

@@ -36,11 +36,11 @@ def labels(*seeds: int) -> set[str]:
 
 def test_a_few_runs_keep_every_promise() -> None:
     grants = 0
-    for seed in (*range(30), *ACQUIRED_LATE, *SET_BACK, *INTERRUPTED):
+    for seed in (*range(12), *ACQUIRED_LATE, *SET_BACK, *INTERRUPTED):
         run = play(draw(seed, SQL))
         assert run.findings == (), seed
         grants += run.grants
-    assert grants > 200
+    assert grants > 100
 
 
 @pytest.mark.parametrize("seed", [1790, 2417, 2948, 3343])

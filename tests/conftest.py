@@ -1,8 +1,10 @@
 """What `make check` leaves out: the suites that live in real processes, on real files."""
 
 import gc
+import re
 import signal
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
@@ -17,6 +19,8 @@ pytest_plugins = [
 ]
 
 HERE = Path(__file__).parent
+
+COLOUR = re.compile(r"\ba?sync\b")
 
 
 def pytest_configure() -> None:
@@ -47,15 +51,32 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not config.getoption("full"):
-        long = [item for item in items if item.get_closest_marker("full")]
-        config.hook.pytest_deselected(items=long)
+        long = {item for item in items if item.get_closest_marker("full")} | out_of_turn(items)
+        config.hook.pytest_deselected(items=list(long))
         items[:] = [item for item in items if item not in long]
     for item in items:
-        suite = item.path.relative_to(HERE).parts[0]
+        path = item.path.relative_to(HERE)
+        suite = path.parts[0]
         if suite in ("engines", "lab"):  # so that their servers are started once
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(HERE))))
+            group = path.parent if len(path.parts) > 2 else path
+            item.add_marker(pytest.mark.xdist_group(str(group)))
         if suite == "cli" or (suite == "contract" and "memory-" not in item.name):
             item.add_marker(pytest.mark.slow)
+
+
+def out_of_turn(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Of the tests of an engine that are there sync and async, one of the two, by turns: what a
+    short run leaves out. (That of the contract has a rule of its own.)"""
+    twins: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.path.is_relative_to(HERE / "engines") and "colour" in _parameters(item):
+            twins.setdefault(COLOUR.sub("", item.nodeid), []).append(item)
+    return {pair[crc32(name.encode()) % 2] for name, pair in twins.items() if len(pair) == 2}
+
+
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    callspec = getattr(item, "callspec", None)
+    return callspec.params if callspec is not None else {}
 
 
 def pytest_collection_finish() -> None:

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 FATES: tuple[Fate, ...] = ("request lost", "reply lost", "late")
 STEPS = range(5)
-KINDS = pytest.mark.parametrize("shares", [1, 2, 0])
+KINDS = pytest.mark.parametrize("shares", [1, pytest.param(2, marks=pytest.mark.full), 0])
 CASES = pytest.mark.parametrize(("fate", "step"), list(itertools.product(FATES, STEPS)), ids=str)
 
 

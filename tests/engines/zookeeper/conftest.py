@@ -1,4 +1,4 @@
-"""Real servers, started once for a process or a module, and made whole for each test."""
+"""Real servers, started once for all these tests, and made whole for each."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def _server() -> Iterator[ZooKeeperServer]:
         yield server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def _ensemble() -> Iterator[ZooKeeperEnsemble]:
     with ZooKeeperEnsemble() as ensemble:
         yield ensemble
@@ -39,7 +39,7 @@ def server(_server: ZooKeeperServer) -> ZooKeeperServer:
     return _server
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def _parted() -> Iterator[ZooKeeperEnsemble]:
     """Members that can be cut off, and that take their time to notice it."""
     with ZooKeeperEnsemble(partable=True, settings={"syncLimit": "1000"}) as ensemble:

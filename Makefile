@@ -39,8 +39,14 @@ $(DEMO)/.installed: pyproject.toml scripts/setup
 # Most tests wait for processes and timers, so more of them at once than there are cores.
 AT_ONCE := -n 6 --dist loadgroup
 
-test: $(STAMP) servers lint
+test: $(STAMP) servers
+	@$(MAKE) --no-print-directory --jobs 4 style mypy pyright compiled
 	$(BIN)/python -m pytest $(AT_ONCE)
+
+# Once, or each worker of pytest would compile all tests.
+.PHONY: compiled
+compiled: $(STAMP)
+	@said=$$($(BIN)/python -m pytest --collect-only -qq) || { echo "$$said"; exit 1; }
 
 MINUTES := 10
 SEEDS := 10000

@@ -15,10 +15,9 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import SplitResult, unquote_to_bytes
 
-from holdfast.core.ports import Engine, StoreHost, same_clock
+from holdfast.core.ports import AsyncStore, Engine, StoreHost, same_clock
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.sql.sqlite.aio import AsyncSqliteStore
 from holdfast.engines.sql.sqlite.examine import examine
 from holdfast.engines.sql.sqlite.threads import SqliteStore
 from holdfast.options import without_password
@@ -60,11 +59,16 @@ def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     def connect(host: StoreHost) -> SqliteStore:
         return SqliteStore(Path(path), host.clock, host.notify)
 
+    def connect_async(host: StoreHost) -> AsyncStore:
+        from holdfast.engines.sql.sqlite.aio import AsyncSqliteStore  # asyncio takes time to import
+
+        return AsyncSqliteStore(connect(host), host.clock)
+
     return Engine(
         guarantees=GUARANTEES,
         drift=same_clock,
         connect=connect,
-        connect_async=lambda host: AsyncSqliteStore(connect(host), host.clock),
+        connect_async=connect_async,
         no_sharing="",
         examine=partial(examine, Path(path)),
     )

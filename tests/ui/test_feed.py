@@ -192,6 +192,77 @@ def test_a_poll_that_raises_what_it_should_not(
     assert "a secret" in caplog.text
 
 
+def test_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their figures, and why one does not answer; a page that is opened later is shown the last."""
+    monkeypatch.setattr(feed, "NODES_INTERVAL", 0.2)
+    with RedisServer() as server, holdfast.Client(server.url) as client:
+        page = app(client, token=TOKEN, once=True)
+        with serving(page) as port:
+            visitor = Visitor(port)
+            visitor.sign_in()
+            with visitor.stream() as events:
+                found = next(data for kind, data in events if kind == "nodes")
+                server.kill()
+                down = next(
+                    data for _, data in events if data.get("nodes", found["nodes"])[0]["error"]
+                )
+                with visitor.stream() as others:
+                    next(data for kind, data in others if kind == "nodes")
+    [node] = found["nodes"]
+    assert (node["name"], node["error"], node["votes"]) == (server.address, "", True)
+    assert node["round_trip"] > 0
+    assert node["uncertainty"] > 0
+    assert "refused" in down["nodes"][0]["error"]
+    assert down["margin"] is None
+
+
+def test_a_quorum_that_was_just_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    with RedisServer() as one, RedisServer() as two, RedisServer() as three:
+        places = ",".join(server.address for server in (one, two, three))
+        page = app(f"redlock://{places}", token=TOKEN, once=True)
+        with serving(page) as port:
+            visitor = Visitor(port)
+            visitor.sign_in()
+            with visitor.stream() as events:
+                found = next(data for kind, data in events if kind == "nodes")
+        twice = app(f"redlock://{places},localhost:{one.port}", token=TOKEN, once=True)
+        with serving(twice) as port:
+            visitor = Visitor(port)
+            visitor.sign_in()
+            with visitor.stream() as events:
+                same = next(data for kind, data in events if kind == "nodes")
+    assert found["margin"] == -2
+    assert [node["votes"] for node in found["nodes"]] == [False] * 3
+    assert all(node["votes_at"] > found["at"] for node in found["nodes"])
+    assert [node["votes_at"] for node in same["nodes"]] == [None] * 4
+
+
+def test_a_server_that_hangs_does_not_delay_the_locks(
+    client: holdfast.Client, visitor: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a look at the servers that raises is shown, and is not the last."""
+    monkeypatch.setattr(feed, "NODES_INTERVAL", 0.01)
+    asked, answered = threading.Event(), threading.Event()
+
+    def hang() -> list[holdfast.NodeInfo]:
+        asked.set()
+        answered.wait()
+        raise KeyError("a secret")
+
+    with visitor.stream() as events:
+        with monkeypatch.context() as hanging:
+            hanging.setattr(client, "nodes", hang)
+            asked.wait()
+            with client.lock("meanwhile"):
+                changed = next(data for _, data in events if data.get("rows"))
+            answered.set()
+            failed = next(data for kind, data in events if kind == "nodes")
+        assert changed["rows"][0]["name"] == "meanwhile"
+        assert "KeyError" in failed["error"]
+        assert "secret" not in failed["error"]
+        assert next(data for kind, data in events if kind == "nodes" and not data["error"])
+
+
 @pytest.mark.parametrize(
     ("pending", "stalled"),
     [pytest.param(30, 0, id="messages-pile-up"), pytest.param(0, 1000, id="connection-stalls")],

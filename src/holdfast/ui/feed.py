@@ -1,5 +1,8 @@
 """One poller for all pages: it looks every second, and hands each page only what has changed.
 
+While a page is open, the servers are looked at, too, by a poller of their own: one that hangs does
+not delay what is seen of the locks.
+
 Holder ids contain a secret, so pages refer to holders by a hash. They refer to locks by a hash of
 the name, because a name can be any text.
 """
@@ -11,10 +14,12 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from math import inf
 from typing import Any, TypeAlias
 
 from holdfast.breaking import public, reference
 from holdfast.client import Client
+from holdfast.core.records import NodeInfo
 from holdfast.errors import LockError
 from holdfast.monitor import Change, Monitor, Watched, kind_of
 from holdfast.options import printable
@@ -24,6 +29,9 @@ Row: TypeAlias = dict[str, Any]
 
 INTERVAL = 1.0
 """Seconds between two looks; more if a look takes more than a quarter of that."""
+
+NODES_INTERVAL = 5.0
+"""Seconds between two looks at the servers."""
 
 MOST_PENDING = 30
 """Messages that wait for one reader. One that falls behind by more is cut off."""
@@ -46,7 +54,9 @@ class Feed:
         self._sparks: dict[str, list[int]] = {}
         self._at = 0.0
         self._error = ""
+        self._nodes: Row = {"at": 0.0, "nodes": [], "margin": None, "error": ""}
         self._queues: set[asyncio.Queue[bytes | None]] = set()
+        self._is_read = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -57,7 +67,7 @@ class Feed:
     def start(self) -> None:
         """Begin to look, if it has not begun. (A mounted application is not told of a start.)"""
         if self._task is None:
-            self._task = asyncio.create_task(self._poll())
+            self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
         """End all streams, and the poller."""
@@ -82,36 +92,57 @@ class Feed:
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(MOST_PENDING)
         queue.put_nowait(_message("hello", greeting))
         queue.put_nowait(self._snapshot())
+        if self._nodes["nodes"] and time.time() - self._nodes["at"] < 2 * NODES_INTERVAL:
+            queue.put_nowait(_message("nodes", self._nodes))
         self._queues.add(queue)
+        self._is_read.set()
         try:
             while (message := await queue.get()) is not None:
                 yield message
         finally:
             self._queues.discard(queue)
+            if not self._queues:
+                self._is_read.clear()
 
     async def history(self, lock: str) -> list[Row]:
         """Who has held it, the latest first."""
         return await asyncio.to_thread(self._history, lock)
 
-    async def _poll(self) -> None:
+    async def _run(self) -> None:
         try:
-            while True:
-                began = time.monotonic()
-                try:
-                    rows, changed, gone = await asyncio.to_thread(self._look)
-                except Exception as error:  # noqa: BLE001 - the page shows it, and the poll goes on
-                    self._error = _explain(error, self._error)
-                    self._publish(_message("failure", {"error": self._error}))
-                else:
-                    self._rows, self._error = rows, ""
-                    self._publish(
-                        _message("changes", {"at": self._at, "rows": changed, "gone": gone})
-                    )
-                await asyncio.sleep(max(INTERVAL, 4 * (time.monotonic() - began)))
+            await asyncio.gather(self._poll(), self._poll_nodes())
         finally:
             self.end_streams()
             if self._owned:
                 self.client.close()
+
+    async def _poll(self) -> None:
+        while True:
+            began = time.monotonic()
+            try:
+                rows, changed, gone = await asyncio.to_thread(self._look)
+            except Exception as error:  # noqa: BLE001 - the page shows it, and the poll goes on
+                self._error = _explain(error, self._error)
+                self._publish(_message("failure", {"error": self._error}))
+            else:
+                self._rows, self._error = rows, ""
+                self._publish(_message("changes", {"at": self._at, "rows": changed, "gone": gone}))
+            await asyncio.sleep(max(INTERVAL, 4 * (time.monotonic() - began)))
+
+    async def _poll_nodes(self) -> None:
+        while True:
+            await self._is_read.wait()  # servers that no page shows are left alone
+            before, nodes, error = self._nodes, list[NodeInfo](), ""
+            try:
+                nodes = await asyncio.to_thread(self.client.nodes)
+            except Exception as raised:  # noqa: BLE001 - as above
+                error = _explain(raised, before["error"])
+            now, margin = time.time(), nodes[0].margin if nodes else None
+            rows = [_node(node, now) for node in nodes]
+            self._nodes = {"at": now, "nodes": rows, "margin": margin, "error": error}
+            if rows or error or before["nodes"] or before["error"]:  # not for an embedded engine
+                self._publish(_message("nodes", self._nodes))
+            await asyncio.sleep(NODES_INTERVAL)
 
     def _look(self) -> tuple[dict[str, Row], list[Row], list[str]]:
         """Runs in a thread: with many locks it takes a while."""
@@ -203,6 +234,19 @@ def _explain(error: Exception, before: str) -> str:
     if text != before:
         log.error("a poll of holdfast ui failed", exc_info=error)
     return text
+
+
+def _node(node: NodeInfo, now: float) -> Row:
+    """A server as the page sees it. Infinity is not JSON: `votes_at` is None if it never votes."""
+    return {
+        "name": printable(node.name),
+        "error": printable(node.error),
+        "round_trip": node.round_trip,
+        "offset": node.offset,
+        "uncertainty": node.uncertainty,
+        "votes": not node.quarantine,
+        "votes_at": None if node.quarantine == inf else round(now + node.quarantine, 1),
+    }
 
 
 def _event(change: Change) -> Row:

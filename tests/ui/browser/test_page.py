@@ -6,8 +6,11 @@ import json
 import threading
 from pathlib import Path
 
+import pytest
+
 import holdfast
-from holdfast.ui import app
+from holdfast.lab.servers.redis import RedisServer
+from holdfast.ui import app, feed
 from tests.ui.conftest import Hold
 from tests.ui.server import TOKEN, serving
 
@@ -29,6 +32,14 @@ def test_live(client: holdfast.Client, hold: Hold, page: Page) -> None:
     page.shows("1 waiting")
     page.until("document.querySelector('#rows polyline').getAttribute('points')")
     page.shows("Hot")
+    wait = "document.querySelector('#rows tr').cells[7].innerText"
+    assert page.until(wait)[-2:] == " s"
+    page.find("th[data-key=wait] button").click()
+    assert page.find("th[data-key=wait]").get_attribute("aria-sort") == "descending"
+    page.find("#rows tr").click()
+    page.until("/Waited for\\n(> )?\\d+ s/.test(document.getElementById('facts').innerText)")
+    page.press(ESCAPE)
+    page.shows("1 waiting")
     lease.release()
     waiting.join()
     page.shows("(green fleet)")
@@ -189,6 +200,37 @@ def test_ten_thousand_locks(client: holdfast.Client, hold: Hold, page: Page) -> 
     client.break_lock("order:07777")
     page.shows("No lock matches.")
     page.shows("0 of 9,999 locks")
+
+
+def test_the_servers(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a quorum: how each of them is, and how many more may fail."""
+    monkeypatch.setattr(feed, "NODES_INTERVAL", 0.2)
+    with RedisServer() as one, RedisServer() as two, RedisServer() as three:
+        quorum = f"redlock://{one.address},{two.address},{three.address}"
+        with serving(app(f"{quorum}?restart_guard=off", token=TOKEN, once=True)) as port:
+            page.driver.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
+            page.shows("1 more may fail")
+            assert all(server.address in page.text() for server in (one, two, three))
+            assert page.text().count(" · clock ") == 3
+            one.kill()
+            page.shows("none to spare")
+            page.shows("does not answer: ")
+            two.kill()
+            page.shows("no majority: 1 too few")
+            two.start()
+            page.shows("none to spare")
+        with serving(app(quorum, token=TOKEN, once=True)) as port:
+            page.driver.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
+            page.shows("restarted, no vote for ")
+            page.shows("no majority: 2 too few")
+    assert page.complaints() == []
+
+
+def test_no_servers(page: Page) -> None:
+    """An engine within the process has none."""
+    page.open()
+    page.shows("No lock is held.")
+    assert not page.find("#nodes").is_displayed()
 
 
 def test_examine(page: Page) -> None:

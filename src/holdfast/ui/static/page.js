@@ -22,7 +22,7 @@ const program = (who) => who.program ? who.program + (who.text ? ` (${who.text})
 const holder = (who) => program(who) + (who.host ? ` on ${who.host}, ${who.pid}` : "");
 const oldest = (lock) => lock.members.reduce((a, b) => (b.since < a.since ? b : a));
 const age = (who) => (who.longer ? "> " : "") + duration(now() - who.since);
-const wait = (lock) => (lock.wait ? age(lock.wait) : "");
+const wait = (lock) => (lock.waiters === null ? "?" : lock.wait ? age(lock.wait) : "");
 const latest = (lock) => lock.members.reduce((a, b) => (b.ends > a.ends ? b : a));
 const heat = (lock) => lock.spark.reduce((sum, count) => sum + count, 0);
 const holders = (lock) =>
@@ -159,6 +159,52 @@ function showHot() {
   });
 }
 
+// --- the servers -------------------------------------------------------------------------------
+
+let servers = {nodes: [], margin: null, error: ""};
+
+function span(seconds, like = seconds) {
+  const size = Math.abs(like);
+  return size < 1 ? `${(1000 * seconds).toFixed(size < 0.01 ? 2 : 0)} ms` : `${seconds.toFixed(1)} s`;
+}
+function describe(node) {
+  if (node.error) return `does not answer: ${node.error}`;
+  const facts = [span(node.round_trip)];
+  if (node.offset !== null) {
+    const most = Math.max(Math.abs(node.offset), node.uncertainty);
+    const [number] = span(node.offset, most).split(" ");
+    facts.push(`clock ${node.offset < 0 ? "" : "+"}${number} ± ${span(node.uncertainty, most)}`);
+  }
+  if (!node.votes)
+    facts.push(node.votes_at === null ? "no vote: named twice" : `restarted, no vote for ${duration(node.votes_at - now())}`);
+  return facts.join(" · ");
+}
+function spare({margin, error}) {
+  if (error) return [error, "bad"];
+  if (margin === null) return ["", ""];
+  if (margin < 0) return [`no majority: ${-margin} too few`, "bad"];
+  return margin ? [`${margin} more may fail`, ""] : ["none to spare", "late"];
+}
+function showNodes() {
+  const section = $("nodes"), list = section.querySelector("ul"), [text, kind] = spare(servers);
+  section.hidden = !servers.nodes.length && !servers.error;
+  put($("margin"), text);
+  $("margin").className = kind;
+  while (list.children.length > servers.nodes.length) list.lastChild.remove();
+  while (list.children.length < servers.nodes.length) {
+    const item = make("li");
+    item.append(make("span", "", "name"), make("span", "", "quiet"));
+    list.append(item);
+  }
+  servers.nodes.forEach((node, i) => {
+    const item = list.children[i];
+    item.className = `state ${node.error ? "bad" : node.votes ? "live" : "late"}`;
+    put(item.children[0], node.name);
+    put(item.children[1], describe(node));
+    set(item, "title", `${node.name}: ${describe(node)}`);
+  });
+}
+
 // --- one lock ----------------------------------------------------------------------------------
 
 let open = null, openName = "";
@@ -194,7 +240,7 @@ function showLock() {
     put(cells[3], age(who));
     showLeft(cells[4].firstChild, cells[4].lastChild, who);
   });
-  const facts = lock ? [["Kind", lock.kind], ["Fence", lock.fence], ["Waiters", String(lock.waiters ?? "not counted")], ["Waited for", wait(lock) || "no"], ["Held for", age(oldest(lock))]] : [];
+  const facts = lock ? [["Kind", lock.kind], ["Fence", lock.fence], ["Waiters", String(lock.waiters ?? "not counted")], ["Waited for", lock.waiters === null ? "not counted" : wait(lock) || "no"], ["Held for", age(oldest(lock))]] : [];
   if ($("facts").children.length !== facts.length)
     $("facts").replaceChildren(...facts.map(([what]) => { const d = make("div"); d.append(make("dt", what), make("dd")); return d; }));
   facts.forEach(([, value], i) => put($("facts").children[i].lastChild, value));
@@ -238,6 +284,7 @@ function refresh() {
   paint();
   count();
   showHot();
+  showNodes();
 }
 
 // --- breaking ----------------------------------------------------------------------------------
@@ -344,6 +391,7 @@ function listen() {
     refresh();
     if (open && (data.gone.includes(open) || data.rows.some((row) => row.id === open))) loadHistory();
   });
+  on("nodes", (data) => { servers = data; if (!open) { showNodes(); paint(); } });
   on("failure", (data) => state(data.error, "bad"));
   stream.onerror = () => {
     state("no connection to holdfast ui; trying again", "bad");
@@ -393,6 +441,6 @@ $("cancel").addEventListener("click", () => $("breaking").close());
 $("breaking").querySelector("form").addEventListener("submit", (event) => event.preventDefault());
 addEventListener("resize", paint);
 addEventListener("hashchange", route);
-setInterval(() => (open ? showLock() : paint()), 1000);
+setInterval(() => { if (open) showLock(); else { showNodes(); paint(); } }, 1000);
 route();
 listen();

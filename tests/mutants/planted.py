@@ -21,6 +21,9 @@ READERS = "tests/lab/test_simulator_readers.py"
 SCRIPTS = "tests/lab/test_script_rules.py tests/lab/test_simulator_scripts.py"
 CLI = "tests/cli/test_exit_codes.py tests/cli/test_run.py tests/cli/test_operate.py"
 
+PAGE_ACCESS, PAGE_FEED = "tests/ui/test_access.py", "tests/ui/test_feed.py -k 'hostile or secret'"
+WATCH = "tests/cli/test_watch.py -k 'break or hostile'"
+
 ELECTIONS = "tests/core/test_election.py tests/contract/test_elections.py -k 'core or [memory-'"
 LATCHES = "tests/core/test_latch.py tests/contract/test_latches.py -k 'core or [memory-'"
 ELECT = "tests/cli/test_elect.py"
@@ -883,6 +886,163 @@ PLANTED = [
         "            if request.holder:\n                broken",
         "            if False:\n                broken",
         contract("zookeeper", "inspection"),
+    ),
+    Mutant(
+        "breaking: a client that gets the lock in this moment loses it",
+        "breaking.py",
+        "client.break_lock(name, holder)",
+        "client.break_lock(name)",
+        "tests/test_breaking.py",
+    ),
+    Mutant(
+        "breaking: the fence that was shown does not matter",
+        "breaking.py",
+        '    if fence not in ("", str(info.fence)):',
+        "    if False:",
+        "tests/test_breaking.py",
+    ),
+    Mutant(
+        "breaking: an attempt with an unknown outcome is not written down",
+        "breaking.py",
+        '        _record(audit, {**facts, "outcome": printable(str(error))})\n',
+        "",
+        "tests/test_breaking.py",
+    ),
+    Mutant(
+        "breaking: every user may read the audit log",
+        "breaking.py",
+        "os.O_CREAT, 0o600)",
+        "os.O_CREAT, 0o644)",
+        "tests/ui/test_breaking.py",
+    ),
+    # the page
+    Mutant(
+        "page: a lock is broken without the token",
+        "ui/access.py",
+        "if not hmac.compare_digest(given.encode(), self.csrf_token(session).encode()):",
+        "if False:",
+        PAGE_ACCESS,
+    ),
+    Mutant(
+        "page: requests of another origin are accepted",
+        "ui/access.py",
+        'return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()',
+        "return True",
+        PAGE_ACCESS,
+    ),
+    Mutant(
+        "page: requests for another host are accepted",
+        "ui/access.py",
+        "        return name in self._hosts",
+        "        return True",
+        PAGE_ACCESS,
+    ),
+    Mutant(
+        "page: the token of the link works again",
+        "ui/access.py",
+        "        if self._once:\n",
+        "        if False:\n",
+        PAGE_ACCESS,
+    ),
+    Mutant(
+        "page: a cookie is not verified",
+        "ui/access.py",
+        "if not hmac.compare_digest(signature.encode(), self._sign",
+        "if False and not hmac.compare_digest(signature.encode(), self._sign",
+        PAGE_ACCESS,
+    ),
+    Mutant(
+        "page: it breaks locks though it may only look",
+        "ui/routes.py",
+        "Audit(audit_log) if allow_break else None",
+        "Audit(audit_log)",
+        "tests/ui/test_breaking.py",
+    ),
+    Mutant(
+        "page: a lock is broken although another name was typed",
+        "ui/routes.py",
+        'if name is None or asked["name"] != printable(name):',
+        "if name is None:",
+        "tests/ui/test_breaking.py",
+    ),
+    Mutant(
+        "page: names are not escaped",
+        "ui/feed.py",
+        '"name": printable(lock.name),',
+        '"name": lock.name,',
+        PAGE_FEED,
+    ),
+    Mutant(
+        "page: the secret of a holder is sent",
+        "breaking.py",
+        '"id": reference(holder),',
+        '"id": holder,',
+        PAGE_FEED,
+    ),
+    Mutant(
+        "page: a reader that does not read is not cut off",
+        "ui/feed.py",
+        "            if queue.full():\n                self._cut_off(queue)",
+        "            if queue.full():\n                continue",
+        "tests/ui/test_feed.py -k messages-pile-up",
+    ),
+    # watch
+    Mutant(
+        "watch: it breaks other holders than the one that is shown",
+        "cli/view/app.py",
+        "holders=[holder], **record",
+        "**record",
+        WATCH,
+    ),
+    Mutant(
+        "watch: any name is a yes",
+        "cli/view/screens.py",
+        "if self._typed.value not in (name, shown(name)):",
+        "if False:",
+        WATCH,
+    ),
+    Mutant(
+        "watch: names are not escaped",
+        "cli/view/looks.py",
+        "    return printable(name)\n",
+        "    return name\n",
+        WATCH,
+    ),
+    Mutant(
+        "watch: an engine that does not answer delays the end",
+        "cli/watch.py",
+        "        if view.is_asking:",
+        "        if False:",
+        "tests/cli/test_watch.py -k ends_at_once",
+    ),
+    Mutant(
+        "watch: it ends before a break is written down",
+        "cli/watch.py",
+        "        view.finish_breaks()\n",
+        "",
+        "tests/cli/test_watch.py -k under_way",
+    ),
+    # doctor
+    Mutant(
+        "doctor: a server that evicts keys is overlooked",
+        "engines/redis/examine.py",
+        'if most and policy != "noeviction":',
+        "if False:",
+        "tests/engines/redis/test_examine.py -k evicts",
+    ),
+    Mutant(
+        "doctor: a critical finding is a warning",
+        "cli/doctor.py",
+        '    if "critical" in found:\n        click.get_current_context().exit(exits.CRITICAL)\n',
+        "",
+        "tests/cli/test_doctor.py",
+    ),
+    Mutant(
+        "doctor: a waiter that polls passes for one that was woken",
+        "diagnosis.py",
+        "            case PollingOnly():\n                self.polls.append(event)\n",
+        "",
+        "tests/engines/redis/test_examine.py -k wake",
     ),
     # the command line
     Mutant(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -28,9 +29,10 @@ HOSTILE = [
 
 
 def until(condition: Callable[[], bool]) -> None:
-    """Wait for it; the test's own timeout is the limit."""
-    pause = threading.Event()
+    """Wait for it; fail after a minute."""
+    pause, give_up_at = threading.Event(), time.monotonic() + 60
     while not condition():
+        assert time.monotonic() < give_up_at, f"never came true: {condition}"
         pause.wait(0.02)
 
 

@@ -60,6 +60,16 @@ class TestOneServer:
             assert about("it is a replica of", findings(replica.url)) == ["critical"]
             assert about("grants do not wait for them", findings(server.url)) in ([], ["warning"])
 
+    def test_that_cannot_wake_waiters(self, server: RedisServer) -> None:
+        server.command(
+            "ACL", "SETUSER", "mute", "reset", "on", ">x", "~*", "&*", "+@all", "-subscribe"
+        )
+        try:
+            found = findings(server.url.replace("://", "://mute:x@"))
+        finally:
+            server.command("ACL", "DELUSER", "mute")
+        assert about("it cannot wake waiters", found) == ["warning"]
+
     def test_options_that_cannot_be_met(self, server: RedisServer) -> None:
         found = findings(f"{server.url}?replicas=2")
         assert about("replicas=2 is asked for", found) == ["critical"]

@@ -11,6 +11,7 @@ from starlette.routing import Mount
 import holdfast
 from holdfast.ui import access as rules
 from holdfast.ui import app
+from tests.equipment.django import configure_django
 
 from .server import TOKEN, Visitor, serving
 
@@ -161,6 +162,33 @@ def test_mounted_below_a_path(client: holdfast.Client) -> None:
         assert visitor.status("GET", "page.js") == 200
         assert visitor.find("report")["kind"] == "lock"
         assert visitor.status("POST", "examine", X_Holdfast_Token="") == 403
+
+
+def test_mounted_beside_django(client: holdfast.Client) -> None:
+    """As the documentation shows it."""
+    configure_django()
+    from django.core.handlers.asgi import ASGIHandler
+    from django.http import HttpRequest, HttpResponse
+    from django.test import override_settings
+    from django.urls import path
+
+    def view(request: HttpRequest) -> HttpResponse:
+        return HttpResponse("of Django")
+
+    page = app(client, token=TOKEN)
+    site = (path("orders/", view),)
+    with (
+        override_settings(ROOT_URLCONF=site, ALLOWED_HOSTS=["127.0.0.1"]),
+        serving(page, Starlette(routes=[Mount("/locks", page), Mount("/", ASGIHandler())])) as port,
+        client.lock("report"),
+    ):
+        visitor = Visitor(port, "/locks/")
+        assert visitor.status("GET", "events") == 401
+        with visitor.send("POST", "login", f"token={TOKEN}".encode()) as response:
+            visitor.cookie = (response.headers["Set-Cookie"] or "").partition(";")[0]
+        assert visitor.find("report")["kind"] == "lock"
+        with Visitor(port).send("GET", "orders/") as response:
+            assert response.read() == b"of Django"
 
 
 def test_links_are_relative() -> None:

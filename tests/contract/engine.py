@@ -34,9 +34,6 @@ class Engine:
     cannot: Mapping[str, str] = field(default_factory=dict)
     shares: bool = False
     """Whether several can hold a lock on it."""
-    polls: bool = False
-    """Whether its waiters poll: a hundred of them are more than a busy machine answers in time, and
-    the turn of one that is late goes to the next."""
     server: str = ""
     """What is slow to start: scenarios with the same one go to the same worker of pytest-xdist."""
     variant_of: str = ""

@@ -106,13 +106,15 @@ class Stage:
         """Waits until a worker is about to ask for a lock."""
         await self.until(lambda: len(worker.said("asking")) >= times)
 
-    async def settles(self, watcher: Actor, name: str, waiters: int = 1) -> None:
+    async def settles(
+        self, watcher: Actor, name: str, waiters: int = 1, within: float = AT_ONCE
+    ) -> None:
         """Lets waiters get into their wait. Where no engine can tell, no verdict rests on it."""
         info = await watcher(watcher.client.inspect, name)
         if info is None or info.waiters is None:
             await asyncio.sleep(0.1)
         else:
-            await self.until(lambda: self._waiters(watcher, name, waiters))
+            await self.until(lambda: self._waiters(watcher, name, waiters), within)
 
     async def _waiters(self, watcher: Actor, name: str, waiters: int) -> bool:
         info = await watcher(watcher.client.inspect, name)

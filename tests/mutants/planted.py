@@ -10,6 +10,7 @@ def contract(engine: str, *parts: str) -> str:
 
 
 CORE = "tests/core"
+POLLING = "tests/engines/sql/test_polling.py"
 SIMULATED_SQL = "tests/lab/test_simulator_sql.py -k promise"
 SEVERAL = "tests/contract/test_several.py -k '[memory- or [sqlite- or [redis-'"
 CORE_ACQUIRE = "tests/core/test_acquire.py tests/core/test_acquire_instants.py"
@@ -474,6 +475,42 @@ PLANTED = [
         "  forget_ended(now)\n",
         "",
         contract("redis", "shares"),
+    ),
+    # SQL: waiters that poll
+    Mutant(
+        "PostgreSQL: a waiter that polls has a short offer",
+        "engines/sql/postgres/commands.py",
+        "    SELECT CASE pid WHEN 0 THEN alive_until - {now} END FROM {waiters}\n",
+        "    SELECT 0 FROM {waiters}\n",
+        POLLING,
+    ),
+    Mutant(
+        "PostgreSQL: a reader that polls has a short offer",
+        "engines/sql/postgres/commands.py",
+        "        CAST(:offer AS bigint), CASE pid WHEN 0 THEN alive_until - {now} END\n",
+        "        CAST(:offer AS bigint), 0\n",
+        POLLING,
+    ),
+    Mutant(
+        "MariaDB: a waiter has a short offer",
+        "engines/sql/mysql/commands.py",
+        "    expires = {now} + IF(holder IS NULL, 0, ttl),",
+        "    ttl = :offer, expires = {now} + IF(holder IS NULL, 0, ttl),",
+        "tests/engines/sql/test_waiters.py -k offer_for_its_life",
+    ),
+    Mutant(
+        "SQL: a waiter marks only itself as alive",
+        "engines/sql/waiters.py",
+        "for holder in self._queue(key)]",
+        "for holder in self._queue(key)[:1]]",
+        POLLING,
+    ),
+    Mutant(
+        "SQL: no other waiter polls when the first has left",
+        "engines/sql/waiters.py",
+        "                self._notify(other)\n",
+        "",
+        POLLING,
     ),
     # PostgreSQL
     Mutant(

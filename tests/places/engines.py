@@ -105,9 +105,8 @@ ENGINES = (
         server="postgres",
         variant_of="postgres",
         only=VARIANT,
-        polls=True,
     ),
-    Engine("mariadb", mariadb_place, shares=True, server="mariadb", polls=True),
+    Engine("mariadb", mariadb_place, shares=True, server="mariadb"),
     Engine(
         "mysql",  # its statements, on MariaDB
         mysql_place,
@@ -115,7 +114,6 @@ ENGINES = (
         server="mariadb",
         variant_of="mariadb",
         only=VARIANT,
-        polls=True,
     ),
     Engine(
         "lent postgres",  # by a user's own pool
@@ -132,7 +130,6 @@ ENGINES = (
         shares=True,
         variant_of="mariadb",
         only=VARIANT,
-        polls=True,
     ),
     Engine("redis", single_place, shares=True),
     Engine("valkey", valkey_place, variant_of="redis", only=VARIANT, shares=True),

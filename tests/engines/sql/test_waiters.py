@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.messages import Acquire, Done, Granted, Held, Release
+from holdfast.core.messages import OFFER, Acquire, Done, Granted, Held, Release
 from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines import open_engine
 from holdfast.engines.sql import commands
 from holdfast.engines.sql.dialect import MICROSECONDS
+from holdfast.engines.sql.waiters import LONGEST_LIFE
 from holdfast.options import read_options
 from tests.contract.strikes import Strike
 from tests.engines.redis.party import Party
@@ -93,6 +94,21 @@ def test_a_newcomer_does_not_overtake(database: Database, monkeypatch: pytest.Mo
     assert isinstance(ask(Acquire(KEY, "ben", 60.0, queue=True)), Granted)
     ask.close()
     late.close()
+
+
+@pytest.mark.parametrize("kind", ["mariadb"])
+@pytest.mark.parametrize(("shares", "table"), [(1, "leases"), (0, "leases_members")])
+def test_a_waiter_that_polls_has_its_offer_for_its_life(
+    database: Database, shares: int, table: str
+) -> None:
+    ask = Asker(database.url)
+    assert isinstance(ask(Acquire(KEY, "ann", 60.0)), Granted)
+    assert isinstance(ask(Acquire(KEY, "ben", 60.0, queue=True, shares=shares)), Held)
+    assert isinstance(ask(Release(KEY, "ann")), Done)
+    [(ttl,)] = database.query(f"SELECT ttl FROM holdfast_{table}")
+    assert OFFER < ttl / MICROSECONDS <= LONGEST_LIFE
+    assert isinstance(ask(Acquire(KEY, "ben", 60.0, queue=True, shares=shares)), Granted)
+    ask.close()
 
 
 @BOTH

@@ -16,7 +16,8 @@ clock.
    waiters; it changes under the row's lock only, so neither overlooks a waiter that joins.
 2. A waiter has a row in `waiters`; the lowest `place` is first. A release, and a client that finds
    the lock expired, *offers* the lock to the first living waiter (`settle`): the row then has that
-   holder, is `offered`, and expires after `OFFER`. The waiter takes it by asking again.
+   holder, is `offered`, and expires after `OFFER`. The waiter takes it by asking again. One that
+   polls learns of it late, so it has time until it would be taken for dead.
 3. Waiters that died are skipped, and deleted, by one statement (`bury`), however many they are.
    A waiter that lives keeps its place even so: it asks again with the place that it had.
 4. Only `acquire` changes a fence: not an offer, which must not wait for a guarded transaction.
@@ -27,7 +28,7 @@ clock.
 """
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from holdfast.core.messages import (
@@ -62,7 +63,7 @@ from holdfast.engines.sql.dialect import (
     Text,
 )
 from holdfast.engines.sql.shares import ALONE, MARKER, Shares, State, alone, read_holder
-from holdfast.engines.sql.waiters import LIFE, Waiters
+from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE, Waiters, life_of
 
 POLL = 0.2
 """The longest interval, in seconds, at which a waiter polls that cannot be woken."""
@@ -76,6 +77,9 @@ by another's statement."""
 
 MEMBERS_AT_ONCE = 20
 """How many members one transaction extends. Their rows stay locked meanwhile."""
+
+WAITERS_AT_ONCE = 100
+"""How many waiters one transaction marks as alive."""
 
 ROUNDS = 4
 """How often the lock may change hands while one request tries to take it."""
@@ -95,12 +99,7 @@ class Commands:
     def answer(self, request: Request, until: float) -> Steps[Answer]:
         """The command for a request whose answer is awaited until then."""
         if isinstance(request, Acquire):
-            if request.shares != 1:
-                self._waiters.sharing[request.holder] = alone(request.holder, request.shares)
-                return self._share(request, until)
-            if request.holder in self._waiters.sharing:
-                return self._share_again(request, until)
-            return self._queue_up(request, until) if request.queue else self._try(request, until)
+            return self._wait(request, until) if request.queue else self._acquire(request, until)
         if isinstance(request, Release):
             return self._release(request.key, request.holder)
         if isinstance(request, Extend):
@@ -116,6 +115,20 @@ class Commands:
         return self._list(
             self._sql.listing, prefix=request.prefix, after=request.after, limit=request.limit
         )
+
+    def _acquire(self, request: Acquire, until: float) -> Steps[Answer]:
+        if request.shares != 1:
+            self._waiters.sharing[request.holder] = alone(request.holder, request.shares)
+            return self._share(request, until)
+        if request.holder in self._waiters.sharing:
+            return self._share_again(request, until)
+        return self._queue_up(request, until) if request.queue else self._try(request, until)
+
+    def _wait(self, request: Acquire, until: float) -> Steps[Answer]:
+        answer = yield from self._acquire(request, until)
+        if isinstance(answer, Granted):
+            self._waiters.stop_polling(request.holder)
+        return answer
 
     def _try(self, request: Acquire, until: float) -> Steps[Answer]:
         is_mine = False
@@ -148,10 +161,19 @@ class Commands:
             join = self._join(request, listener, pid)
             remaining, place, is_mine = yield from self._turn(request, join)
             if place:
-                waiters.joined(holder, place)
+                waiters.joined(holder, place, life_of(request.ttl))
             if not is_mine:
-                return _held(remaining, listener)
+                return self._held(request, remaining, listener)
         return Held(GUARDED, wakes=False)
+
+    def _held(self, request: Acquire, remaining: float, listener: str) -> Held:
+        """The answer to a waiter."""
+        if listener:
+            self._waiters.stop_polling(request.holder)
+            return Held(remaining, wakes=True)
+        if self._waiters.polls(request.key, request.holder, request.shares):
+            return Held(min(remaining, POLL), wakes=False)
+        return Held(SHORTEST_LIFE, wakes=True)  # by the one that polls for it
 
     def _share(self, request: Acquire, until: float) -> Steps[Answer]:
         """As `_try` and `_queue_up`, for a share of the lock."""
@@ -180,7 +202,7 @@ class Commands:
             adopt = self._statements(self._sql.adopt, key=request.key, holder=holder)
             state = yield from shares.arrange(request.key, holder, adopt + join, request.shares)
             if state.place:
-                waiters.joined(holder, state.place)
+                waiters.joined(holder, state.place, life_of(request.ttl))
             if not state.may_enter:
                 return self._refused(request, state.remaining, listener)
         return Held(GUARDED, wakes=False)
@@ -188,7 +210,7 @@ class Commands:
     def _refused(self, request: Acquire, remaining: float, listener: str) -> Held:
         """There is no share for it. If it does not wait, nothing is left of it to be released."""
         if request.queue:
-            return _held(remaining, listener)
+            return self._held(request, remaining, listener)
         self._waiters.sharing.pop(request.holder, None)
         return Held(remaining, wakes=False)
 
@@ -201,7 +223,7 @@ class Commands:
         if state.is_member or (state.owner and state.owner == waiters.row_holder(holder)):
             return (yield from self._share(request, until))
         del waiters.sharing[holder]
-        return (yield from self.answer(request, until))
+        return (yield from self._acquire(request, until))
 
     def _join(self, request: Acquire, listener: str, pid: int) -> tuple[Statement, ...]:
         """Take a place in the queue."""
@@ -214,6 +236,7 @@ class Commands:
             place=self._waiters.place(request.holder),
             listener=listener,
             pid=pid,
+            own_life=_micro(life_of(request.ttl)),
         )
 
     def _poll(self, request: Acquire) -> Steps[Held | None]:
@@ -222,12 +245,20 @@ class Commands:
         held, place = _held_by_another(request, row[:5]), row[5]
         if held is None or place is None:  # taken for dead, and out of the queue
             return None
-        if not self._waiters.is_fresh(request.holder):
-            [rows] = yield self._statements(self._sql.touch, holder=request.holder)
-            if not rows:
-                return None
-            self._waiters.joined(request.holder, place)
-        return _held(held.remaining, "")
+        answer = self._held(request, held.remaining, "")
+        stale = [] if answer.wakes else self._waiters.stale(request.key)
+        for first in range(0, len(stale), WAITERS_AT_ONCE):
+            some = stale[first : first + WAITERS_AT_ONCE]
+            touch = [
+                self._statements(self._sql.touch, holder=each, own_life=_micro(life))
+                for each, life in some
+            ]
+            results = yield tuple(chain.from_iterable(touch))
+            for (each, _), rows in zip(some, results, strict=True):
+                self._waiters.marked(each, has_place=bool(rows))
+                if each == request.holder and not rows:
+                    return None
+        return answer
 
     def _take(
         self, request: Acquire, until: float, holder: str | None = None
@@ -423,10 +454,6 @@ def _has_shares(state: Row) -> bool:
     return bool(queued) if owner is None else _is_shared(state) and (queued or remaining <= 0)
 
 
-def _held(remaining: float, listener: str) -> Held:
-    return Held(remaining if listener else min(remaining, POLL), wakes=bool(listener))
-
-
 def _held_by_another(request: Acquire, state: Sequence[Any]) -> Held | None:
     _, _, remaining, ttl, holder = state
     if holder is None or _text(holder) == request.holder or not 0 < remaining <= ttl:
@@ -438,7 +465,12 @@ def _micro(seconds: float) -> int:
     return round(seconds * MICROSECONDS)
 
 
-CONSTANTS = {"offer": _micro(OFFER), "life": _micro(LIFE), "marker": MARKER, "alone": ALONE}
+CONSTANTS = {
+    "offer": _micro(OFFER),
+    "life": _micro(LONGEST_LIFE),
+    "marker": MARKER,
+    "alone": ALONE,
+}
 
 
 def _text(value: str | bytes) -> str:

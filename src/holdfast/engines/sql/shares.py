@@ -20,10 +20,11 @@ What can happen:
   not `MARKER`, and are deleted before it is `MARKER` again.
 - A member is released while others remain: the row expires with the last of those.
 - A member is extended after its end: it was deleted, so it is not found.
-- Several are offered the lock at once (`admit`): each is a member whose time is `OFFER`, until it
-  has confirmed. The first to confirm raises the fence, for all that come while a member is left.
+- Several are offered the lock at once (`admit`): each is a member whose time is that of an offer,
+  until it has confirmed. The first to confirm raises the fence, for all that come while a member
+  is left.
 - A waiter died: it is skipped, as for an exclusive lock. One that dies after it was offered a share
-  keeps that for `OFFER`.
+  keeps that for the time of an offer.
 - The clock is set back: no member lasts longer than its ttl from now (`recount`).
 - A client that knows of no shares offers the lock to a waiter that wants a share: the row then
   has that waiter's id. Its next request makes it the first member, and lets others in.

@@ -234,12 +234,12 @@ WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)
     "join": """
 INSERT INTO {waiters} (holder, name, place, alive_until, shares)
 SELECT :holder, :key, IF(:place > 0, :place, GREATEST({now}, COALESCE(MAX(place) + 1, 0))),
-       {now} + :life, :shares
+       {now} + :own_life, :shares
 FROM {waiters} WHERE name = :key
 ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)
 """,
     "mark": "UPDATE {leases} SET queued = 1 WHERE name = :key",
-    "touch": "UPDATE {waiters} SET alive_until = {now} + :life WHERE holder = :holder",
+    "touch": "UPDATE {waiters} SET alive_until = {now} + :own_life WHERE holder = :holder",
     "leave": "DELETE FROM {waiters} WHERE holder = :holder",
     "free": """
 UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
@@ -266,8 +266,11 @@ UPDATE {leases} SET
         (SELECT w.holder FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1), :me
     ),
     offered = holder IS NOT NULL,
-    ttl = :offer,
-    expires = {now} + IF(holder IS NULL, 0, :offer),
+    ttl = GREATEST(:offer, COALESCE(
+        (SELECT w.alive_until FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1)
+        - {now}, 0
+    )),
+    expires = {now} + IF(holder IS NULL, 0, ttl),
     queued = EXISTS (
         SELECT 1 FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1 OFFSET 1
     )
@@ -370,14 +373,16 @@ WHERE holder = :holder AND name = :key AND expires > {now} AND NOT offered
     "admit": """
 INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
 WITH front AS (
-    SELECT holder, place, shares, alive_until BETWEEN {now} AND {now} + :life AS alive
+    SELECT holder, place, shares, alive_until,
+           alive_until BETWEEN {now} AND {now} + :life AS alive
     FROM {waiters} WHERE name = :key ORDER BY place LIMIT 100
 ), first AS (
     SELECT shares FROM front ORDER BY place LIMIT 1
 )
-SELECT :key, w.holder, w.shares, :offer, {now} + :offer, 1
+SELECT :key, w.holder, w.shares, GREATEST(:offer, w.alive_until - {now}),
+       GREATEST({now} + :offer, w.alive_until), 1
 FROM {leases} AS l JOIN first JOIN (
-    SELECT holder, shares, place, ROW_NUMBER() OVER (ORDER BY place) AS number
+    SELECT holder, shares, place, alive_until, ROW_NUMBER() OVER (ORDER BY place) AS number
     FROM front WHERE alive
 ) AS w ON w.shares = first.shares
 WHERE l.name = :key AND first.shares <> 1

@@ -208,7 +208,7 @@ INSERT INTO {waiters} (holder, name, place, listener, pid, alive_until, shares)
 SELECT CAST(:holder AS bytea), CAST(:key AS bytea),
        CASE WHEN CAST(:place AS bigint) > 0 THEN :place
             ELSE greatest({now}, coalesce(max(place) + 1, 0)) END,
-       CAST(:listener AS text), CAST(:pid AS integer), {now} + CAST(:life AS bigint),
+       CAST(:listener AS text), CAST(:pid AS integer), {now} + CAST(:own_life AS bigint),
        CAST(:shares AS integer)
 FROM {waiters} WHERE name = :key
 ON CONFLICT (holder) DO UPDATE
@@ -216,7 +216,8 @@ SET listener = excluded.listener, pid = excluded.pid, alive_until = excluded.ali
 """,
     "mark": "UPDATE {leases} SET queued = true WHERE name = :key AND NOT queued",
     "touch": """
-UPDATE {waiters} SET alive_until = {now} + :life WHERE holder = :holder AND pid = 0 RETURNING 1
+UPDATE {waiters} SET alive_until = {now} + :own_life
+WHERE holder = :holder AND pid = 0 RETURNING 1
 """,
     "leave": "DELETE FROM {waiters} WHERE holder = :holder",
     "free": """
@@ -237,12 +238,15 @@ DELETE FROM {waiters} WHERE name = :key AND place < coalesce(
 UPDATE {leases} SET
     holder = next.holder,
     offered = next.holder IS NOT NULL,
-    ttl = CAST(:offer AS bigint),
-    expires = {now} + CASE WHEN next.holder IS NULL THEN 0 ELSE :offer END,
+    ttl = next.lasting,
+    expires = {now} + CASE WHEN next.holder IS NULL THEN 0 ELSE next.lasting END,
     queued = EXISTS (SELECT FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1 OFFSET 1)
 FROM (SELECT coalesce(
     (SELECT holder FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1), CAST(:me AS bytea)
-) AS holder) AS next
+) AS holder, greatest(CAST(:offer AS bigint), (
+    SELECT CASE pid WHEN 0 THEN alive_until - {now} END FROM {waiters}
+    WHERE name = :key ORDER BY place LIMIT 1
+)) AS lasting) AS next
 WHERE name = :key AND ({leases}.holder IS NULL OR expires <= {now}) AND coalesce(
     (SELECT shares FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1), 1
 ) = 1
@@ -355,12 +359,15 @@ RETURNING 1
     "admit": """
 INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
 WITH front AS (
-    SELECT holder, place, shares, pid, alive_until FROM {waiters}
+    SELECT holder, place, shares, pid, alive_until, greatest(
+        CAST(:offer AS bigint), CASE pid WHEN 0 THEN alive_until - {now} END
+    ) AS lasting
+    FROM {waiters}
     WHERE name = :key ORDER BY place LIMIT 100
 ), first AS (
     SELECT shares FROM front ORDER BY place LIMIT 1
 )
-SELECT CAST(:key AS bytea), w.holder, w.shares, CAST(:offer AS bigint), {now} + :offer, true
+SELECT CAST(:key AS bytea), w.holder, w.shares, w.lasting, {now} + w.lasting, true
 FROM {leases} AS l, first, front AS w
 WHERE l.name = :key AND first.shares <> 1 AND w.shares = first.shares AND {alive}
   AND w.place < coalesce(

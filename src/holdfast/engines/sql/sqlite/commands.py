@@ -123,6 +123,14 @@ _SOONEST = """
 """
 """How long until the first of the members ends."""
 
+_LASTING = """
+max(:offer, coalesce((
+    SELECT CASE listener WHEN '' THEN alive_until - :now END FROM holdfast_waiters
+    WHERE name = :key ORDER BY place LIMIT 1
+), 0))
+"""
+"""How long an offer to the first waiter lasts."""
+
 _ROOM = """
 (l.holder = :marker
     AND NOT EXISTS (SELECT 1 FROM holdfast_members WHERE name = :key AND shares <> {shares})
@@ -180,14 +188,15 @@ TEXTS = {
         SELECT :holder, :key,
                CASE WHEN :place > 0 THEN :place ELSE max(:now, coalesce(
                    (SELECT max(place) + 1 FROM holdfast_waiters WHERE name = :key), 0)) END,
-               :listener, :now + :life, :shares
+               :listener, :now + :own_life, :shares
         WHERE true
         ON CONFLICT (holder) DO UPDATE
         SET listener = excluded.listener, alive_until = excluded.alive_until
     """,
     "mark": "UPDATE holdfast_leases SET queued = 1 WHERE name = :key AND NOT queued",
     "touch": """
-        UPDATE holdfast_waiters SET alive_until = :now + :life WHERE holder = :holder RETURNING 1
+        UPDATE holdfast_waiters SET alive_until = :now + :own_life
+        WHERE holder = :holder RETURNING 1
     """,
     "leave": "DELETE FROM holdfast_waiters WHERE holder = :holder",
     "free": """
@@ -212,8 +221,8 @@ TEXTS = {
                 (SELECT holder FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 1), :me
             ),
             offered = :me IS NOT NULL OR EXISTS (SELECT 1 FROM holdfast_waiters WHERE name = :key),
-            ttl = :offer,
-            expires = :now + :offer,
+            ttl = {lasting},
+            expires = :now + {lasting},
             boot = :boot,
             queued = EXISTS (
                 SELECT 1 FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 1 OFFSET 1
@@ -273,7 +282,8 @@ _MEMBERS = "SELECT 1 FROM holdfast_members WHERE name = :key"
 
 _FRONT = """
 SELECT holder, listener, place, shares,
-       listener <> '' OR alive_until BETWEEN :now AND :now + :life AS alive
+       listener <> '' OR alive_until BETWEEN :now AND :now + :life AS alive,
+       max(:offer, CASE listener WHEN '' THEN alive_until - :now ELSE 0 END) AS lasting
 FROM holdfast_waiters WHERE name = :key ORDER BY place LIMIT 100
 """
 
@@ -336,7 +346,7 @@ SHARED_TEXTS = {
     "admit": """
         INSERT INTO holdfast_members (name, holder, shares, ttl, expires, boot, offered)
         WITH front AS ({front})
-        SELECT :key, w.holder, w.shares, :offer, :now + :offer, :boot, 1
+        SELECT :key, w.holder, w.shares, w.lasting, :now + w.lasting, :boot, 1
         FROM holdfast_leases l, (SELECT shares FROM front LIMIT 1) AS first, front AS w
         WHERE l.name = :key AND first.shares <> 1 AND w.shares = first.shares AND w.alive
           AND w.place < coalesce(
@@ -402,6 +412,7 @@ SHARED_TEXTS = {
 _EXPRESSIONS = {
     "held": _HELD,
     "soonest": _SOONEST,
+    "lasting": _LASTING,
     "members": _MEMBERS,
     "front": _FRONT,
     "room": _ROOM.format(shares=":shares"),

@@ -157,6 +157,8 @@ def printable(text: str) -> str:
     >>> print(printable("two\\nlines"))
     two\\nlines
     """
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
 
 

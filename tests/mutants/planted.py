@@ -1034,15 +1034,15 @@ PLANTED = [
     Mutant(
         "watch: any name is a yes",
         "cli/view/screens.py",
-        "if self._typed.value not in (name, shown(name)):",
+        "if self._typed.value not in (name, self.row.name):",
         "if False:",
         WATCH,
     ),
     Mutant(
         "watch: names are not escaped",
         "cli/view/looks.py",
-        "    return printable(name)\n",
-        "    return name\n",
+        "name, waits = printable(info.name), ",
+        "name, waits = info.name, ",
         WATCH,
     ),
     Mutant(

@@ -17,16 +17,7 @@ from textual.widgets import Footer, Input, Static
 from holdfast import Client, LockError
 from holdfast.breaking import Audit, break_held, operator
 from holdfast.cli.output import printable
-from holdfast.cli.view.looks import (
-    ORDER,
-    Look,
-    Looks,
-    Row,
-    chosen,
-    duration,
-    holder_of,
-    shown,
-)
+from holdfast.cli.view.looks import Look, Looks, Row, duration, holder_of
 from holdfast.cli.view.screens import BreakDialog, LockPage, Page, findings_text
 from holdfast.cli.view.table import LockTable
 
@@ -50,8 +41,6 @@ class View(App[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("s", "sort", "Sort"),
-        Binding("r", "reverse", "Reverse"),
         Binding("b", "break", "Break"),
         Binding("e", "examine", "Examine"),
         Binding("q", "quit", "Quit"),
@@ -148,9 +137,9 @@ class View(App[None]):
         return thread
 
     def _show(self) -> None:
-        table = self._table
-        rows = chosen(self.look, self._text, table.column, table.descending)
-        table.show(rows, "no lock matches the filter" if self.look.rows else "no lock is held")
+        text, rows = self._text.casefold(), self.look.rows
+        nothing = "no lock matches the filter" if rows else "no lock is held"
+        self._table.show([row for row in rows if row.has(text)] if text else rows, nothing)
         for screen in self.screen_stack:
             if isinstance(screen, LockPage) and screen.is_mounted:
                 screen.look(self.look)
@@ -176,7 +165,7 @@ class View(App[None]):
         if self._text:
             text.append(f", {len(self._table.rows)} shown (filter: {printable(self._text)})")
         text.append("   hot: ", style="magenta")
-        hot = ", ".join(f"{shown(name)} ({waiting:.1f} waiting)" for name, waiting in look.hot)
+        hot = ", ".join(f"{printable(name)} ({waiting:.1f} waiting)" for name, waiting in look.hot)
         text.append(hot or "none", style="" if hot else "dim")
         self._head.update(text, layout=False)
 
@@ -202,19 +191,8 @@ class View(App[None]):
         event.input.display = bool(event.value)
         self._table.focus()
 
-    def action_sort(self) -> None:
-        """Sort by the next column."""
-        columns = list(ORDER)
-        self._table.column = columns[(columns.index(self._table.column) + 1) % len(columns)]
-        self._show()
-
-    def action_reverse(self) -> None:
-        """Sort the other way round."""
-        self._table.descending = not self._table.descending
-        self._show()
-
-    def on_lock_table_opened(self) -> None:
-        """Show one lock."""
+    def action_open(self) -> None:
+        """Show the lock under the cursor."""
         if row := self._table.selected:
             self._looks.opened = row.info.name
             self.push_screen(LockPage(row, self.look))
@@ -233,7 +211,7 @@ class View(App[None]):
         def tell(result: tuple[bool, str] | Exception) -> None:
             broken, why = (False, str(result)) if isinstance(result, Exception) else result
             self.notify(
-                f"{shown(row.info.name)}: {printable(why)}",
+                f"{row.name}: {printable(why)}",
                 severity="information" if broken else "error",
                 timeout=10,
                 markup=False,
@@ -245,15 +223,15 @@ class View(App[None]):
     def _break(self, row: Row, reason: str) -> tuple[bool, str]:
         name, holder = row.key
         record: Any = {"audit": self._audit, "who": operator(), "reason": reason}
-        at, lock = time.strftime("%Y-%m-%d %H:%M:%S"), shown(name)
+        at = time.strftime("%Y-%m-%d %H:%M:%S")
         try:
             broken, why = break_held(self.client, name, holders=[holder], **record)
         except LockError as error:
-            self.broken.append(f"{at}: tried to break {lock}: {printable(str(error))}")
+            self.broken.append(f"{at}: tried to break {row.name}: {printable(str(error))}")
             raise
         if broken:
             held = f"held by {holder_of(holder)}, fence {row.info.fence}"
-            self.broken.append(f"{at}: broke {lock}, {held}")
+            self.broken.append(f"{at}: broke {row.name}, {held}")
         return broken, why
 
     def action_examine(self) -> None:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
-from itertools import islice
-from typing import Any
 
-from holdfast import Client, Label, LeaseInfo, Member
+from holdfast import Client, LeaseInfo, Member
 from holdfast.cli.options import describe_holder
 from holdfast.cli.output import printable
 from holdfast.monitor import Change, Monitor, Wait, Watched, kind_of
@@ -27,6 +24,10 @@ class Row:
 
     info: LeaseInfo
     member: Member
+    name: str
+    """The name of the lock, for people."""
+    holder: str
+    """The holder, for a narrow column: what is needed to find the process comes first."""
     since: float
     """When this holder was first seen."""
     from_start: bool
@@ -48,6 +49,10 @@ class Row:
     def kind(self) -> str:
         """A lock, a semaphore with its slots, or a read lock."""
         return kind_of(self.info)
+
+    def has(self, text: str) -> bool:
+        """Whether this (of lower case) is a part of the name or of the holder."""
+        return text in self.info.name.casefold() or text in self.holder.casefold()
 
     def left(self, now: float) -> float:
         """Seconds until the lease ends, if it was not renewed since the look."""
@@ -94,36 +99,25 @@ class Looks:
         info = lock.info
         if info is None:
             return
-        waits = tuple(islice(reversed(lock.waiters), WAITS))[::-1]
-        for member in info.members or (Member(info.holder, info.remaining),):
-            most = lock.most.get(member.holder, member.remaining)
-            since = lock.since.get(member.holder, now)
-            from_start = member.holder in lock.from_start
-            shown(info.name)  # both are remembered: the view does not have to make them
-            short_holder(member.holder)
-            yield Row(info, member, since, from_start, most, now, waits, lock.wait)
+        name, waits = printable(info.name), tuple(lock.waiters)[-WAITS:]
+        for member in info.members:
+            holder = member.holder
+            most, since = lock.most[holder], lock.since[holder]
+            from_start, short = holder in lock.from_start, _short(member)
+            yield Row(info, member, name, short, since, from_start, most, now, waits, lock.wait)
 
 
-@lru_cache(maxsize=50_000)
-def holder_of(holder: str) -> str:
-    """The holder of this id, for people."""
-    return describe_holder(Member(holder, 0.0))
-
-
-@lru_cache(maxsize=50_000)
-def short_holder(holder: str) -> str:
-    """The same for a narrow column: what is needed to find the process comes first."""
-    label = Label.of(holder)
+def _short(member: Member) -> str:
+    label = member.label
     if label is None:
-        return printable(holder)
+        return printable(member.holder)
     text = f" ({label.text})" if label.text else ""
     return printable(f"{label.host}/{label.pid} {label.program}{text}")
 
 
-@lru_cache(maxsize=50_000)
-def shown(name: str) -> str:
-    """The name, with what a terminal could misunderstand escaped."""
-    return printable(name)
+def holder_of(holder: str) -> str:
+    """The holder of this id, for people."""
+    return describe_holder(Member(holder, 0.0))
 
 
 def duration(seconds: float) -> str:
@@ -135,31 +129,3 @@ def duration(seconds: float) -> str:
         return f"{minutes:.0f} min"
     hours = minutes / 60
     return f"{hours:.0f} h" if hours < 100 else f"{hours / 24:.0f} d"
-
-
-ORDER: dict[str, Callable[[Row], Any]] = {
-    "NAME": lambda row: row.info.name,
-    "KIND": lambda row: row.kind,
-    "HELD BY": lambda row: short_holder(row.member.holder),
-    "AGE": lambda row: -row.since,
-    "LEFT": lambda row: row.member.remaining,
-    "FENCE": lambda row: row.info.fence,
-    "WAITERS": lambda row: (row.info.waiters or 0, sum(row.waits)),
-}
-"""The columns, and what each is sorted by."""
-
-
-def chosen(look: Look, text: str, column: str, reverse: bool) -> list[Row]:
-    """The rows that have this text in the name or the holder, in this order."""
-    text = text.casefold()
-    rows = sorted(look.rows, key=lambda row: row.key)
-    if text:
-        rows = [
-            row
-            for row in rows
-            if text in row.info.name.casefold()
-            or text in short_holder(row.member.holder).casefold()
-        ]
-    if column != "NAME" or reverse:
-        rows.sort(key=ORDER[column], reverse=reverse)
-    return rows

@@ -16,7 +16,7 @@ from textual.widgets import Footer, Input, Static
 from holdfast import Finding
 from holdfast.breaking import LONGEST_REASON
 from holdfast.cli.output import printable
-from holdfast.cli.view.looks import Look, Row, duration, holder_of, shown
+from holdfast.cli.view.looks import Look, Row, duration, holder_of
 
 _COLOURS = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _FACT, _WARNING = "cyan", "bold yellow"
@@ -54,7 +54,7 @@ class LockPage(Page):
     BINDINGS: ClassVar[list[BindingType]] = [("b", "app.break", "Break")]
 
     def __init__(self, row: Row, look: Look) -> None:
-        super().__init__(shown(row.info.name), _facts(row, look))
+        super().__init__(row.name, _facts(row, look))
         self.row = row
 
     def look(self, look: Look) -> None:
@@ -87,7 +87,7 @@ class BreakDialog(ModalScreen[str]):
         """What it means, whom it concerns, and the question."""
         row, others = self.row, len(self.row.info.members) - 1
         text = Text.assemble(
-            ("Break ", "bold"), (shown(row.info.name), "bold cyan"), ("?\n\n", "bold"),
+            ("Break ", "bold"), (row.name, "bold cyan"), ("?\n\n", "bold"),
             ("held by  ", _FACT), f"{holder_of(row.member.holder)}\n",
             ("fence    ", _FACT), f"{row.info.fence}\n",
             ("left     ", _FACT), f"{duration(row.left(time.time()))}, unless it is renewed\n\n",
@@ -107,7 +107,7 @@ class BreakDialog(ModalScreen[str]):
         """Only the name itself, with a reason, is a yes."""
         event.stop()
         name, reason = self.row.info.name, self._reason.value.strip()
-        if self._typed.value not in (name, shown(name)):
+        if self._typed.value not in (name, self.row.name):
             self._why.update(Text("That is not its name. Nothing was changed.", style=_WARNING))
             self._typed.focus()
         elif not reason:

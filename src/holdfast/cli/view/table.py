@@ -1,9 +1,13 @@
-"""The table of locks. Only the lines that are seen are drawn: 10,000 cost no more than 30."""
+"""The table of locks: its cursor, its order, and at the end of the file its columns.
+
+Only the lines that are seen are drawn: 10,000 cost no more than 30.
+"""
 
 from __future__ import annotations
 
 import time
-from typing import ClassVar
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -11,12 +15,11 @@ from rich.style import Style
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from holdfast.cli.view.looks import ORDER, WAITS, Row, duration, short_holder, shown
+from holdfast.cli.view.looks import WAITS, Row, duration
 
 BAR = 8
 NARROW = 100
@@ -27,6 +30,7 @@ _GOOD, _LATE, _ENDING = Style(color="green"), Style(color="yellow"), Style(color
 _HOT, _EMPTY = Style(color="magenta"), Style(color="grey30")
 _CURSOR = Style(bgcolor="grey23")
 _SPARKS = " ▁▂▃▄▅▆▇█"
+_GAP = Segment("  ")
 
 
 class LockTable(ScrollView, can_focus=True):
@@ -39,12 +43,11 @@ class LockTable(ScrollView, can_focus=True):
         Binding("pagedown", "page(1)", "Page down", show=False),
         Binding("home", "move(-1000000000)", "First", show=False),
         Binding("end", "move(1000000000)", "Last", show=False),
-        Binding("enter", "open", "Show"),
+        Binding("enter", "app.open", "Show"),
+        Binding("s", "sort", "Sort"),
+        Binding("r", "reverse", "Reverse"),
     ]
     DEFAULT_CSS = "LockTable { overflow-x: hidden; overflow-y: auto; height: 1fr; }"
-
-    class Opened(Message):
-        """Enter, on a row."""
 
     cursor = reactive(0)
 
@@ -56,9 +59,12 @@ class LockTable(ScrollView, can_focus=True):
         self._widths: dict[str, int] = {}
         self._measured_for = 0
 
-    def show(self, rows: list[Row], nothing: str) -> None:
+    def show(self, rows: Iterable[Row], nothing: str) -> None:
         """Show these rows, with the cursor on what it was on; or this text, if there are none."""
         before = self.selected
+        rows = sorted(rows, key=COLUMNS["NAME"].sorted_by)
+        if self.column != "NAME" or self.descending:
+            rows.sort(key=COLUMNS[self.column].sorted_by, reverse=self.descending)
         self.rows, self.nothing = rows, nothing
         if before and not (self.cursor < len(rows) and rows[self.cursor].key == before.key):
             keys = (index for index, row in enumerate(rows) if row.key == before.key)
@@ -94,10 +100,16 @@ class LockTable(ScrollView, can_focus=True):
         """Move the cursor by what is seen at once."""
         self.cursor += pages * max(1, self.size.height - 1)
 
-    def action_open(self) -> None:
-        """Show the lock under the cursor."""
-        if self.selected:
-            self.post_message(self.Opened())
+    def action_sort(self) -> None:
+        """Sort by the next column."""
+        titles = list(COLUMNS)
+        self.column = titles[(titles.index(self.column) + 1) % len(titles)]
+        self.show(self.rows, self.nothing)
+
+    def action_reverse(self) -> None:
+        """Sort the other way round."""
+        self.descending = not self.descending
+        self.show(self.rows, self.nothing)
 
     def on_click(self, event: events.Click) -> None:
         """Move the cursor to the line."""
@@ -131,68 +143,48 @@ class LockTable(ScrollView, can_focus=True):
         if wide:
             widths.update(LEFT=7 + BAR, FENCE=max(6, fence), WAITERS=5 + WAITS)
         rest = max(0, width - sum(widths.values()) - 2 * (len(widths) + 2))
-        longest = max((len(shown(row.info.name)) for row in self.rows), default=0)
+        longest = max((len(row.name) for row in self.rows), default=0)
         name = min(max(longest, 6), max(rest // 2, 6))
         widths.update({"NAME": name, "HELD BY": max(0, rest - name)})
-        self._widths = {column: widths[column] for column in ORDER if column in widths}
+        self._widths = {title: widths[title] for title in COLUMNS if title in widths}
 
     def _titles(self) -> list[Segment]:
-        arrow = "▼" if self.descending else "▲"
+        arrow = " ▼" if self.descending else " ▲"
         segments = []
-        for column, width in self._widths.items():
-            sign = f" {arrow}" if column == self.column else ""
-            right = column in ("AGE", "FENCE") and width > len(column)
-            segments += [_cell(column + sign, width, _HEAD, right), _GAP]
+        for title, width in self._widths.items():
+            text = f"{title}{arrow if title == self.column else ''}"
+            right = title in ("AGE", "FENCE") and width > len(title)
+            segments += [_cell(text, width, _HEAD, right), _GAP]
         return segments
 
     def _line(self, row: Row, now: float) -> list[Segment]:
         segments = []
-        for column, width in self._widths.items():
-            segments += [*self._cells(column, width, row, now), _GAP]
+        for title, width in self._widths.items():
+            segments += [*COLUMNS[title].draw(row, width, now), _GAP]
         return segments
 
-    def _cells(self, column: str, width: int, row: Row, now: float) -> list[Segment]:
-        match column:
-            case "NAME":
-                return [_cell(shown(row.info.name), width, _NAME)]
-            case "KIND":
-                return [_cell(row.kind, width, _DIM)]
-            case "HELD BY":
-                return [_cell(short_holder(row.member.holder), width)]
-            case "AGE":
-                return [_cell(row.age(now), width, right=True)]
-            case "FENCE":
-                return [_cell(str(row.info.fence), width, _DIM, right=True)]
-            case "LEFT":
-                return _left(row, now, bar=width > BAR)
-        return _waiters(row, spark=width > WAITS)
 
-
-def _left(row: Row, now: float, bar: bool) -> list[Segment]:
+def _left(row: Row, width: int, now: float) -> list[Segment]:
     """A lease is renewed when two thirds are left: less than that is a renewal that is late."""
     left = row.left(now)
     part = min(1.0, left / row.most) if row.most else 0.0
     style = _GOOD if part > 0.6 else _LATE if part > 1 / 3 else _ENDING
     text = _cell(duration(left), 7, style, right=True)
-    if not bar:
+    if width < BAR:
         return [text]
     full, half = divmod(round(part * BAR * 2), 2)
     drawn = "━" * full + "╸" * half
     return [Segment(drawn, style), Segment("━" * (BAR - len(drawn)), _EMPTY), text]
 
 
-def _waiters(row: Row, spark: bool) -> list[Segment]:
+def _waiters(row: Row, width: int, now: float) -> list[Segment]:
     count = "?" if row.info.waiters is None else str(row.info.waiters)
     style = _HOT if row.info.waiters else _DIM
-    if not spark:
+    if width <= WAITS:
         return [_cell(count, 7, style, right=True), Segment(" ")]
-    number = _cell(count, 4, style, right=True)
     most = max(row.waits, default=0)
     drawn = "".join(_SPARKS[round(8 * each / most) if most else 0] for each in row.waits)
-    return [number, Segment(" "), Segment(f"{drawn:>{WAITS}}", _HOT)]
-
-
-_GAP = Segment("  ")
+    return [_cell(count, 4, style, right=True), Segment(f" {drawn:>{WAITS}}", _HOT)]
 
 
 def _cell(text: str, width: int, style: Style | None = None, right: bool = False) -> Segment:
@@ -201,3 +193,36 @@ def _cell(text: str, width: int, style: Style | None = None, right: bool = False
     if right:
         text = " " * (width - cell_len(text)) + text
     return Segment(set_cell_size(text, width), style)
+
+
+class Column(NamedTuple):
+    """What it is sorted by, and how a row is drawn in so many cells at this time."""
+
+    sorted_by: Callable[[Row], Any]
+    draw: Callable[[Row, int, float], list[Segment]]
+
+
+COLUMNS = {
+    "NAME": Column(
+        lambda row: row.key,
+        lambda row, width, now: [_cell(row.name, width, _NAME)],
+    ),
+    "KIND": Column(
+        lambda row: row.kind,
+        lambda row, width, now: [_cell(row.kind, width, _DIM)],
+    ),
+    "HELD BY": Column(
+        lambda row: row.holder,
+        lambda row, width, now: [_cell(row.holder, width)],
+    ),
+    "AGE": Column(
+        lambda row: -row.since,
+        lambda row, width, now: [_cell(row.age(now), width, right=True)],
+    ),
+    "LEFT": Column(lambda row: row.member.remaining, _left),
+    "FENCE": Column(
+        lambda row: row.info.fence,
+        lambda row, width, now: [_cell(str(row.info.fence), width, _DIM, right=True)],
+    ),
+    "WAITERS": Column(lambda row: (row.info.waiters or 0, sum(row.waits)), _waiters),
+}

@@ -168,7 +168,7 @@ def test_the_floor_sends_what_holdfast_sends(quorum: bool) -> None:
     assert quorum or sent == acquire
 
 
-SOME = ["uncontended", "redis-sync", "redis-handoff"]
+SOME = ["uncontended", "redis-handoff"]
 """All take many minutes."""
 
 FULL = pytest.mark.full

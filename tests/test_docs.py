@@ -27,8 +27,8 @@ RECIPES = sorted((ROOT / "docs/recipes").glob("*.md"))
 PUNCTUAL = ("celery.md", "cron.md", "web-workers.md")
 """Pages whose programs must start within some seconds of each other: for a machine that is not busy
 with other things (`make docs`, `make contract`)."""
-LONG = ("migrations.md",)
-"""Pages with many programs, of which tests/contrib has tests, too."""
+LONG = ("migrations.md", "job-queue.md", "operating.md")
+"""Pages with many programs, of which there are tests, too."""
 
 NAMES = [name for name in holdfast.__all__ if not name.startswith("_")]
 HOMES = {inspect.getmodule(getattr(holdfast, name)) for name in NAMES}

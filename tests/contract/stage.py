@@ -88,15 +88,17 @@ class Stage:
     async def until(self, condition: Callable[[], Any], within: float = AT_ONCE) -> Any:
         """Waits for something that must become true, and gives it."""
         loop = asyncio.get_running_loop()
-        give_up_at = loop.time() + within
+        began = loop.time()
         while True:
             value = condition()
             if inspect.isawaitable(value):
                 value = await value
             if value:
                 return value
-            assert loop.time() < give_up_at, f"not within {within:g} s: {_source(condition)}"
-            await asyncio.sleep(0.005)
+            waited = loop.time() - began
+            assert waited < within, f"not within {within:g} s: {_source(condition)}"
+            # A look may cost the engine something: the longer it takes, the less often.
+            await asyncio.sleep(max(0.005, waited / 20))
 
     async def passes(self, seconds: float) -> None:
         """Lets time pass, only ever to show that something does not happen meanwhile."""

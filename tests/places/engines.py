@@ -177,7 +177,7 @@ ENGINES = (
         server="etcd 3.4",
         variant_of="etcd",
         shares=True,
-        only=VARIANT | {"shares"},
+        only=VARIANT,
     ),
     Engine(
         "zookeeper",

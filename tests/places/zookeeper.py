@@ -4,6 +4,7 @@ test."""
 from __future__ import annotations
 
 import atexit
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -49,7 +50,9 @@ class ZooKeeperPlace(Place):
 
     def _sessions(self) -> int:
         # The connection that asks is among those that it counts.
-        return self.server.figure("num_alive_connections") - 1
+        found = re.search(r"^Connections: (\d+)$", self.server.command("srvr"), re.MULTILINE)
+        assert found is not None
+        return int(found[1]) - 1
 
     def _nodes(self) -> list[str]:
         with self._client() as client:

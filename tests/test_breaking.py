@@ -73,6 +73,21 @@ def test_only_with_this_fence(client: Client) -> None:
     assert breaks(client, fence=str(take(client.lock("job")).fence))[0]
 
 
+def test_an_interrupted_attempt_is_written_down(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: str) -> bool:
+        raise KeyboardInterrupt
+
+    lease = take(client.lock("job"))
+    monkeypatch.setattr(client, "break_lock", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        breaks(client, Audit(tmp_path / "audit"))
+    record = json.loads((tmp_path / "audit").read_text())
+    assert record["outcome"] == "KeyboardInterrupt"
+    assert [each["id"] for each in record["holders"]] == [reference(lease.holder)]
+
+
 def test_an_attempt_with_an_unknown_outcome_is_written_down(tmp_path: Path) -> None:
     path = tmp_path / "audit"
     with RedisServer() as server, Client(server.url) as client:

@@ -18,7 +18,6 @@ from typing import Any
 
 from holdfast.client import Client
 from holdfast.core.records import Label
-from holdfast.errors import LockError
 from holdfast.options import printable
 
 LIMITS = (
@@ -76,8 +75,9 @@ def break_held(
     facts |= {"reason": printable(reason), "broken": False}
     try:
         outcome = _break(client, name, fence, holders, facts)
-    except LockError as error:
-        _record(audit, {**facts, "outcome": printable(str(error))})
+    except BaseException as error:  # also a Ctrl-C: it may be broken
+        why = str(error) or type(error).__name__
+        _record(audit, {**facts, "outcome": printable(why)})
         raise
     return facts["broken"], outcome + _record(audit, {**facts, "outcome": outcome})
 

@@ -473,7 +473,7 @@ class Client(BaseClient[ThreadDriver]):
         Args:
 
         - `name`: of the lock.
-        - `holder`: take it from this one alone, if several share it. Default: from all.
+        - `holder`: take it from this one alone: another one keeps it. Default: from all.
         """
         return self._driver.run(
             break_lock(

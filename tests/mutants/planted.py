@@ -941,7 +941,7 @@ PLANTED = [
     Mutant(
         "breaking: an attempt with an unknown outcome is not written down",
         "breaking.py",
-        '        _record(audit, {**facts, "outcome": printable(str(error))})\n',
+        '        _record(audit, {**facts, "outcome": printable(why)})\n',
         "",
         "tests/test_breaking.py",
     ),

@@ -18,6 +18,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from holdfast import Client, LockLost
+from holdfast.cli.view import app
 from holdfast.cli.view.app import View
 from holdfast.cli.view.looks import Row, duration
 from holdfast.cli.view.table import LockTable
@@ -117,6 +118,42 @@ def test_waiters_and_hot_locks() -> None:
             lease = await waiting
             assert lease is not None
             lease.release()
+
+    play(scene)
+
+
+def test_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one line, those first that something is wrong with."""
+    monkeypatch.setattr(app, "NODES_EVERY", 0.2)
+    with RedisServer() as one, RedisServer() as two, RedisServer() as three:
+        quorum = f"redlock://{one.address},{two.address},{three.address}"
+
+        async def scene(client: Client) -> None:
+            async with watching(client) as screen:
+                await screen.shows(
+                    f"servers, 1 more may fail: {one.address} ", three.address, " ms"
+                )
+                two.kill()
+                await screen.shows(f"servers, none to spare: {two.address} does not answer (")
+                three.kill()
+                await screen.shows("servers, no majority: ")
+
+        async def restarted(client: Client) -> None:
+            async with watching(client) as screen:
+                await screen.shows(f"servers, no majority: {one.address} no vote for ")
+
+        play(scene, f"{quorum}?restart_guard=off")
+        two.start()
+        three.start()
+        play(restarted, quorum)
+
+
+def test_no_servers() -> None:
+    async def scene(client: Client) -> None:
+        async with watching(client) as screen:
+            await screen.shows("no lock is held")
+            await screen.until(lambda: not screen.view._looking_at_nodes)
+            assert "servers" not in screen.text
 
     play(scene)
 

@@ -14,14 +14,17 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Footer, Input, Static
 
-from holdfast import Client, LockError
+from holdfast import Client, LockError, NodeInfo
 from holdfast.breaking import Audit, break_held, operator
 from holdfast.cli.output import printable
 from holdfast.cli.view.looks import Look, Looks, Row, duration, holder_of
-from holdfast.cli.view.screens import BreakDialog, LockPage, Page, findings_text
+from holdfast.cli.view.screens import BreakDialog, LockPage, Page, findings_text, nodes_text
 from holdfast.cli.view.table import LockTable
 
 T = TypeVar("T")
+
+NODES_EVERY = 5.0
+"""Seconds between two looks at the servers, or more, if the locks are looked at less often."""
 
 
 class View(App[None]):
@@ -36,6 +39,8 @@ class View(App[None]):
     CSS = """
     #head { height: 2; padding: 0 1; background: $panel;
             text-wrap: nowrap; text-overflow: ellipsis; }
+    #servers { display: none; height: 1; padding: 0 1; background: $panel;
+             text-wrap: nowrap; text-overflow: ellipsis; }
     #error { display: none; height: auto; max-height: 4; padding: 0 1; color: $text-error; }
     #filter { display: none; border: none; height: 1; padding: 0 1; background: $boost; }
     """
@@ -71,19 +76,23 @@ class View(App[None]):
         self._took = 0.0
         self._text = ""
         self._head = Static(id="head", markup=False)
+        self._looking_at_nodes = False
+        self._servers = Static(id="servers", markup=False)
         self._error = Static(id="error", markup=False)
         self._filter = Input(placeholder="part of a name or a holder", id="filter")
         self._table = LockTable()
 
     def compose(self) -> ComposeResult:
         """Facts, a filter, the table, the keys."""
-        yield from (self._head, self._error, self._filter, self._table, Footer())
+        yield from (self._head, self._servers, self._error, self._filter, self._table, Footer())
 
     def on_mount(self) -> None:
         """Begin to look."""
         self._table.focus()
         self.set_interval(self._every, self.look_now)
+        self.set_interval(max(self._every, NODES_EVERY), self.look_at_nodes)
         self.look_now()
+        self.look_at_nodes()
 
     def look_now(self) -> None:
         """Ask the engine, unless it is being asked. What is on the screen grows older."""
@@ -108,6 +117,22 @@ class View(App[None]):
             self._show_head()
 
         self._in_thread(self._looks.take, seen)
+
+    def look_at_nodes(self) -> None:
+        """Ask the servers how they are, unless they are being asked."""
+        if self._looking_at_nodes:
+            return
+        self._looking_at_nodes = True
+
+        def seen(nodes: list[NodeInfo] | Exception) -> None:
+            self._looking_at_nodes = False
+            if isinstance(nodes, Exception):
+                self._servers.update(Text(printable(f"servers: {nodes}")))
+            else:
+                self._servers.update(nodes_text(nodes))
+            self._servers.display = bool(nodes)
+
+        self._in_thread(self.client.nodes, seen)
 
     @property
     def is_asking(self) -> bool:

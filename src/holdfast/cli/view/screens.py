@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from math import inf
 from typing import ClassVar
 
 from rich.text import Text
@@ -13,7 +14,7 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
-from holdfast import Finding
+from holdfast import Finding, NodeInfo
 from holdfast.breaking import LONGEST_REASON
 from holdfast.cli.output import printable
 from holdfast.cli.view.looks import Look, Row, duration, holder_of
@@ -126,6 +127,31 @@ def findings_text(findings: Sequence[Finding]) -> Text:
         for more in (finding.why, finding.mend and f"→ {finding.mend}"):
             if more:
                 text.append(f"          {printable(more)}\n", style="dim")
+    return text
+
+
+def nodes_text(nodes: Sequence[NodeInfo]) -> Text:
+    """The servers on one line, which may be cut: those that something is wrong with come first."""
+    text, margin = Text().append("servers", style="magenta"), nodes[0].margin if nodes else None
+    if margin is not None:
+        text.append(", ")
+        if margin > 0:
+            text.append(f"{margin} more may fail")
+        elif margin == 0:
+            text.append("none to spare", style=_WARNING)
+        else:
+            text.append("no majority", style="bold red")
+    text.append(": ")
+    worst_first = sorted(nodes, key=lambda node: (node.answers, not node.quarantine))
+    for number, node in enumerate(worst_first):
+        text.append(", " if number else "").append(f"{printable(node.name)} ", style="bold")
+        if node.error:
+            text.append(f"does not answer ({printable(node.error)})", style="red")
+        elif node.quarantine:
+            left = f" for {duration(node.quarantine)}" if node.quarantine < inf else ""
+            text.append(f"no vote{left}", style=_WARNING)
+        elif node.round_trip is not None:
+            text.append(f"{node.round_trip * 1000:.1f} ms", style="green")
     return text
 
 

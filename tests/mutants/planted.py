@@ -9,6 +9,11 @@ def contract(engine: str, *parts: str) -> str:
     return f"{files} -k '[{engine}-'" if " " not in engine else f"{files} -k '{engine}'"
 
 
+def share_faults(engine: str, what: str) -> str:
+    """Some of the scenarios with faults of those that share a lock, on one engine."""
+    return f"tests/contract/test_share_faults.py -k '[{engine}- and {what}'"
+
+
 CORE = "tests/core"
 POLLING = "tests/engines/sql/test_polling.py"
 SIMULATED_SQL = "tests/lab/test_simulator_sql.py -k promise"
@@ -475,6 +480,35 @@ PLANTED = [
         "  forget_ended(now)\n",
         "",
         contract("redis", "shares"),
+    ),
+    # shares whose holders are killed or stopped, or were asked for in vain
+    Mutant(
+        "SQLite: the renewal of a share does not lengthen it",
+        "engines/sql/sqlite/commands.py",
+        "UPDATE holdfast_members SET expires = max(expires, :now + :ttl), ttl = max(ttl, :ttl)",
+        "UPDATE holdfast_members SET ttl = max(ttl, :ttl)",
+        share_faults("sqlite", "killed_it_has_its_share"),
+    ),
+    Mutant(
+        "etcd: the share of a dead reader stays",
+        "engines/etcd/commands.py",
+        "        [_put(place, holder.encode(), lease)],\n",
+        "        [_put(place, holder.encode(), 0)],\n",
+        share_faults("etcd", "killed_it_has_its_share"),
+    ),
+    Mutant(
+        "Redis: a shared lock outlives its last member",
+        "engines/redis/scripts/members.lua",
+        "    redis.call('PEXPIRE', lock, last - now)\n",
+        "    redis.call('PERSIST', lock)\n",
+        share_faults("redis", "(keeps_a_waiter_out or stopped)"),
+    ),
+    Mutant(
+        "SQL: a share that was asked for in vain stays",
+        "engines/sql/shares.py",
+        "            self._sql.leave, self._shared.remove, key=key",
+        "            self._sql.leave, key=key",
+        share_faults("postgres", "in_vain"),
     ),
     # SQL: waiters that poll
     Mutant(

@@ -73,7 +73,7 @@ class Page:
 
 
 @pytest.fixture
-def page(port: int, tmp_path: Path) -> Iterator[Page]:
+def browser(tmp_path: Path) -> Iterator[Any]:
     webdriver = pytest.importorskip("selenium.webdriver")
     options = webdriver.ChromeOptions()
     for flag in [*FLAGS.split(), f"--user-data-dir={tmp_path / 'profile'}"]:
@@ -84,6 +84,11 @@ def page(port: int, tmp_path: Path) -> Iterator[Page]:
     driver = webdriver.Chrome(options=options, service=service)
     try:
         driver.set_window_size(1280, 800)
-        yield Page(driver, f"http://127.0.0.1:{port}/")
+        yield driver
     finally:
         driver.quit()
+
+
+@pytest.fixture
+def page(browser: Any, port: int) -> Page:
+    return Page(browser, f"http://127.0.0.1:{port}/")

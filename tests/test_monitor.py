@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast import LeaseInfo, Member, monitor
+from holdfast.core.records import secret_at
 from holdfast.monitor import Monitor
 
 
@@ -40,6 +41,17 @@ def test_how_long_each_of_several_has_held_it() -> None:
     assert pool.from_start == {"ann", "ben"}
     assert pool.info is not None
     assert pool.remaining(pool.info.members[0], 17.0) == 28.0
+
+
+def test_since_when_it_was_held_before_the_first_look() -> None:
+    """Since its holder asked for it, if that is told and can be."""
+    honest, early = (f"web-3/7/app.py/{secret_at(at, bytes(8))}" for at in (400.0, 1001.0))
+    seen = Monitor()
+    seen.look([lease("job", 1, honest), lease("odd", 1, early), lease("old", 1, "ann")], 1000.0)
+    job, odd, old = seen.held()
+    assert (job.age(honest, 1000.0), job.from_start) == (600.0, frozenset())
+    assert (odd.age(early, 1000.0), odd.from_start) == (0.0, frozenset({early}))
+    assert (old.age("ann", 1000.0), old.from_start) == (0.0, frozenset({"ann"}))
 
 
 def test_the_most_that_was_left_of_a_lease() -> None:

@@ -113,7 +113,7 @@ MEMBERS = {
     "Member": "holder label remaining",
     "NodeInfo": "answers error margin name offset quarantine round_trip uncertainty",
     "ReadWriteLock": "read write",
-    "Label": "host of pid program text",
+    "Label": "asked_at host of pid program text",
     "Guarantees": "broken_by engine exclusion fairness fence fence_ends max_ttl min_ttl suits "
     "ttl_step wake_up",
 }

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from holdfast.core.records import LeaseInfo, Member
+from holdfast.core.records import Label, LeaseInfo, Member
 
 SAMPLES = 120
 """How many looks the contention of a lock is kept for."""
@@ -67,9 +67,10 @@ class Watched:
     seen_at: float = 0.0
     """When."""
     since: dict[str, float] = field(default_factory=dict)
-    """Since when each of its holders has been seen."""
+    """Since when each of its holders has been seen; one that was there at the first look, since
+    when it has asked for the lock, by its own clock."""
     from_start: frozenset[str] = frozenset()
-    """The holders that were there at the first look: they have held it for longer."""
+    """Those of whom that is unknown: they have held it for longer than they have been seen."""
     most: dict[str, float] = field(default_factory=dict)
     """The most that was seen left of each holder's lease: about its ttl."""
     waiters: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
@@ -148,7 +149,11 @@ class Monitor:
             if holder not in lock.since:
                 lock.since[holder] = now
                 if self.looks == 0:
-                    lock.from_start |= {holder}
+                    label = Label.of(holder)
+                    if label and label.asked_at and label.asked_at <= now:
+                        lock.since[holder] = label.asked_at
+                    else:
+                        lock.from_start |= {holder}
                 elif info is not None:
                     self._note(lock, Change(now, "acquired", info.fence, holder))
         lock.info, lock.seen_at = info, now

@@ -16,7 +16,7 @@ from .console import console
 from .processes import Holdfast, finish
 
 CLI = [sys.executable, "-m", "holdfast.cli"]
-WHO = ("host", "pid", "program", "label")
+WHO = ("host", "pid", "program", "label", "asked_at")
 TRICK = "a\x1b[2Jb\nc"
 """A name that would clear the screen."""
 
@@ -69,8 +69,11 @@ def test_what_is_held(holdfast: Holdfast) -> None:
             "pid": os.getpid(),
             "program": info.label.program,
             "label": "",
+            "asked_at": info.label.asked_at,
             "shares": 1,
         }
+        assert info.label.asked_at
+        assert "by its own clock" in facts["asked"]
         assert "a\\x1b[2Jb\\nc" in trick[1]
         lease.release()
 

@@ -7,7 +7,7 @@ from holdfast.core.effects import Ask
 from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import DONE, NOT_YOURS, Break, Inspect, List, Listing, Request, Seen
 from holdfast.core.queries import PAGE, break_lock, inspect, is_held, page
-from holdfast.core.records import Label, LeaseInfo, Member
+from holdfast.core.records import Label, LeaseInfo, Member, secret_at
 from holdfast.errors import EngineUnavailable
 from tests.core.hand import BROKEN, NOW, Hand
 
@@ -69,6 +69,20 @@ def test_the_label_of_a_holder() -> None:
     label = Label("web-3", 4711, "nightly.py")
     assert Label.of(f"web-3/4711/nightly.py/{SECRET}") == label
     assert Label.of(attempt_id(f"web-3/4711/nightly.py/{SECRET}", 2)) == label
+
+
+@pytest.mark.parametrize(
+    ("secret", "asked_at"),
+    [
+        (secret_at(1_800_000_000.5, bytes(range(8))), 1_800_000_000.5),
+        (SECRET, None),  # of the first release
+        ("fffffffffffffa57" + 16 * "0", None),  # a date that there is not
+    ],
+)
+def test_a_holder_id_tells_when_it_was_made(secret: str, asked_at: float | None) -> None:
+    label = Label.of(attempt_id(f"web-3/4711/nightly.py/{secret}", 2))
+    assert label is not None
+    assert label.asked_at == asked_at
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ of the tables, for migrations."""
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -176,6 +178,8 @@ def _print_facts(info: LeaseInfo) -> None:
         facts.append(("shared", of))
     for member in info.members:
         facts += [("held by", describe_holder(member)), ("holder", printable(member.holder))]
+        if member.label and member.label.asked_at:
+            facts.append(("asked", _asked(member.label.asked_at)))
         facts += [("fence", str(info.fence))]
         facts += [("left", f"{_duration(member.remaining)}, unless it is renewed")]
     facts.append(("waiters", _waiters(info)))
@@ -195,6 +199,11 @@ def _row(info: LeaseInfo, member: Member) -> tuple[str, str, str, str, str]:
 
 def _waiters(info: LeaseInfo) -> str:
     return "?" if info.waiters is None else str(info.waiters)
+
+
+def _asked(at: float) -> str:
+    when = datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return f"at {when} UTC by its own clock, {_duration(max(0.0, time.time() - at))} ago"
 
 
 def _duration(seconds: float) -> str:
@@ -220,6 +229,7 @@ def _member_as_dict(member: Member) -> dict[str, object]:
         "pid": label.pid if label else None,
         "program": label.program if label else None,
         "label": label.text if label else None,
+        "asked_at": label.asked_at if label else None,
     }
 
 

@@ -1,7 +1,8 @@
 """The records that users see: what an engine promises, what it knows of a lease, and who leads."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from math import inf
 from typing import Literal, NamedTuple
 from urllib.parse import unquote
 
@@ -56,7 +57,23 @@ class Versioned(NamedTuple):
 
 # The secret to its last digit: what other programs write may have slashes and numbers in it, too.
 # The number of an attempt may follow (see `attempt`).
-_HOLDER = re.compile(r"([^/]+)/([0-9]+)/([^/+]+)(?:\+([^/]*))?/[0-9a-f]{32}(?:#[0-9]+)?")
+_HOLDER = re.compile(r"([^/]+)/([0-9]+)/([^/+]+)(?:\+([^/]*))?/([0-9a-f]{32})(?:#[0-9]+)?")
+
+_TIMED = re.compile(r"([0-9a-f]{12})fa57[0-9a-f]{16}")
+"""A secret that begins with the milliseconds since 1970 at which it was made. Those of the first
+release do not; one in 65,536 of them looks as if it did."""
+
+_YEAR_9999 = 253_370_764_800.0
+"""Dates end with it; what is said to be later was written by another program."""
+
+
+def secret_at(now: float, randomness: bytes) -> str:
+    """The last part of a holder id; `randomness`: eight bytes.
+
+    >>> secret_at(1_800_000_000.0, bytes(8))
+    '01a3185c5000fa570000000000000000'
+    """
+    return f"{int(now * 1000):012x}fa57{randomness.hex()}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +81,7 @@ class Label:
     """Host, pid and program of a holder, and the text of its `label=`, as its holder id names them.
 
     >>> Label("web-3", 4711, "nightly.py")
-    Label(host='web-3', pid=4711, program='nightly.py', text='')
+    Label(host='web-3', pid=4711, program='nightly.py', text='', asked_at=None)
     """
 
     host: str
@@ -72,19 +89,25 @@ class Label:
     program: str
     text: str = ""
     """What was given as `label=`; empty if nothing was."""
+    asked_at: float | None = field(default=None, compare=False)
+    """When it asked for the lock, by its own clock, in seconds since 1970; None if unknown."""
 
     @classmethod
     def of(cls, holder: str) -> "Label | None":
         """Read the label out of a `holder` id: `host/pid/program/secret`, where a `+` and the text,
         percent-encoded, may follow the program; None if it has none.
 
-        >>> Label.of("web-3/4711/nightly.py+blue%20fleet/1f0c5d8e21a94b7790c3d65af0b1e284")
-        Label(host='web-3', pid=4711, program='nightly.py', text='blue fleet')
+        >>> Label.of("web-3/4711/app.py+blue%20fleet/01a3185c5000fa5790c3d65af0b1e284")
+        Label(host='web-3', pid=4711, program='app.py', text='blue fleet', asked_at=1800000000.0)
         """
         if not (parts := _HOLDER.fullmatch(holder)):
             return None
-        host, pid, program, text = parts.groups(default="")
-        return cls(host, int(pid), program, unquote(text))
+        host, pid, program, text, secret = parts.groups(default="")
+        timed = _TIMED.fullmatch(secret)
+        asked_at = int(timed[1], 16) / 1000 if timed else inf
+        return cls(
+            host, int(pid), program, unquote(text), asked_at if asked_at < _YEAR_9999 else None
+        )
 
 
 @dataclass(frozen=True, slots=True)

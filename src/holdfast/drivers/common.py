@@ -16,6 +16,7 @@ from holdfast.core.effects import Steps
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import Answer, Failed
 from holdfast.core.ports import Engine
+from holdfast.core.records import secret_at
 from holdfast.core.renewal import renew_forever, watch_deadlines
 from holdfast.core.runtime import RENEWER, WATCHER, Runtime
 from holdfast.drivers.hooks import Hook, Hooks, Log
@@ -71,8 +72,9 @@ _process = _Process()
 
 def new_holder(label: str = "") -> str:
     """`host/pid/program/secret`: names its owner, and cannot be guessed. The label follows the
-    program."""
-    return f"{_process.text}{label}/{os.urandom(16).hex()}"
+    program. The secret tells when it was made, since engines do not keep since when a lock is
+    held."""
+    return f"{_process.text}{label}/{secret_at(time.time(), os.urandom(8))}"
 
 
 log = Log(clock)

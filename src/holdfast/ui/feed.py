@@ -180,10 +180,10 @@ class Feed:
         members = []
         for member in info.members:
             who, ends = public(member.holder), round(now + member.remaining, 1)
-            old = known.get(who["id"])
-            if old and abs(ends - old["ends"]) < INTERVAL:  # not renewed: it is the same instant
-                ends = old["ends"]
             since, full = round(lock.since[member.holder], 1), round(lock.most[member.holder], 1)
+            old = known.get(who["id"])
+            if old and abs(ends - old["ends"]) < max(INTERVAL, full / 10):
+                ends = old["ends"]  # not renewed, but seen a little later or earlier
             longer = member.holder in lock.from_start
             members.append({**who, "since": since, "longer": longer, "ends": ends, "full": full})
         row = {

@@ -60,15 +60,21 @@ class TestOneServer:
             assert about("it is a replica of", findings(replica.url)) == ["critical"]
             assert about("grants do not wait for them", findings(server.url)) in ([], ["warning"])
 
-    def test_that_cannot_wake_waiters(self, server: RedisServer) -> None:
+    @pytest.mark.parametrize(
+        ("right", "found_about"),
+        [("subscribe", "it cannot wake waiters"), ("publish", "this user may not publish")],
+    )
+    def test_that_cannot_wake_waiters(
+        self, server: RedisServer, right: str, found_about: str
+    ) -> None:
         server.command(
-            "ACL", "SETUSER", "mute", "reset", "on", ">x", "~*", "&*", "+@all", "-subscribe"
+            "ACL", "SETUSER", "mute", "reset", "on", ">x", "~*", "&*", "+@all", f"-{right}"
         )
         try:
             found = findings(server.url.replace("://", "://mute:x@"))
         finally:
             server.command("ACL", "DELUSER", "mute")
-        assert about("it cannot wake waiters", found) == ["warning"]
+        assert about(found_about, found) == ["warning"]
 
     def test_options_that_cannot_be_met(self, server: RedisServer) -> None:
         found = findings(f"{server.url}?replicas=2")

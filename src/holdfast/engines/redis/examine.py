@@ -182,6 +182,15 @@ def _examine_one(
         yield from _persistence(name, talk, terms)
         yield from _replication(name, talk, terms)
         yield from _memory(name, talk)
+    refusal = talk.ask("PUBLISH", "holdfast:doctor", "")
+    if isinstance(refusal, Exception):
+        yield Finding(
+            "warning",
+            name,
+            f"this user may not publish: {refusal}",
+            "its releases wake no waiter: they ask again when its ttl would have ended",
+            "give it the rights +publish and &holdfast:*",
+        )
     trips = examining.round_trips(lambda: talk.ask("PING"))
     yield examining.judge_round_trips(name, trips, node_timeout)
 

@@ -208,8 +208,9 @@ def test_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
                 down = next(
                     data for _, data in events if data.get("nodes", found["nodes"])[0]["error"]
                 )
+                monkeypatch.setattr(feed, "NODES_INTERVAL", 60.0)
                 with visitor.stream() as others:
-                    next(data for kind, data in others if kind == "nodes")
+                    assert [next(others)[0] for _ in range(3)] == ["hello", "snapshot", "nodes"]
     [node] = found["nodes"]
     assert (node["name"], node["error"], node["votes"]) == (server.address, "", True)
     assert node["round_trip"] > 0

@@ -37,7 +37,7 @@ $(DEMO)/.installed: pyproject.toml scripts/setup
 	@touch $@
 
 # Most tests wait for processes and timers, so more of them at once than there are cores.
-AT_ONCE := -n 6 --dist loadgroup
+AT_ONCE := -n 8 --dist loadgroup
 
 test: $(STAMP) servers
 	@$(MAKE) --no-print-directory --jobs 4 style mypy pyright compiled

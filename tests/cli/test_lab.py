@@ -127,8 +127,9 @@ def test_the_demo_kills_a_holder_and_finds_every_promise_kept(holdfast: Holdfast
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("command", [("run", "deadlock"), ("demo",)], ids=" ".join)
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("signum", "command"), [(signal.SIGTERM, ("run", "deadlock")), (signal.SIGINT, ("demo",))]
+)
 def test_a_signal_leaves_nothing_behind(
     holdfast: Holdfast, tmp_path: Path, signum: signal.Signals, command: tuple[str, ...]
 ) -> None:

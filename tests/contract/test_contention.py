@@ -145,7 +145,7 @@ async def test_a_try_in_vain_met_a_holder(stage: Stage) -> None:
                 turns += 1
                 await stage.passes(0.01)
 
-    crowd = stage.cast(*(f"contender {number}" for number in range(16)))
+    crowd = stage.cast(*(f"contender {number}" for number in range(8)))
     connected = asyncio.Barrier(len(crowd))
     await asyncio.gather(*map(poll, crowd))
     for began, ended in refusals:

@@ -1,9 +1,13 @@
 """Watches: whatever ends one, its waiter is woken."""
 
+import itertools
+from contextlib import suppress
 from typing import Any
 
+from holdfast.engines.etcd import waiters
 from holdfast.engines.etcd.protocol import messages
 from holdfast.engines.etcd.waiters import Watches
+from tests.contract.strikes import Strike
 
 
 class Party:
@@ -83,6 +87,24 @@ def test_who_waits_no_more_is_not_woken() -> None:
     party.receives(watch_id=1, canceled=True)
     party.watches.closed(party.send)
     assert party.woken == []
+
+
+def test_an_interrupted_end_can_be_made_up_for() -> None:
+    """A Ctrl-C may come between any two lines; what is left is ended by the next request."""
+    for line in itertools.count():
+        party = Party()
+        party.watches.opened(party.send)
+        party.watches.watch("ben", [b"ann"], 7)
+        strike = Strike(line, (waiters.__file__,), functions=("_end",))
+        with suppress(KeyboardInterrupt), strike:
+            party.watches.end("ben")
+        party.watches.end("ben")
+        assert party.sent[-1].cancel_request.watch_id == 1
+        party.watches.closed(party.send)
+        assert party.woken == [], strike.where
+        if not strike.struck:
+            break
+    assert line > 3
 
 
 def test_the_end_of_an_old_stream_is_no_matter_when_there_is_a_new_one() -> None:

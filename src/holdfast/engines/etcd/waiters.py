@@ -77,6 +77,7 @@ class Watches:
         with self._mutex:
             for watch in self._watches_of(holder):
                 self._end(watch)
+            self._of.pop(holder, None)
 
     def opened(self, send: Send) -> None:
         """There is a stream now."""
@@ -116,10 +117,11 @@ class Watches:
         return list(self._of.get(holder, {}).values())
 
     def _end(self, watch: Watch) -> None:
-        del self._watches[watch.number]
-        known = self._of[watch.holder]
-        del known[watch.place]
-        if not known:
-            del self._of[watch.holder]
+        # It may have been interrupted between any two lines, and is done again then.
+        self._watches.pop(watch.number, None)
         if self._send is not None:
             self._send(commands.unwatch(watch.number))
+        known = self._of.get(watch.holder, {})
+        known.pop(watch.place, None)
+        if not known:
+            self._of.pop(watch.holder, None)

@@ -18,6 +18,18 @@ def by_threads(url: str, threads: int, stack: ExitStack) -> Sequence[Pair]:
     return [pair_of(client, f"bench:{thread}") for thread in range(threads)]
 
 
+def with_hook(url: str, stack: ExitStack) -> Pair:
+    return pair_of(stack.enter_context(holdfast.Client(url, hooks=[lambda event: None])))
+
+
+def with_metrics(url: str, stack: ExitStack) -> Pair:
+    from prometheus_client import CollectorRegistry
+
+    from holdfast.contrib.prometheus import Metrics
+
+    return pair_of(stack.enter_context(holdfast.Client(url, hooks=[Metrics(CollectorRegistry())])))
+
+
 def by_reader(url: str, stack: ExitStack) -> Pair:
     client = stack.enter_context(holdfast.Client(url))
     return _of_lock(client.rwlock("bench:read", ttl=TTL).read)

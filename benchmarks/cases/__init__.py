@@ -8,6 +8,7 @@ from benchmarks.cases import (
     contention,
     etcd_pairs,
     handoff,
+    hooks,
     idle,
     leases,
     memory,
@@ -68,5 +69,6 @@ CASES: dict[str, Callable[[Effort, Path], Case]] = {
     },
     "redis-semaphore": shares.measure_redis_semaphore,
     "zookeeper-semaphore": shares.measure_zookeeper_semaphore,
+    "hooks": hooks.measure,
     "startup": startup.measure,
 }

@@ -1,6 +1,7 @@
 """Threads that call users' functions, so that a slow one delays nothing else."""
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -16,12 +17,18 @@ class CallbackThreads:
     """Runs each piece of work in a daemon thread: one that is there and idle, or a new one. A
     thread ends when there is nothing more to do. `most`: so many threads; with one, the work is
     done in order. `must`: if no thread can be had, the caller does the work; otherwise it waits for
-    a thread that more work may bring."""
+    a thread that more work may bring. `gather`: a thread that has nothing to do lets work gather
+    for so many seconds, so that it is not woken for each piece."""
 
     def __init__(
-        self, most: int = MOST_THREADS, name: str = "holdfast-callbacks", *, must: bool = True
+        self,
+        most: int = MOST_THREADS,
+        name: str = "holdfast-callbacks",
+        *,
+        must: bool = True,
+        gather: float = 0.0,
     ) -> None:
-        self._most, self._name, self._must = most, name, must
+        self._most, self._name, self._must, self._gather = most, name, must, gather
         self._work: deque[Callable[[], None]] = deque()
         mutex = threading.RLock()
         self._changed = threading.Condition(mutex)
@@ -62,6 +69,8 @@ class CallbackThreads:
         with self._changed:
             self._running.add(me)
         while True:
+            if self._gather and not self._work:
+                time.sleep(self._gather)
             with self._changed:
                 self._idle += 1
                 self._changed.wait_for(lambda: self._work or self._ending, linger)

@@ -24,6 +24,10 @@ Hook: TypeAlias = Callable[[Event], object]
 MOST_WAITING = 10_000
 """Events that wait for one hook."""
 
+GATHER = 0.01
+"""For how long a hook's thread gathers events before it hands them over. To wake a thread for each
+of them would make a pair on Redis half as slow again."""
+
 
 class HookThread:
     """One hook, and what it is to be called with."""
@@ -38,7 +42,7 @@ class HookThread:
     def begin(self) -> None:
         """With a fresh thread, as in a forked child. An event is told by a thread or not at all: it
         may happen under the mutex of the renewals, which a hook must not keep."""
-        self._calls = CallbackThreads(1, "holdfast-events", must=False)
+        self._calls = CallbackThreads(1, "holdfast-events", must=False, gather=GATHER)
 
     def __call__(self, event: Event) -> None:
         """Have the hook called with it, soon. It does not wait."""

@@ -533,6 +533,13 @@ PLANTED = [
         "tests/engines/sql/test_waiters.py -k offer_for_its_life",
     ),
     Mutant(
+        "SQL: a waiter is dead to a statement that began before it was marked",
+        "engines/sql/commands.py",
+        '"life": _micro(2 * LONGEST_LIFE)',
+        '"life": _micro(LONGEST_LIFE)',
+        POLLING,
+    ),
+    Mutant(
         "SQL: a waiter marks only itself as alive",
         "engines/sql/waiters.py",
         "for holder in self._queue(key)]",

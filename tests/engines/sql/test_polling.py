@@ -96,6 +96,19 @@ def test_with_a_short_ttl_it_is_taken_for_dead_sooner(base: Base, poller: Poller
     poller.gets("cleo")
 
 
+@KINDS
+def test_it_is_alive_to_a_statement_that_began_before_it_was_marked(
+    base: Base, poller: Poller, shares: int
+) -> None:
+    """MariaDB's clock stands still in a statement, and a busy server may carry it out late."""
+    poller.waits("ben", shares)
+    base.now -= 0.1
+    base.ask(Release(KEY, "ann"))
+    base.now += 0.2
+    assert isinstance(base.ask(Acquire(KEY, "newcomer", TTL)), Held)
+    poller.gets("ben", shares)
+
+
 def test_one_that_listens_has_its_offer_for_a_moment(base: Base, poller: Poller) -> None:
     request = Acquire(KEY, "ben", TTL, queue=True)
     assert isinstance(base.ask(request), Held)

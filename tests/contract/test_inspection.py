@@ -13,9 +13,8 @@ from holdfast import LockLost
 from .actors import Actor
 from .stage import Stage
 
-pytestmark = pytest.mark.turns
 
-
+@pytest.mark.turns
 async def test_nothing_to_see(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     assert await ann(ann.client.inspect, "door") is None
@@ -26,6 +25,7 @@ async def test_nothing_to_see(stage: Stage) -> None:
     assert await ann(ann.client.leases) == []
 
 
+@pytest.mark.turns
 async def test_a_held_lock_from_outside(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("door", ttl=stage.long).acquire)
@@ -43,6 +43,7 @@ async def test_a_held_lock_from_outside(stage: Stage) -> None:
         info.fence = 7
 
 
+@pytest.mark.turns
 async def test_looking_does_not_disturb(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(stage.fleeting(ann, "door").acquire)
@@ -52,6 +53,7 @@ async def test_looking_does_not_disturb(stage: Stage) -> None:
     await stage.until(lambda: stage.takes(ben, "door"))
 
 
+@pytest.mark.turns
 async def test_an_expired_lease_is_not_shown(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(stage.fleeting(ann, "door").acquire)
@@ -65,6 +67,7 @@ async def test_an_expired_lease_is_not_shown(stage: Stage) -> None:
     assert not await ben(ben.lock("door").locked)
 
 
+@pytest.mark.turns
 async def test_waiters_are_counted_where_the_engine_knows(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     lease = await ann(ann.lock("door").acquire)
@@ -84,6 +87,7 @@ async def _no_waiters(watcher: Actor) -> bool:
     return (await watcher(watcher.client.inspect, "door")).waiters in (None, 0)
 
 
+@pytest.mark.turns
 async def test_listing_what_is_held(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     leases = {}
@@ -98,6 +102,7 @@ async def test_listing_what_is_held(stage: Stage) -> None:
     assert await ben(ben.client.leases, prefix="none") == []
 
 
+@pytest.mark.turns
 async def test_listing_more_than_a_page(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     names = [f"job:{number}" for number in range(300)]
@@ -146,6 +151,7 @@ async def test_breaking_by_holder_leaves_the_next_one_alone(stage: Stage) -> Non
     assert await ben(ben.client.inspect, "door") is None
 
 
+@pytest.mark.turns
 @pytest.mark.needs("processes")
 async def test_another_processs_lease_carries_its_label(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
@@ -157,6 +163,7 @@ async def test_another_processs_lease_carries_its_label(stage: Stage) -> None:
     assert "worker" in info.label.program
 
 
+@pytest.mark.turns
 async def test_the_guarantees_are_stated(stage: Stage) -> None:
     promised = stage.client().guarantees
     assert promised.suits in ("efficiency", "correctness")

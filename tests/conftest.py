@@ -58,7 +58,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         path = item.path.relative_to(HERE)
         suite = path.parts[0]
         if suite in ("engines", "lab"):  # so that their servers are started once
-            group = path.parent if len(path.parts) > 2 else path
+            slow = path.parts[1] in ("etcd", "sql", "zookeeper")
+            group = path.parent if slow else path
             item.add_marker(pytest.mark.xdist_group(str(group)))
         if suite == "cli" or (suite == "contract" and "memory-" not in item.name):
             item.add_marker(pytest.mark.slow)

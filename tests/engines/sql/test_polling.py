@@ -77,6 +77,17 @@ def test_it_has_its_offer_for_as_long_as_it_counts_as_alive(
     poller.gets("ben", shares)
 
 
+def test_an_offer_that_is_counted_anew_is_not_shortened(base: Base, poller: Poller) -> None:
+    """The waiter met a locked row, and asks again."""
+    poller.waits("ben")
+    assert isinstance(base.ask(RIVAL), Held)
+    base.ask(Release(KEY, "ann"))
+    base.run(poller.client._statements(base.dialect.adopt, key=KEY, holder="ben"))
+    base.now += LONGEST_LIFE - 0.1
+    assert isinstance(base.ask(RIVAL), Held)
+    poller.gets("ben")
+
+
 @KINDS
 def test_one_that_died_keeps_others_out_for_no_longer(
     base: Base, poller: Poller, shares: int

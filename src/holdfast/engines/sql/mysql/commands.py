@@ -228,7 +228,7 @@ WHERE name = :key AND holder = :holder AND NOT queued
 """,
     "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR UPDATE",
     "adopt": """
-UPDATE {leases} SET expires = {now} + IF(holder = :holder AND offered, :offer, ttl)
+UPDATE {leases} SET expires = {now} + ttl
 WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)
 """,
     "join": """

@@ -198,9 +198,7 @@ RETURNING 1
 """,
     "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR NO KEY UPDATE",
     "adopt": """
-UPDATE {leases} SET
-    expires = {now} + CASE WHEN holder = :holder AND offered THEN CAST(:offer AS bigint)
-                           ELSE ttl END
+UPDATE {leases} SET expires = {now} + ttl
 WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)
 """,
     "join": """

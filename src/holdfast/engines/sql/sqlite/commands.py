@@ -178,9 +178,7 @@ TEXTS = {
         RETURNING 1
     """,
     "adopt": """
-        UPDATE holdfast_leases SET
-            expires = :now + CASE WHEN holder = :holder AND offered THEN :offer ELSE ttl END,
-            boot = :boot
+        UPDATE holdfast_leases SET expires = :now + ttl, boot = :boot
         WHERE name = :key AND (boot <> :boot OR holder = :holder AND offered)
     """,
     "join": """

@@ -202,14 +202,8 @@ class TestAHookCanNeitherBreakNorBlock:
         assert len(slow) - 1 <= 6
 
     def test_one_that_has_no_thread(self, seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is called with all of it once there is a thread, and never by the thread that locks:
-        there it could block."""
-        callers: list[str] = []
-
-        def look(event: Event) -> None:
-            callers.append(threading.current_thread().name)
-            seen(event)
-
+        """It is called with all of it once there is a thread, or at the end, and never by a thread
+        that locks: there it could block."""
         start = threading.Thread.start
 
         def refuse(thread: threading.Thread) -> None:
@@ -217,18 +211,22 @@ class TestAHookCanNeitherBreakNorBlock:
                 raise RuntimeError("can't start new thread")
             start(thread)
 
-        with Client(URL, hooks=[look]) as client:
+        with Client(URL, hooks=[seen]) as client:
             with monkeypatch.context() as patch:
                 patch.setattr(threading.Thread, "start", refuse)
                 with client.lock("first"):
                     pass
-                settle(client)
-                assert not callers
+                assert not seen.events
             with client.lock("second"):
                 pass
             settle(client)
-        assert seen.kinds() == ["Requested", "Acquired", "Released"] * 2
-        assert set(callers) == {"holdfast-events"}
+            assert seen.kinds() == ["Requested", "Acquired", "Released"] * 2
+            monkeypatch.setattr(threading.Thread, "start", refuse)
+            seen.events.clear()
+            with client.lock("third"):
+                pass
+            assert not seen.events
+        assert seen.kinds() == ["Requested", "Acquired", "Released"]
 
     def test_a_logger_that_blocks(self) -> None:
         """As one does whose pipe is full: renewals go on."""

@@ -652,7 +652,7 @@ def test_a_dead_threads_number_means_nothing(client: Client) -> None:
         first.join()
         ident = first.ident
         del first
-        for _ in range(100):
+        for _ in range(10_000):  # a thread of the log may have it for a while
             taken: list[object] = []
             again = threading.Thread(target=lambda t=taken: t.append(lock.acquire(timeout=0)))
             again.start()

@@ -8,9 +8,6 @@ from holdfast.core.messages import Failed, List, Listing, Request, Seen
 
 SILENT = Failed.at("node", "did not answer in time")
 
-STRAGGLERS_TIMEOUT = 0.5
-"""How long to wait for the other nodes once a majority has answered."""
-
 
 def look(
     request: Request, nodes: Sequence[int], quorum: int, clock: Callable[[], float], until: float
@@ -19,10 +16,12 @@ def look(
     Gives the answers of the nodes, too."""
     request_timeout = until - clock()
     while True:
-        fan_out = yield from _ask(request, nodes, quorum, clock, request_timeout)
+        fan_out = FanOut((request,), nodes, clock() + request_timeout)
+        yield fan_out
         if type(request) is List:
             yield from _search_on(request, fan_out, clock, request_timeout)
-        listings = _listings(fan_out)
+        received = [answers[0] for answers in fan_out.answers.values()]
+        listings = [answer.leases for answer in received if type(answer) is Listing]
         if len(listings) < quorum:
             return fan_out, None
         if type(request) is not List:
@@ -33,41 +32,6 @@ def look(
         if found or not full:
             return fan_out, Listing(found)
         request = List(request.prefix, min(full), request.limit)
-
-
-def _ask(
-    request: Request,
-    nodes: Sequence[int],
-    quorum: int,
-    clock: Callable[[], float],
-    request_timeout: float,
-) -> Rounds[FanOut]:
-    """Ask all nodes, and wait long for some only if they may make a difference."""
-    until = clock() + request_timeout
-    fan_out = FanOut((request,), nodes, min(until, clock() + STRAGGLERS_TIMEOUT))
-    yield fan_out
-    silent = [node for node in nodes if node not in fan_out.answers]
-    if silent and _depends_on(len(silent), _listings(fan_out), quorum):
-        again = FanOut((request,), silent, until)
-        yield again
-        fan_out.answers.update(again.answers)
-    return fan_out
-
-
-def _depends_on(silent: int, listings: Sequence[tuple[Seen, ...]], quorum: int) -> bool:
-    """Whether there may be a majority for something only together with so many other nodes."""
-    if len(listings) < quorum:
-        return True
-    certain, possible = (
-        [(each.key, each.holder, len(each.others)) for each in agreed_on(listings, needed)]
-        for needed in (quorum, quorum - silent)
-    )
-    return certain != possible
-
-
-def _listings(fan_out: FanOut) -> list[tuple[Seen, ...]]:
-    received = (answers[0] for answers in fan_out.answers.values())
-    return [answer.leases for answer in received if type(answer) is Listing]
 
 
 def _search_on(

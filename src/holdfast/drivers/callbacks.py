@@ -89,10 +89,16 @@ class CallbackThreads:
             self._ended.notify_all()
 
     def wait(self, timeout: float) -> None:
-        """Wait until all work is done, unless this is part of it."""
+        """Wait until all work is done, unless this is part of it. What no thread could be had for
+        is done here: at the end of a program there are none to be had."""
         with self._changed:
-            if threading.get_ident() not in self._running:
-                self._ending = True
-                self._changed.notify_all()
-                self._ended.wait_for(lambda: not self._started, timeout)
-                self._ending = False
+            if threading.get_ident() in self._running:
+                return
+            self._ending = True
+            self._changed.notify_all()
+            self._ended.wait_for(lambda: not self._started, timeout)
+            self._ending = False
+            if self._started or not self._work:
+                return
+            self._started += 1
+        self._run(0.0)

@@ -7,6 +7,7 @@ again; it asks nothing itself. What came and went between two looks is not seen.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import inf
 from typing import Literal
 
 from holdfast.core.records import Label, LeaseInfo, Member
@@ -145,7 +146,8 @@ class Monitor:
             del lock.since[holder], lock.most[holder]
             self._note(lock, Change(now, "ended", before.fence if before else 0, holder))
         for holder, remaining in holders.items():
-            lock.most[holder] = max(remaining, lock.most.get(holder, 0.0))
+            most = lock.most.get(holder, 0.0)
+            lock.most[holder] = max(remaining, most if most < inf else 0.0)
             if holder not in lock.since:
                 lock.since[holder] = now
                 if self.looks == 0:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import holdfast as library
+from holdfast.lab.servers.redis import RedisServer
 
 from .console import console
 from .processes import Holdfast, finish
@@ -198,3 +199,22 @@ def test_several_holders(holdfast: Holdfast) -> None:
         assert [each["holder"] for each in json.loads(after[1])["members"]] == [second.holder]
         assert rest[0] == 0
         assert gone[0] == 1
+
+
+def test_a_foreign_lock_without_an_end(holdfast: Holdfast) -> None:
+    with RedisServer() as server, library.Client(server.url) as client:
+        with client.lock("job"):
+            pass
+        server.command("SET", "holdfast:job", "foreign")
+        ls, ls_json, show = holdfast.run_each(
+            ["ls"], ["ls", "--json"], ["show", "job"], url=server.url
+        )
+        assert "  no end  " in ls[1]
+        [shown] = json.loads(ls_json[1])
+        assert shown["remaining"] is shown["members"][0]["remaining"] is None
+        assert "left     no end\n" in show[1]
+        with console([*CLI, "break", "job"], {"HOLDFAST_URL": server.url}) as screen:
+            assert ", without an end." in screen.expect("Break it?")
+            screen.type("y\n")
+            assert screen.expect_exit() == 0
+        assert client.inspect("job") is None

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -416,7 +417,7 @@ def test_a_narrow_terminal() -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0.4, "0 s"), (99, "99 s"), (600, "10 min"), (7200, "2 h"), (9e5, "10 d")],
+    [(0.4, "0 s"), (99, "99 s"), (600, "10 min"), (7200, "2 h"), (9e5, "10 d"), (inf, "no end")],
 )
 def test_durations(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown

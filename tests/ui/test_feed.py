@@ -167,6 +167,24 @@ def test_a_server_that_is_back() -> None:
                 next(data for kind, data in events if kind == "changes")
 
 
+def test_a_foreign_lock_without_an_end() -> None:
+    """Infinity is not JSON. As soon as it has an expiry, the page is shown that."""
+    with RedisServer() as server, holdfast.Client(server.url) as client:
+        with client.lock("job"):
+            pass
+        server.command("SET", "holdfast:job", "foreign")
+        with serving(app(client, token=TOKEN, once=True)) as port:
+            visitor = Visitor(port)
+            visitor.sign_in()
+            [member] = visitor.find("job")["members"]
+            assert (member["ends"], member["full"]) == (None, None)
+            with visitor.stream() as events:
+                server.command("PEXPIRE", "holdfast:job", 600_000)
+                rows = (row for _, data in events for row in data.get("rows", []))
+                [member] = next(row for row in rows if row["members"][0]["ends"])["members"]
+            assert 500 < member["full"] <= 600
+
+
 def test_a_poll_that_raises_what_it_should_not(
     client: holdfast.Client,
     visitor: Visitor,

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,7 +153,8 @@ def _confirmed(info: LeaseInfo, holder: str) -> bool:
     chosen = [member for member in info.members if member.holder == holder]
     held_by = describe_holder(chosen[0]) if chosen else describe_holders(info)
     held = f"{info.name!r} is held by {held_by}, fence {info.fence}"
-    click.echo(f"{held}, for {_duration(info.remaining)} more.\n{_WHAT_BREAKING_MEANS}", err=True)
+    left = f"for {_duration(info.remaining)} more" if info.remaining < inf else "without an end"
+    click.echo(f"{held}, {left}.\n{_WHAT_BREAKING_MEANS}", err=True)
     try:
         return click.confirm("Break it?", err=True)
     except OSError:  # the terminal was lent to another group of processes, or has gone
@@ -181,7 +183,8 @@ def _print_facts(info: LeaseInfo) -> None:
         if member.label and member.label.asked_at:
             facts.append(("asked", _asked(member.label.asked_at)))
         facts += [("fence", str(info.fence))]
-        facts += [("left", f"{_duration(member.remaining)}, unless it is renewed")]
+        renewed = ", unless it is renewed" if member.remaining < inf else ""
+        facts += [("left", f"{_duration(member.remaining)}{renewed}")]
     facts.append(("waiters", _waiters(info)))
     for fact, value in facts:
         click.echo(f"{click.style(f'{fact:<7}', fg='cyan')}  {value}")
@@ -207,6 +210,8 @@ def _asked(at: float) -> str:
 
 
 def _duration(seconds: float) -> str:
+    if seconds == inf:  # another program took it, without an expiry
+        return "no end"
     if seconds < 100:
         return f"{seconds:.1f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -224,7 +229,7 @@ def _member_as_dict(member: Member) -> dict[str, object]:
     label = member.label
     return {
         "holder": member.holder,
-        "remaining": round(member.remaining, 3),
+        "remaining": round(member.remaining, 3) if member.remaining < inf else None,
         "host": label.host if label else None,
         "pid": label.pid if label else None,
         "program": label.program if label else None,
@@ -236,4 +241,4 @@ def _member_as_dict(member: Member) -> dict[str, object]:
 def _print_json(value: object) -> None:
     import json
 
-    click.echo(json.dumps(value, indent=2))
+    click.echo(json.dumps(value, indent=2, allow_nan=False))

@@ -6,6 +6,7 @@ import os
 import sys
 import threading
 from contextlib import suppress
+from math import inf
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,8 @@ class WaitingLine:
             return f"{waiting}: the engine is unreachable"
         if info is None:
             return waiting
-        return f"{waiting}: held by {describe_holders(info)}, {info.remaining:.0f} s left"
+        left = f"{info.remaining:.0f} s left" if info.remaining < inf else "without an end"
+        return f"{waiting}: held by {describe_holders(info)}, {left}"
 
 
 def _write(text: str) -> None:

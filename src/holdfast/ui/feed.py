@@ -179,11 +179,11 @@ class Feed:
         known = {each["id"]: each for each in before["members"]} if before else {}
         members = []
         for member in info.members:
-            who, ends = public(member.holder), round(now + member.remaining, 1)
-            since, full = round(lock.since[member.holder], 1), round(lock.most[member.holder], 1)
-            old = known.get(who["id"])
-            if old and abs(ends - old["ends"]) < max(INTERVAL, full / 10):
-                ends = old["ends"]  # not renewed, but seen a little later or earlier
+            who, since = public(member.holder), round(lock.since[member.holder], 1)
+            ends, full = _rounded(now + member.remaining), _rounded(lock.most[member.holder])
+            before_ends = known.get(who["id"], {}).get("ends")
+            if ends and full and before_ends and abs(ends - before_ends) < max(INTERVAL, full / 10):
+                ends = before_ends  # not renewed, but seen a little later or earlier
             longer = member.holder in lock.from_start
             members.append({**who, "since": since, "longer": longer, "ends": ends, "full": full})
         row = {
@@ -258,6 +258,12 @@ def _event(change: Change) -> Row:
     }
 
 
+def _rounded(seconds: float) -> float | None:
+    """None: never, since another program took the lock without an expiry. Infinity is not JSON."""
+    return round(seconds, 1) if seconds < inf else None
+
+
 def _message(event: str, data: Row) -> bytes:
     """A server-sent event. JSON of `dumps` is ASCII, on one line."""
-    return f"event: {event}\ndata: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return f"event: {event}\ndata: {text}\n\n".encode()

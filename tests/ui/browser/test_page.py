@@ -248,3 +248,22 @@ def test_a_form_asks_for_a_token_that_stays(client: holdfast.Client, page: Page)
         page.find("#token").send_keys(TOKEN, ENTER)
         page.shows("No lock is held.")
         page.shows("read-only")
+
+
+def test_a_foreign_lock_without_an_end(page: Page) -> None:
+    with RedisServer() as server, holdfast.Client(server.url, ttl=60) as client:
+        with client.lock("endless"):
+            pass
+        server.command("SET", "holdfast:endless", "foreign")
+        with client.lock("job"), serving(app(client, token=TOKEN, once=True)) as port:
+            page.driver.get(f"http://127.0.0.1:{port}/?token={TOKEN}")
+            page.shows("no end")
+            bar = "document.querySelector('#rows .bar span').style.width"
+            assert page.until(bar) == "100%"
+            page.find("th[data-key=left] button").click()
+            assert page.names() == ["job", "endless"]
+            page.find("th[data-key=left] button").click()
+            assert page.names() == ["endless", "job"]
+            page.find("#rows tr").click()
+            page.shows("no end")
+            assert page.complaints() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
 from holdfast import Client, LeaseInfo, Member
 from holdfast.cli.options import describe_holder
@@ -57,6 +58,11 @@ class Row:
     def left(self, now: float) -> float:
         """Seconds until the lease ends, if it was not renewed since the look."""
         return max(0.0, self.member.remaining - (now - self.seen_at))
+
+    def left_in_words(self, now: float) -> str:
+        """The same, for people."""
+        left = self.left(now)
+        return duration(left) + (", unless it is renewed" if left < inf else "")
 
     def age(self, now: float) -> str:
         """For how long this holder has been seen, for people."""
@@ -122,6 +128,8 @@ def holder_of(holder: str) -> str:
 
 def duration(seconds: float) -> str:
     """A time in at most six characters."""
+    if seconds == inf:
+        return "no end"
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = seconds / 60

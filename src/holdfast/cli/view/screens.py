@@ -91,7 +91,7 @@ class BreakDialog(ModalScreen[str]):
             ("Break ", "bold"), (row.name, "bold cyan"), ("?\n\n", "bold"),
             ("held by  ", _FACT), f"{holder_of(row.member.holder)}\n",
             ("fence    ", _FACT), f"{row.info.fence}\n",
-            ("left     ", _FACT), f"{duration(row.left(time.time()))}, unless it is renewed\n\n",
+            ("left     ", _FACT), f"{row.left_in_words(time.time())}\n\n",
             ("Breaking it does not stop the holder.", _WARNING),
             " Until its next renewal fails, it and the next holder may both be at work. Only fences"
             " keep their writes in order. If you can reach its host, stop the holder instead.\n",
@@ -178,7 +178,7 @@ def _facts(row: Row, look: Look) -> Text:
         _add(text, "holder", printable(each.member.holder))
         longer = ", or longer: it was held before this view began" if each.from_start else ""
         _add(text, "for", f"{duration(max(0.0, now - each.since))}{longer}")
-        _add(text, "left", f"{duration(each.left(now))}, unless it is renewed")
+        _add(text, "left", each.left_in_words(now))
     text.append("\nhistory, as far as it was seen\n", style="bold")
     for change in reversed(look.history):
         at = time.strftime("%H:%M:%S", time.localtime(change.at))

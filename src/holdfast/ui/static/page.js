@@ -12,6 +12,7 @@ const now = () => Date.now() / 1000 - ahead;
 // --- what is shown -----------------------------------------------------------------------------
 
 function duration(seconds) {
+  if (seconds === Infinity) return "no end";
   seconds = Math.max(0, Math.floor(seconds));
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3600) return `${Math.floor(seconds / 60)} m ${seconds % 60} s`;
@@ -23,14 +24,15 @@ const holder = (who) => program(who) + (who.host ? ` on ${who.host}, ${who.pid}`
 const oldest = (lock) => lock.members.reduce((a, b) => (b.since < a.since ? b : a));
 const age = (who) => (who.longer ? "> " : "") + duration(now() - who.since);
 const wait = (lock) => (lock.waiters === null ? "?" : lock.wait ? age(lock.wait) : "");
-const latest = (lock) => lock.members.reduce((a, b) => (b.ends > a.ends ? b : a));
+const ends = (who) => who.ends ?? Infinity;  // null: another program took it, without an expiry
+const latest = (lock) => lock.members.reduce((a, b) => (ends(b) > ends(a) ? b : a));
 const heat = (lock) => lock.spark.reduce((sum, count) => sum + count, 0);
 const holders = (lock) =>
   holder(oldest(lock)) + (lock.members.length > 1 ? `, and ${lock.members.length - 1} more` : "");
 
 const keys = {
   name: (lock) => lock.name, kind: (lock) => lock.kind, holder: (lock) => holders(lock),
-  age: (lock) => -oldest(lock).since, left: (lock) => latest(lock).ends,
+  age: (lock) => -oldest(lock).since, left: (lock) => ends(latest(lock)),
   fence: (lock) => lock.fence.padStart(24, "0"), waiters: (lock) => lock.waiters ?? -1,
   wait: (lock) => (lock.wait ? -lock.wait.since : -Infinity), heat,
 };
@@ -77,7 +79,7 @@ function makeBar() {
   return bar;
 }
 function showLeft(bar, label, who) {
-  const left = Math.max(0, who.ends - now());
+  const left = Math.max(0, ends(who) - now());
   bar.firstChild.style.width = `${Math.min(100, 100 * left / Math.max(who.full, 1))}%`;
   bar.classList.toggle("low", left < who.full / 3);
   put(label, duration(left));

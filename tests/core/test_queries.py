@@ -93,6 +93,7 @@ def test_a_holder_id_tells_when_it_was_made(secret: str, asked_at: float | None)
         "h/1/p",
         f"h/1/p/{SECRET}/y",
         f"h/1//{SECRET}",
+        f"h/{'9' * 5000}/p/{SECRET}",  # more digits than Python converts
         "MtakD42590OPqAk/58/JiR/E",  # of python-redis-lock, which takes 18 random bytes in base 64
         "",
     ],

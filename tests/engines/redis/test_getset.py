@@ -168,6 +168,14 @@ def test_a_classic_lock_from_outside(client: holdfast.Client, plain: redis.Redis
     assert classic.acquire()
 
 
+def test_a_counter_that_is_none(client: holdfast.Client, plain: redis.Redis) -> None:
+    with client.lock("door") as lease:
+        for value in ("seven", "9" * 5000):
+            plain.set(f"{{{KEY}}}:fence", value)
+            [seen] = client.leases()
+            assert (seen.holder, seen.fence) == (lease.holder, 0)
+
+
 def test_breaking_by_holder(client: holdfast.Client, plain: redis.Redis) -> None:
     """A client of the recipe is known by its value, one of holdfast by its mark."""
     classic, lease = Classic(plain, ttl=30), client.lock("door").acquire()

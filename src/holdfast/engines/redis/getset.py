@@ -35,7 +35,7 @@ from holdfast.core.messages import (
     ToNode,
 )
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, call, command, failed
-from holdfast.engines.redis.inspect import AT_ONCE, Inspector
+from holdfast.engines.redis.inspect import AT_ONCE, Inspector, read_counter
 from holdfast.engines.redis.keys import keys_of
 
 GRACE = 1.0
@@ -127,7 +127,7 @@ class Getset:
         who = (holder or b"").decode(errors="replace")
         if not value.endswith(mark(who)):
             return Seen(key, value.decode(errors="replace"), 0, remaining, None)
-        return Seen(key, who, int(fence or 0), max(0.0, remaining - GRACE), None)
+        return Seen(key, who, read_counter(fence or b""), max(0.0, remaining - GRACE), None)
 
 
 def mark(holder: str) -> bytes:

@@ -135,12 +135,21 @@ def _read(keys: Sequence[str], states: Sequence[Reply]) -> tuple[Seen, ...]:
     return tuple(_seen(key, *state) for key, state in pairs if isinstance(state, list))
 
 
+def read_counter(fence: bytes) -> int:
+    """0 if another program wrote what is no counter: Redis counts in 64 bits.
+
+    >>> read_counter(b"7"), read_counter(b"seven"), read_counter(b"7" * 5000)
+    (7, 0, 0)
+    """
+    return int(fence) if fence.isdigit() and len(fence) < 20 else 0
+
+
 def _seen(
     key: str, owner: bytes, left: int, fence: bytes, waiters: int, *members: bytes | int
 ) -> Seen:
     holder = owner.decode(errors="replace")
     remaining = left / 1000 if left >= 0 else inf  # another program took it, without an expiry
-    counter = int(fence) if fence.isdigit() else 0
+    counter = read_counter(fence)
     if not members:
         return Seen(key, holder, counter, remaining, waiters)
     pairs = cast(Iterable[tuple[bytes, int]], zip(members[::2], members[1::2], strict=True))

@@ -62,6 +62,7 @@ def test_what_is_refused(client: holdfast.Client, visitor: Visitor, audit: Path)
         assert ask(visitor, row, reason=" ")[0] == 400
         assert ask(visitor, row, reason=501 * "x")[0] == 400
         assert ask(visitor, row, fence=int(row["fence"]))[0] == 400
+        assert ask(visitor, row, fence="")[0] == 400
         assert ask(visitor, {**row, "id": "0"})[0] == 409
         path = f"locks/{row['id']}/break"
         for body in (b"", b"[]", b"{", b"null", b"{}", b" " * 20_000):

@@ -153,6 +153,8 @@ class _Pages:
         asked = _texts(await _body(request), "name", "fence", "holder", "reason")
         if asked is None:
             return PlainTextResponse("Not understood: a JSON object of texts is needed.", 400)
+        if not asked["holder"] and not asked["fence"]:
+            return PlainTextResponse("Not broken: name the holder, or the fence.", 400)
         name = self._feed.name(request.path_params["id"])
         if name is None or asked["name"] != printable(name):
             return PlainTextResponse("Not broken: that is not the name of the lock.", 409)

@@ -504,8 +504,8 @@ class Client(BaseClient[ThreadDriver]):
         """The servers that the URL names, as they are now: whether each answers, and how quickly,
         its clock, and how many more of them may fail. For operators: `holdfast ui` shows them.
 
-        It opens a connection of its own to each, side by side: a server that does not answer takes
-        3 s. `memory://` and SQLite have no servers.
+        It opens a connection of its own to each, side by side, and each has 3 s for each answer.
+        `memory://` and SQLite have no servers.
 
         >>> import holdfast
         >>> with holdfast.Client("memory://") as client:

@@ -68,10 +68,11 @@ class Watched:
     seen_at: float = 0.0
     """When."""
     since: dict[str, float] = field(default_factory=dict)
-    """Since when each of its holders has been seen; one that was there at the first look, since
-    when it has asked for the lock, by its own clock."""
-    from_start: frozenset[str] = frozenset()
-    """Those of whom that is unknown: they have held it for longer than they have been seen."""
+    """Since when each of its holders has been seen; or, of one that was there at the first look,
+    since when it has asked for the lock, by its own clock, if its id tells that."""
+    marks: dict[str, str] = field(default_factory=dict)
+    """Of the holders that were there at the first look: `>` if it has held the lock for longer than
+    it has been seen, `≤` if it has held it since it asked at the most."""
     most: dict[str, float] = field(default_factory=dict)
     """The most that was seen left of each holder's lease: about its ttl."""
     waiters: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
@@ -144,6 +145,7 @@ class Monitor:
         before, holders = lock.info, {} if info is None else _holders(info)
         for holder in [each for each in lock.since if each not in holders]:
             del lock.since[holder], lock.most[holder]
+            lock.marks.pop(holder, None)
             self._note(lock, Change(now, "ended", before.fence if before else 0, holder))
         for holder, remaining in holders.items():
             most = lock.most.get(holder, 0.0)
@@ -151,11 +153,11 @@ class Monitor:
             if holder not in lock.since:
                 lock.since[holder] = now
                 if self.looks == 0:
-                    label = Label.of(holder)
-                    if label and label.asked_at and label.asked_at <= now:
-                        lock.since[holder] = label.asked_at
+                    asked_at = label.asked_at if (label := Label.of(holder)) else None
+                    if asked_at is not None and asked_at <= now:
+                        lock.since[holder], lock.marks[holder] = asked_at, "≤"
                     else:
-                        lock.from_start |= {holder}
+                        lock.marks[holder] = ">"
                 elif info is not None:
                     self._note(lock, Change(now, "acquired", info.fence, holder))
         lock.info, lock.seen_at = info, now

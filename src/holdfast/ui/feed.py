@@ -184,15 +184,16 @@ class Feed:
             before_ends = known.get(who["id"], {}).get("ends")
             if ends and full and before_ends and abs(ends - before_ends) < max(INTERVAL, full / 10):
                 ends = before_ends  # not renewed, but seen a little later or earlier
-            longer = member.holder in lock.from_start
-            members.append({**who, "since": since, "longer": longer, "ends": ends, "full": full})
+            mark = lock.marks.get(member.holder, "")
+            members.append({**who, "since": since, "mark": mark, "ends": ends, "full": full})
         row = {
             "id": reference(lock.name),
             "name": printable(lock.name),
             "kind": kind_of(info),
             "fence": str(info.fence),  # it may be greater than what a browser can count
             "waiters": info.waiters,
-            "wait": lock.wait and {"since": round(lock.wait.since, 1), "longer": lock.wait.longer},
+            "wait": lock.wait
+            and {"since": round(lock.wait.since, 1), "mark": ">" if lock.wait.longer else ""},
             "members": members,
         }
         return before if row == before and before else row

@@ -89,6 +89,19 @@ class TestAQuorum:
             "warning"
         ]
 
+    def test_a_user_who_may_not_ask_for_info_has_no_votes(self, three: RedisMasters) -> None:
+        """As a client that meets these nodes, and does not know whether they have restarted."""
+        for server in three.servers:
+            server.command(
+                "ACL", "SETUSER", "mute", "reset", "on", ">x", "~*", "&*", "+@all", "-info"
+            )
+        try:
+            with Client(three.url.replace("://", "://mute:x@")) as client:
+                assert [node.margin for node in client.nodes()] == [-2, -2, -2]
+        finally:
+            for server in three.servers:
+                server.command("ACL", "DELUSER", "mute")
+
     def test_with_one_node_down(self, three: RedisMasters) -> None:
         three.servers[0].kill()
         found = findings(f"{three.url}?restart_guard=off")

@@ -30,9 +30,9 @@ class Row:
     holder: str
     """The holder, for a narrow column: what is needed to find the process comes first."""
     since: float
-    """When this holder was first seen."""
-    from_start: bool
-    """It was there at the first look, so it may have held the lock for longer."""
+    """Since when this holder has been seen, or has asked for the lock; and `mark`, what it was at
+    the first look: see `Watched`."""
+    mark: str
     most: float
     """The most that was seen left of its lease: about its ttl."""
     seen_at: float
@@ -66,7 +66,7 @@ class Row:
 
     def age(self, now: float) -> str:
         """For how long this holder has been seen, for people."""
-        return f"{'>' if self.from_start else ''}{duration(max(0.0, now - self.since))}"
+        return f"{self.mark}{duration(max(0.0, now - self.since))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,8 +109,8 @@ class Looks:
         for member in info.members:
             holder = member.holder
             most, since = lock.most[holder], lock.since[holder]
-            from_start, short = holder in lock.from_start, _short(member)
-            yield Row(info, member, name, short, since, from_start, most, now, waits, lock.wait)
+            mark, short = lock.marks.get(holder, ""), _short(member)
+            yield Row(info, member, name, short, since, mark, most, now, waits, lock.wait)
 
 
 def _short(member: Member) -> str:

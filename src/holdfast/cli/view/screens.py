@@ -118,6 +118,14 @@ class BreakDialog(ModalScreen[str]):
             self.dismiss(reason)
 
 
+_BEFORE = {
+    "": "",
+    ">": ", or longer: it was held before this view began",
+    "≤": ", or less: since it asked for the lock, by its own clock",
+}
+"""What is said of a holder that was there at the first look."""
+
+
 def findings_text(findings: Sequence[Finding]) -> Text:
     """What `client.diagnose()` found, as `holdfast doctor` prints it."""
     text = Text()
@@ -176,8 +184,7 @@ def _facts(row: Row, look: Look) -> Text:
         text.append("\n")
         _add(text, "held by", holder_of(each.member.holder))
         _add(text, "holder", printable(each.member.holder))
-        longer = ", or longer: it was held before this view began" if each.from_start else ""
-        _add(text, "for", f"{duration(max(0.0, now - each.since))}{longer}")
+        _add(text, "for", f"{duration(max(0.0, now - each.since))}{_BEFORE[each.mark]}")
         _add(text, "left", each.left_in_words(now))
     text.append("\nhistory, as far as it was seen\n", style="bold")
     for change in reversed(look.history):

@@ -157,7 +157,10 @@ def _count_votes(found: Sequence[Seen], terms: Terms) -> list[Seen]:
         if each.run:
             guard.met(each.run, each.uptime, each.durable, now=0.0)
     nodes = [
-        replace(each.node, quarantine=max(0.0, guard.quarantined_until))
+        # A node that does not tell whether it has restarted has no vote.
+        replace(each.node, quarantine=inf)
+        if terms.quarantine and each.node.answers and not each.run
+        else replace(each.node, quarantine=max(0.0, guard.quarantined_until))
         for guard, each in zip(guards, found, strict=True)
     ]
     votes = sum(node.answers and not node.quarantine for node in nodes)

@@ -22,7 +22,7 @@ function duration(seconds) {
 const program = (who) => who.program ? who.program + (who.text ? ` (${who.text})` : "") : "another program";
 const holder = (who) => program(who) + (who.host ? ` on ${who.host}, ${who.pid}` : "");
 const oldest = (lock) => lock.members.reduce((a, b) => (b.since < a.since ? b : a));
-const age = (who) => (who.longer ? "> " : "") + duration(now() - who.since);
+const age = (who) => (who.mark ? who.mark + " " : "") + duration(now() - who.since);
 const wait = (lock) => (lock.waiters === null ? "?" : lock.wait ? age(lock.wait) : "");
 const ends = (who) => who.ends ?? Infinity;  // null: another program took it, without an expiry
 const latest = (lock) => lock.members.reduce((a, b) => (ends(b) > ends(a) ? b : a));

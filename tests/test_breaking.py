@@ -77,7 +77,7 @@ def test_an_interrupted_attempt_is_written_down(
     client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: str) -> bool:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(lease.holder)
 
     lease = take(client.lock("job"))
     monkeypatch.setattr(client, "break_lock", interrupted)

@@ -18,6 +18,7 @@ from typing import Any
 
 from holdfast.client import Client
 from holdfast.core.records import Label
+from holdfast.errors import LockError
 from holdfast.options import printable
 
 LIMITS = (
@@ -76,8 +77,9 @@ def break_held(
     try:
         outcome = _break(client, name, fence, holders, facts)
     except BaseException as error:  # also a Ctrl-C: it may be broken
-        why = str(error) or type(error).__name__
-        _record(audit, {**facts, "outcome": printable(why)})
+        # The text of an error that is not ours may contain anything, also a holder id.
+        why = printable(str(error)) if isinstance(error, LockError) else type(error).__name__
+        _record(audit, {**facts, "outcome": why})
         raise
     return facts["broken"], outcome + _record(audit, {**facts, "outcome": outcome})
 

@@ -98,3 +98,16 @@ def test_an_attempt_with_an_unknown_outcome_is_written_down(tmp_path: Path) -> N
     record = json.loads(path.read_text())
     assert "unreachable" in record["outcome"]
     assert (record["broken"], record["reason"]) == (False, "it hangs")
+
+
+def test_a_holder_without_an_id_is_not_told_from_the_next_one() -> None:
+    with RedisServer() as server, Client(server.url) as client:
+        with client.lock("job"):
+            pass
+        server.command("SET", "holdfast:job", "")
+        for wanted in ("", reference("")):
+            broken, outcome = breaks(client, holders=[wanted])
+            assert not broken
+            assert "its holder has no id" in outcome
+        assert client.inspect("job")
+        assert breaks(client) == (True, "broken: it is free for the next holder")

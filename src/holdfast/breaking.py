@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from holdfast.client import Client
-from holdfast.core.records import Label
+from holdfast.core.records import Label, LeaseInfo
 from holdfast.errors import LockError
 from holdfast.options import printable
 
@@ -92,18 +92,11 @@ def _break(
     facts: dict[str, Any],
 ) -> str:
     info = client.inspect(name)
-    if info is None:
-        return "not broken: it is free"
-    facts["fence"] = str(info.fence)
-    if fence not in ("", str(info.fence)):
-        return f"not broken: its fence is {info.fence}, and not {fence}"
-    chosen = [
-        each.holder
-        for each in info.members
-        if not holders or each.holder in holders or reference(each.holder) in holders
-    ]
-    if not chosen:
-        return "not broken: that holder does not hold it, another client does"
+    facts["fence"] = str(info.fence) if info else fence
+    why = refusal(info, fence, holders)
+    if info is None or why:
+        return why
+    chosen = _chosen(info, holders)
     facts["holders"] = [public(each) for each in chosen]
     # Each by its id, which no two leases share: a client that gets the lock just now keeps it.
     for holder in chosen:
@@ -112,6 +105,31 @@ def _break(
         return "not broken: it was released just now"
     keep = len(chosen) < len(info.members)
     return f"broken: {'its other holders keep it' if keep else 'it is free for the next holder'}"
+
+
+def refusal(info: LeaseInfo | None, fence: str, holders: Collection[str]) -> str:
+    """Why `break_held` would not break a lock that is held so; empty if it would."""
+    if info is None:
+        return "not broken: it is free"
+    if fence not in ("", str(info.fence)):
+        return f"not broken: its fence is {info.fence}, and not {fence}"
+    chosen = _chosen(info, holders)
+    if not chosen:
+        return "not broken: that holder does not hold it, another client does"
+    if holders and "" in chosen:  # to break it by that id is to take it from all
+        return (
+            "not broken: its holder has no id; `holdfast break --yes` takes the lock from any"
+            " holder"
+        )
+    return ""
+
+
+def _chosen(info: LeaseInfo, holders: Collection[str]) -> list[str]:
+    return [
+        each.holder
+        for each in info.members
+        if not holders or each.holder in holders or reference(each.holder) in holders
+    ]
 
 
 def _record(audit: Audit, facts: Mapping[str, Any]) -> str:

@@ -146,6 +146,24 @@ def test_break_asks_and_says_what_it_means(
         assert lease
 
 
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        (["--holder", "me"], "job is not broken: that holder does not hold it"),
+        (["--fence", "0"], "job is not broken: its fence is"),
+    ],
+    ids=["holder", "fence"],
+)
+def test_break_does_not_ask_what_it_would_refuse(
+    holdfast: Holdfast, option: list[str], why: str
+) -> None:
+    with library.Client(holdfast.url) as client, client.lock("job") as lease:
+        with console([*CLI, "break", "job", *option], {"HOLDFAST_URL": holdfast.url}) as screen:
+            assert "Break it?" not in screen.expect(why)
+            assert screen.expect_exit() == 1
+        lease.extend()
+
+
 def test_break_leaves_the_next_holder_alone(holdfast: Holdfast) -> None:
     """The lock changes hands while the operator thinks."""
     with library.Client(holdfast.url) as client:

@@ -101,7 +101,7 @@ def break_lock(
     Until its next renewal fails, it and the next holder may both be at work; only fences keep their
     writes in order. Exit code 1: the lock was free, or you answered no; nothing was changed.
     """
-    from holdfast.breaking import break_held, operator
+    from holdfast.breaking import break_held, operator, refusal
 
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on: give --yes to break the lock.")
@@ -110,17 +110,19 @@ def break_lock(
     audit = open_audit(audit_log)
     with open_client(url) as client, bad_arguments_are_usage_errors():
         seen = None if yes else client.inspect(name)
-        if not yes and seen is None:
-            broken, outcome = False, "free; nothing to break"
+        all_seen = [member.holder for member in seen.members] if seen else []
+        holders = [holder] if holder else all_seen
+        only_fence = "" if fence is None else str(fence)
+        if not yes and (why := refusal(seen, only_fence, holders)):
+            broken, outcome = False, why
         elif seen and not _confirmed(seen, holder):
             broken, outcome = False, "left alone"
         else:
-            all_seen = [member.holder for member in seen.members] if seen else []
             broken, outcome = break_held(
                 client,
                 name,
-                fence="" if fence is None else str(fence),
-                holders=[holder] if holder else all_seen,
+                fence=only_fence,
+                holders=holders,
                 audit=audit,
                 who=operator(),
                 reason=reason,

@@ -982,7 +982,7 @@ PLANTED = [
     Mutant(
         "breaking: an attempt with an unknown outcome is not written down",
         "breaking.py",
-        '        _record(audit, {**facts, "outcome": printable(why)})\n',
+        '        _record(audit, {**facts, "outcome": why})\n',
         "",
         "tests/test_breaking.py",
     ),

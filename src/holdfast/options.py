@@ -94,6 +94,12 @@ def split_url(url: str) -> SplitResult:
     places = re.split("[/?#]", rest, maxsplit=1)[0]
     if "," not in places:
         return urlsplit(url)
+    if "," in places.rpartition("@")[0] and places.count("@") > 1:
+        raise ValueError(
+            f"the URL {without_password(url)!r}: name the user and the password once, for all "
+            "hosts, as in redlock://user:password@h1,h2,h3 (in a password, @ is written %40, and a "
+            "comma %2C)"
+        )
     return urlsplit(f"{scheme}{mark}{rest.removeprefix(places)}")._replace(netloc=places)
 
 

@@ -40,8 +40,8 @@ class HookThread:
         self.begin()
 
     def begin(self) -> None:
-        """With a fresh thread, as in a forked child. An event is told by a thread or not at all: it
-        may happen under the mutex of the renewals, which a hook must not keep."""
+        """With a fresh thread, as in a forked child. A hook is called by this thread alone: an
+        event may happen under the mutex of the renewals, which a hook must not keep."""
         self._calls = CallbackThreads(1, "holdfast-events", must=False, gather=GATHER)
 
     def __call__(self, event: Event) -> None:

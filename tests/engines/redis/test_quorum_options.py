@@ -35,6 +35,15 @@ def test_a_node_timeout_that_cannot_be_is_refused(value: str) -> None:
         holdfast.Client(f"redlock://a,b,c?node_timeout={value}")
 
 
+def test_a_login_for_each_host_is_refused() -> None:
+    """All but the last host would be taken for a password, and one node for a quorum."""
+    with pytest.raises(ValueError, match="the password once, for all") as refused:
+        holdfast.Client("redlock://ann:secret@a,ann:secret@b,ann:secret@c")
+    assert "secret" not in str(refused.value)
+    with holdfast.Client("redlock://ann:se%40cr%2Cet@a,b,c"):
+        """Once."""
+
+
 @pytest.mark.parametrize("guard", ["on", "off"])
 @pytest.mark.parametrize("more", ["", ",127.0.0.1:{}"])
 def test_one_server_has_one_vote(

@@ -136,7 +136,7 @@ class View(App[None]):
 
     @property
     def is_asking(self) -> bool:
-        """Whether the engine still owes an answer."""
+        """Whether an answer of the engine is still to come."""
         return any(thread.is_alive() for thread in self._threads)
 
     def finish_breaks(self) -> None:

@@ -57,8 +57,8 @@ class Voting:
         if self._is_first:
             self._is_first = False
             began = self._quorum.clock()
-            patience = min(until, began + FIRST_CONTACT)
-            yield FanOut((Ping(),), self._quorum.all_nodes, patience)  # type: ignore[arg-type]
+            connected_by = min(until, began + FIRST_CONTACT)
+            yield FanOut((Ping(),), self._quorum.all_nodes, connected_by)  # type: ignore[arg-type]
             until += self._quorum.clock() - began
         return (yield from self._quorum.ask(requests, until))
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from holdfast import Client, EngineUnavailable, Lease, LeaseInfo, Lock
-from holdfast.breaking import Audit, break_held, operator, reference
+from holdfast.breaking import Audit, break_held, operator, public, reference
 from holdfast.lab.servers.redis import RedisServer
+from holdfast.options import printable
 
 KEPT: list[Lease] = []
 """Leases that are lost: one that is dropped before its client is closed would be reported."""
@@ -43,6 +45,7 @@ def test_a_client_that_gets_the_lock_in_this_moment_keeps_it(
     first, inspect = take(lock), client.inspect
 
     def inspect_and_change_hands(name: str) -> LeaseInfo | None:
+        monkeypatch.undo()
         info = inspect(name)
         first.release()
         take(lock)
@@ -111,3 +114,31 @@ def test_a_holder_without_an_id_is_not_told_from_the_next_one() -> None:
             assert "its holder has no id" in outcome
         assert client.inspect("job")
         assert breaks(client) == (True, "broken: it is free for the next holder")
+
+
+@pytest.mark.parametrize("by", [str, reference], ids=["id", "reference"])
+def test_a_holder_id_that_is_no_text(by: Any) -> None:
+    with (
+        RedisServer() as server,
+        Client(server.url) as client,
+        redis.Redis(port=server.port) as other,
+    ):
+        with client.lock("job"):
+            pass
+        for holder in (b"\xff\xfe", b"nul\0inside", b"web\xff/1/app/" + b"0" * 32):
+            other.set("holdfast:job", holder, ex=60)
+            info = client.inspect("job")
+            assert info
+            assert "\ufffd" not in info.holder
+            json.dumps(public(info.holder)).encode("ascii")
+            printable(info.holder).encode()
+            assert breaks(client, holders=[by(info.holder)])[0]
+            assert other.get("holdfast:job") is None
+
+
+def test_a_lock_that_is_still_held_is_not_said_to_be_released(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    take(client.lock("job"))
+    monkeypatch.setattr(client, "break_lock", lambda *_: False)
+    assert breaks(client) == (False, "not broken: it is still held by that holder")

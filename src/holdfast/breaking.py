@@ -102,6 +102,9 @@ def _break(
     for holder in chosen:
         facts["broken"] |= client.break_lock(name, holder)
     if not facts["broken"]:
+        now = client.inspect(name)
+        if now and any(each.holder in chosen for each in now.members):
+            return "not broken: it is still held by that holder"
         return "not broken: it was released just now"
     keep = len(chosen) < len(info.members)
     return f"broken: {'its other holders keep it' if keep else 'it is free for the next holder'}"

@@ -26,6 +26,7 @@ from holdfast.options import (
     DEFAULT_TTL,
     check_bool,
     check_count,
+    check_holder,
     check_hooks,
     check_label,
     check_name,
@@ -480,7 +481,7 @@ class Client(BaseClient[ThreadDriver]):
                 self._driver.runtime,
                 self._options.prefix,
                 check_name(name),
-                check_text("holder", holder),
+                check_holder(holder),
             )
         )
 
@@ -697,7 +698,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
                 self._driver.runtime,
                 self._options.prefix,
                 check_name(name),
-                check_text("holder", holder),
+                check_holder(holder),
             )
         )
 

@@ -201,6 +201,17 @@ def check_text(argument: str, value: Any) -> str:
     return value
 
 
+def check_holder(value: Any) -> str:
+    """A holder id as `inspect` shows it. Another program's may have been any bytes."""
+    if not isinstance(value, str):
+        raise TypeError(f"holder: must be text, got {value!r}")
+    try:
+        value.encode(errors="surrogateescape")
+    except UnicodeEncodeError:
+        raise ValueError(f"holder: must be encodable as UTF-8, got {value!r}") from None
+    return value
+
+
 def check_prefix(value: Any) -> str:
     """Any text, also none."""
     return check_text("prefix", value)

@@ -137,7 +137,8 @@ async def test_breaking_by_holder_leaves_the_next_one_alone(stage: Stage) -> Non
     first = await ann(ann.lock("door").acquire)
     waiting = cleo.begins(cleo.lock("door").acquire)
     await stage.settles(ann, "door")
-    assert not await ben(ben.client.break_lock, "door", "another")
+    for other in ("another", "nul\0inside", "no text: \udcff"):
+        assert not await ben(ben.client.break_lock, "door", other)
     await ann(first.extend)
     assert await ben(ben.client.break_lock, "door", first.holder)
     second = await asyncio.wait_for(waiting, 10)

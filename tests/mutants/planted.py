@@ -940,7 +940,7 @@ PLANTED = [
     Mutant(
         "Redis: breaking takes the lock from another holder, too",
         "engines/redis/commands.py",
-        "self._release_head(first.key, True) + word(first.holder.encode())",
+        "self._release_head(first.key, True) + word(holder)",
         'self._release_head(first.key, True) + word(b"")',
         contract("redis", "inspection"),
     ),

@@ -99,7 +99,13 @@ class Break:
 
     key: str
     holder: str = ""
-    """That one; empty: all."""
+    """That one; empty: all. Bytes of another program's id that are no text are surrogates, as
+    `surrogateescape` makes them."""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether an engine that keeps text can have such a holder."""
+        return not any("\ud800" <= each <= "\udfff" for each in self.holder)
 
 
 @dataclass(slots=True)

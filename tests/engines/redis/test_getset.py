@@ -189,6 +189,11 @@ def test_breaking_by_holder(client: holdfast.Client, plain: redis.Redis) -> None
     assert seen is not None
     assert client.break_lock("door", seen.holder)
     assert plain.get(KEY) is None
+    plain.set(KEY, b"no text: \xff\0")
+    seen = client.inspect("door")
+    assert seen is not None
+    assert client.break_lock("door", seen.holder)
+    assert plain.get(KEY) is None
     expired = str(time.time() - 1)
     plain.set(KEY, expired)
     assert not client.break_lock("door", expired)

@@ -117,7 +117,8 @@ class Commands:
         if type(first) is Raise:
             return self._raise(first)
         if type(first) is Break:
-            breaking = self._release_head(first.key, True) + word(first.holder.encode())
+            holder = first.holder.encode(errors="surrogateescape")
+            breaking = self._release_head(first.key, True) + word(holder)
             return Exchange((breaking,), self._read_codes)
         if type(first) is Read or type(first) is Write:
             return cell_exchange(first, self._replicas, in_cluster=self._scattered)
@@ -230,7 +231,7 @@ def _read_held(reply: Reply, *, queued: bool) -> Held | Failed:
     if type(reply) is not list:
         return failed(reply)
     left, owner = reply
-    holder = owner.decode(errors="replace")
+    holder = owner.decode(errors="surrogateescape")
     # Another program releases its lock without waking the waiters.
     wakes = queued and (Label.of(holder) is not None or shares_of(holder) is not None)
     return Held(left / 1000 if left >= 0 else inf, wakes, holder)

@@ -67,7 +67,9 @@ class Getset:
             return Exchange(tuple(releases), _read_codes)
         if type(first) is Break:
             whose = mark(first.holder) if first.holder else b""
-            breaking = self._release(first.key, whose, first.holder.encode())
+            breaking = self._release(
+                first.key, whose, first.holder.encode(errors="surrogateescape")
+            )
             return Exchange((breaking,), _read_codes)
         if type(first) is List:
             limit = first.limit
@@ -124,15 +126,15 @@ class Getset:
         remaining = -inf if value is None else ends_at(value) - self._now()
         if value is None or remaining < 0:
             return None
-        who = (holder or b"").decode(errors="replace")
+        who = (holder or b"").decode(errors="surrogateescape")
         if not value.endswith(mark(who)):
-            return Seen(key, value.decode(errors="replace"), 0, remaining, None)
+            return Seen(key, value.decode(errors="surrogateescape"), 0, remaining, None)
         return Seen(key, who, read_counter(fence or b""), max(0.0, remaining - GRACE), None)
 
 
 def mark(holder: str) -> bytes:
     """The digits at the end of a timestamp that identify its holder."""
-    digest = sha1(holder.encode(), usedforsecurity=False).digest()
+    digest = sha1(holder.encode(errors="surrogateescape"), usedforsecurity=False).digest()
     return b"%0*d" % (MARK_DIGITS, int.from_bytes(digest[:8]) % 10**MARK_DIGITS)
 
 

@@ -147,11 +147,13 @@ def read_counter(fence: bytes) -> int:
 def _seen(
     key: str, owner: bytes, left: int, fence: bytes, waiters: int, *members: bytes | int
 ) -> Seen:
-    holder = owner.decode(errors="replace")
+    holder = owner.decode(errors="surrogateescape")
     remaining = left / 1000 if left >= 0 else inf  # another program took it, without an expiry
     counter = read_counter(fence)
     if not members:
         return Seen(key, holder, counter, remaining, waiters)
     pairs = cast(Iterable[tuple[bytes, int]], zip(members[::2], members[1::2], strict=True))
-    first, *others = ((member.decode(errors="replace"), ends / 1000) for member, ends in pairs)
+    first, *others = (
+        (member.decode(errors="surrogateescape"), ends / 1000) for member, ends in pairs
+    )
     return Seen(key, first[0], counter, first[1], waiters, shares_of(holder) or 0, tuple(others))

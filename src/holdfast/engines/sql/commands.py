@@ -390,6 +390,8 @@ class Commands:
 
     def _break(self, request: Break, until: float) -> Steps[Answer]:
         key, only, lock_wait = request.key, request.holder or None, self._lock_wait(until)
+        if not request.is_text:
+            only = "\0"  # holders are kept as text, and none is called so
         [rows] = yield self._statements(
             self._sql.take_away, key=key, only=only, lock_wait=lock_wait
         )

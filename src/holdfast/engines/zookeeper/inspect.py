@@ -81,6 +81,8 @@ class Inspection:
     def break_lock(self, request: Break) -> Steps[list[Answer]]:
         """Delete the places of the holders, or of that one; each finds that out when it extends its
         lease."""
+        if not request.is_text:
+            return [NOT_YOURS]
         session = self._sessions.any()
         while True:
             [places] = yield from self._queues(session, [request.key])

@@ -99,13 +99,13 @@ def _hand_over(ann: Any, ben: Any, queued: Flag) -> Finding:
     lease = ann.lock(NAME, timeout=PATIENCE, retry=LATE).acquire()
     if lease is None:
         raise TimeoutError(f"{NAME!r} is taken; another diagnosis may be running")
-    lease.extend()
     with ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(ben.lock(NAME, timeout=PATIENCE, retry=LATE).acquire)
-        waiting.add_done_callback(lambda _: queued.set())
-        queued.wait(PATIENCE)
-        released_at = time.monotonic()
-        lease.release()
+        with lease:
+            lease.extend()
+            waiting = thread.submit(ben.lock(NAME, timeout=PATIENCE, retry=LATE).acquire)
+            waiting.add_done_callback(lambda _: queued.set())
+            queued.wait(PATIENCE)
+            released_at = time.monotonic()
         theirs = waiting.result()
         took = time.monotonic() - released_at
     if theirs is None:

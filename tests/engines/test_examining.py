@@ -1,8 +1,12 @@
 """What the examinations have in common."""
 
+import gc
 import threading
 from dataclasses import replace
 
+import pytest
+
+import holdfast
 from holdfast import NodeInfo
 from holdfast.engines.examining import judge_margin, side_by_side, with_margin
 
@@ -39,3 +43,17 @@ def test_the_margin_is_judged() -> None:
     assert judged(None) == judged(1) == []
     assert judged(0) == ["warning: it: 2 of 3 servers have a vote now: none to spare"]
     assert judged(-2) == ["critical: it: 0 of 3 servers have a vote now: 2 too few"]
+
+
+def test_a_lock_that_cannot_be_extended_is_released(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not dropped, which would be warned of."""
+
+    def fail(lease: holdfast.Lease, ttl: float | None = None) -> None:
+        raise holdfast.EngineUnavailable("not extended", {"memory": "it does not answer"})
+
+    monkeypatch.setattr(holdfast.Lease, "extend", fail)
+    with holdfast.Client("memory://examined") as client:
+        found = [finding.what for finding in client.diagnose()]
+        assert [what for what in found if what.startswith("to hand a lock over failed")]
+        assert list(client.leases()) == []
+    gc.collect()

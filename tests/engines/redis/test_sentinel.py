@@ -167,7 +167,8 @@ def test_replicas_acknowledge(watched: SentinelSet, invite: Invite, wanted: int)
         ann(lease.extend)
         ann(lease.release)
     else:
-        assert list(ann.refused().values()) == ["1 of 2 replicas acknowledged it"]
+        [why] = ann.refused().values()
+        assert why in [f"{count} of 2 replicas acknowledged it" for count in (0, 1)]  # it may be slow
     lease = ben.tries()
     assert lease, "nothing remained held"
     ben(lease.release)

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, ExitStack
+from types import SimpleNamespace
+from typing import Any
 
 import holdfast
 from benchmarks.contenders import TTL, AsyncPair, Pair
@@ -20,6 +22,25 @@ def by_threads(url: str, threads: int, stack: ExitStack) -> Sequence[Pair]:
 
 def with_hook(url: str, stack: ExitStack) -> Pair:
     return pair_of(stack.enter_context(holdfast.Client(url, hooks=[lambda event: None])))
+
+
+def looks_for_hooks(stack: ExitStack) -> Pair:
+    """What a pair without hooks does on account of events, and nothing else."""
+    from holdfast.core.holding import report_release
+
+    runtime: Any = SimpleNamespace(has_hooks=False)
+    lease: Any = None
+
+    def look() -> None:
+        contender = runtime
+        contender.is_reported = runtime.has_hooks
+        if contender.is_reported:
+            raise AssertionError
+        if contender.is_reported:
+            raise AssertionError
+        report_release(runtime, lease)
+
+    return look
 
 
 def with_metrics(url: str, stack: ExitStack) -> Pair:

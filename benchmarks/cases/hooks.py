@@ -9,13 +9,15 @@ from benchmarks.measure import Case, Effort, at_most, rows
 from holdfast.lab.servers.redis import RedisServer
 
 NO_HOOK, HOOK, METRICS = "no hook", "a hook that does nothing", "metrics for Prometheus"
-MOST_OVER_NONE = 1.5
+LOOKS = "looking whether there is one"
+MOST_OVER_NONE, MOST_OF_NONE = 1.5, 0.01
 
 
 def measure(effort: Effort, folder: Path) -> Case:
     with RedisServer() as server:
         openings: dict[str, Opening] = {
             NO_HOOK: partial(pairs.by_thread, server.url),
+            LOOKS: pairs.looks_for_hooks,
             HOOK: partial(pairs.with_hook, server.url),
             METRICS: partial(pairs.with_metrics, server.url),
         }
@@ -27,5 +29,8 @@ def measure(effort: Effort, folder: Path) -> Case:
         "a pair makes five, and each is handed to the hook's thread.",
         NO_HOOK,
         rows(values, "µs", 1e6, NO_HOOK),
-        (at_most(values, HOOK, NO_HOOK, MOST_OVER_NONE),),
+        (
+            at_most(values, HOOK, NO_HOOK, MOST_OVER_NONE),
+            at_most(values, LOOKS, NO_HOOK, MOST_OF_NONE),
+        ),
     )

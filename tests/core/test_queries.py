@@ -1,11 +1,23 @@
 """Looking at locks and breaking one: what is asked, and what the answers come to."""
 
+from math import inf
+
 import pytest
 
 from holdfast.core.attempt import attempt_id
 from holdfast.core.effects import Ask
 from holdfast.core.lease_state import NODE_TIMEOUT
-from holdfast.core.messages import DONE, NOT_YOURS, Break, Inspect, List, Listing, Request, Seen
+from holdfast.core.messages import (
+    DONE,
+    NOT_YOURS,
+    Break,
+    Failed,
+    Inspect,
+    List,
+    Listing,
+    Request,
+    Seen,
+)
 from holdfast.core.queries import PAGE, break_lock, inspect, is_held, page
 from holdfast.core.records import Label, LeaseInfo, Member, secret_at
 from holdfast.errors import EngineUnavailable
@@ -58,11 +70,36 @@ def test_an_engine_that_is_unreachable_has_not_said_no() -> None:
         inspect(hand.runtime, "p:", "job"),
         is_held(hand.runtime, "p:job"),
         page(hand.runtime, "p:", "", ""),
-        break_lock(hand.runtime, "p:", "job"),
     ):
-        play = hand.play(steps)
+        play = hand.play(steps).hears(BROKEN)
+        assert play.error is None, "a look is repeated once"
         assert isinstance(play.hears(BROKEN).error, EngineUnavailable)
         assert str(play.error).endswith("node: the connection was closed")
+    breaking = hand.play(break_lock(hand.runtime, "p:", "job")).hears(BROKEN)
+    assert isinstance(breaking.error, EngineUnavailable)
+    assert str(breaking.error).endswith("node: the connection was closed")
+
+
+def test_a_look_survives_a_lost_connection() -> None:
+    hand = Hand()
+    play = hand.play(is_held(hand.runtime, "p:job")).hears(BROKEN)
+    assert play.effect == asking(Inspect("p:job"))
+    assert play.hears(FOUND).result is True
+
+
+def test_a_look_is_not_repeated_when_its_time_is_over() -> None:
+    hand = Hand()
+    play = hand.play(is_held(hand.runtime, "p:job"))
+    hand.now += NODE_TIMEOUT
+    assert isinstance(play.hears(BROKEN).error, EngineUnavailable)
+
+
+def test_a_look_is_not_repeated_where_that_cannot_help() -> None:
+    hand = Hand()
+    refused = Failed.at("node", "wrong password", inf)
+    assert isinstance(
+        hand.play(is_held(hand.runtime, "p:job")).hears(refused).error, EngineUnavailable
+    )
 
 
 def test_the_label_of_a_holder() -> None:

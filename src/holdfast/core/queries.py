@@ -9,17 +9,7 @@ from holdfast.core.backoff import spread
 from holdfast.core.effects import Sleep, Steps, ask
 from holdfast.core.holding import unavailable
 from holdfast.core.lease_state import NODE_TIMEOUT
-from holdfast.core.messages import (
-    Answer,
-    Break,
-    Done,
-    Failed,
-    Inspect,
-    List,
-    Listing,
-    Request,
-    Seen,
-)
+from holdfast.core.messages import Break, Done, Failed, Inspect, List, Listing, Seen
 from holdfast.core.records import LeaseInfo, Member
 from holdfast.core.runtime import Runtime
 from holdfast.errors import EngineUnavailable
@@ -48,8 +38,10 @@ def page(runtime: Runtime, prefix: str, start: str, after: str) -> Steps[list[Le
 
 def break_lock(runtime: Runtime, prefix: str, name: str, holder: str = "") -> Steps[bool]:
     """Take the lock away from its holders, or from this one; False if there is none."""
-    unknown = f"it is unknown whether {name!r} was broken, so look again"
-    answer = yield from _ask(runtime, Break(prefix + name, holder), unknown)
+    [answer] = yield ask(Break(prefix + name, holder), runtime.clock() + NODE_TIMEOUT)
+    if type(answer) is Failed:
+        unknown = f"it is unknown whether {name!r} was broken, so look again"
+        raise unavailable(f"the engine is unreachable; {unknown}", answer)
     is_broken = type(answer) is Done
     if is_broken:
         runtime.emit(Broken(name, holder))
@@ -84,21 +76,21 @@ def poll(
 
 
 def _look(runtime: Runtime, prefix: str, request: Inspect | List) -> Steps[list[LeaseInfo]]:
-    answer = cast(Listing, (yield from _ask(runtime, request)))
+    answer = yield from _read(runtime, request)
     while answer.cursor:
         request = replace(cast(List, request), cursor=answer.cursor)
-        answer = cast(Listing, (yield from _ask(runtime, request)))
+        answer = yield from _read(runtime, request)
     return [_info(prefix, seen) for seen in answer.leases]
 
 
-def _ask(
-    runtime: Runtime, request: Request, if_it_fails: str = "nothing was read"
-) -> Steps[Answer]:
-    answer: Answer
-    [answer] = yield ask(request, runtime.clock() + NODE_TIMEOUT)
+def _read(runtime: Runtime, request: Inspect | List) -> Steps[Listing]:
+    asking = ask(request, runtime.clock() + NODE_TIMEOUT)
+    [answer] = yield asking
+    if type(answer) is Failed and answer.heals_in is None and runtime.clock() < asking.until:
+        [answer] = yield asking  # a connection was lost, and a look may be repeated
     if type(answer) is Failed:
-        raise unavailable(f"the engine is unreachable; {if_it_fails}", answer)
-    return answer
+        raise unavailable("the engine is unreachable; nothing was read", answer)
+    return cast(Listing, answer)
 
 
 def _info(prefix: str, seen: Seen) -> LeaseInfo:

@@ -134,13 +134,13 @@ class TestNextLeader:
 
     def test_an_engine_that_fails_for_one_ttl(self) -> None:
         hand = Hand()
-        play = self.begins(hand).hears(BROKEN)
+        play = self.begins(hand).hears(BROKEN).hears(BROKEN)  # each look is repeated once
         hand.now = NOW + TTL - 1
         play.goes_on().hears(lock(None))  # it has answered: the time begins anew
         hand.now = NOW + TTL
-        play.goes_on().hears(BROKEN)
+        play.goes_on().hears(BROKEN).hears(BROKEN)
         hand.now = NOW + 2 * TTL
-        assert isinstance(play.goes_on().hears(BROKEN).error, EngineUnavailable)
+        assert isinstance(play.goes_on().hears(BROKEN).hears(BROKEN).error, EngineUnavailable)
 
 
 def test_what_is_no_record() -> None:

@@ -11,9 +11,8 @@ import pytest
 
 import holdfast
 from holdfast.lab.servers.process import HOST
-from holdfast.lab.servers.proxy import Proxy
-from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.servers.resp import Connection, Reply
+from holdfast.lab.servers.redis import Connection, RedisServer, Reply
+from tests.equipment.servers.proxy import Proxy
 from tests.patience import wait_for
 
 A_WHILE = 0.05
@@ -41,6 +40,11 @@ class RawClient(Connection):
     def __init__(self, proxy: Proxy, name: str = "speaker") -> None:
         super().__init__((HOST, proxy.port), 10.0)
         self.name = name
+        self._file = self._socket.makefile("rb")
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
     def introduce(self) -> None:
         assert self.command("CLIENT", "SETNAME", self.name) == "OK"

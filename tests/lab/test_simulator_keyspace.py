@@ -10,8 +10,7 @@ import pytest
 
 from holdfast.engines.redis.scripts import script
 from holdfast.lab.servers.process import HOST
-from holdfast.lab.servers.redis import RedisServer
-from holdfast.lab.servers.resp import Connection, read_reply
+from holdfast.lab.servers.redis import Connection, RedisServer
 from holdfast.lab.simulator.redis.keyspace import Keyspace, perform
 from holdfast.lab.simulator.redis.lua import scripts
 from tests.lab.script_calls import HOUR, KEEP, LOCKS, OFFER, TTLS, quorum, single
@@ -43,8 +42,7 @@ class Twins:
         self.real.command("FLUSHALL")
         self._ear = Connection((HOST, server.port), 5.0)
         for channel in ("c1", "c2", "end"):
-            self._ear._socket.sendall(f"SUBSCRIBE {channel}\r\n".encode())
-            read_reply(self._ear._file)
+            self._ear.command("SUBSCRIBE", channel)
         self.now = 0
         self.virtual = Keyspace(lambda: self.now / 1_000_000, self)
         self._published: list[tuple[str, str]] = []
@@ -97,7 +95,7 @@ class Twins:
         self.real.command("PUBLISH", "end", "")
         received: list[tuple[str, str]] = []
         while True:
-            message: Any = read_reply(self._ear._file)
+            message: Any = self._ear.read()
             if message[1] == "end":
                 return received
             received.append((message[1], message[2]))

@@ -11,8 +11,8 @@ import pytest
 
 import holdfast
 from holdfast.engines.etcd import locks
-from holdfast.lab.servers.proxy import Proxy
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
+from tests.equipment.servers.proxy import Proxy
 
 from .conftest import LINES, LINES_BY_TURNS
 from .contest import Contest, give_back, in_the_end, make_whole

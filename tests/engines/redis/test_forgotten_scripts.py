@@ -4,11 +4,11 @@ acquire whose release has gone out meanwhile. It would come behind it, and nobod
 from collections.abc import Callable, Sequence
 
 from holdfast.engines.redis.scripts import scripts
-from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
 from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.proxy import Proxy
 from tests.patience import wait_for
 
 LONG = 55.0

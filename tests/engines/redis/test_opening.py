@@ -13,11 +13,11 @@ from redis.exceptions import RedisError
 import holdfast
 from holdfast.engines.redis.addresses import Address, Place, sentinel
 from holdfast.engines.redis.addresses import server as address_of
-from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.steps import Cut, cut_everywhere, cut_short
 from tests.engines.redis.conftest import Invite
 from tests.equipment.servers.certificates import make_certificates
+from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.secured import SecuredRedis
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable
-from holdfast.lab.servers.proxy import Proxy
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import TABLES, Invite
 from tests.equipment.servers.postgres import PostgresServer
+from tests.equipment.servers.proxy import Proxy
 from tests.patience import wait_for
 
 OURS = "FROM pg_stat_activity WHERE application_name = 'holdfast'"

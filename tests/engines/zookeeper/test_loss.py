@@ -6,7 +6,7 @@ from typing import Any
 from kazoo.client import KazooClient
 
 import holdfast
-from holdfast.lab.servers.proxy import Proxy
+from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 

@@ -8,8 +8,8 @@ import pytest
 
 import holdfast
 from holdfast.engines.zookeeper.commands import number_of
-from holdfast.lab.servers.proxy import Proxy
 from tests.engines.zookeeper.glimpse import outsider, places
+from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 

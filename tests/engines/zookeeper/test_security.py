@@ -10,7 +10,6 @@ import pytest
 
 import holdfast
 from holdfast.lab.servers.process import HOST
-from holdfast.lab.servers.proxy import Proxy
 from tests.equipment.servers.certificates import (
     SETTINGS,
     Certificates,
@@ -18,6 +17,7 @@ from tests.equipment.servers.certificates import (
     find_openssl,
     make_certificates,
 )
+from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 

@@ -10,8 +10,8 @@ from kazoo.client import KazooClient
 
 import holdfast
 from holdfast.engines.zookeeper import locks
-from holdfast.lab.servers.proxy import Proxy
 from tests.engines.zookeeper.glimpse import LOCKS, outsider, places
+from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 

@@ -5,8 +5,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from holdfast.lab.servers.process import HOST
-from holdfast.lab.servers.redis import AppendOnly, RedisServer, quoted
-from holdfast.lab.servers.resp import Connection
+from holdfast.lab.servers.redis import AppendOnly, Connection, RedisServer, quoted
 from tests.equipment.servers.certificates import Certificates
 
 Users = Mapping[str, Sequence[str]]

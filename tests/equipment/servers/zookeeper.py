@@ -10,9 +10,9 @@ from typing import Self
 
 from holdfast.lab.servers.process import HOST, ServerProcess, free_port, wait_until
 from holdfast.lab.servers.programs import required
-from holdfast.lab.servers.proxy import Proxy
 from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.group import ServerGroup, within
+from tests.equipment.servers.proxy import Proxy
 
 ANSWER_WITHIN = 2.0
 TICK = 0.2

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
 from holdfast.lab.history import Kind
-from holdfast.lab.servers.proxy import Proxy
 from tests.equipment.disk import fill_disk
+from tests.equipment.servers.proxy import Proxy
 from tests.equipment.soak.ground import TTL, Client, Ground, Node
 from tests.equipment.soak.journal import Journal
 

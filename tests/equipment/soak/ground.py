@@ -11,8 +11,8 @@ from typing import Self
 
 from holdfast.lab.history import Event, History, Kind
 from holdfast.lab.servers.process import ServerProcess
-from holdfast.lab.servers.proxy import Proxy
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
+from tests.equipment.servers.proxy import Proxy
 from tests.equipment.soak.client import Role
 from tests.equipment.soak.journal import Journal
 from tests.equipment.soak.register import Registers

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import holdfast
 from holdfast.client import Client
-from holdfast.lab.servers.resp import Connection
+from holdfast.lab.servers.redis import Connection
 
 LOCK = "job"
 """The name of the lock."""

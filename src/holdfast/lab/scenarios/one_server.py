@@ -210,7 +210,7 @@ FAILOVER_TTL = 4.0
 def play_failover(stage: Stage, *, counted_before: bool = False, replicas: int = 0) -> None:
     """A locks on the master, which does not reach the replica; then B locks on the replica."""
     master, replica = stage.node("master"), stage.node("replica")
-    link = stage.proxy(master)
+    link = stage.link(master)
     replica.follow(master, link.port)
     a = stage.client("A", f"{master.url}?replicas={replicas}", ttl=FAILOVER_TTL, renew=False)
     b = stage.client("B", replica.url, ttl=FAILOVER_TTL, renew=False)
@@ -218,7 +218,7 @@ def play_failover(stage: Stage, *, counted_before: bool = False, replicas: int =
         a.acquires()
         a.releases()
         stage.wait_until(lambda: replica.is_in_step_with(master), "replication")
-    link.hold()
+    link.cut()
     stage.note("replica", Kind.NOTED, "receives nothing from the master any more")
     a.tries(timeout=FAILOVER_TTL / 4)
     master.crash()

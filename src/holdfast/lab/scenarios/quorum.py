@@ -239,7 +239,7 @@ def of_a_quorum(stage: Stage) -> None:
 def of_a_pair(stage: Stage) -> None:
     """A keeps the master, B reaches its replica, which is promoted there."""
     master, replica = stage.node("master"), stage.node("replica")
-    link = stage.proxy(master)
+    link = stage.link(master)
     replica.follow(master, link.port)
     a = stage.client("A", master.url, ttl=PARTITION_TTL)
     b = stage.client("B", replica.url, ttl=PARTITION_TTL)

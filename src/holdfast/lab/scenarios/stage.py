@@ -11,7 +11,7 @@ from holdfast.lab.history import Event, Kind
 from holdfast.lab.scenarios.actors import Actor, Log
 from holdfast.lab.scenarios.client_process import Role
 from holdfast.lab.scenarios.locks import KEY, Recipe
-from holdfast.lab.servers.proxy import Proxy
+from holdfast.lab.servers.link import Link
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 
 
@@ -69,7 +69,7 @@ class Node(RedisServer):
         return int(self.info("server")["uptime_in_seconds"])
 
 
-def quorum_of(places: Iterable[Node | Proxy], options: str = "restart_guard=off") -> str:
+def quorum_of(places: Iterable[Node | Link], options: str = "restart_guard=off") -> str:
     """The URL of some nodes together."""
     return f"redlock://{','.join(place.address for place in places)}?{options}"
 
@@ -77,23 +77,23 @@ def quorum_of(places: Iterable[Node | Proxy], options: str = "restart_guard=off"
 class Links:
     """The network between one client and each of its nodes, which can be cut and healed."""
 
-    def __init__(self, who: str, proxies: Mapping[str, Proxy], log: Log) -> None:
-        self._who, self._proxies, self._log = who, proxies, log
+    def __init__(self, who: str, links: Mapping[str, Link], log: Log) -> None:
+        self._who, self._links, self._log = who, links, log
 
     def url(self, options: str) -> str:
         """The quorum, as this client reaches it."""
-        return quorum_of(self._proxies.values(), options)
+        return quorum_of(self._links.values(), options)
 
     def cut(self, *nodes: Node) -> None:
         """Lose everything between the client and these nodes."""
         for node in nodes:
-            self._proxies[node.name].cut()
+            self._links[node.name].cut()
             self._log.note(self._who, Kind.CUT, peer=node.name)
 
     def heal(self, *nodes: Node) -> None:
         """Let the client reach these nodes again."""
         for node in nodes:
-            self._proxies[node.name].heal()
+            self._links[node.name].heal()
             self._log.note(self._who, Kind.HEALED, peer=node.name)
 
 
@@ -154,13 +154,13 @@ class Stage(Log):
 
     def links(self, who: str, nodes: Sequence[Node]) -> Links:
         """A network of this client's own, to each of these nodes."""
-        return Links(who, {node.name: self.proxy(node) for node in nodes}, self)
+        return Links(who, {node.name: self.link(node) for node in nodes}, self)
 
-    def proxy(self, node: Node) -> Proxy:
-        """A way to this node that can be held up."""
-        proxy = self._open.enter_context(Proxy(node.port))
-        self._names = self._names | {proxy.address: node.name}
-        return proxy
+    def link(self, node: Node) -> Link:
+        """A way to this node that can be cut."""
+        link = self._open.enter_context(Link(node.port))
+        self._names = self._names | {link.address: node.name}
+        return link
 
     def show_votes(self, nodes: Iterable[Node]) -> None:
         """Note who has the vote of which node, for the picture."""

@@ -1,16 +1,64 @@
-"""A Redis or Valkey server."""
+"""A Redis or Valkey server, and a connection to it."""
 
 import shutil
+import socket
+import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from holdfast.lab.servers.clock import Clock
 from holdfast.lab.servers.process import HOST, Refused, ServerFailed, ServerProcess, wait_until
 from holdfast.lab.servers.programs import find_redis
-from holdfast.lab.servers.resp import Connection, Reply
+
+Reply: TypeAlias = "str | int | list[Reply] | None"
 
 AppendOnly = Literal["no", "everysec", "always"]
+
+
+class Connection:
+    """One connection, in RESP2: a command, then its reply, within `timeout` seconds."""
+
+    def __init__(
+        self, address: tuple[str, int], timeout: float, tls: ssl.SSLContext | None = None
+    ) -> None:
+        from hiredis import Reader  # the demo needs none
+
+        self._reader = Reader(replyError=Refused, encoding="utf-8", errors="surrogateescape")
+        self._socket = socket.create_connection(address, timeout)
+        if tls is not None:
+            self._socket = tls.wrap_socket(self._socket, server_hostname=address[0])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._socket.close()
+
+    def command(self, *words: str | int) -> Reply:
+        """Send a command and wait for its reply. An error is raised as `Refused`."""
+        parts = [str(word).encode("utf-8", "surrogateescape") for word in words]
+        lines = [b"*%d\r\n" % len(parts), *(b"$%d\r\n%s\r\n" % (len(p), p) for p in parts)]
+        self._socket.sendall(b"".join(lines))
+        return self.read()
+
+    def read(self) -> Reply:
+        """The next reply, with bytes as text (`surrogateescape` keeps them)."""
+        reply: Any = self._reader.gets()
+        while reply is False:
+            data = self._socket.recv(65536)
+            if not data:
+                raise ConnectionError("the server closed the connection")
+            self._reader.feed(data)
+            reply = self._reader.gets()
+        if isinstance(reply, Refused):
+            raise reply
+        received: Reply = reply
+        return received
 
 
 class RedisServer(ServerProcess):

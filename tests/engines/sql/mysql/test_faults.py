@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable
-from holdfast.lab.servers.proxy import Proxy
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import MariaDb
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.mariadb import USER, MariaDbServer
+from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.unprivileged import give_to_user
 from tests.patience import wait_for
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Self, TypeVar
 
 from holdfast.lab.servers.process import HOST
-from holdfast.lab.servers.wire import Conditions, Connection, Direction, Lane, Side
+from tests.equipment.servers.wire import Conditions, Connection, Direction, Lane, Side
 
 T = TypeVar("T")
 
@@ -167,7 +167,7 @@ class Proxy:
     def _run(self) -> None:
         try:
             asyncio.run(self._serve())
-        except BaseException as error:  # noqa: BLE001 - it is raised again where it belongs
+        except BaseException as error:
             self._failed = error
         finally:
             self._started.set()

@@ -72,7 +72,7 @@ class Lane:
         elif self._direction == "replies" and self._conditions.loses_replies:
             self._connection.reset()
         else:
-            delay = self._conditions.latency + random.uniform(0, self._conditions.jitter)  # noqa: S311 - no secret
+            delay = self._conditions.latency + random.uniform(0, self._conditions.jitter)
             self._queue.append((self._loop.time() + delay, item))
             self.deliver()
 
@@ -126,7 +126,7 @@ class Side(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """It is there."""
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - so it is for a stream
+        assert isinstance(transport, asyncio.Transport)
         self._made(transport)
 
     def data_received(self, data: bytes) -> None:

@@ -55,9 +55,10 @@ class VirtualTime:
         self._move(seconds)
 
     def _next_instant(self) -> float:
-        """When the next lease is to be renewed, or ends."""
+        """When the next lease is to be renewed, or ends, or a body is to end before it."""
         instant = inf
         for driver in self._drivers():
+            instant = min(instant, driver.looks_at())
             with driver.runtime.mutex:
                 for lease in driver.runtime.registry.held():
                     instant = min(instant, lease.renew_at, lease.valid_until)

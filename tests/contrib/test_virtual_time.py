@@ -102,6 +102,34 @@ def test_under_asyncio(
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("seconds", [57, 1000])
+def test_the_work_of_a_leader_ends_before_its_term(
+    holdfast_async_client: holdfast.AsyncClient, holdfast_time: VirtualTime, seconds: float
+) -> None:
+    ended: list[bool] = []
+
+    async def work(lease: holdfast.AsyncLease) -> None:
+        working.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(lease.held)
+
+    async def main() -> None:
+        async with holdfast_async_client as client:
+            leading = asyncio.create_task(client.election("a", ttl=30, max_hold=60).run(work))
+            await working.wait()
+            await asyncio.to_thread(holdfast_time.advance, 50)
+            assert ended == []
+            await asyncio.to_thread(holdfast_time.advance, seconds - 50)
+            leading.cancel()
+            await asyncio.wait([leading])
+
+    working = asyncio.Event()
+    asyncio.run(main())
+    assert ended[0]
+
+
 def test_other_clients_keep_their_clock(request: pytest.FixtureRequest) -> None:
     with holdfast.Client("memory://before") as client, client.lock("a", ttl=30) as lease:
         time: VirtualTime = request.getfixturevalue("holdfast_time")

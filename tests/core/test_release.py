@@ -16,6 +16,7 @@ from holdfast.core.release import (
     deliver,
     finish_leave,
     finish_release,
+    interrupt_release,
     lose_all,
     send_last,
     send_pending,
@@ -247,6 +248,13 @@ class TestAbandoning:
         abandon(hand.runtime, spec(), "me")
         assert hand.pending == [MY_RELEASE]
         assert hand.woken == [RENEWER]
+
+    def test_one_that_was_extended_is_released_for_as_long_as_the_engine_may_keep_it(self) -> None:
+        hand = Hand()
+        lease = hand.lease(until=NOW + 10 * TTL)
+        interrupt_release(hand.runtime, lease)
+        hand.now = NOW + 10 * TTL
+        assert hand.pending == [MY_RELEASE]
 
     def test_a_lease_that_was_granted_already_is_not_held_any_more_and_not_lost(self) -> None:
         hand = Hand()

@@ -197,7 +197,7 @@ PLANTED = [
     Mutant(
         "a lost lease is not released",
         "core/holding.py",
-        "    release_later(runtime, lease.spec, lease.holder, was_held=True)\n",
+        "    release_later(runtime, lease.spec, lease.holder, lease)\n",
         "",
         VIRTUAL,
     ),

@@ -114,7 +114,7 @@ def mark_lost(runtime: Runtime, lease: LeaseState, why: str) -> None:
     lease.mark_lost(why)
     runtime.registry.remove(lease)
     runtime.notify_lost(lease)
-    release_later(runtime, lease.spec, lease.holder, was_held=True)
+    release_later(runtime, lease.spec, lease.holder, lease)
 
 
 def report_release(runtime: Runtime, lease: LeaseState) -> None:
@@ -124,11 +124,15 @@ def report_release(runtime: Runtime, lease: LeaseState) -> None:
         runtime.emit(Released(lease.spec.name, lease.holder, lease.fence, held))
 
 
-def release_later(runtime: Runtime, spec: LockSpec, holder: str, *, was_held: bool = False) -> None:
-    """Have the renewer release all that this holder has. Needs the mutex."""
+def release_later(
+    runtime: Runtime, spec: LockSpec, holder: str, lease: LeaseState | None = None
+) -> None:
+    """Have the renewer release all that this holder has: its lease, or what it may have been
+    granted. Needs the mutex."""
     now = runtime.clock()
+    expires_at = now + spec.ttl if lease is None else max(now, lease.valid_until) + lease.ttl
     release = Release(spec.key, holder)
-    runtime.pending.add(release, now + spec.ttl, not_before=now, was_held=was_held)
+    runtime.pending.add(release, expires_at, not_before=now, was_held=lease is not None)
     wake_for_pending(runtime)
 
 

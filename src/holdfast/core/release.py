@@ -101,7 +101,7 @@ def interrupt_release(runtime: Runtime, lease: LeaseState) -> None:
         if lease.is_held(runtime.clock()) and lease.depth == 1:
             lease.mark_released()
             runtime.registry.remove(lease)
-            release_later(runtime, lease.spec, lease.holder, was_held=True)
+            release_later(runtime, lease.spec, lease.holder, lease)
             report_release(runtime, lease)
         _leave_to_renewer(runtime, lease.holder)
 
@@ -139,7 +139,7 @@ def abandon(runtime: Runtime, spec: LockSpec, holder: str) -> None:
             lease.mark_released()
             runtime.registry.remove(lease)
             report_release(runtime, lease)
-        release_later(runtime, spec, holder)
+        release_later(runtime, spec, holder, lease)
 
 
 def deliver(runtime: Runtime, spec: LockSpec, holder: str) -> Steps[None]:

@@ -58,6 +58,8 @@ class AsyncDriver(Driver):
         self._store = self.engine.connect_async(host)
         self._ask = self._timed_ask if self.runtime.has_hooks else self._store.ask
         self._notifications: dict[str, asyncio.Event] = {}
+        self._looks: dict[Callable[[], None], float] = {}
+        """What looks whether to cancel a body before its lease ends, and when it does."""
         self._waits: dict[asyncio.Timeout, float] = {}
         """Until when each wait lasts."""
         self._watches: WeakKeyDictionary[LeaseState, list[LossWatch]] = WeakKeyDictionary()
@@ -153,19 +155,26 @@ class AsyncDriver(Driver):
         """Have all waits look at the clock again."""
         self._call_in_loop(self._reschedule_waits)
 
+    def looks_at(self) -> float:
+        """When the next body is to be cancelled before its lease ends."""
+        return min(list(self._looks.values()), default=inf)
+
     def _reschedule_waits(self) -> None:
         now = asyncio.get_running_loop().time()
         for limit, until in self._waits.items():
             left = self._left(until)
             if left is not None and not limit.expired():
                 limit.reschedule(now + left)
+        for look in list(self._looks):
+            look()
 
     def wait_for_callbacks(self, timeout: float) -> None:
         """Wait until the callbacks of all losses so far have returned, and the hooks."""
-        returned = threading.Event()
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(returned.set)  # behind them
-            returned.wait(timeout)
+        for _ in range(3):  # turns of the loop, until a task sees that it was cancelled
+            returned = threading.Event()
+            self._call_in_loop(returned.set)
+            if self._loop is not None and not self._loop.is_closed():
+                returned.wait(timeout)
         self.hooks.wait(timeout)
 
     async def close(self) -> None:
@@ -239,7 +248,7 @@ class AsyncDriver(Driver):
 
     def cancel_before_end(self, lease: LeaseState) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Cancel the body before the lease ends: it then leaves as `TimeoutError`."""
-        return cancel_before_end(lease)
+        return cancel_before_end(lease, self.runtime.clock, self._looks)
 
     def _belong_to_this_loop(self) -> None:
         loop = asyncio.get_running_loop()

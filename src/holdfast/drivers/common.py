@@ -9,6 +9,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
 from typing import TypeAlias
 from weakref import WeakSet
 
@@ -151,6 +152,10 @@ class Driver(ABC):
     @abstractmethod
     def clock_moved(self) -> None:
         """Have all waits look at the clock again: a test has moved it."""
+
+    def looks_at(self) -> float:
+        """When it has something to do besides renewals and losses."""
+        return inf
 
     @abstractmethod
     def wait_for_callbacks(self, timeout: float) -> None:

@@ -1,12 +1,11 @@
 """Cancelling a task at the moment when its lease is lost, or before that."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from holdfast.core.lease_state import LeaseState
-from holdfast.drivers.common import clock
 
 NOTICE = 1 / 6
 """A task that is to be cancelled before its lease ends has this part of the lease's time to end in.
@@ -49,9 +48,11 @@ class LossWatch:
 
 
 @asynccontextmanager
-async def cancel_before_end(lease: LeaseState) -> AsyncIterator[asyncio.Timeout]:
+async def cancel_before_end(
+    lease: LeaseState, clock: Callable[[], float], looks: dict[Callable[[], None], float]
+) -> AsyncIterator[asyncio.Timeout]:
     """Cancel the body before the lease ends, or at once when it is lost: it then leaves as
-    `TimeoutError`."""
+    `TimeoutError`. `looks`: what to call when the clock is moved, and by when."""
     loop = asyncio.get_running_loop()
     notice = NOTICE * lease.remaining(clock())
     timer: asyncio.TimerHandle | None = None
@@ -59,11 +60,16 @@ async def cancel_before_end(lease: LeaseState) -> AsyncIterator[asyncio.Timeout]
 
     def look() -> None:
         nonlocal timer
+        looks.pop(look, None)
+        if timer is not None:
+            timer.cancel()
         if over or term.expired():
             return
-        left = lease.remaining(clock()) - notice
-        if left > 0 and lease.is_held(clock()):
+        now = clock()
+        left = lease.remaining(now) - notice
+        if left > 0 and lease.is_held(now):
             timer = loop.call_later(left, look)
+            looks[look] = now + left
         else:
             term.reschedule(loop.time())
 
@@ -74,5 +80,4 @@ async def cancel_before_end(lease: LeaseState) -> AsyncIterator[asyncio.Timeout]
             yield term
         finally:
             over = True
-            if timer is not None:
-                timer.cancel()
+            look()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .place import Place
 
-NEEDS = ("processes", "outage", "restart", "cells", "shares", "slots")
+NEEDS = ("processes", "outage", "restart", "order", "cells", "shares", "slots")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,7 @@ class Engine:
         processes   other processes can share the store
         outage      the store can be made unavailable for a while
         restart     the store can be stopped and started again
+        order       waiters get a lock in the order of their arrival
         cells       there are cells beside the locks
         shares      several can hold a lock: readers
         slots       there are semaphores
@@ -32,8 +33,6 @@ class Engine:
     unit: float = 0.5
     """The shortest ttl that a busy machine can keep."""
     cannot: Mapping[str, str] = field(default_factory=dict)
-    shares: bool = False
-    """Whether several can hold a lock on it."""
     server: str = ""
     """What is slow to start: scenarios with the same one go to the same worker of pytest-xdist."""
     variant_of: str = ""
@@ -46,8 +45,6 @@ class Engine:
 
     def refusal(self, scenario: str, needs: tuple[str, ...]) -> str | None:
         """Why this engine does not run a scenario, or None: it does."""
-        if "shares" in needs and not self.shares:
-            return f"{self.name}: one holder at a time"
         for thing in (scenario, *needs):
             if thing in self.cannot:
                 return f"{self.name}: {self.cannot[thing]}"

@@ -49,6 +49,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     config = metafunc.config
     found: list[list[Engine]] = config.hook.pytest_holdfast_engines()
     engines = [engine for each in found for engine in each]
+    if not engines:
+        raise pytest.UsageError(
+            "no engine to play the contract on: the hook pytest_holdfast_engines, a function of "
+            "this name in a conftest.py, is missing or gives none"
+        )
     # Our own test suite has a short run, and the option `--full`.
     full = config.getoption("full", default=True)
     scenario = metafunc.function.__name__.removeprefix("test_")

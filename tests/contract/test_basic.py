@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
-from holdfast import LockError, LockLost, NotHeld
+from holdfast import LockError, LockLost, NotHeld, Unsupported
 
 from .stage import Stage
 
@@ -197,6 +199,20 @@ async def test_a_ttl_is_rounded_up_within_the_engines_range(stage: Stage) -> Non
 
 
 @pytest.mark.turns
+@pytest.mark.turns
+async def test_what_the_engine_does_not_have_is_refused(stage: Stage) -> None:
+    (ann,) = stage.cast("ann")
+    kinds: dict[str, Callable[[], object]] = {
+        "cells": lambda: ann.client.cell("door"),
+        "shares": lambda: ann.client.rwlock("door"),
+        "slots": lambda: ann.client.semaphore("door", 2),
+    }
+    for need, make in kinds.items():
+        with pytest.raises(Unsupported) if need in stage.engine.cannot else nullcontext():
+            make()
+    assert stage.place.untouched()
+
+
 async def test_a_closed_client_takes_no_orders(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lock = ann.lock("door")

@@ -1,4 +1,4 @@
-"""First in, first out, on every engine whose guarantees say so."""
+"""First in, first out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import pytest
 from .actors import Actor
 from .stage import AT_ONCE, Stage
 
+pytestmark = pytest.mark.needs("order")
+
 NAMES = "123456"
 
 
@@ -17,8 +19,6 @@ async def queue_up(
     stage: Stage, holder: Actor, lease: Any, served: list[str]
 ) -> list[asyncio.Future[Any]]:
     """Have clients wait, one after the other; each tells when it is served, and goes."""
-    if "order of their arrival" not in holder.client.guarantees.fairness:
-        pytest.skip("waiters are in no order here")
     waiting: list[asyncio.Future[Any]] = []
     for number, name in enumerate(NAMES, 1):
         actor = stage.actor(name)

@@ -147,11 +147,10 @@ async def test_many_readers_or_one_writer(stage: Stage) -> None:
     assert await ann(ann.client.inspect, "door") is None
 
 
+@pytest.mark.needs("order")
 async def test_a_reader_that_comes_after_a_writer_waits_for_it(stage: Stage) -> None:
     """So that readers, however many, cannot keep a writer out."""
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
-    if "order of their arrival" not in ann.client.guarantees.fairness:
-        pytest.skip("waiters are in no order here")
     read = await gets(stage, ann, reading(stage, ann))
     write = await waits(stage, ann, ben, writing(stage, ben))
     assert await stage.tries(cleo, reading(stage, cleo)) is None
@@ -167,14 +166,13 @@ async def test_a_reader_that_comes_after_a_writer_waits_for_it(stage: Stage) -> 
 
 
 @pytest.mark.slow
+@pytest.mark.needs("order")
 async def test_a_flood_of_readers_keeps_no_writer_out(stage: Stage) -> None:
     """The writer waits for the readers that came before it, and for no other: those that follow
     are many, and those that have read ask again at once."""
     ann, watcher, *clerks = stage.cast(
         "ann", "watcher", *(f"clerk {number}" for number in range(4))
     )
-    if "order of their arrival" not in ann.client.guarantees.fairness:
-        pytest.skip("waiters are in no order here")
     crowd = 100 if stage.colour == "async" else 25  # threads
     readers = [
         stage.actor(f"reader {number}", clerks[number % 4].client) for number in range(crowd)
@@ -204,10 +202,9 @@ async def test_a_flood_of_readers_keeps_no_writer_out(stage: Stage) -> None:
     assert len(served) == crowd
 
 
+@pytest.mark.needs("order")
 async def test_those_who_may_share_it_get_it_together(stage: Stage) -> None:
     ann, ben, cleo, dora, emil = stage.cast("ann", "ben", "cleo", "dora", "emil")
-    if "order of their arrival" not in ann.client.guarantees.fairness:
-        pytest.skip("waiters are in no order here")
     write = await gets(stage, ann, writing(stage, ann))
     first = await waits(stage, ann, ben, reading(stage, ben), 1)
     second = await waits(stage, ann, cleo, reading(stage, cleo), 2)

@@ -28,6 +28,8 @@ from .zookeeper import zookeeper_place
 VARIANT = frozenset({"basic", "fences", "order", "store", "waiting"})
 """What `make test` plays on the variants of an engine, by turns."""
 
+OLD_CLIENTS = "it is for the locks of old clients"
+
 
 class MemoryPlace(Place):
     """A space of its own within this process."""
@@ -89,28 +91,25 @@ ENGINES = (
         "memory",
         MemoryPlace,
         quick=True,
-        shares=True,
         cannot={
             "processes": "it lives in one process",
             "outage": "a dictionary always answers",
             "restart": "it ends with its process",
         },
     ),
-    Engine("sqlite", SqlitePlace, shares=True),
-    Engine("postgres", postgres_place, shares=True, server="postgres"),
+    Engine("sqlite", SqlitePlace),
+    Engine("postgres", postgres_place, server="postgres"),
     Engine(
         "pgbouncer",
         pgbouncer_place,
-        shares=True,
         server="postgres",
         variant_of="postgres",
         only=VARIANT,
     ),
-    Engine("mariadb", mariadb_place, shares=True, server="mariadb"),
+    Engine("mariadb", mariadb_place, server="mariadb"),
     Engine(
         "mysql",  # its statements, on MariaDB
         mysql_place,
-        shares=True,
         server="mariadb",
         variant_of="mariadb",
         only=VARIANT,
@@ -119,7 +118,6 @@ ENGINES = (
         "lent postgres",  # by a user's own pool
         lent_postgres_place,
         server="postgres",
-        shares=True,
         variant_of="postgres",
         only=VARIANT,
     ),
@@ -127,19 +125,18 @@ ENGINES = (
         "lent mariadb",
         lent_mariadb_place,
         server="mariadb",
-        shares=True,
         variant_of="mariadb",
         only=VARIANT,
     ),
-    Engine("redis", single_place, shares=True),
-    Engine("valkey", valkey_place, variant_of="redis", only=VARIANT, shares=True),
+    Engine("redis", single_place),
+    Engine("valkey", valkey_place, variant_of="redis", only=VARIANT),
     Engine(
         "redlock",
         redlock_place,
         unit=1.0,
-        shares=True,
         cannot={
             "cells": "its nodes are independent",
+            "order": "its nodes may wake different waiters",
             "slots": "majorities cannot count",
         },
     ),
@@ -149,7 +146,6 @@ ENGINES = (
         server="sentinel",
         variant_of="redis",
         only=VARIANT,
-        shares=True,
         cannot={
             "trying_once_says_that_nobody_answered": "to look for another master, it closes the "
             "connection to a silent one, so a late request is undone a moment after it is done"
@@ -161,22 +157,25 @@ ENGINES = (
         server="cluster",
         variant_of="redis",
         only=VARIANT | {"cells", "shares"},
-        shares=True,
     ),
     Engine(
         "getset",
         getset_place,
         only=VARIANT,
-        cannot={"cells": "it is for the locks of old clients"},
+        cannot={
+            "order": "its waiters poll",
+            "cells": OLD_CLIENTS,
+            "shares": OLD_CLIENTS,
+            "slots": OLD_CLIENTS,
+        },
     ),
-    Engine("etcd", wheel_place, unit=1.0, server="etcd", shares=True),
+    Engine("etcd", wheel_place, unit=1.0, server="etcd"),
     Engine(
         "etcd 3.4",
         debian_place,
         unit=1.0,
         server="etcd 3.4",
         variant_of="etcd",
-        shares=True,
         only=VARIANT,
     ),
     Engine(
@@ -184,7 +183,6 @@ ENGINES = (
         zookeeper_place,
         unit=1.0,
         server="zookeeper",
-        shares=True,
         cannot={
             "a_killed_waiter_blocks_nobody": "a dead waiter has its place until its session ends"
         },
@@ -197,6 +195,9 @@ ENGINES = (
             "processes": "it lives in one process",
             "outage": "a dictionary always answers",
             "restart": "it ends with its process",
+            "order": "its waiters poll",
+            "shares": "it grants each lock to one holder",
+            "slots": "it grants each lock to one holder",
         },
     ),
 )

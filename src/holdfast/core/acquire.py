@@ -120,17 +120,15 @@ class Contender:
         until = self.began + spec.request_timeout
         if self.timeout:
             until = min(until, self.give_up_at)
-        once = self.timeout == 0
         request = Acquire(
             spec.key,
             self.holder,
             spec.ttl,
-            self.queue,
-            0,
-            self.tries,
-            spec.renew,
-            once,
-            spec.shares,
+            queue=self.queue,
+            tries=self.tries,
+            renew=spec.renew,
+            once=self.timeout == 0,
+            shares=spec.shares,
         )
         self.tries += 1
         return Ask((request,), until)

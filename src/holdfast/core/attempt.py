@@ -14,7 +14,7 @@ MARK = "#"
 
 
 def attempt_id(holder: str, tries: int) -> str:
-    """The name of a holder's attempt after so many others.
+    """The name of a holder's attempt after `tries` others.
 
     >>> attempt_id("me", 0), attempt_id("me", 2)
     ('me', 'me#2')

@@ -138,7 +138,7 @@ def release_later(
 
 def wake_for_pending(runtime: Runtime) -> None:
     """Have the renewer look at the pending releases. If it cannot be started, because no more
-    threads can be had, they wait for the next lease, or for closing. Needs the mutex."""
+    threads can be, they wait for the next lease, or for closing. Needs the mutex."""
     with suppress(RuntimeError):
         runtime.wake(RENEWER)
 

@@ -47,7 +47,7 @@ def wait(
     failing_for: float,
     timeout: float | None,
 ) -> Steps[bool]:
-    """Wait until so many have counted down; False if they have not until `timeout`."""
+    """Wait until `count` participants have counted down; False if they have not by `timeout`."""
     found = yield from poll(
         runtime,
         lambda: arrived(runtime, key, cell),

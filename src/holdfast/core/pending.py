@@ -18,7 +18,7 @@ from holdfast.core.backoff import FIRST, LONGEST
 from holdfast.core.messages import Release
 
 MOST = 10_000
-"""How many are kept at the most; the oldest are dropped first."""
+"""At most this many are kept; the oldest are dropped first."""
 
 
 @dataclass(slots=True)

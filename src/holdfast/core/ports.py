@@ -26,6 +26,8 @@ class StoreHost(NamedTuple):
     """What a driver gives to a store. All of it may be called from any thread."""
 
     clock: Clock
+    """Seconds, on the clock that `until` is an instant of. It counts from the boot of the host, for
+    all its processes."""
     notify: Notify
     """Notify the waiter with this holder id, which should ask again."""
     emit: Callable[[Event], None]

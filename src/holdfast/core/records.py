@@ -207,7 +207,7 @@ class NodeInfo:
     leads to the same server, so no node has a vote."""
     margin: int | None = None
     """How many servers of its quorum or cluster may fail before no lock can be acquired; less than
-    0: so many are missing. None if there is one server, or the URL does not name them all."""
+    0: how many are missing. None if there is one server, or the URL does not name them all."""
 
     @property
     def answers(self) -> bool:

@@ -21,8 +21,8 @@ class Registry:
     def __init__(self) -> None:
         self._leases: dict[str, ref[LeaseState]] = {}
         self.renewer_looks_at = inf
-        """At the latest; infinite if it does not run. It must be woken, or started, for what is due
-        before."""
+        """When the renewer looks next; infinite if it does not run. For a lease that is due
+        earlier, it is woken or started (`wake_loops`)."""
         self.watcher_looks_at = inf
         self.dropped: list[LeaseState] = []
         """Held, but out of the user's reach: kept here until their time is over."""

@@ -42,7 +42,7 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> bool:
         if lease.depth > 1:
             lease.depth -= 1
             return False
-        runtime.pending.add(  # first, so that what is released is pending, or was delivered
+        runtime.pending.add(  # before the state changes: a Ctrl-C between the two loses no release
             Release(lease.spec.key, lease.holder),
             expires_at=lease.valid_until + lease.ttl,
             not_before=now + 2 * lease.spec.request_timeout,
@@ -64,7 +64,7 @@ def finish_release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
         [answer] = yield sending
         if type(answer) is Failed and runtime.clock() < until:
             # The connection was lost, and the outcome is unknown. If the first request was carried
-            # out, the lock is not ours now, and whichever client has it has it by right.
+            # out, the second finds the lock free, or held by another client: that is no loss.
             [again] = yield sending
             answer = again if type(again) is Failed else DONE
     except BaseException:

@@ -37,7 +37,7 @@ class Runtime:
     """Forget a waiter id and its notifications."""
     wake: Callable[[str], None]
     """Notify one of the client's loops; start it if it does not run. (`RuntimeError` if that is
-    not possible, because no more threads can be had.)"""
+    not possible, because no more threads can be started.)"""
     notify_lost: Callable[[LeaseState], None]
     """Report a loss and call the lease's callbacks, soon and elsewhere: it must not wait."""
     registry: Registry = field(default_factory=Registry)

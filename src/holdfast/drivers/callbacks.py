@@ -9,16 +9,22 @@ MOST_THREADS = 32
 """How many callbacks of one client run at once."""
 
 LINGER = 0.1
-"""How long a thread waits for more work before it ends. Many leases may be lost at once, and who
-reports that has the mutex that renewals need: it must not start a thread for each of them."""
+"""How long a thread waits for more work before it ends. Many leases may be lost at once, and they
+are reported under the mutex that renewals need: not each of them must start a thread."""
 
 
 class CallbackThreads:
     """Runs each piece of work in a daemon thread: one that is there and idle, or a new one. A
-    thread ends when there is nothing more to do. `most`: so many threads; with one, the work is
-    done in order. `must`: if no thread can be had, the caller does the work; otherwise it waits for
-    a thread that more work may bring. `gather`: a thread that has nothing to do lets work gather
-    for so many seconds, so that it is not woken for each piece."""
+    thread ends when there is nothing more to do.
+
+    Args:
+
+    - `most`: the most threads at once. With one, the work is done in order.
+    - `must`: whether the caller does the work if no thread can be started. Otherwise the work waits
+      for a thread that is started for later work.
+    - `gather`: for how many seconds an idle thread lets work gather, so that it is not woken for
+      each piece.
+    """
 
     def __init__(
         self,
@@ -58,7 +64,7 @@ class CallbackThreads:
             self._started += 1
         try:
             threading.Thread(target=self._run, args=(LINGER,), name=self._name, daemon=True).start()
-        except RuntimeError:  # no more threads can be had
+        except RuntimeError:  # no more threads can be started
             if self._must:
                 self._run(0.0)
             else:

@@ -93,7 +93,8 @@ class ThreadDriver(Driver):
     def run(self, steps: Steps[T], after_interruption: AfterInterruption | None = None) -> T:
         """Perform an algorithm to its end, and give its result."""
         try:
-            # First entered, then the look, as `close` first closes and then looks.
+            # Entered before the look at `closed`, because `close` sets it before it looks at what
+            # is running: one of the two sees the other.
             self._running[steps] = get_ident()
             if self.runtime.closed:
                 raise ClientClosed
@@ -247,7 +248,7 @@ class ThreadDriver(Driver):
         releases and closes the store. A second `close()` waits for the first."""
         self.runtime.closed = True
         self._end_waits()
-        with self.runtime.mutex, suppress(RuntimeError):  # no more threads can be had
+        with self.runtime.mutex, suppress(RuntimeError):  # no more threads can be started
             self._wake(RENEWER)
         if get_ident() in self._busy() or threading.current_thread() in self._loops.values():
             return
@@ -255,7 +256,7 @@ class ThreadDriver(Driver):
         if self.runtime.mutex._is_owned():  # type: ignore[attr-defined]  # noqa: SLF001
             return  # this is a signal handler, and its thread has the mutex
         while not self._closed.wait(RENEWER_TIMEOUT):
-            if not self._is_running(RENEWER):  # no thread can be had, or an interrupt kept it away
+            if not self._is_running(RENEWER):  # none can be started, or an interrupt ended it
                 self._finish()
         self._callbacks.wait(CLOSE_TIMEOUT)
         self.hooks.wait(LAST_LINES)

@@ -32,11 +32,10 @@ class Block(NamedTuple):
     text: str
 
     def write(self, folder: Path, text: str) -> None:
-        """Make it a file in this folder; a script can be executed."""
+        """Make it a file in this folder."""
         path = folder / self.file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        path.chmod(0o755)
 
 
 def blocks(page: Path) -> list[Block]:

@@ -59,7 +59,10 @@ def read_options(
         raise ValueError(f"url: {error} in {shown!r}") from None
     if not parts.scheme:
         hint = hint_for_address(shown)
-        raise ValueError(f"url: must begin with a scheme such as sqlite://, got {shown!r}{hint}")
+        raise ValueError(
+            "url: must begin with a scheme, as in redis://localhost or sqlite:///path/to/file, "
+            f"got {shown!r}{hint}"
+        )
     if parts.fragment:
         raise ValueError(f"url: a '#' must be written %23, got {shown!r}")
     given: dict[str, str] = {}
@@ -128,8 +131,8 @@ def hint_for_address(url: str) -> str:
     return f"; an address needs its scheme, as in {without_password(f'redis://{url}')}"
 
 
-def hint_for_word(word: str, known: Iterable[str]) -> str:
-    """Which of the known words may be meant; empty if none is like it.
+def hint_for_word(word: str, known: Iterable[str], end: str = "") -> str:
+    """Which of the known words may be meant, with what follows it; empty if none is like it.
 
     >>> hint_for_word("max_tll", ["max_ttl", "replicas"])
     '; did you mean max_ttl?'
@@ -137,7 +140,7 @@ def hint_for_word(word: str, known: Iterable[str]) -> str:
     from difflib import get_close_matches  # it takes time to import, and few need it
 
     near = get_close_matches(word, list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
+    return f"; did you mean {near[0]}{end}?" if near else ""
 
 
 def without_password(url: str) -> str:

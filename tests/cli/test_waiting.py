@@ -68,6 +68,8 @@ def test_a_run_inside_of_one_that_has_its_lock(holdfast: Holdfast) -> None:
         ("localhost:6379", "did you mean redis://localhost:6379?"),
         ("ann:secret@10.0.0.1:5432/shop", "did you mean postgresql://ann@10.0.0.1:5432/shop?"),
         ("redsi://localhost", "did you mean redis://?"),
+        ("mongodb://localhost", "this version has memory://"),
+        ("localhost", "as in redis://localhost or sqlite:///path/to/file"),
         ("redis://localhost?max_tll=5", "did you mean max_ttl?"),
         ("mariadb://localhost/shop?conections=5", "did you mean connections?"),
         ("etcd://localhost?perfix=x", "did you mean prefix?"),

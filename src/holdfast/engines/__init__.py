@@ -111,13 +111,10 @@ def _added(url: SplitResult) -> Callable[[SplitResult, dict[str, str]], Engine]:
     if url.scheme in added.names:
         make: Callable[[SplitResult, dict[str, str]], Engine] = added[url.scheme].load()
         return make
-    known = [f"{scheme}://" for scheme in (*_MODULES, *sorted(added.names))]
-    hint = hint_for_address(url.geturl())
-    hint = hint or hint_for_word(f"{url.scheme}://", known)
-    raise ValueError(
-        f"url: there is no engine for {url.scheme!r}{hint or '; this version has '}"
-        f"{'' if hint else ', '.join(known)}"
-    )
+    known = (*_MODULES, *sorted(added.names))
+    hint = hint_for_address(url.geturl()) or hint_for_word(url.scheme, known, "://")
+    has = f"; this version has {', '.join(f'{scheme}://' for scheme in known)}"
+    raise ValueError(f"url: there is no engine for {url.scheme!r}{hint or has}")
 
 
 def of_clients(given: object, *, awaits: bool) -> tuple[str, Opening]:
@@ -159,7 +156,7 @@ def _import(module: str) -> ModuleType:
             raise
         extra = module.rpartition(".")[2]
         raise ModuleNotFoundError(
-            f"this engine needs {error.name}, which is not installed: "
+            f"a library of this engine is not installed ({error.name}): "
             f"pip install 'holdfast[{extra}]'",
             name=error.name,
         ) from error

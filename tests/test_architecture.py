@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "holdfast"
 
 # cli -> ui, lab; these and contrib -> client -> drivers, engines -> core; leaves may be imported
 # by anybody.
-LEAVES = {"_version", "errors", "events", "functions", "options"}
+LEAVES = {"_version", "errors", "events", "options"}
 FACADE = {
     "blocks",
     "breaking",
@@ -29,7 +29,6 @@ FACADE = {
     "lock_all",
     "monitor",
     "schema",
-    "shared",
     "skip",
     "virtual_time",
 }

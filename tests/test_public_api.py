@@ -62,10 +62,10 @@ SIGNATURES = {
     "Client.inspect": "(self, name: str) -> holdfast.core.records.LeaseInfo | None",
     "Client.leases": "(self, prefix: str = '') -> "
     "collections.abc.Iterator[holdfast.core.records.LeaseInfo]",
-    "Client.rwlock": "(self, name: str, **options: Unpack[holdfast.shared.LockOptions]) "
-    "-> holdfast.shared.ReadWriteLock[holdfast.lock.Lock]",
+    "Client.rwlock": "(self, name: str, **options: Unpack[holdfast.lock.LockOptions]) "
+    "-> holdfast.lock.ReadWriteLock[holdfast.lock.Lock]",
     "Client.semaphore": "(self, name: str, slots: int, "
-    "**options: Unpack[holdfast.shared.LockOptions]) -> holdfast.lock.Lock",
+    "**options: Unpack[holdfast.lock.LockOptions]) -> holdfast.lock.Lock",
     "Client.break_lock": "(self, name: str, holder: str = '') -> bool",
     "Client.close": "(self) -> None",
     "Lock.release": "(self) -> None",

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
     )
     from holdfast.latch import AsyncLatch, Latch
     from holdfast.lease import AsyncLease, Lease
-    from holdfast.lock import AsyncLock, Lock
+    from holdfast.lock import AsyncLock, Lock, ReadWriteLock
     from holdfast.lock_all import AsyncLeaseAll, AsyncLockAll, LeaseAll, LockAll
-    from holdfast.shared import ReadWriteLock
     from holdfast.skip import AsyncOnce, AsyncOrSkip, Once, OrSkip
 
 __all__ = [
@@ -118,9 +117,8 @@ _HOMES = {
     ),
     "latch": ("AsyncLatch", "Latch"),
     "lease": ("AsyncLease", "Lease"),
-    "lock": ("AsyncLock", "Lock"),
+    "lock": ("AsyncLock", "Lock", "ReadWriteLock"),
     "lock_all": ("AsyncLeaseAll", "AsyncLockAll", "LeaseAll", "LockAll"),
-    "shared": ("ReadWriteLock",),
     "skip": ("AsyncOnce", "AsyncOrSkip", "Once", "OrSkip"),
 }
 

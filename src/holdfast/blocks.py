@@ -1,22 +1,54 @@
-"""`with` on something that several threads or tasks may use at once: each block is left with what
-it was entered with."""
+"""What several kinds of lock share: a `with` block, and decorating a function.
 
+Several threads or tasks may use one object at once: each block is left with what it was entered
+with. A function is checked when it is decorated, not when it runs.
+"""
+
+import functools
 import sys
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from inspect import (
+    Parameter,
+    isasyncgenfunction,
+    iscoroutine,
+    iscoroutinefunction,
+    isgeneratorfunction,
+    signature,
+)
 from types import TracebackType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from holdfast.core.ownership import Blocks
 from holdfast.drivers import AsyncDriver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockError
 
+E = TypeVar("E")
+R = TypeVar("R")
 
-class WithBlocks:
-    """For threads. `__enter__` puts something into `_blocks` that has an `__exit__`, and, for a
-    Ctrl-C on the way, `_interrupted`, which has the renewer release it."""
+
+class WithBlocks(Generic[E]):
+    """For threads. `_block` makes a context manager for one block. What it is entered with is None,
+    or can be released after a Ctrl-C on the way out (`_interrupted`)."""
 
     _driver: ThreadDriver
-    _blocks: Blocks[Any]
+    _blocks: Blocks[tuple[AbstractContextManager[E], Any]]
+
+    def _block(self) -> AbstractContextManager[E]:
+        raise NotImplementedError
+
+    def __enter__(self) -> E:
+        block = self._block()
+        try:
+            entered = block.__enter__()
+            self._blocks.enter(self._driver.current(), (block, entered), id(sys._getframe(1)))
+            return entered
+        except LockError:
+            raise
+        except BaseException as failure:  # a Ctrl-C may come on the way
+            block.__exit__(type(failure), failure, failure.__traceback__)
+            raise
 
     def __exit__(
         self,
@@ -25,26 +57,37 @@ class WithBlocks:
         trace: TracebackType | None,
     ) -> None:
         frame = id(sys._getframe(1))
-        entered = None
+        found = None
         try:
-            entered = self._blocks.find(self._driver.current(), frame)
-            entered.__exit__(kind, error, trace)
+            found = self._blocks.find(self._driver.current(), frame)
+            found[0].__exit__(kind, error, trace)
         except LockError:
             raise
         except BaseException:
-            entered = entered or self._blocks.find(self._driver.current(), frame)
-            entered._interrupted()
+            found = found or self._blocks.find(self._driver.current(), frame)
+            if found[1] is not None:
+                found[1]._interrupted()
             raise
         finally:
-            if entered is not None:
-                self._blocks.forget(entered)
+            if found is not None:
+                self._blocks.forget(found)
 
 
-class AsyncWithBlocks:
-    """For asyncio. `__aenter__` enters into `_blocks` what has an `__aexit__`."""
+class AsyncWithBlocks(Generic[E]):
+    """For asyncio."""
 
     _driver: AsyncDriver
-    _blocks: Blocks[Any]
+    _blocks: Blocks[AbstractAsyncContextManager[E]]
+
+    def _block(self) -> AbstractAsyncContextManager[E]:
+        raise NotImplementedError
+
+    async def __aenter__(self) -> E:
+        frame = id(sys._getframe(1))
+        block = self._block()
+        entered = await block.__aenter__()
+        self._blocks.enter(self._driver.current(), block, frame)
+        return entered
 
     async def __aexit__(
         self,
@@ -52,6 +95,91 @@ class AsyncWithBlocks:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        entered = self._blocks.find(self._driver.current(), id(sys._getframe(1)))
-        self._blocks.forget(entered)
-        await entered.__aexit__(kind, error, trace)
+        block = self._blocks.find(self._driver.current(), id(sys._getframe(1)))
+        self._blocks.forget(block)
+        await block.__aexit__(kind, error, trace)
+
+
+def check_plain_function(function: Callable[..., object]) -> None:
+    """A function that a lock for threads can decorate."""
+    _refuse_generators(function)
+    if iscoroutinefunction(function):
+        raise TypeError(f"function: {function!r} is async; use the lock of an AsyncClient")
+
+
+def check_async_function(function: Callable[..., object]) -> None:
+    """A function that a lock for asyncio can decorate."""
+    _refuse_generators(function)
+    if not iscoroutinefunction(function):
+        raise TypeError(f"function: {function!r} is not async; use the lock of a Client")
+
+
+def inside(
+    block: AbstractContextManager[Any], function: Callable[..., Any], *, with_lease: bool = False
+) -> Callable[..., Any]:
+    """The function, run inside of a block of its own at each call; it returns None if the block has
+    no lease. `with_lease`: the lease is its first argument."""
+    check_plain_function(function)
+
+    @functools.wraps(function)
+    def locked(*args: Any, **kwargs: Any) -> Any:
+        with block as lease:
+            if lease is None:
+                return None
+            first = (lease,) if with_lease else ()
+            return _not_a_coroutine(function, function(*first, *args, **kwargs))
+
+    if with_lease:
+        _hide_first_parameter(locked, function)
+    return locked
+
+
+def async_inside(
+    block: AbstractAsyncContextManager[Any],
+    function: Callable[..., Any],
+    *,
+    with_lease: bool = False,
+) -> Callable[..., Coroutine[Any, Any, Any]]:
+    """The same for coroutine functions."""
+    check_async_function(function)
+
+    @functools.wraps(function)
+    async def locked(*args: Any, **kwargs: Any) -> Any:
+        async with block as lease:
+            if lease is None:
+                return None
+            first = (lease,) if with_lease else ()
+            return await function(*first, *args, **kwargs)
+
+    if with_lease:
+        _hide_first_parameter(locked, function)
+    return locked
+
+
+def _not_a_coroutine(function: Callable[..., object], result: R) -> R:
+    """What a plain function returned, unless it is a coroutine: that would run without the lock."""
+    if iscoroutine(result):
+        result.close()
+        raise TypeError(f"function: {function!r} is async; use an AsyncClient's lock")
+    return result
+
+
+def _hide_first_parameter(wrapper: Callable[..., Any], function: Callable[..., object]) -> None:
+    """The caller of `wrapper` does not give the first argument of `function`, so frameworks that
+    look at its signature must not see it."""
+    seen = signature(function)
+    parameters = list(seen.parameters.values())
+    kind = parameters[0].kind if parameters else Parameter.KEYWORD_ONLY
+    if kind in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD):
+        raise TypeError(f"function: {function!r} takes no lease as its first argument")
+    others = parameters if kind is Parameter.VAR_POSITIONAL else parameters[1:]
+    wrapper.__signature__ = seen.replace(parameters=others)  # type: ignore[attr-defined]
+
+
+def _refuse_generators(function: Callable[..., object]) -> None:
+    if isgeneratorfunction(function) or isasyncgenfunction(function):
+        kind = "an async generator" if isasyncgenfunction(function) else "a generator"
+        raise TypeError(
+            f"function: {function!r} is {kind}, whose body would run after the lock was released; "
+            "take the lock inside of it"
+        )

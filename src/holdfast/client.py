@@ -20,7 +20,7 @@ from holdfast.engines import EngineSource, SqlAlchemyEngine, default_url, of_cli
 from holdfast.errors import ClientClosed, Unsupported
 from holdfast.latch import AsyncLatch, Latch
 from holdfast.lease import refuse_pickling
-from holdfast.lock import AsyncLock, Lock
+from holdfast.lock import AsyncLock, AsyncLockOptions, Lock, LockOptions, ReadWriteLock
 from holdfast.lock_all import AsyncLockAll, LockAll
 from holdfast.options import (
     DEFAULT_TTL,
@@ -39,7 +39,6 @@ from holdfast.options import (
     nearest_ttl,
     read_options,
 )
-from holdfast.shared import AsyncLockOptions, LockOptions, ReadWriteLock, share
 from holdfast.skip import AsyncOnce, Once
 
 D = TypeVar("D", bound=Driver)
@@ -308,7 +307,7 @@ class Client(BaseClient[ThreadDriver]):
         - `options`: of both sides, as for `lock`.
         """
         read, write = self.lock(name, **options), self.lock(name, **options)
-        return ReadWriteLock(share(read, self._shares(0)), write)
+        return ReadWriteLock(read._shared(self._shares(0)), write)
 
     def semaphore(self, name: str, slots: int, **options: Unpack[LockOptions]) -> Lock:
         """Describe a semaphore: a lock that so many may hold at once.
@@ -330,7 +329,8 @@ class Client(BaseClient[ThreadDriver]):
         - `slots`: how many may hold it at once. 1 is the same as a lock.
         - `options`: as for `lock`.
         """
-        return share(self.lock(name, **options), self._shares(check_count("slots", slots)))
+        slots = self._shares(check_count("slots", slots))
+        return self.lock(name, **options)._shared(slots)
 
     def lock_all(
         self,
@@ -581,12 +581,13 @@ class AsyncClient(BaseClient[AsyncDriver]):
     def rwlock(self, name: str, **options: Unpack[AsyncLockOptions]) -> ReadWriteLock[AsyncLock]:
         """Describe a read/write lock: as `Client.rwlock`, with the `options` of `lock`."""
         read, write = self.lock(name, **options), self.lock(name, **options)
-        return ReadWriteLock(share(read, self._shares(0)), write)
+        return ReadWriteLock(read._shared(self._shares(0)), write)
 
     def semaphore(self, name: str, slots: int, **options: Unpack[AsyncLockOptions]) -> AsyncLock:
         """Describe a semaphore of so many `slots`: as `Client.semaphore`, with the `options` of
         `lock`."""
-        return share(self.lock(name, **options), self._shares(check_count("slots", slots)))
+        slots = self._shares(check_count("slots", slots))
+        return self.lock(name, **options)._shared(slots)
 
     def lock_all(
         self,

@@ -1,11 +1,14 @@
-"""A lock: a description of what to acquire. `Lock` for threads, `AsyncLock` for asyncio."""
+"""A lock: a description of what to acquire. `Lock` for threads, `AsyncLock` for asyncio. A
+semaphore, and each side of a read/write lock, is a lock that several may hold at once."""
 
 import sys
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypedDict, TypeVar
 
+from holdfast.blocks import async_inside, inside
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Steps
 from holdfast.core.lease_state import LeaseState, LockSpec
@@ -15,7 +18,6 @@ from holdfast.core.release import abandon, deliver
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError, NotHeld
-from holdfast.functions import async_inside, inside
 from holdfast.lease import AsyncLease, BaseLease, ClientOfLease, Lease, refuse_pickling
 from holdfast.options import check_bool, check_timeout
 from holdfast.skip import AsyncOrSkip, OrSkip
@@ -24,6 +26,25 @@ P = ParamSpec("P")
 R = TypeVar("R")
 D = TypeVar("D", bound=Driver)
 L = TypeVar("L", bound=BaseLease[Any])
+
+
+class LockOptions(TypedDict, total=False):
+    """The options of a lock, as for `Client.lock`."""
+
+    ttl: float | None
+    timeout: float | None
+    renew: bool
+    reentrant: bool
+    max_hold: float | None
+    min_hold: float
+    retry: float | None
+    label: str | None
+
+
+class AsyncLockOptions(LockOptions, total=False):
+    """The options of a lock, as for `AsyncClient.lock`."""
+
+    cancel_on_loss: bool
 
 
 class _Own:
@@ -69,6 +90,12 @@ class BaseLock(Generic[D, L]):
         self._timeout = timeout
         self._reentrant = reentrant
         self._ownership: Ownership[L] = Ownership()
+
+    def _shared(self, shares: int) -> Self:
+        """The same, for so many holders at once: the slots of a semaphore, or 0 for any number of
+        readers. Only leases with the same `shares` are valid together; a plain lock has 1."""
+        self._spec = replace(self._spec, shares=shares)
+        return self
 
     @property
     def name(self) -> str:
@@ -367,3 +394,29 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         """For work that is left out where another holder does it: as `Lock.or_skip`."""
         acquire = partial(self.acquire, timeout=self._timeout or 0.0)
         return AsyncOrSkip(self._driver, self.name, acquire)
+
+
+K = TypeVar("K", Lock, AsyncLock)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadWriteLock(Generic[K]):
+    """Many readers at once, or one writer: see `Client.rwlock`. Its sides are locks: their leases
+    carry `shares`, how many of them may be valid at once.
+
+    >>> import holdfast
+    >>> client = holdfast.Client("memory://rwlock-example")
+    >>> prices = client.rwlock("prices")
+    >>> with prices.read, prices.read:
+    ...     print(client.inspect("prices").shares, prices.write.acquire(blocking=False))
+    0 None
+    >>> with prices.write as lease:
+    ...     print("writing under fence", lease.fence)
+    writing under fence 2
+    >>> client.close()
+    """
+
+    read: K
+    """For any number of holders at once."""
+    write: K
+    """For one holder, and no reader: the same as `client.lock(name)`."""

@@ -1,14 +1,13 @@
 """Several locks as one: all of them, or none. `LockAll` for threads, `AsyncLockAll` for asyncio."""
 
-import sys
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 from weakref import ref
 
-from holdfast.blocks import AsyncWithBlocks, WithBlocks
+from holdfast.blocks import AsyncWithBlocks, WithBlocks, async_inside, inside
 from holdfast.core.effects import Steps
 from holdfast.core.lease_state import HELD, LOST, LeaseState, LockSpec
 from holdfast.core.ownership import Blocks
@@ -23,7 +22,6 @@ from holdfast.core.several import (
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError
-from holdfast.functions import async_inside, inside
 from holdfast.lease import (
     AsyncLease,
     BaseLease,
@@ -38,7 +36,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 D = TypeVar("D", bound=Driver)
 L = TypeVar("L", bound=BaseLease[Any])
-A = TypeVar("A")
 
 
 class BaseLeaseAll(Generic[D, L]):
@@ -250,7 +247,7 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
         await self._end(error, leaving=True)
 
 
-class BaseLockAll(Generic[D, A]):
+class BaseLockAll(Generic[D]):
     """What is the same for threads and asyncio: the locks, and the open blocks."""
 
     def __init__(
@@ -264,7 +261,7 @@ class BaseLockAll(Generic[D, A]):
         self._specs = tuple(specs)
         self._timeout = timeout
         self._client = client
-        self._blocks: Blocks[A] = Blocks()
+        self._blocks: Blocks[Any] = Blocks()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -291,7 +288,7 @@ class BaseLockAll(Generic[D, A]):
         return error
 
 
-class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
+class LockAll(WithBlocks[LeaseAll], BaseLockAll[ThreadDriver]):
     """Several named locks as one, for threads: all of them, or none.
 
     They are acquired in the order of their names, so that callers whose names overlap cannot
@@ -308,10 +305,12 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
     def acquire(self, blocking: bool = True, timeout: float | None = OWN) -> LeaseAll | None:
         """Take them all, waiting up to `timeout` seconds altogether; None, and none is taken, if
         another holder has one of them for longer. As `Lock.acquire`."""
-        return self._acquire(waiting_time(self._timeout, blocking, timeout))
+        try:
+            return self._acquire(waiting_time(self._timeout, blocking, timeout))
+        except AcquireTimeout:
+            return None
 
-    def _acquire(self, timeout: float | None, frame: int = 0) -> LeaseAll | None:
-        """Acquire, and enter the `with` in this frame, if there is one."""
+    def _acquire(self, timeout: float | None) -> LeaseAll:
         runtime, holders = self._driver.runtime, self._holders()
         leases: list[Lease] = []  # which are not dropped before they are abandoned
         try:
@@ -319,13 +318,10 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
                 acquire_all(runtime, self._specs, holders, timeout),
                 partial(deliver_all, runtime, self._specs, holders),
             )
-            leases.extend(Lease(self._driver, state, self._client) for state in states)
-            if busy and frame:
-                raise self._timed_out(busy)
             if busy:
-                return None
-            lease = LeaseAll(self._driver, leases)
-            return self._entered(lease, frame) if frame else lease
+                raise self._timed_out(busy)
+            leases.extend(Lease(self._driver, state, self._client) for state in states)
+            return LeaseAll(self._driver, leases)
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come between the grants and the caller
@@ -333,22 +329,20 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver, LeaseAll]):
                 abandon(runtime, spec, holder)
             raise
 
-    def _entered(self, lease: LeaseAll, frame: int) -> LeaseAll:
-        if not lease.held:
-            lease.release()  # which raises the loss
-        self._blocks.enter(self._driver.current(), lease, frame)
-        return lease
-
-    def __enter__(self) -> LeaseAll:
-        # A block that gets none raises.
-        return self._acquire(self._timeout, id(sys._getframe(1)))  # type: ignore[return-value]
+    @contextmanager
+    def _block(self) -> Iterator[LeaseAll]:
+        with ExitStack() as stack:
+            leases = self._acquire(self._timeout)
+            stack.push(leases)  # before they are looked at: a Ctrl-C may come there
+            leases.ensure_held()
+            yield leases
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a `function`: it runs while it holds them all, or raises `AcquireTimeout`."""
         return inside(self, function)
 
 
-class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver, AsyncLeaseAll]):
+class AsyncLockAll(AsyncWithBlocks[AsyncLeaseAll], BaseLockAll[AsyncDriver]):
     """Several named locks as one, for asyncio: as `LockAll`.
 
     >>> import asyncio, holdfast
@@ -376,30 +370,29 @@ class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver, AsyncLeaseAll]):
     ) -> AsyncLeaseAll | None:
         """Take them all, waiting up to `timeout` seconds altogether; None, and none is taken, if
         another holder has one of them for longer. As `Lock.acquire`."""
-        return (await self._acquire(waiting_time(self._timeout, blocking, timeout)))[0]
+        try:
+            return await self._acquire(waiting_time(self._timeout, blocking, timeout))
+        except AcquireTimeout:
+            return None
 
-    async def _acquire(self, timeout: float | None) -> tuple[AsyncLeaseAll | None, str]:
-        """Acquire; or None, and the name of the one that another holder has."""
+    async def _acquire(self, timeout: float | None) -> AsyncLeaseAll:
         runtime, holders = self._driver.runtime, self._holders()
         states, busy = await self._driver.run(
             acquire_all(runtime, self._specs, holders, timeout),
             partial(deliver_all, runtime, self._specs, holders),
         )
         if busy:
-            return None, busy
-        leases = [AsyncLease(self._driver, state, self._client) for state in states]
-        return AsyncLeaseAll(self._driver, leases, self._cancel_on_loss), ""
-
-    async def __aenter__(self) -> AsyncLeaseAll:
-        frame = id(sys._getframe(1))
-        lease, busy = await self._acquire(self._timeout)
-        if lease is None:
             raise self._timed_out(busy)
-        if not lease.held:
-            await lease.release()  # which raises the loss
-        await lease.__aenter__()
-        self._blocks.enter(self._driver.current(), lease, frame)
-        return lease
+        leases = [AsyncLease(self._driver, state, self._client) for state in states]
+        return AsyncLeaseAll(self._driver, leases, self._cancel_on_loss)
+
+    @asynccontextmanager
+    async def _block(self) -> AsyncIterator[AsyncLeaseAll]:
+        leases = await self._acquire(self._timeout)
+        if not leases.held:
+            await leases.release()  # which raises the loss
+        async with leases:
+            yield leases
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]

@@ -6,80 +6,24 @@ a cell, which keeps them out until the next one begins. If a run fails, or its h
 noted, and another may run.
 """
 
-import sys
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from types import TracebackType
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from holdfast.blocks import AsyncWithBlocks, WithBlocks
+from holdfast.blocks import AsyncWithBlocks, WithBlocks, async_inside, inside
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.ownership import Blocks
 from holdfast.drivers import AsyncDriver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockLost
-from holdfast.functions import async_inside, inside
 from holdfast.lease import AsyncLease, BaseLease, Lease
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Run:
-    """One block, for threads: its lease, if it has one, and what to do when it has succeeded."""
-
-    def __init__(self, lease: Lease | None, note: Callable[[], None] | None = None) -> None:
-        self.lease = lease
-        self._note = note
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.lease is None:
-            return
-        try:
-            if error is None and self._note is not None:
-                self._note()
-        except BaseException as failure:
-            self.lease.__exit__(type(failure), failure, failure.__traceback__)
-            raise
-        self.lease.__exit__(kind, error, trace)
-
-    def _interrupted(self) -> None:
-        if self.lease is not None:
-            self.lease._interrupted()
-
-
-class AsyncRun:
-    """The same for asyncio."""
-
-    def __init__(
-        self, lease: AsyncLease | None, note: Callable[[], Awaitable[None]] | None = None
-    ) -> None:
-        self.lease = lease
-        self._note = note
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self.lease is None:
-            return
-        try:
-            if error is None and self._note is not None:
-                await self._note()
-        except BaseException as failure:
-            await self.lease.__aexit__(type(failure), failure, failure.__traceback__)
-            raise
-        await self.lease.__aexit__(kind, error, trace)
-
-
-class OrSkip(WithBlocks):
+class OrSkip(WithBlocks[Lease | None]):
     """Skips its work where another holder has the lock, for threads: see `Lock.or_skip`.
 
     >>> import holdfast
@@ -99,24 +43,14 @@ class OrSkip(WithBlocks):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r}>"
 
-    def _begin(self, lease: Lease) -> Run:
-        return Run(lease)
-
-    def __enter__(self) -> Lease | None:
-        run, lease = Run(None), None
-        try:
+    @contextmanager
+    def _block(self) -> Iterator[Lease | None]:
+        with ExitStack() as stack:
             lease = self._acquire()
             if lease is not None:
-                run = self._begin(lease)
-            if run.lease is not None:
-                run.lease.ensure_held()
-            self._blocks.enter(self._driver.current(), run, id(sys._getframe(1)))
-            return run.lease
-        except BaseException as failure:  # a Ctrl-C may come on the way
-            self._blocks.forget(run)
-            if lease is not None:
-                lease.__exit__(type(failure), failure, failure.__traceback__)
-            raise
+                stack.push(lease)  # before it is looked at: a Ctrl-C may come there
+                lease.ensure_held()
+            yield lease
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """Decorate a `function`: it runs, or returns None at once."""
@@ -127,7 +61,7 @@ class OrSkip(WithBlocks):
         return inside(self, function, with_lease=True)
 
 
-class AsyncOrSkip(AsyncWithBlocks):
+class AsyncOrSkip(AsyncWithBlocks[AsyncLease | None]):
     """Skips its work where another holder has the lock, for asyncio: see `Lock.or_skip`.
 
     >>> import asyncio, holdfast
@@ -148,24 +82,14 @@ class AsyncOrSkip(AsyncWithBlocks):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r}>"
 
-    async def _begin(self, lease: AsyncLease) -> AsyncRun:
-        return AsyncRun(lease)
-
-    async def __aenter__(self) -> AsyncLease | None:
-        frame = id(sys._getframe(1))
-        run = AsyncRun(None)
+    @asynccontextmanager
+    async def _block(self) -> AsyncIterator[AsyncLease | None]:
         lease = await self._acquire()
-        try:
-            if lease is not None:
-                run = await self._begin(lease)
-            if run.lease is not None:
-                await run.lease.__aenter__()
-        except BaseException as failure:
-            if lease is not None:
-                await lease.__aexit__(type(failure), failure, failure.__traceback__)
-            raise
-        self._blocks.enter(self._driver.current(), run, frame)
-        return run.lease
+        if lease is None:
+            yield None
+        else:
+            async with lease:
+                yield lease
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
@@ -204,19 +128,20 @@ class Once(OrSkip):
         super().__init__(driver, name, acquire)
         self._cell, self._every = cell, every
 
-    def _begin(self, lease: Lease) -> Run:
-        noted, version = self._cell.get()
-        period = next_period(noted, self._every, time.time())
-        if period is None:
-            lease.release()
-            return Run(None)
-
-        def note() -> None:
-            lease.ensure_held()
-            if not self._cell.set(repr(period), expect=version):
-                raise _overtaken(lease)
-
-        return Run(lease, note)
+    @contextmanager
+    def _block(self) -> Iterator[Lease | None]:
+        with super()._block() as lease:
+            if lease is not None:
+                noted, version = self._cell.get()
+                period = next_period(noted, self._every, time.time())
+                if period is not None:
+                    lease.ensure_held()
+                    yield lease
+                    lease.ensure_held()
+                    if not self._cell.set(repr(period), expect=version):
+                        raise _overtaken(lease)
+                    return
+        yield None
 
 
 class AsyncOnce(AsyncOrSkip):
@@ -244,19 +169,20 @@ class AsyncOnce(AsyncOrSkip):
         super().__init__(driver, name, acquire)
         self._cell, self._every = cell, every
 
-    async def _begin(self, lease: AsyncLease) -> AsyncRun:
-        noted, version = await self._cell.get()
-        period = next_period(noted, self._every, time.time())
-        if period is None:
-            await lease.release()
-            return AsyncRun(None)
-
-        async def note() -> None:
-            lease.ensure_held()
-            if not await self._cell.set(repr(period), expect=version):
-                raise _overtaken(lease)
-
-        return AsyncRun(lease, note)
+    @asynccontextmanager
+    async def _block(self) -> AsyncIterator[AsyncLease | None]:
+        async with super()._block() as lease:
+            if lease is not None:
+                noted, version = await self._cell.get()
+                period = next_period(noted, self._every, time.time())
+                if period is not None:
+                    lease.ensure_held()
+                    yield lease
+                    lease.ensure_held()
+                    if not await self._cell.set(repr(period), expect=version):
+                        raise _overtaken(lease)
+                    return
+        yield None
 
 
 def next_period(noted: bytes | str | None, every: float, now: float) -> float | None:

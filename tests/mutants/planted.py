@@ -96,15 +96,20 @@ PLANTED = [
     Mutant(
         "once: a run is noted although its lease was lost",
         "skip.py",
-        "            lease.ensure_held()\n            if not self._cell",
-        "            if not self._cell",
+        "                    lease.ensure_held()\n                    if not self._cell",
+        "                    if not self._cell",
         "tests/contract/test_skipping.py -k '[memory- or [sqlite-'",
     ),
     Mutant(
         "once: a run that failed is noted",
         "skip.py",
-        "            if error is None and self._note is not None:\n                self._note()",
-        "            if self._note is not None:\n                self._note()",
+        "                    yield lease\n                    lease.ensure_held()\n"
+        "                    if not self._cell",
+        "                    try:\n                        yield lease\n"
+        "                    except Exception:\n"
+        "                        self._cell.set(repr(period), expect=version)\n"
+        "                        raise\n"
+        "                    if not self._cell",
         "tests/contract/test_skipping.py -k '[memory- or [sqlite-'",
     ),
     Mutant(
@@ -1266,23 +1271,23 @@ PLANTED = [
     ),
     Mutant(
         "a semaphore is a lock",
-        "shared.py",
-        "    lock._spec = replace(lock._spec, shares=shares)\n",
+        "lock.py",
+        "        self._spec = replace(self._spec, shares=shares)\n",
         "",
         "tests/contract/test_shares.py -k '[memory- and as_many_holders_as_slots'",
     ),
     Mutant(
         "a reader excludes others",
-        "shared.py",
-        "shares=shares)\n    return lock",
-        "shares=shares or 1)\n    return lock",
+        "lock.py",
+        "shares=shares)\n        return self",
+        "shares=shares or 1)\n        return self",
         "tests/contract/test_shares.py -k '[memory- and many_readers_or_one_writer'",
     ),
     Mutant(
         "a semaphore forgets its other options",
-        "shared.py",
-        "replace(lock._spec, shares=shares)",
-        "replace(lock._spec, shares=shares, renew=True)",
+        "lock.py",
+        "replace(self._spec, shares=shares)",
+        "replace(self._spec, shares=shares, renew=True)",
         "tests/contract/test_shares.py -k '[memory- and outlasts_one_that_is_not'",
     ),
     Mutant(

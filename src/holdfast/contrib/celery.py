@@ -26,8 +26,8 @@ from typing import Any, ParamSpec, TypeVar
 
 import celery
 
+from holdfast.blocks import check_plain_function
 from holdfast.client import Client
-from holdfast.functions import check_plain_function
 
 __all__ = ["single_instance"]
 

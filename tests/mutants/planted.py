@@ -1293,8 +1293,8 @@ PLANTED = [
     Mutant(
         "cli: elect publishes no value",
         "cli/elect.py",
-        "        value=value,\n",
-        '        value="",\n',
+        "read_request(options)",
+        'read_request({**options, "value": ""})',
         ELECT,
     ),
     Mutant(
@@ -1306,21 +1306,21 @@ PLANTED = [
     ),
     Mutant(
         "cli: elect ends after a loss",
-        "cli/terms.py",
-        "(code == exits.LOST or (did_run and code not in _FINAL))",
-        "(did_run and code not in _FINAL and code != exits.LOST)",
+        "cli/elect.py",
+        "(code == exits.LOST or bool(ran))",
+        "(bool(ran) and code != exits.LOST)",
         ELECT,
     ),
     Mutant(
         "cli: elect ends with its command",
-        "cli/terms.py",
-        "(code == exits.LOST or (did_run and code not in _FINAL))",
+        "cli/elect.py",
+        "(code == exits.LOST or bool(ran))",
         "code == exits.LOST",
         ELECT,
     ),
     Mutant(
         "cli: elect campaigns again after TERM",
-        "cli/terms.py",
+        "cli/elect.py",
         "ended = ended or signum in _ENDING",
         "ended = False",
         ELECT,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import signal
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
@@ -96,15 +95,5 @@ def holdfast() -> None:
 
 
 def main() -> NoReturn:
-    """Run the program and exit. A usage error is 64, as in sysexits.h, not click's 2."""
-    try:
-        code = holdfast.main(prog_name="holdfast", standalone_mode=False)
-    except click.UsageError as error:
-        error.show()
-        code = exits.USAGE
-    except click.ClickException as error:
-        error.show()
-        code = error.exit_code
-    except click.Abort as error:  # Ctrl-C; or the end of the input instead of an answer
-        code = exits.FREE if isinstance(error.__context__, EOFError) else -signal.SIGINT
-    exits.leave(code or 0)
+    """Run the program and exit."""
+    exits.leave(exits.code_of(lambda: holdfast.main(prog_name="holdfast", standalone_mode=False)))

@@ -1,18 +1,41 @@
-"""`holdfast elect`: run a command while this candidate leads, and campaign again afterwards."""
+"""`holdfast elect`: run a command while this candidate leads, and campaign again afterwards.
+
+1. Each term is a process of its own, which does what `holdfast run` does; so is the HTTP server.
+   Their parent never has a client or a thread, so that it can fork again (see `child`).
+2. The parent blocks the signals that it forwards, and waits for them and for the end of its
+   processes. Ctrl-Z stops it as it stops any program.
+3. When the parent dies, even by SIGKILL, its processes die with it (Linux), and their commands.
+4. A term that ran its command, or whose lease was lost, is followed by the next one. Any other end
+   is the end of all: an invalid option, an engine that is unreachable.
+"""
 
 from __future__ import annotations
 
+import mmap
+import os
+import signal
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
 import click
 
-from holdfast.cli.options import OnLost
-from holdfast.cli.run import (
-    RunCommand,
-    argv_of,
-    command_argument,
-    name_argument,
-    program_of,
-    supervision,
-)
+from holdfast.cli import exits
+from holdfast.cli.child import die_with
+from holdfast.cli.hold import Request, run_locked
+from holdfast.cli.output import Output
+from holdfast.cli.run import RunCommand, command_argument, name_argument, read_request, supervision
+from holdfast.cli.signals import FORWARDED
+
+PAUSE = 1.0
+"""Seconds between the beginnings of two terms, at least: a command that ends at once must not
+keep the engine busy."""
+
+_ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
+_STOPS = frozenset({signal.SIGTSTP, signal.SIGCONT})
+_FINAL = frozenset({exits.NOT_EXECUTABLE, exits.NOT_FOUND})
 
 _EXIT_CODES = """\b
 It goes on until it gets INT, TERM or QUIT, which the command gets, too: it
@@ -49,45 +72,101 @@ The command finds in its environment:
     " that can reach it: 127.0.0.1:PORT is this host alone.",
 )
 @supervision
-def elect(
-    name: str,
-    command: tuple[str, ...],
-    shell_line: str | None,
-    value: str,
-    http: str | None,
-    url: str | None,
-    ttl: float | None,
-    max_hold: float | None,
-    label: str | None,
-    on_lost: OnLost,
-    kill_after: float | None,
-    verbose: bool,
-    quiet: bool,
-) -> None:
+def elect(http: str | None, **options: Any) -> None:
     """Campaign for NAME, and run COMMAND while leading.
 
     When the command has ended, or was stopped because the lease was lost, it campaigns again.
     """
-    from holdfast.cli.hold import Request  # here, so that help is quick
-    from holdfast.cli.output import Output
-    from holdfast.cli.terms import lead_forever
-
-    if quiet and verbose:
-        raise click.UsageError("-q and -v exclude each other: give only one of them.")
-    argv = argv_of(command, shell_line)
-    request = Request(
-        name=name,
-        argv=argv,
-        url=url,
-        ttl=ttl,
-        max_hold=max_hold,
-        label=program_of(shell_line or argv[0]) if label is None else label,
-        on_lost=on_lost,
-        kill_after=kill_after,
-        value=value,
-    )
-    code = lead_forever(request, http, Output(quiet=quiet, verbose=verbose))
-    click.get_current_context().exit(code)
+    request, output = read_request(options)
+    click.get_current_context().exit(lead_forever(request, http, output))
 
 
 COMMANDS = {"elect": elect}
+
+
+def lead_forever(request: Request, http: str | None, output: Output) -> int:
+    """Campaign, run the command, and again. Returns the exit code; -n: end by signal n."""
+    from holdfast.cli.http import listen, serve  # here, so that help is quick
+
+    listener = listen(http) if http is not None else None
+    heeded = {
+        signum for signum in FORWARDED - _STOPS if signal.getsignal(signum) is not signal.SIG_IGN
+    }
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, heeded | {signal.SIGCHLD})
+    parent = _Parent(frozenset(heeded), frozenset(mask), output)
+    server = 0
+    try:
+        if listener is not None:
+            server = parent.fork(lambda: serve(listener, request, output))
+            listener.close()
+        return parent.terms(request, server)
+    finally:
+        if server:  # it holds nothing
+            os.kill(server, signal.SIGKILL)
+            os.waitpid(server, 0)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parent:
+    heeded: frozenset[int]
+    mask: frozenset[int]
+    output: Output
+
+    def terms(self, request: Request, server: int) -> int:
+        while True:
+            began = time.monotonic()
+            code, again = self._term(request, server)
+            if not again:
+                return code
+            self.output.detail(f"the term is over (exit code {code}); campaigning again")
+            left = max(0.0, began + PAUSE - time.monotonic())
+            if arrived := signal.sigtimedwait(self.heeded, left):
+                return -arrived.si_signo
+
+    def _term(self, request: Request, server: int) -> tuple[int, bool]:
+        """One term: its exit code, and whether to campaign again."""
+        did_run = mmap.mmap(-1, 1)  # memory that a forked process shares
+        term = self.fork(lambda: run_locked(request, self.output, lambda: did_run.write(b"1")))
+        ended, lost_server = False, False
+        while (code := _end_of(term)) is None:
+            signum = signal.sigwait(self.heeded | {signal.SIGCHLD})
+            if signum == signal.SIGCHLD:
+                if not server or lost_server or _end_of(server) is None:
+                    continue
+                self.output.error("the HTTP server has ended; stopping")
+                lost_server, signum = True, signal.SIGTERM
+            ended = ended or signum in _ENDING
+            os.kill(term, signum)
+        os.waitpid(term, 0)
+        if lost_server:
+            return exits.UNAVAILABLE, False
+        ran = did_run[0] and code not in _FINAL
+        return code, not ended and (code == exits.LOST or bool(ran))
+
+    def fork(self, work: Callable[[], int]) -> int:
+        """A process that does this, and ends with what it returns as its exit code."""
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            code = exits.UNAVAILABLE
+            try:
+                die_with(parent)
+                signal.pthread_sigmask(signal.SIG_SETMASK, self.mask)
+                code = exits.code_of(work)
+                if code < 0:
+                    exits.leave(code)
+            except BaseException:  # noqa: BLE001 - must not return into the parent's code
+                traceback.print_exc()
+            finally:
+                exits.leave_at_once(code if code >= 0 else exits.UNAVAILABLE)
+        return pid
+
+
+def _end_of(pid: int) -> int | None:
+    """The exit code of a process of ours, if it has ended; -n: signal n ended it. It is still to be
+    waited for."""
+    found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    if found is None:
+        return None
+    return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status

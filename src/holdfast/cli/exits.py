@@ -6,8 +6,11 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
+
+import click
 
 FREE = 1
 """`show`, `break`: the lock is free (or the operator answered no)."""
@@ -31,6 +34,21 @@ NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 
 _SIGNAL_BASE = 128
+
+
+def code_of(command: Callable[[], object]) -> int:
+    """Run a command; the exit code that it returns, or that stands for what it raised. A usage
+    error is 64, as in sysexits.h, not click's 2."""
+    try:
+        code = command()
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        error.show()
+        return USAGE if isinstance(error, click.UsageError) else error.exit_code
+    except click.Abort as error:  # Ctrl-C; or the end of the input instead of an answer
+        return FREE if isinstance(error.__context__, EOFError) else -signal.SIGINT
+    return code if isinstance(code, int) else 0
 
 
 def leave_at_once(code: int) -> NoReturn:

@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
+import click
+
 from holdfast.cli import exits
 from holdfast.cli.options import open_client
 from holdfast.cli.output import Output
@@ -141,6 +143,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as it is called
         """Print nothing."""
+
+
+def listen(address: str) -> socket.socket:
+    """A socket that listens on `HOST:PORT`; without a host, on all addresses of this one."""
+    host, _, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, int(port)), family=family)
+    except (OSError, ValueError, OverflowError) as error:
+        raise click.UsageError(f"--http {address!r}: cannot listen there: {error}") from None
 
 
 def serve(listener: socket.socket, request: Request, output: Output) -> int:

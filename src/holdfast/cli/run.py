@@ -9,6 +9,7 @@ from typing import Any, TypeVar, get_args
 import click
 
 from holdfast.cli import exits
+from holdfast.cli.hold import Request, run_locked
 from holdfast.cli.options import (
     OnLost,
     complete_name,
@@ -174,73 +175,54 @@ HOLDFAST_URL is left as it is.
 )
 @supervision
 def run(
-    name: str,
-    command: tuple[str, ...],
-    shell_line: str | None,
+    nonblock: bool,
+    timeout: float | None,
     also: tuple[str, ...],
     shared: bool,
     slots: int,
-    url: str | None,
-    ttl: float | None,
-    nonblock: bool,
-    timeout: float | None,
-    conflict_exit_code: int,
-    min_hold: float,
-    max_hold: float | None,
-    label: str | None,
-    on_lost: OnLost,
-    kill_after: float | None,
-    verbose: bool,
-    quiet: bool,
+    **options: Any,
 ) -> None:
     """Run COMMAND while holding the lock NAME.
 
     The lock is renewed while the command runs and released when it ends. If it is lost, the command
     is stopped before another client can get it.
     """
-    from holdfast.cli.hold import Request, run_locked  # here, so that help is quick
-
     if nonblock and timeout is not None:
         raise click.UsageError("-n does not wait, and -w does: give only one of them.")
-    if quiet and verbose:
-        raise click.UsageError("-q and -v exclude each other: give only one of them.")
     if sum((bool(also), shared, slots != 1)) > 1:
         raise click.UsageError("--also, --shared and --slots exclude each other: give one of them.")
-    argv = argv_of(command, shell_line)
-    request = Request(
-        name=name,
-        argv=argv,
-        url=url,
-        ttl=ttl,
-        timeout=0.0 if nonblock else timeout,
-        conflict_exit_code=conflict_exit_code,
-        min_hold=min_hold,
-        max_hold=max_hold,
-        label=program_of(shell_line or argv[0]) if label is None else label,
-        on_lost=on_lost,
-        kill_after=kill_after,
-        also=also,
-        shared=shared,
-        slots=slots,
+    request, output = read_request(
+        {
+            **options,
+            "timeout": 0.0 if nonblock else timeout,
+            "also": also,
+            "shared": shared,
+            "slots": slots,
+        }
     )
-    click.get_current_context().exit(run_locked(request, Output(quiet=quiet, verbose=verbose)))
+    click.get_current_context().exit(run_locked(request, output))
 
 
-def argv_of(command: tuple[str, ...], shell_line: str | None) -> tuple[str, ...]:
-    """The program to run, and its arguments."""
-    if shell_line is not None and command:
+COMMANDS = {"run": run}
+
+
+def read_request(options: dict[str, Any]) -> tuple[Request, Output]:
+    """What to do, and what to print meanwhile, from the options of the command line."""
+    quiet, verbose = options.pop("quiet"), options.pop("verbose")
+    if quiet and verbose:
+        raise click.UsageError("-q and -v exclude each other: give only one of them.")
+    shell_line, argv = options.pop("shell_line"), options.pop("command")
+    if shell_line is not None and argv:
         raise click.UsageError("-c takes the whole command as one line: give it, or -- COMMAND.")
-    if shell_line is not None:
-        return ("/bin/sh", "-c", shell_line)
-    if not command:
+    if shell_line is None and not argv:
         raise click.UsageError("there is no command to run: give NAME -- COMMAND [ARG]...")
-    return command
+    argv = argv or ("/bin/sh", "-c", shell_line)
+    if options["label"] is None:
+        options["label"] = program_of(shell_line or argv[0])
+    return Request(argv=argv, **options), Output(quiet=quiet, verbose=verbose)
 
 
 def program_of(line: str) -> str:
     """What to show of a command: its program, without its folder and its arguments."""
     name = PurePath((line.split() or [""])[0].rstrip(";")).name
     return "".join(c for c in name if c.isascii() and c.isprintable())[:30]
-
-
-COMMANDS = {"run": run}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -142,3 +143,14 @@ def test_a_lock_that_is_still_held_is_not_said_to_be_released(
     take(client.lock("job"))
     monkeypatch.setattr(client, "break_lock", lambda *_: False)
     assert breaks(client) == (False, "not broken: it is still held by that holder")
+
+
+def test_the_audit_log_may_be_a_pipe(client: Client) -> None:
+    """As with `--audit-log /dev/stderr`: a pipe cannot be synced to a disk."""
+    reader, writer = os.pipe()
+    take(client.lock("job"))
+    broken, _ = breaks(client, Audit(f"/dev/fd/{writer}"))
+    os.close(writer)
+    with open(reader) as lines:
+        record = json.loads(lines.read())
+    assert (broken, record["broken"], record["reason"]) == (True, True, "it hangs")

@@ -4,6 +4,7 @@
 the record, like the page, has a hash instead.
 """
 
+import errno
 import getpass
 import hashlib
 import json
@@ -22,9 +23,10 @@ from holdfast.errors import LockError
 from holdfast.options import printable
 
 LIMITS = (
-    "The holder was not stopped: until its next renewal fails, it and the next holder may both be"
-    " at work. Only fences keep their writes in order."
+    "Until its next renewal fails, it and the next holder may both be at work. Only fences keep"
+    " their writes in order."
 )
+"""What breaking a lock means for its holder."""
 
 LONGEST_REASON = 500
 
@@ -50,7 +52,11 @@ class Audit:
             with open(descriptor, "a") as file:
                 file.write(text)
                 file.flush()
-                os.fsync(descriptor)
+                try:
+                    os.fsync(descriptor)
+                except OSError as error:
+                    if error.errno != errno.EINVAL:  # it is a pipe, or a terminal
+                        raise
 
 
 def break_held(

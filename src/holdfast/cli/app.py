@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NoReturn
 
 import click
@@ -14,22 +15,19 @@ from holdfast.cli.output import Output
 
 
 class Commands(click.Group):
-    """Imports a command's module only for that command, or for the help. A command whose libraries
-    are not installed has a help text that says so; `extra` is what to install, and `extras` for
-    single commands."""
+    """Imports a command's module only for that command, or for the help. `needs`: the extra of a
+    command and its libraries; if they are not installed, its help text says so."""
 
     def __init__(
         self,
         *args: Any,
         home: Mapping[str, str],
-        extra: str = "all",
-        extras: Mapping[str, str] | None = None,
+        needs: Mapping[str, tuple[str, ...]] | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
         self._home = home
-        self._extra = extra
-        self._extras = extras or {}
+        self._needs = needs or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Their names, in the order of the table."""
@@ -39,33 +37,31 @@ class Commands(click.Group):
         """The command of that name, from the table `COMMANDS` of its module."""
         if cmd_name not in self._home:
             return None
-        try:
-            module = importlib.import_module(self._home[cmd_name])
-        except ModuleNotFoundError as error:
-            if (error.name or "").startswith("holdfast"):
-                raise
-            return self._not_installed(cmd_name, error.name or "a library")
-        command: click.Command = module.COMMANDS[cmd_name]
+        extra, *libraries = self._needs.get(cmd_name, ("",))
+        for library in libraries:
+            if find_spec(library) is None:
+                return _not_installed(cmd_name, library, f"pip install 'holdfast[{extra}]'")
+        command: click.Command = import_module(self._home[cmd_name]).COMMANDS[cmd_name]
         return command
 
-    def _not_installed(self, name: str, library: str) -> click.Command:
-        extra = self._extras.get(name, self._extra)
-        why = f"needs {library}, which is not installed: pip install 'holdfast[{extra}]'"
 
-        def fail() -> None:
-            Output().error(f"{name} {why}")
-            raise click.exceptions.Exit(exits.UNAVAILABLE)
+def _not_installed(name: str, library: str, mend: str) -> click.Command:
+    why = f"needs {library}, which is not installed: {mend}"
 
-        return click.Command(
-            name,
-            callback=fail,
-            help=f"Not available: {why}.",
-            short_help=f"(not available: pip install 'holdfast[{extra}]')",
-            context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-        )
+    def fail() -> None:
+        Output().error(f"{name} {why}")
+        raise click.exceptions.Exit(exits.UNAVAILABLE)
+
+    return click.Command(
+        name,
+        callback=fail,
+        help=f"Not available: {why}.",
+        short_help=f"(not available: {mend})",
+        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
+    )
 
 
-_EXTRAS = {"ui": "ui"}
+_NEEDS = {"ui": ("ui", "starlette", "uvicorn"), "watch": ("watch", "textual")}
 _HOME = {
     "run": "holdfast.cli.run",
     "elect": "holdfast.cli.elect",
@@ -83,7 +79,7 @@ _HOME = {
 @click.group(
     cls=Commands,
     home=_HOME,
-    extras=_EXTRAS,
+    needs=_NEEDS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")

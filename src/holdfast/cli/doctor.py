@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -67,10 +68,9 @@ def _print(url: str, guarantees: Guarantees, findings: list[Finding]) -> None:
 
 
 def _as_dict(url: str, guarantees: Guarantees, findings: list[Finding]) -> dict[str, object]:
-    names = ("severity", "where", "what", "why", "mend")
     return {
         "url": url,
         "engine": guarantees.engine,
         "broken_by": list(guarantees.broken_by),
-        "findings": [{name: getattr(finding, name) for name in names} for finding in findings],
+        "findings": [asdict(finding) for finding in findings],
     }

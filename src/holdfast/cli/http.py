@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast.cli import exits
-from holdfast.cli.options import open_client
+from holdfast.cli.options import label_as_dict, open_client
 from holdfast.cli.output import Output
 
 if TYPE_CHECKING:
@@ -68,15 +68,11 @@ def as_dict(leader: Leader | None) -> dict[str, object] | None:
     """A leader as JSON has it."""
     if leader is None:
         return None
-    label = leader.label
     return {
         "value": leader.value,
         "term": leader.term,
         "holder": leader.holder,
-        "host": label.host if label else None,
-        "pid": label.pid if label else None,
-        "program": label.program if label else None,
-        "label": label.text if label else None,
+        **label_as_dict(leader.label),
     }
 
 

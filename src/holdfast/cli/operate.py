@@ -21,6 +21,7 @@ from holdfast.cli.options import (
     describe_holder,
     describe_holders,
     json_option,
+    label_as_dict,
     open_audit,
     open_client,
     url_option,
@@ -29,11 +30,6 @@ from holdfast.cli.output import printable
 
 if TYPE_CHECKING:
     from holdfast import LeaseInfo, Member
-
-_WHAT_BREAKING_MEANS = (
-    "Breaking it does not stop the holder: until its next renewal fails, it and the next holder may"
-    " both be at work. Only fences keep their writes in order."
-)
 
 
 @click.command("ls", short_help="List the locks that are held.")
@@ -152,11 +148,13 @@ COMMANDS = {"ls": list_locks, "show": show_lock, "break": break_lock, "ddl": pri
 
 
 def _confirmed(info: LeaseInfo, holder: str) -> bool:
+    from holdfast.breaking import LIMITS
+
     chosen = [member for member in info.members if member.holder == holder]
     held_by = describe_holder(chosen[0]) if chosen else describe_holders(info)
     held = f"{info.name!r} is held by {held_by}, fence {info.fence}"
     left = f"for {_duration(info.remaining)} more" if info.remaining < inf else "without an end"
-    click.echo(f"{held}, {left}.\n{_WHAT_BREAKING_MEANS}", err=True)
+    click.echo(f"{held}, {left}.\nBreaking it does not stop the holder. {LIMITS}", err=True)
     try:
         return click.confirm("Break it?", err=True)
     except OSError:  # the terminal was lent to another group of processes, or has gone
@@ -228,15 +226,11 @@ def _as_dict(info: LeaseInfo) -> dict[str, object]:
 
 
 def _member_as_dict(member: Member) -> dict[str, object]:
-    label = member.label
     return {
         "holder": member.holder,
         "remaining": round(member.remaining, 3) if member.remaining < inf else None,
-        "host": label.host if label else None,
-        "pid": label.pid if label else None,
-        "program": label.program if label else None,
-        "label": label.text if label else None,
-        "asked_at": label.asked_at if label else None,
+        **label_as_dict(member.label),
+        "asked_at": member.label.asked_at if member.label else None,
     }
 
 

@@ -15,7 +15,7 @@ from holdfast.cli import exits
 from holdfast.cli.output import Output, printable, show_log
 
 if TYPE_CHECKING:
-    from holdfast import Client, LeaseInfo, Member
+    from holdfast import Client, Label, LeaseInfo, Member
     from holdfast.breaking import Audit
 
 
@@ -106,6 +106,16 @@ def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -
             return [info.name for info in islice(client.leases(incomplete), MOST_COMPLETIONS)]
     except (LockError, ValueError, ModuleNotFoundError):
         return []
+
+
+def label_as_dict(label: Label | None) -> dict[str, object]:
+    """Who a holder is, for JSON."""
+    return {
+        "host": label.host if label else None,
+        "pid": label.pid if label else None,
+        "program": label.program if label else None,
+        "label": label.text if label else None,
+    }
 
 
 def describe_holder(info: LeaseInfo | Member) -> str:

@@ -211,12 +211,14 @@ def read_request(options: dict[str, Any]) -> tuple[Request, Output]:
     quiet, verbose = options.pop("quiet"), options.pop("verbose")
     if quiet and verbose:
         raise click.UsageError("-q and -v exclude each other: give only one of them.")
-    shell_line, argv = options.pop("shell_line"), options.pop("command")
+    argv: tuple[str, ...] = options.pop("command")
+    shell_line: str | None = options.pop("shell_line")
     if shell_line is not None and argv:
         raise click.UsageError("-c takes the whole command as one line: give it, or -- COMMAND.")
-    if shell_line is None and not argv:
+    if shell_line is not None:
+        argv = ("/bin/sh", "-c", shell_line)
+    if not argv:
         raise click.UsageError("there is no command to run: give NAME -- COMMAND [ARG]...")
-    argv = argv or ("/bin/sh", "-c", shell_line)
     if options["label"] is None:
         options["label"] = program_of(shell_line or argv[0])
     return Request(argv=argv, **options), Output(quiet=quiet, verbose=verbose)

@@ -7,7 +7,6 @@ import logging
 import secrets
 import socket
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -20,10 +19,6 @@ from holdfast.cli.options import (
 )
 
 PORT = 8421
-
-for library in ("starlette", "uvicorn"):  # not imported: `holdfast --help` must be quick
-    if find_spec(library) is None:
-        raise ModuleNotFoundError(f"{library} is not installed", name=library)
 
 
 @click.command("ui", short_help="Serve a page that shows all locks, live.")
@@ -56,7 +51,7 @@ def serve(
 
     It prints a link with a token that works once. Without --allow-break it changes nothing.
     """
-    from holdfast.ui import app
+    from holdfast.ui import app  # not above: `holdfast --help` must be quick
     from holdfast.ui.server import listen, run
 
     if not _is_loopback(bind) and token_file is None:

@@ -40,14 +40,7 @@ def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) ->
     """
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise click.UsageError("watch needs a terminal. For programs: holdfast ls --json")
-    try:
-        from holdfast.cli.view.app import View  # not above: `holdfast --help` must be quick
-    except ModuleNotFoundError as error:
-        if (error.name or "").startswith("holdfast"):
-            raise
-        missing = f"watch needs {error.name}, which is not installed"
-        Output().error(f"{missing}: pip install 'holdfast[watch]'")
-        raise click.exceptions.Exit(exits.UNAVAILABLE) from error
+    from holdfast.cli.view.app import View  # not above: `holdfast --help` must be quick
 
     audit, output = open_audit(audit_log), Output(quiet=True)
     with open_client(url, output) as client:

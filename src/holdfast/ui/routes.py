@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from importlib import resources
 from typing import Any
 from urllib.parse import parse_qs
@@ -182,19 +183,20 @@ class _Pages:
         except LockError as error:
             broken, outcome = False, printable(str(error))
         text = f"{outcome[0].upper()}{outcome[1:]}."
-        return PlainTextResponse(f"{text} {LIMITS}" if broken else text, 200 if broken else 409)
+        if broken:
+            return PlainTextResponse(f"{text} The holder was not stopped. {LIMITS}")
+        return PlainTextResponse(text, 409)
 
     async def examine(self, request: Request) -> Response:
         """What `holdfast doctor` finds. One examination at a time."""
         client = self._feed.client
         async with self._examining:
             findings = await asyncio.to_thread(client.diagnose)
-        names = ("severity", "where", "what", "why", "mend")
         return JSONResponse(
             {
                 "broken_by": client.guarantees.broken_by,
                 "findings": [
-                    {each: printable(getattr(finding, each)) for each in names}
+                    {field: printable(text) for field, text in asdict(finding).items()}
                     for finding in findings
                 ],
             }

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 
 import click
 
+from holdfast.cli import exits
 from holdfast.cli.app import Commands
+from holdfast.cli.output import Output
 
 _HOME = {
-    "demo": "holdfast.cli.lab.commands",
-    "list": "holdfast.cli.lab.commands",
-    "run": "holdfast.cli.lab.commands",
+    "demo": "holdfast.cli.lab.scenarios",
+    "list": "holdfast.cli.lab.scenarios",
+    "run": "holdfast.cli.lab.scenarios",
     "simulate": "holdfast.cli.lab.simulate",
     "model": "holdfast.cli.lab.model",
 }
 
 
-@click.group(cls=Commands, home=_HOME, extra="lab")
+@click.group(cls=Commands, home=_HOME)
 def lab() -> None:
     """Try to break a lock, and see what happens.
 
@@ -35,3 +39,34 @@ def lab() -> None:
 
 
 COMMANDS: dict[str, click.Command] = {"lab": lab}
+
+EXTRAS = {
+    "grpc": "etcd",
+    "google": "etcd",
+    "google.protobuf": "etcd",
+    "kazoo": "zookeeper",
+    "psycopg": "postgres",
+}
+"""What only `simulate --engine` needs, and the extra that has it."""
+
+
+@contextmanager
+def missing_programs_are_told() -> Iterator[None]:
+    """Exit with 69, and say what is missing and how to install it."""
+    from holdfast.lab.servers.process import ServerFailed
+    from holdfast.lab.servers.programs import ProgramMissing
+
+    try:
+        yield
+    except (ProgramMissing, ServerFailed) as error:
+        Output().error(str(error))
+        raise click.exceptions.Exit(exits.UNAVAILABLE) from error
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("holdfast"):
+            raise
+        extra = EXTRAS.get(error.name or "")
+        extras = f"lab,{extra}" if extra else "lab"
+        Output().error(
+            f"this needs {error.name}, which is not installed: pip install 'holdfast[{extras}]'"
+        )
+        raise click.exceptions.Exit(exits.UNAVAILABLE) from error

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.lab.missing import missing_programs_are_told
+from holdfast.cli.lab import missing_programs_are_told
 
 if TYPE_CHECKING:
     from holdfast.lab.model.variants import Result

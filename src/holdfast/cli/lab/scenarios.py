@@ -13,7 +13,8 @@ from typing import TypeAlias
 
 import click
 
-from holdfast.cli.lab.missing import missing_programs_are_told
+from holdfast.cli.lab import missing_programs_are_told
+from holdfast.cli.options import json_option
 from holdfast.cli.output import Output
 from holdfast.lab.history import Event
 from holdfast.lab.pictures import as_svg
@@ -32,14 +33,33 @@ Chosen: TypeAlias = Sequence[tuple[Scenario, Variant]]
 NARROWEST, WIDEST = 60, 110
 
 
-def show_list() -> None:
-    """Show what there is to run."""
+@click.command("list")
+def list_() -> None:
+    """List the failures that can be run, and their variants."""
     _show(report.listing(SCENARIOS.values(), _terminal()))
 
 
-def run(name: str, variant: str | None, svg: Path | None, *, as_json: bool) -> None:
-    """Run a scenario, or all, and show or draw what happened."""
-    chosen = _choose(name, variant)
+@click.command()
+@click.argument("scenario")
+@click.option("--variant", metavar="NAME", help="Run this one only; `holdfast lab list` has them.")
+@click.option(
+    "--svg",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Draw it into this file. Several variants get a file each, with their names added: "
+    "FILE-pause-writes-on.svg.",
+)
+@json_option
+def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> None:
+    """Run a scenario, by its name or `all`, and show what happened and why.
+
+    Starts Redis servers and clients on this machine, stops, kills and disconnects them, and removes
+    everything afterwards. The expected outcome is shown with the result: some variants must fail.
+
+    Exit code 0: all variants ended as expected; 1: one did not; 69: a program or library is
+    missing. `all` skips such a scenario, and says so.
+    """
+    chosen = _choose(scenario, variant)
     signal.signal(signal.SIGTERM, _leave)
     with missing_programs_are_told():
         need_library("redis", "pip install 'holdfast[lab]'")
@@ -51,10 +71,17 @@ def run(name: str, variant: str | None, svg: Path | None, *, as_json: bool) -> N
     _conclude(outcomes)
 
 
-def run_demo() -> None:
-    """Run the demo, which needs no server and no library."""
+@click.command()
+def demo() -> None:
+    """Processes compete for one lock, and one of them is killed. Takes about 10 seconds.
+
+    It needs no server. Exit code 1: two held the lock at once, or it was not granted in time.
+    """
     signal.signal(signal.SIGTERM, _leave)
     _conclude(_run_and_show([(DEMO, DEMO.variants[0])], _terminal()))
+
+
+COMMANDS: dict[str, click.Command] = {"list": list_, "run": run, "demo": demo}
 
 
 def _conclude(outcomes: Iterable[Outcome]) -> None:

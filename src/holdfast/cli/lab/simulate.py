@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from holdfast.cli.lab.missing import missing_programs_are_told
+from holdfast.cli.lab import missing_programs_are_told
 from holdfast.cli.options import bad_arguments_are_usage_errors
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Footer, Input, Static
 
 from holdfast import Finding, NodeInfo
-from holdfast.breaking import LONGEST_REASON
+from holdfast.breaking import LIMITS, LONGEST_REASON
 from holdfast.cli.output import printable
 from holdfast.cli.view.looks import Look, Row, duration, holder_of
 
@@ -93,8 +93,7 @@ class BreakDialog(ModalScreen[str]):
             ("fence    ", _FACT), f"{row.info.fence}\n",
             ("left     ", _FACT), f"{row.left_in_words(time.time())}\n\n",
             ("Breaking it does not stop the holder.", _WARNING),
-            " Until its next renewal fails, it and the next holder may both be at work. Only fences"
-            " keep their writes in order. If you can reach its host, stop the holder instead.\n",
+            f" {LIMITS} If you can reach its host, stop the holder instead.\n",
         )  # fmt: skip
         if others > 0:
             text.append(f"\nIt is taken from this holder alone; {others} more keep it.\n")

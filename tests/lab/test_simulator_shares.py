@@ -125,7 +125,7 @@ def test_sql_a_reader_beside_a_writer_is_found(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_sql_a_reader_that_overtakes_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "NOT queued AND", "")
+    plant(monkeypatch, "NOT l.queued AND", "")
     assert "waiter overtaken" in crowd("sql", *READERS_AND_WRITER)
 
 

@@ -488,10 +488,10 @@ PLANTED = [
     ),
     # shares whose holders are killed or stopped, or were asked for in vain
     Mutant(
-        "SQLite: the renewal of a share does not lengthen it",
-        "engines/sql/sqlite/commands.py",
-        "UPDATE holdfast_members SET expires = max(expires, :now + :ttl), ttl = max(ttl, :ttl)",
-        "UPDATE holdfast_members SET ttl = max(ttl, :ttl)",
+        "SQL: the renewal of a share does not lengthen it",
+        "engines/sql/statements.py",
+        "UPDATE {members} SET expires = {extended}, ttl",
+        "UPDATE {members} SET ttl",
         share_faults("sqlite", "killed_it_has_its_share"),
     ),
     Mutant(
@@ -517,24 +517,25 @@ PLANTED = [
     ),
     # SQL: waiters that poll
     Mutant(
-        "PostgreSQL: a waiter that polls has a short offer",
-        "engines/sql/postgres/commands.py",
-        "    SELECT CASE pid WHEN 0 THEN alive_until - {now} END FROM {waiters}\n",
-        "    SELECT 0 FROM {waiters}\n",
+        "SQL: a waiter that polls has a short offer",
+        "engines/sql/statements.py",
+        "ttl = coalesce((SELECT {offer_lasts} {from_first_waiter}), :offer),\n"
+        "    expires = {now} + coalesce((SELECT {offer_lasts} {from_first_waiter}), :offer)",
+        "ttl = :offer,\n    expires = {now} + :offer",
         POLLING,
     ),
     Mutant(
-        "PostgreSQL: a reader that polls has a short offer",
-        "engines/sql/postgres/commands.py",
-        "        CAST(:offer AS bigint), CASE pid WHEN 0 THEN alive_until - {now} END\n",
-        "        CAST(:offer AS bigint), 0\n",
+        "SQL: a reader that polls has a short offer",
+        "engines/sql/statements.py",
+        "{alive} AS alive, {offer_lasts} AS lasting",
+        "{alive} AS alive, :offer AS lasting",
         POLLING,
     ),
     Mutant(
         "MariaDB: a waiter has a short offer",
-        "engines/sql/mysql/commands.py",
-        "    expires = {now} + IF(holder IS NULL, 0, ttl),",
-        "    ttl = :offer, expires = {now} + IF(holder IS NULL, 0, ttl),",
+        "engines/sql/statements.py",
+        "CASE WHEN {polls} THEN alive_until - {now} ELSE 0 END",
+        "CASE WHEN {polls} THEN 0 ELSE 0 END",
         "tests/engines/sql/test_waiters.py -k offer_for_its_life",
     ),
     Mutant(
@@ -561,24 +562,25 @@ PLANTED = [
     # PostgreSQL
     Mutant(
         "PostgreSQL: an expired lease is extended",
-        "engines/sql/postgres/commands.py",
-        "WHERE name = :key AND holder = :holder AND NOT offered AND expires > {now}\nRETURNING 1",
-        "WHERE name = :key AND holder = :holder AND NOT offered\nRETURNING 1",
+        "engines/sql/statements.py",
+        "WHERE name = :key AND holder = :holder AND NOT offered AND {running} {done}\n"
+        '""",\n'
+        '    "release"',
+        'WHERE name = :key AND holder = :holder AND NOT offered {done}\n""",\n    "release"',
         contract("postgres", "store"),
     ),
     Mutant(
-        "PostgreSQL: an extension shortens",
-        "engines/sql/postgres/commands.py",
-        "    expires = greatest(least(expires, {now} + greatest(ttl, :ttl)), {now} + :ttl),\n"
-        "    ttl = greatest(ttl, :ttl)\n",
-        "    expires = {now} + :ttl, ttl = :ttl\n",
+        "SQL: an extension shortens",
+        "engines/sql/statements.py",
+        "greatest(least(expires, {now} + greatest(ttl, :ttl)), {now} + :ttl)",
+        "{now} + :ttl",
         contract("postgres", "store"),
     ),
     Mutant(
         "PostgreSQL: a new fence may be the old one",
         "engines/sql/postgres/commands.py",
-        "ELSE greatest(fence + 1, {now}) END",
-        "ELSE fence END",
+        "THEN fence ELSE {next_fence} END",
+        "THEN fence ELSE fence END",
         contract("postgres", "fences"),
     ),
     Mutant(
@@ -589,29 +591,31 @@ PLANTED = [
         contract("postgres", "basic"),
     ),
     Mutant(
-        "PostgreSQL: waiters are served last in, first out",
-        "engines/sql/postgres/commands.py",
-        "    (SELECT holder FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1), CAST",
-        "    (SELECT holder FROM {waiters} WHERE name = :key ORDER BY place DESC LIMIT 1), CAST",
+        "SQL: waiters are served last in, first out",
+        "engines/sql/statements.py",
+        'FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1",',
+        'FROM {waiters} WHERE name = :key ORDER BY place DESC LIMIT 1",',
         contract("postgres", "order"),
     ),
     Mutant(
-        "PostgreSQL: a cell is set whatever its version",
-        "engines/sql/postgres/commands.py",
-        "WHERE key = :key AND version = :expect RETURNING 1",
-        "WHERE key = :key AND :expect = :expect RETURNING 1",
+        "SQL: a cell is set whatever its version",
+        "engines/sql/statements.py",
+        "WHERE {cell_name} = :key AND version = :expect",
+        "WHERE {cell_name} = :key AND :expect = :expect",
         contract("postgres", "cells"),
     ),
     Mutant(
         "PostgreSQL: a clock that is set back lengthens a lease",
-        "engines/sql/postgres/commands.py",
-        "WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)",
+        "engines/sql/statements.py",
+        "UPDATE {leases} SET expires = {now} + ttl{set_boot}\n"
+        "WHERE name = :key AND ({is_of_another_clock} OR holder = :holder AND offered)",
+        "UPDATE {leases} SET expires = {now} + ttl{set_boot}\n"
         "WHERE name = :key AND holder = :holder AND offered",
         "tests/engines/sql/test_clock.py -k 'back_by and postgres'",
     ),
     Mutant(
-        "PostgreSQL: a waiter that gave up stays in the queue",
-        "engines/sql/postgres/commands.py",
+        "SQL: a waiter that gave up stays in the queue",
+        "engines/sql/statements.py",
         '"leave": "DELETE FROM {waiters} WHERE holder = :holder"',
         '"leave": "DELETE FROM {waiters} WHERE holder = :holder AND false"',
         SIMULATED_SQL,
@@ -633,16 +637,16 @@ PLANTED = [
     # MariaDB
     Mutant(
         "MariaDB: an expired lease is extended",
-        "engines/sql/mysql/commands.py",
-        "WHERE name = :key AND holder = :holder AND NOT offered AND expires > {now}\n",
-        "WHERE name = :key AND holder = :holder AND NOT offered\n",
+        "engines/sql/statements.py",
+        '"running": "expires > {now}"',
+        '"running": "TRUE"',
         contract("mariadb", "store"),
     ),
     Mutant(
         "MariaDB: an extension shortens",
-        "engines/sql/mysql/commands.py",
-        "expires = GREATEST(LEAST(expires, {now} + ttl), {now} + :ttl)\nWHERE name = :key",
-        "expires = {now} + :ttl\nWHERE name = :key",
+        "engines/sql/statements.py",
+        "SET expires = {extended}{set_boot}, ttl",
+        "SET expires = {now} + :ttl{set_boot}, ttl",
         contract("mariadb", "store"),
     ),
     Mutant(
@@ -654,17 +658,17 @@ PLANTED = [
     ),
     Mutant(
         "MariaDB: anybody can release",
-        "engines/sql/mysql/commands.py",
-        "WHERE name = :key AND holder = :holder AND NOT queued\n",
-        "WHERE name = :key AND :holder = :holder AND NOT queued\n",
+        "engines/sql/statements.py",
+        "WHERE name = :key AND holder = :holder AND NOT queued",
+        "WHERE name = :key AND :holder = :holder AND NOT queued",
         contract("mariadb", "store"),
     ),
     # SQLite
     Mutant(
         "SQLite: an expired lease is extended",
         "engines/sql/sqlite/commands.py",
-        "AND NOT offered AND (boot <> :boot OR expires > :now)\n        RETURNING 1",
-        "AND NOT offered\n        RETURNING 1",
+        '"running": "(boot <> :boot OR expires > :now)"',
+        '"running": "TRUE"',
         contract("sqlite", "store"),
     ),
     Mutant(

@@ -163,7 +163,7 @@ class Postgres(Base):
                 ttl = CAST(:offer AS bigint),
                 expires = {NOW} + CASE WHEN next.holder IS NULL THEN 0 ELSE :offer END,
                 queued = EXISTS (
-                    SELECT FROM {LEASES}_waiters WHERE name = :key ORDER BY place LIMIT 1 OFFSET 1
+                    SELECT 1 FROM {LEASES}_waiters WHERE name = :key ORDER BY place LIMIT 1 OFFSET 1
                 )
             FROM (SELECT coalesce(
                 (SELECT holder FROM {LEASES}_waiters WHERE name = :key ORDER BY place LIMIT 1),

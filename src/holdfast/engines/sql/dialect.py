@@ -1,7 +1,7 @@
 """The statements of one kind of database, and the names of its tables: pure."""
 
 import re
-from collections.abc import Callable, Collection, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -53,11 +53,11 @@ class Text:
 
     __slots__ = ("names", "skips_locked", "sql")
 
-    def __init__(self, sql: str, paramstyle: str, *, skips_locked: bool = False) -> None:
-        """`sql` has named values (`:key`), and is sent in this style. `skips_locked`: meeting a
-        locked row is no error, but finds nothing."""
+    def __init__(self, sql: str, paramstyle: str) -> None:
+        """`sql` has named values (`:key`), and is sent in this style."""
         self.sql, self.names = with_marks(" ".join(sql.split()), paramstyle)
-        self.skips_locked = skips_locked
+        self.skips_locked = False
+        """Whether meeting a locked row is no error, but finds nothing."""
 
     def __call__(self, **values: Any) -> "Statement":
         """The statement with these values."""
@@ -174,22 +174,6 @@ class Dialect:
     """Takes all waiters of a dead listener out, where the database cannot detect its death."""
     shared: SharedDialect | None = None
     """For locks that several hold at once."""
-
-
-def texts_of(
-    kind: Callable[..., T],
-    paramstyle: str,
-    names: Mapping[str, str],
-    texts: Mapping[str, str],
-    skipping: Collection[str] = (),
-) -> T:
-    """Statements from texts with `{names}` of tables and expressions. They are put in once, so that
-    a table may have any name. `skipping`: those that find nothing where a row is locked."""
-    made = {
-        name: Text(sql.format(**names), paramstyle, skips_locked=name in skipping)
-        for name, sql in texts.items()
-    }
-    return kind(**made)
 
 
 class Statements:

@@ -16,8 +16,9 @@
 
 from functools import partial
 
-from holdfast.engines.sql import dialect
-from holdfast.engines.sql.dialect import Dialect, SharedDialect, Text, table_names, texts_of
+from holdfast.engines.sql import dialect, statements
+from holdfast.engines.sql.dialect import Text, table_names
+from holdfast.engines.sql.statements import fill_slots, make_dialect
 
 
 class Statements(dialect.Statements):
@@ -26,23 +27,20 @@ class Statements(dialect.Statements):
     def __init__(self, table: str, *, returns: bool) -> None:
         self.returns = returns
         self.names = names = table_names(table, "`")
-        expressions = names | {"now": NOW, "takes": _TAKES.format(now=NOW)}
-        room = _ROOM.format_map(expressions | {"shares": ":shares"})
-        room_first = _ROOM.format_map(expressions | {"shares": "first.shares"})
-        expressions |= {"room": room, "room_first": room_first}
+        slots = fill_slots(names, **SLOTS)
+        slots["takes"] = _TAKES.format_map(slots)
         texts, shared_texts = dict(TEXTS), dict(SHARED_TEXTS)
         if returns:
             bounded = "SET STATEMENT max_statement_time = :lock_wait FOR "
             state = "IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl"
             texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {state}, holder"
             texts["take_away"] = bounded + texts["take_away"]
-            shared_texts["rise"] = bounded + shared_texts["rise"]
+            shared_texts["rise"] = bounded + statements.SHARED_TEXTS["rise"]
             del texts["verdict"]
-        shared = texts_of(SharedDialect, "qmark", expressions, shared_texts, ("rise",))
-        self.dialect = texts_of(
-            partial(Dialect, shared=shared), "qmark", expressions, texts, ("acquire", "take_away")
-        )
-        self._extend_many = EXTEND_MANY.format(**expressions)
+        skipping = ("acquire", "take_away", "rise")
+        text = partial(Text, paramstyle="qmark")
+        self.dialect = make_dialect(slots, text, texts, shared_texts, skipping)
+        self._extend_many = EXTEND_MANY.format_map(slots)
         upgrades = (UPGRADE, ADD_SHARES) if returns else ()
         self.ddl = "\n".join(sql.format(**names).strip() for sql in (TABLES, *upgrades, VERSION))
         create = (TABLES + VERSION).format(**names).split(";")
@@ -164,27 +162,11 @@ LOCK_TABLES = "SELECT GET_LOCK('holdfast', 10)"
 UNLOCK_TABLES = "SELECT RELEASE_LOCK('holdfast')"
 """Two clients that make the tables at once would be in each other's way."""
 
-_SEEN = """
-SELECT l.name, COALESCE(m.holder, l.holder), l.fence,
-       LEAST(COALESCE(m.expires, l.expires) - {now}, COALESCE(m.ttl, l.ttl)),
-       (SELECT COUNT(*) FROM {waiters} AS w WHERE w.name = l.name
-        AND w.alive_until BETWEEN {now} AND {now} + :life),
-       COALESCE(m.shares, 1)
-FROM (
-    SELECT * FROM {leases} WHERE holder IS NOT NULL AND expires > {now} AND CONDITION
-) AS l LEFT JOIN {members} AS m
-    ON m.name = l.name AND l.holder = :marker AND m.expires > {now}
-ORDER BY l.name
-"""
-
-_ROOM = """
-(l.holder = :marker
-    AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND m.shares <> {shares})
-    AND ({shares} = 0 OR {shares} > (SELECT COUNT(*) FROM {members} AS m WHERE m.name = :key))
- OR NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key) AND (
-    l.holder IS NULL OR l.expires <= {now}))
-"""
-"""Whether there is room for one more with these shares."""
+SLOTS = {
+    "now": NOW,
+    "done": "",  # rows are counted
+    "shares_in_holder": "CAST(substr(holder, 9, 10) AS signed)",
+}
 
 _TAKES = """
 (holder = VALUES(holder) AND offered OR NOT queued AND (holder IS NULL OR expires <= {now}))
@@ -203,34 +185,11 @@ ON DUPLICATE KEY UPDATE
     expires = IF(holder = VALUES(holder),
                  GREATEST(LEAST(expires, {now} + ttl), VALUES(expires)), expires)
 """,
-    # A new fence is no less than the clock: idle rows can be deleted, and a replica that missed the
-    # last grants before it was promoted still gives greater ones.
     "verdict": """
 SELECT IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl, holder
 FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
 """,
-    "look": """
-SELECT NULL, {now},
-       IF(l.holder = :marker,
-          (SELECT MIN(m.expires) FROM {members} AS m WHERE m.name = :key), l.expires) - {now},
-       l.ttl, l.holder, w.place, l.queued
-FROM (SELECT 1) AS one LEFT JOIN {leases} AS l ON l.name = :key
-LEFT JOIN {waiters} AS w ON w.holder = :holder
-""",
-    "extend": """
-UPDATE {leases} SET ttl = GREATEST(ttl, :ttl),
-    expires = GREATEST(LEAST(expires, {now} + ttl), {now} + :ttl)
-WHERE name = :key AND holder = :holder AND NOT offered AND expires > {now}
-""",
-    "release": """
-UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
-WHERE name = :key AND holder = :holder AND NOT queued
-""",
     "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR UPDATE",
-    "adopt": """
-UPDATE {leases} SET expires = {now} + ttl
-WHERE name = :key AND (expires > {now} + ttl OR holder = :holder AND offered)
-""",
     "join": """
 INSERT INTO {waiters} (holder, name, place, alive_until, shares)
 SELECT :holder, :key, IF(:place > 0, :place, GREATEST({now}, COALESCE(MAX(place) + 1, 0))),
@@ -238,162 +197,23 @@ SELECT :holder, :key, IF(:place > 0, :place, GREATEST({now}, COALESCE(MAX(place)
 FROM {waiters} WHERE name = :key
 ON DUPLICATE KEY UPDATE alive_until = VALUES(alive_until)
 """,
-    "mark": "UPDATE {leases} SET queued = 1 WHERE name = :key",
-    "touch": "UPDATE {waiters} SET alive_until = {now} + :own_life WHERE holder = :holder",
-    "leave": "DELETE FROM {waiters} WHERE holder = :holder",
-    "free": """
-UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
-WHERE name = :key AND holder = :holder
-""",
     # In a variable: beside a subquery, the server would read, and lock, the queues of all locks.
-    "front": """
-SET @holdfast_front = COALESCE((
-    SELECT place FROM {waiters}
-    WHERE name = :key AND alive_until BETWEEN {now} AND {now} + :life
-    ORDER BY place LIMIT 1
-), 9223372036854775807)
-""",
-    "bury": """
-DELETE FROM {waiters} WHERE name = :key AND place < @holdfast_front
-AND EXISTS (
-    SELECT 1 FROM {leases} WHERE name = :key
-    AND (holder IS NULL OR holder = :marker OR expires <= {now})
-)
-""",
-    "settle": """
-UPDATE {leases} SET
-    holder = COALESCE(
-        (SELECT w.holder FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1), :me
-    ),
-    offered = holder IS NOT NULL,
-    ttl = GREATEST(:offer, COALESCE(
-        (SELECT w.alive_until FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1)
-        - {now}, 0
-    )),
-    expires = {now} + IF(holder IS NULL, 0, ttl),
-    queued = EXISTS (
-        SELECT 1 FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1 OFFSET 1
-    )
-WHERE name = :key AND (holder IS NULL OR expires <= {now}) AND COALESCE(
-    (SELECT w.shares FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1), 1
-) = 1
-""",
+    "front": "SET @holdfast_front = {first_alive}",
+    "bury": statements.TEXTS["bury"].replace("{first_alive}", "@holdfast_front"),
     "heads": """
 SELECT holder, '' FROM {waiters} WHERE name = :key AND holder <> :holder
 AND EXISTS (SELECT 1 FROM {leases} WHERE name = :key AND offered) ORDER BY place LIMIT 1
 """,
-    "drop": """
-DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :key AND offered)
-""",
-    "take_away": """
-UPDATE {leases} SET
-    fence = GREATEST(fence + 1, {now}), holder = NULL, offered = 0, expires = {now}
-WHERE name = :key AND holder = COALESCE(:only, holder) AND expires > {now}
-""",
     # With a new fence, so that the old holder's next transaction cannot rely on it; without one
     # while a transaction does, and so blocks a new fence.
-    "take_away_guarded": """
-UPDATE {leases} SET holder = NULL, offered = 0, expires = {now}
-WHERE name = :key AND holder = COALESCE(:only, holder) AND expires > {now}
-""",
-    "inspect": _SEEN.replace("CONDITION", "name = :key"),
-    "listing": _SEEN.replace(
-        "CONDITION",
-        """
-name >= :prefix AND LEFT(name, LENGTH(:prefix)) = :prefix AND name > :after
-ORDER BY name LIMIT :limit
-""",
-    ),
-    "cell": "SELECT value, is_text, version FROM {cells} WHERE name = :key",
-    "make_cell": """
-INSERT INTO {cells} (name, value, is_text, version)
-SELECT :key, :value, :is_text, 1 FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM {cells} WHERE name = :key)
-""",
-    "set_cell": """
-UPDATE {cells} SET value = :value, is_text = :is_text, version = version + 1
-WHERE name = :key AND version = :expect
-""",
+    "take_away": statements.TEXTS["take_away"].replace("SET", "SET fence = {next_fence},"),
+    "take_away_guarded": statements.TEXTS["take_away"],
 }
 
 SHARED_TEXTS = {
     "reserve": """
 INSERT INTO {leases} (name, fence, ttl, expires) VALUES (:key, {now}, 0, {now})
 ON DUPLICATE KEY UPDATE queued = queued
-""",
-    "recount": """
-UPDATE {members} SET expires = {now} + ttl
-WHERE name = :key AND (holder = :holder AND offered OR expires > {now} + ttl)
-""",
-    "expire": """
-DELETE FROM {members} WHERE name = :key AND (expires <= {now} OR NOT EXISTS (
-    SELECT 1 FROM {leases} AS l WHERE l.name = :key AND l.holder = :marker
-))
-""",
-    "unfold": """
-INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
-SELECT name, SUBSTR(holder, 20), CAST(SUBSTR(holder, 9, 10) AS SIGNED), ttl,
-       LEAST(expires, {now} + ttl), 0
-FROM {leases} WHERE name = :key AND SUBSTR(holder, 1, 8) = :alone AND expires > {now}
-""",
-    "mark": """
-UPDATE {leases} SET holder = :marker WHERE name = :key AND SUBSTR(holder, 1, 8) = :alone
-  AND EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key)
-""",
-    "enter": """
-INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
-SELECT :key, :holder, :shares, :offer, {now} + :offer, 1 FROM {leases} AS l
-WHERE l.name = :key AND :shares <> 1 AND {now} < :deadline
-  AND (NOT l.queued AND {room} OR l.holder = :holder AND l.offered)
-  AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND m.holder = :holder)
-""",
-    # A transaction that relies on the last lease keeps the fence from being changed.
-    "rise": """
-UPDATE {leases} SET fence = GREATEST(fence + 1, {now}), holder = :marker, offered = 0
-WHERE name = :key AND {now} < :deadline
-  AND EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND m.holder = :holder)
-  AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND NOT m.offered)
-""",
-    "confirm": """
-UPDATE {members} SET
-    expires = IF(offered, {now} + :ttl,
-                 GREATEST(LEAST(expires, {now} + GREATEST(ttl, :ttl)), {now} + :ttl)),
-    ttl = IF(offered, :ttl, GREATEST(ttl, :ttl)),
-    offered = 0
-WHERE name = :key AND holder = :holder AND {now} < :deadline AND EXISTS (
-    SELECT 1 FROM {leases} AS l WHERE l.name = :key AND l.holder = :marker AND NOT l.offered
-)
-""",
-    "prolong": """
-UPDATE {members} SET ttl = GREATEST(ttl, :ttl),
-    expires = GREATEST(LEAST(expires, {now} + ttl), {now} + :ttl)
-WHERE holder = :holder AND name = :key AND expires > {now} AND NOT offered
-""",
-    "remove": "DELETE FROM {members} WHERE name = :key AND holder = :holder",
-    "admit": """
-INSERT INTO {members} (name, holder, shares, ttl, expires, offered)
-WITH front AS (
-    SELECT holder, place, shares, alive_until,
-           alive_until BETWEEN {now} AND {now} + :life AS alive
-    FROM {waiters} WHERE name = :key ORDER BY place LIMIT 100
-), first AS (
-    SELECT shares FROM front ORDER BY place LIMIT 1
-)
-SELECT :key, w.holder, w.shares, GREATEST(:offer, w.alive_until - {now}),
-       GREATEST({now} + :offer, w.alive_until), 1
-FROM {leases} AS l JOIN first JOIN (
-    SELECT holder, shares, place, alive_until, ROW_NUMBER() OVER (ORDER BY place) AS number
-    FROM front WHERE alive
-) AS w ON w.shares = first.shares
-WHERE l.name = :key AND first.shares <> 1
-  AND w.place < COALESCE(
-      (SELECT MIN(x.place) FROM front AS x WHERE x.shares <> first.shares AND x.alive),
-      9223372036854775807
-  )
-  AND (first.shares = 0 OR w.number <= first.shares
-       - (SELECT COUNT(*) FROM {members} AS m WHERE m.name = :key))
-  AND {room_first}
-  AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND m.holder = w.holder)
 """,
     "woken": """
 SELECT w.holder, '', 1 FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.holder = m.holder
@@ -403,28 +223,6 @@ WHERE m.name = :key AND w.holder <> :holder
     "drop": """
 DELETE w FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.holder = m.holder
 WHERE m.name = :key
-""",
-    "tally": """
-UPDATE {leases} SET
-    holder = IF(EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key), :marker, NULL),
-    offered = EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key)
-        AND NOT EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key AND NOT m.offered),
-    ttl = COALESCE((SELECT MAX(m.ttl) FROM {members} AS m WHERE m.name = :key), ttl),
-    expires = COALESCE((SELECT MAX(m.expires) FROM {members} AS m WHERE m.name = :key), {now}),
-    queued = EXISTS (SELECT 1 FROM {waiters} AS w WHERE w.name = :key)
-WHERE name = :key
-  AND (holder = :marker OR EXISTS (SELECT 1 FROM {members} AS m WHERE m.name = :key))
-""",
-    "peek": """
-SELECT IF(NOT m.offered, l.fence, NULL), {now},
-       IF(l.holder = :marker,
-          (SELECT MIN(m.expires) FROM {members} AS m WHERE m.name = :key), l.expires) - {now},
-       l.holder, (SELECT w.place FROM {waiters} AS w WHERE w.holder = :holder), l.queued,
-       m.holder IS NOT NULL, {room}, :shares = (
-           SELECT w.shares FROM {waiters} AS w WHERE w.name = :key ORDER BY w.place LIMIT 1
-       )
-FROM (SELECT 1) AS one LEFT JOIN {leases} AS l ON l.name = :key
-LEFT JOIN {members} AS m ON m.name = :key AND m.holder = :holder AND l.holder = :marker
 """,
 }
 

@@ -19,10 +19,9 @@ STATEMENTS = Statements(LEASES)
 
 RULES = (
     (re.escape(NOW), "micros()"),
-    (r"EXISTS \(SELECT FROM pg_stat_get_activity\(pid\)\)", "is_running(pid)"),
+    (r"EXISTS \(SELECT 1 FROM pg_stat_get_activity\(pid\)\)", "is_running(pid)"),
     (r" FOR (NO KEY )?UPDATE( SKIP LOCKED)?", ""),
-    (r"SELECT FROM", "SELECT 1 FROM"),
-    (r"AS bytea\)", "AS blob)"),
+    (r"CAST\((\$\d+) AS (?!text)[a-z\[\]]+\)", r"\1"),
     (r'"public"\.', ""),
     (r"RETURNING l\.", "RETURNING "),
     (

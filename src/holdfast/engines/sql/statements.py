@@ -1,0 +1,290 @@
+"""The SQL that all dialects have in common; what each statement is for is in `dialect`.
+
+Texts have slots in braces: the names of the tables, and expressions. `SLOTS` has the expressions as
+most dialects write them. A dialect names those that it writes differently, and adds or replaces
+whole statements where it has to.
+
+In an UPDATE of MariaDB, each assignment sees those before it: a column that others are computed
+from is set after them.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+
+from holdfast.engines.sql.dialect import Dialect, SharedDialect, Text
+
+SLOTS = {
+    "now": "",  # each dialect has its own clock
+    "greatest": "greatest",
+    "least": "least",
+    # What shows that a change was made.
+    "done": "RETURNING 1",
+    # Of a lease, or of a member. Only SQLite knows several boots, each with a clock of its own.
+    "expired": "expires <= {now}",
+    "running": "expires > {now}",
+    "remaining": "expires - {now}",
+    "is_of_another_clock": "expires > {now} + ttl",
+    "set_boot": "",
+    "boot_column": "",
+    "boot_value": "",
+    "boot_seen": "",
+    # When it ends if it is extended; and if it is not, by the clock as it is now.
+    "extended": "greatest(least(expires, {now} + greatest(ttl, :ttl)), {now} + :ttl)",
+    "ends": "least(expires, {now} + ttl)",
+    # A new fence is no less than the clock: idle rows can be deleted, and a replica that missed the
+    # last grants before it was promoted still gives greater ones.
+    "next_fence": "{greatest}(fence + 1, {now})",
+    "shares_in_holder": "CAST(substr(holder, 9, 10) AS integer)",
+    "any_member": "SELECT 1 FROM {members} AS m WHERE m.name = :key",
+    "until_free": """
+CASE WHEN holder = :marker THEN (SELECT min({remaining}) FROM {members} WHERE name = :key)
+     ELSE {remaining} END
+""",
+    # Of a waiter.
+    "polls": "TRUE",
+    "listens": "TRUE",
+    "alive": """
+CASE WHEN {polls} THEN alive_until BETWEEN {now} AND {now} + :life ELSE {listens} END
+""",
+    "offer_lasts": "{greatest}(:offer, CASE WHEN {polls} THEN alive_until - {now} ELSE 0 END)",
+    "notify": "",
+    "from_first_waiter": "FROM {waiters} WHERE name = :key ORDER BY place LIMIT 1",
+    "first_alive": """
+coalesce((
+    SELECT place FROM {waiters} WHERE name = :key AND {alive} ORDER BY place LIMIT 1
+), 9223372036854775807)
+""",
+    "cell_name": "name",
+}
+
+ROOM = """
+(l.holder = :marker AND NOT EXISTS ({any_member} AND m.shares <> {shares}) AND (
+    {shares} = 0 OR {shares} > (SELECT count(*) FROM {members} AS m WHERE m.name = :key)
+) OR NOT EXISTS ({any_member}) AND (l.holder IS NULL OR {expired}))
+"""
+"""Whether there is room for one more with these shares."""
+
+SEEN = """
+SELECT seen.name, holder, fence, {least}({remaining}, ttl),
+       (SELECT count(*) FROM {waiters} AS w WHERE w.name = seen.name AND {alive}), shares
+FROM (
+    SELECT l.name, coalesce(m.holder, l.holder) AS holder, l.fence, coalesce(m.ttl, l.ttl) AS ttl,
+           coalesce(m.expires, l.expires) AS expires{boot_seen}, coalesce(m.shares, 1) AS shares
+    FROM (
+        SELECT * FROM {leases} WHERE holder IS NOT NULL AND {running} AND CONDITION
+    ) AS l LEFT JOIN {members} AS m ON m.name = l.name AND l.holder = :marker
+) AS seen WHERE {running} ORDER BY seen.name
+"""
+
+TEXTS = {
+    "look": """
+SELECT NULL, {now}, {until_free}, ttl, holder,
+       (SELECT place FROM {waiters} WHERE holder = :holder), queued
+FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
+""",
+    "extend": """
+UPDATE {leases} SET expires = {extended}{set_boot}, ttl = {greatest}(ttl, :ttl)
+WHERE name = :key AND holder = :holder AND NOT offered AND {running} {done}
+""",
+    "release": """
+UPDATE {leases} SET holder = NULL, offered = FALSE, expires = {now}{set_boot}
+WHERE name = :key AND holder = :holder AND NOT queued {done}
+""",
+    "adopt": """
+UPDATE {leases} SET expires = {now} + ttl{set_boot}
+WHERE name = :key AND ({is_of_another_clock} OR holder = :holder AND offered)
+""",
+    "mark": "UPDATE {leases} SET queued = TRUE WHERE name = :key AND NOT queued",
+    "touch": """
+UPDATE {waiters} SET alive_until = {now} + :own_life WHERE holder = :holder AND {polls} {done}
+""",
+    "leave": "DELETE FROM {waiters} WHERE holder = :holder",
+    "free": """
+UPDATE {leases} SET holder = NULL, offered = FALSE, expires = {now}{set_boot}
+WHERE name = :key AND holder = :holder {done}
+""",
+    "bury": """
+DELETE FROM {waiters} WHERE name = :key AND place < {first_alive} AND EXISTS (
+    SELECT 1 FROM {leases} WHERE name = :key
+    AND (holder IS NULL OR holder = :marker OR {expired})
+)
+""",
+    "settle": """
+UPDATE {leases} SET
+    offered = :me IS NOT NULL OR EXISTS (SELECT 1 {from_first_waiter}),
+    ttl = coalesce((SELECT {offer_lasts} {from_first_waiter}), :offer),
+    expires = {now} + coalesce((SELECT {offer_lasts} {from_first_waiter}), :offer){set_boot},
+    queued = EXISTS (SELECT 1 {from_first_waiter} OFFSET 1),
+    holder = coalesce((SELECT holder {from_first_waiter}), :me)
+WHERE name = :key AND (holder IS NULL OR {expired})
+  AND coalesce((SELECT shares {from_first_waiter}), 1) = 1
+""",
+    "drop": """
+DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :key AND offered)
+""",
+    "take_away": """
+UPDATE {leases} SET holder = NULL, offered = FALSE, expires = {now}{set_boot}
+WHERE name = :key AND holder = coalesce(:only, holder) AND {running} {done}
+""",
+    "inspect": SEEN.replace("CONDITION", "name = :key"),
+    "listing": SEEN.replace(
+        "CONDITION",
+        """
+name >= :prefix AND substr(name, 1, length(:prefix)) = :prefix AND name > :after
+ORDER BY name LIMIT :limit
+""",
+    ),
+    "cell": "SELECT value, is_text, version FROM {cells} WHERE {cell_name} = :key",
+    "make_cell": """
+INSERT INTO {cells} ({cell_name}, value, is_text, version)
+SELECT :key, :value, :is_text, 1 FROM (SELECT 1) AS one
+WHERE NOT EXISTS (SELECT 1 FROM {cells} WHERE {cell_name} = :key) {done}
+""",
+    "set_cell": """
+UPDATE {cells} SET value = :value, is_text = :is_text, version = version + 1
+WHERE {cell_name} = :key AND version = :expect {done}
+""",
+}
+
+SHARED_TEXTS = {
+    "recount": """
+UPDATE {members} SET expires = {now} + ttl{set_boot}
+WHERE name = :key AND ({is_of_another_clock} OR holder = :holder AND offered)
+""",
+    "expire": """
+DELETE FROM {members} WHERE name = :key AND ({expired} OR NOT EXISTS (
+    SELECT 1 FROM {leases} AS l WHERE l.name = :key AND l.holder = :marker
+))
+""",
+    "unfold": """
+INSERT INTO {members} (name, holder, shares, ttl, offered, expires{boot_column})
+SELECT name, substr(holder, 20), {shares_in_holder}, ttl, FALSE, {ends}{boot_value}
+FROM {leases} WHERE name = :key AND substr(holder, 1, 8) = :alone AND {running}
+""",
+    "mark": """
+UPDATE {leases} SET holder = :marker
+WHERE name = :key AND substr(holder, 1, 8) = :alone AND EXISTS ({any_member})
+""",
+    "enter": """
+INSERT INTO {members} (name, holder, shares, ttl, offered, expires{boot_column})
+SELECT :key, :holder, :shares, :offer, TRUE, {now} + :offer{boot_value} FROM {leases} AS l
+WHERE l.name = :key AND :shares <> 1 AND {now} < :deadline
+  AND (NOT l.queued AND {room} OR l.holder = :holder AND l.offered)
+  AND NOT EXISTS ({any_member} AND m.holder = :holder)
+""",
+    # A transaction that relies on the last lease keeps the fence from being changed.
+    "rise": """
+UPDATE {leases} SET fence = {next_fence}, holder = :marker, offered = FALSE
+WHERE name = :key AND {now} < :deadline
+  AND EXISTS ({any_member} AND m.holder = :holder) AND NOT EXISTS ({any_member} AND NOT m.offered)
+""",
+    "confirm": """
+UPDATE {members} SET
+    expires = CASE WHEN offered THEN {now} + :ttl ELSE {extended} END,
+    ttl = CASE WHEN offered THEN :ttl ELSE {greatest}(ttl, :ttl) END,
+    offered = FALSE
+WHERE name = :key AND holder = :holder AND {now} < :deadline AND EXISTS (
+    SELECT 1 FROM {leases} AS l WHERE l.name = :key AND l.holder = :marker AND NOT l.offered
+)
+""",
+    "prolong": """
+UPDATE {members} SET expires = {extended}, ttl = {greatest}(ttl, :ttl)
+WHERE name = :key AND holder = :holder AND NOT offered AND {running} {done}
+""",
+    "remove": "DELETE FROM {members} WHERE name = :key AND holder = :holder {done}",
+    "admit": """
+INSERT INTO {members} (name, holder, shares, ttl, offered, expires{boot_column})
+WITH front AS (
+    SELECT holder, place, shares, {alive} AS alive, {offer_lasts} AS lasting
+    FROM {waiters} WHERE name = :key ORDER BY place LIMIT 100
+), first AS (
+    SELECT shares FROM front ORDER BY place LIMIT 1
+)
+SELECT :key, w.holder, w.shares, w.lasting, TRUE, {now} + w.lasting{boot_value}
+FROM {leases} AS l CROSS JOIN first CROSS JOIN (
+    SELECT holder, place, shares, lasting, row_number() OVER (ORDER BY place) AS number
+    FROM front WHERE alive
+) AS w
+WHERE l.name = :key AND first.shares <> 1 AND w.shares = first.shares
+  AND w.place < coalesce(
+      (SELECT min(x.place) FROM front AS x WHERE x.shares <> first.shares AND x.alive),
+      9223372036854775807
+  )
+  AND (first.shares = 0 OR w.number <= first.shares
+       - (SELECT count(*) FROM {members} AS m WHERE m.name = :key))
+  AND {room_for_first}
+  AND NOT EXISTS ({any_member} AND m.holder = w.holder)
+""",
+    "woken": """
+WITH front AS (
+    SELECT w.holder, w.listener, w.place, m.holder IS NOT NULL AS admitted
+    FROM (
+        SELECT holder, listener, place FROM {waiters} WHERE name = :key ORDER BY place LIMIT 100
+    ) AS w LEFT JOIN {members} AS m ON m.name = :key AND m.holder = w.holder
+), next AS (
+    SELECT * FROM front WHERE NOT admitted ORDER BY place LIMIT 1
+)
+SELECT holder, listener, admitted{notify} FROM front
+WHERE listener <> '' AND holder <> :holder AND (
+    admitted
+    OR (:again OR EXISTS (SELECT 1 FROM front WHERE admitted))
+       AND EXISTS ({any_member} AND m.offered)
+       AND place IN ((SELECT place FROM next), (
+           SELECT min(place) FROM front
+           WHERE NOT admitted AND listener <> (SELECT listener FROM next)
+       ))
+)
+""",
+    "drop": """
+DELETE FROM {waiters} WHERE holder IN (SELECT holder FROM {members} WHERE name = :key)
+""",
+    "tally": """
+UPDATE {leases} SET
+    holder = CASE WHEN EXISTS ({any_member}) THEN :marker END,
+    offered = EXISTS ({any_member}) AND NOT EXISTS ({any_member} AND NOT m.offered),
+    ttl = coalesce((SELECT max(m.ttl) FROM {members} AS m WHERE m.name = :key), ttl),
+    expires = coalesce((SELECT max(m.expires) FROM {members} AS m WHERE m.name = :key), {now})
+        {set_boot},
+    queued = EXISTS (SELECT 1 {from_first_waiter})
+WHERE name = :key AND (holder = :marker OR EXISTS ({any_member}))
+""",
+    "peek": """
+SELECT CASE WHEN l.holder = :marker AND EXISTS ({any_member} AND m.holder = :holder
+            AND NOT m.offered) THEN fence END,
+       {now}, {until_free}, holder, (SELECT place FROM {waiters} WHERE holder = :holder), queued,
+       l.holder = :marker AND EXISTS ({any_member} AND m.holder = :holder), {room},
+       :shares = (SELECT shares {from_first_waiter})
+FROM (SELECT 1) AS one LEFT JOIN {leases} AS l ON l.name = :key
+""",
+}
+"""Members of another clock are counted anew (`recount`) before each other statement."""
+
+
+def fill_slots(tables: Mapping[str, str], **own: str) -> dict[str, str]:
+    """The slots of one dialect, each filled with those before it: the tables, and expressions, of
+    which `own` are the dialect's."""
+    slots = dict(tables)
+    for name, text in (SLOTS | own).items():
+        slots[name] = text.strip().format_map(slots)
+    for name, shares in (("room", ":shares"), ("room_for_first", "first.shares")):
+        slots[name] = ROOM.strip().format_map(slots | {"shares": shares})
+    return slots
+
+
+def make_dialect(
+    slots: Mapping[str, str],
+    text: Callable[[str], Text],
+    texts: Mapping[str, str],
+    shared_texts: Mapping[str, str],
+    skipping: Collection[str] = (),
+) -> Dialect:
+    """The statements of one dialect. `texts`, and `shared_texts`: its own. `skipping`: those that
+    find nothing where a row is locked."""
+
+    def made(texts: Mapping[str, str]) -> dict[str, Text]:
+        found = {name: text(sql.format_map(slots)) for name, sql in texts.items()}
+        for name, each in found.items():
+            each.skips_locked = name in skipping
+        return found
+
+    shared = SharedDialect(**made(SHARED_TEXTS | dict(shared_texts)))
+    return Dialect(**made(TEXTS | dict(texts)), shared=shared)

@@ -11,9 +11,8 @@ from benchmarks.redis import floors
 from benchmarks.relay import Hold, Result
 from benchmarks.sql.statements import KEY, Statements, mariadb_lease, postgres_lease
 from holdfast.core.messages import Acquire, Release
-from holdfast.engines.sql.clock import ServerClock
 from holdfast.engines.sql.commands import Commands
-from holdfast.engines.sql.dialect import LEASES, Dialect
+from holdfast.engines.sql.dialect import LEASES, Dialect, ServerClock
 from holdfast.engines.sql.mysql import commands as mysql
 from holdfast.engines.sql.postgres import commands as postgres
 from holdfast.engines.sql.waiters import Waiters

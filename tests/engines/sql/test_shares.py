@@ -25,13 +25,14 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
-from holdfast.engines.sql.clock import BootClock, ServerClock
 from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.dialect import (
     LEASES,
     MICROSECONDS,
+    BootClock,
     Dialect,
     Results,
+    ServerClock,
     Statement,
     Steps,
     Text,
@@ -425,7 +426,7 @@ def test_many_members_are_extended_in_one_transaction(base: Base) -> None:
         requests.append(Extend(key, holder, 5.0))
     assert base.ask(Release(requests[7].key, requests[7].holder), ben) is DONE
     requests.reverse()
-    answers = base.perform(ann.extend_rest(requests, set()))
+    answers = base.perform(ann.extend_all(requests))
     assert [answer is DONE for answer in answers] == [number != 4 for number in range(12)]
     assert len(base.sent) <= 3, "all, and one more look for the one that was not found"
     base.now += 2.0

@@ -52,12 +52,13 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.records import Versioned
-from holdfast.engines.sql.clock import BootClock, ServerClock
 from holdfast.engines.sql.dialect import (
     MICROSECONDS,
+    BootClock,
     Dialect,
     Results,
     Row,
+    ServerClock,
     Statement,
     Steps,
     Text,
@@ -75,8 +76,8 @@ LONGEST_LOCK_WAIT = 0.5
 """A row that stays locked for longer is locked by a transaction that relies on its lease, and not
 by another's statement."""
 
-MEMBERS_AT_ONCE = 20
-"""How many members one transaction extends. Their rows stay locked meanwhile."""
+LEASES_AT_ONCE, MEMBERS_AT_ONCE = 100, 20
+"""How many leases, or members, one transaction extends. Their rows stay locked meanwhile."""
 
 WAITERS_AT_ONCE = 100
 """How many waiters one transaction marks as alive."""
@@ -315,15 +316,26 @@ class Commands:
         return NOT_YOURS
 
     def _extend_row(self, request: Extend, holder: str) -> Steps[bool]:
-        [rows] = yield self._statements(
-            self._sql.extend, key=request.key, holder=holder, ttl=_micro(request.ttl)
-        )
+        [rows] = yield (self._extension(request, holder),)
         return bool(rows)
 
-    def extend_rest(self, requests: Sequence[Extend], done: set[str]) -> Steps[list[Answer]]:
-        """Of many extensions, those that are not done: members several in a transaction, others,
-        and what was not found, one by one."""
-        members = [each for each in requests if not self._waiters.row_holder(each.holder)]
+    def _extension(self, request: Extend, holder: str) -> Statement:
+        [statement] = self._statements(
+            self._sql.extend, key=request.key, holder=holder, ttl=_micro(request.ttl)
+        )
+        return statement
+
+    def extend_all(self, requests: Sequence[Extend]) -> Steps[list[Answer]]:
+        """Many extensions: several in a statement or a transaction, and what was not found one by
+        one. A transaction locks rows in the order of their names, so that no two wait for each
+        other."""
+        done: set[str] = set()
+        row_holder = self._waiters.row_holder
+        by_name = sorted(requests, key=lambda request: request.key)
+        leases = [each for each in by_name if row_holder(each.holder)]
+        for first in range(0, len(leases), LEASES_AT_ONCE):
+            done |= yield from self._extend_some(leases[first : first + LEASES_AT_ONCE])
+        members = [each for each in by_name if not row_holder(each.holder)]
         for first in range(0, len(members), MEMBERS_AT_ONCE):
             assert self._shares is not None  # noqa: S101 - there are members
             done |= yield from self._shares.extend(members[first : first + MEMBERS_AT_ONCE])
@@ -332,6 +344,21 @@ class Commands:
             is_done = request.holder in done
             answers.append(DONE if is_done else (yield from self._extend(request)))
         return answers
+
+    def _extend_some(self, requests: Sequence[Extend]) -> Steps[set[str]]:
+        """Gives the holders for which it was done. One statement does not tell which it found: if
+        it has not found all, each has one of its own."""
+        row_holder, ttls = self._waiters.row_holder, {each.ttl for each in requests}
+        if self._sql.extend_many is not None and len(ttls) == 1:
+            keys = [each.key for each in requests]
+            holders = [row_holder(each.holder) for each in requests]
+            [rows] = yield self._statements(
+                self._sql.extend_many, keys=keys, holders=holders, ttl=_micro(ttls.pop())
+            )
+            if len(rows) == len(requests):
+                return {each.holder for each in requests}
+        results = yield tuple([self._extension(each, row_holder(each.holder)) for each in requests])
+        return {each.holder for each, rows in zip(requests, results, strict=True) if rows}
 
     def _release(self, key: str, holder: str) -> Steps[Answer]:
         """Free it, or offer it to the next waiter; leave the queue."""

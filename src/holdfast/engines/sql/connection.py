@@ -8,10 +8,11 @@ SqlError
 """
 
 import select
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import ceil, inf
-from typing import Protocol
+from typing import Any, Protocol, TypeAlias
 
+from holdfast.core.ports import Clock
 from holdfast.engines.sql.dialect import Row, Statement
 
 SILENT = "did not answer in time"
@@ -49,6 +50,15 @@ class MissingError(SqlError):
 class Connection(Protocol):
     """A blocking connection; used by one thread at a time."""
 
+    def settle(self, until: float) -> int:
+        """Make the session ours; gives the server's clock in microseconds."""
+        ...
+
+    def create(self, statements: Any, until: float) -> None:
+        """Make the tables, or bring those of earlier versions up to date. `statements`: those of
+        the dialect."""
+        ...
+
     def is_usable(self) -> bool:
         """Whether the server has not closed it, as far as is known without asking."""
         ...
@@ -65,6 +75,10 @@ class Connection(Protocol):
     def forget(self) -> None:
         """In a forked child: close it here, and leave the parent's connection open."""
         ...
+
+
+Connect: TypeAlias = Callable[[Clock, float], Connection]
+"""Opens a connection by that instant of this clock; raises `SqlError`."""
 
 
 def wait_for(

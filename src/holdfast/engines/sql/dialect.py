@@ -1,9 +1,11 @@
-"""The statements of one kind of database, and the names of its tables: pure."""
+"""What a kind of database has: statements, tables and a clock. Pure."""
 
 import re
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
+
+from holdfast.core.ports import Clock
 
 MICROSECONDS = 1_000_000
 
@@ -170,6 +172,10 @@ class Dialect:
     """Where `acquire` only gives whether it did something: gives the state."""
     take_away_guarded: Text | None = None
     """The same as `take_away` where a transaction keeps that from being done."""
+    extend_many: Text | None = None
+    """Extends the leases of `holders` on `keys` with one ttl; gives a row for each. A holder id is
+    of one lease alone, so it is not found at the name of another. None where many statements cost
+    little more."""
     forget: Text | None = None
     """Takes all waiters of a dead listener out, where the database cannot detect its death."""
     shared: SharedDialect | None = None
@@ -213,3 +219,45 @@ def table_names(table: str, quote: str, schema: str = "") -> dict[str, str]:
         "cells": f"{before}{quote}{CELLS}{quote}",
         "current": str(VERSION),
     }
+
+
+class ServerClock:
+    """That of a server: what it shows when ours shows an instant, or a little more."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.ours = clock
+        self._ahead = 0.0
+
+    def values(self) -> dict[str, Any]:
+        """The values of statements that depend on it: none, they read it themselves."""
+        return {}
+
+    def deadline(self, until: float) -> int:
+        """What it shows at an instant of ours, in microseconds."""
+        return round((until + self._ahead) * MICROSECONDS)
+
+    def learn(self, asked_at: float, now: int) -> None:
+        """It showed `now` some time after `asked_at`."""
+        self._ahead = now / MICROSECONDS - asked_at
+
+
+class BootClock:
+    """That of the host since it was started, which is our own."""
+
+    def __init__(self, clock: Clock, boot: str) -> None:
+        self.ours, self.boot = clock, boot
+
+    def now(self) -> int:
+        """In microseconds, and never earlier than the clock."""
+        return int(self.ours() * MICROSECONDS) + 1
+
+    def values(self) -> dict[str, Any]:
+        """The instant, and of which boot it is."""
+        return {"now": self.now(), "boot": self.boot}
+
+    def deadline(self, until: float) -> int:
+        """None: what was sent too late cannot be executed later."""
+        return 1 << 62
+
+    def learn(self, asked_at: float, now: int) -> None:
+        """There is nothing to learn: it is our own clock."""

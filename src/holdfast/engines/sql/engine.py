@@ -1,16 +1,18 @@
 """From a URL, or a user's own way of connecting, to the engine of an SQL server."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult
 
-from holdfast.core.ports import Clock, Engine, StoreHost
-from holdfast.core.records import Guarantees
+from holdfast.core.ports import Engine, StoreHost
+from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines.offload import Offloaded
-from holdfast.engines.sql.dialect import LEASES
+from holdfast.engines.sql.connection import Connect
+from holdfast.engines.sql.dialect import LEASES, Statements
 from holdfast.engines.sql.guard import SqlGuard
-from holdfast.engines.sql.server import Server
 from holdfast.engines.sql.threads import ServerStore
+from holdfast.engines.sql.waiters import Waiters
 
 OPTIONS = ("table", "connections")
 """The options that every SQL server has."""
@@ -18,8 +20,9 @@ OPTIONS = ("table", "connections")
 CONNECTIONS = 8
 """How many connections a client opens at the most, besides the one that listens."""
 
-Connect: TypeAlias = Callable[[Clock, float], Any]
-"""Opens a connection by that instant of this clock; raises `SqlError`."""
+Given: TypeAlias = Callable[[float], Any]
+"""What to connect with, found in so many seconds: a connection of the library's, or the arguments
+for one as a dict."""
 
 
 def drift(ttl: float) -> float:
@@ -40,30 +43,44 @@ def read_count(options: dict[str, str]) -> int:
     return int(text)
 
 
-def node_of(url: SplitResult) -> str:
-    """What errors call the server."""
-    return f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
-
-
 def server_engine(
-    scheme: str,
+    url: SplitResult,
+    options: dict[str, str],
     guarantees: Guarantees,
-    server: Callable[[StoreHost], Server],
-    connections: int,
+    connect: Connect,
+    statements: Statements,
     guard: SqlGuard,
-    ddl: str,
+    examination: str,
+    waiters: Callable[[StoreHost, Callable[[float], Any]], Waiters] = (
+        lambda host, connect: Waiters(host.clock, host.notify)
+    ),
 ) -> Engine:
-    """The engine whose clients each have such a server, and so many connections to it."""
+    """The engine of a server. `examination`: the module with what is to be said of it."""
+    connections = read_count(options)
+    node = f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
 
     def store(host: StoreHost) -> ServerStore:
-        return ServerStore(server(host), connections)
+        return ServerStore(host, node, connect, statements, waiters, connections)
+
+    def examine(ttl: float) -> Iterable[Finding]:
+        from holdfast.engines.sql.examine import examine
+
+        own = import_module(examination)
+        return examine(connect, node, own.READ_CLOCK, own.checks, ttl)
+
+    def nodes() -> Sequence[NodeInfo]:
+        from holdfast.engines.sql.examine import nodes
+
+        return nodes(connect, node, import_module(examination).READ_CLOCK)
 
     return Engine(
         guarantees,
         drift,
         store,
-        lambda host: Offloaded(store(host), scheme, host.clock, connections),
+        lambda host: Offloaded(store(host), url.scheme, host.clock, connections),
         guard=guard,
-        ddl=ddl,
+        ddl=statements.ddl,
         no_sharing="",
+        examine=examine,
+        nodes=nodes,
     )

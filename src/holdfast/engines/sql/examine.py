@@ -7,9 +7,8 @@ from typing import Any, TypeAlias
 from holdfast.core.lease_state import node_timeout
 from holdfast.core.records import Finding, NodeInfo
 from holdfast.engines import examining
-from holdfast.engines.sql.connection import SqlError
+from holdfast.engines.sql.connection import Connect, SqlError
 from holdfast.engines.sql.dialect import Row, Text
-from holdfast.engines.sql.engine import Connect
 
 Ask: TypeAlias = Callable[[str], Row]
 """Runs one statement, and gives its first row."""

@@ -29,6 +29,8 @@ from holdfast.core.messages import (
     Release,
     Request,
 )
+from holdfast.core.ports import Clock
+from holdfast.engines.sql.commands import Commands
 from holdfast.engines.sql.connection import (
     CLOSED,
     BrokenError,
@@ -38,9 +40,9 @@ from holdfast.engines.sql.connection import (
     RefusedError,
     SqlError,
 )
-from holdfast.engines.sql.dialect import VERSION, Statement
+from holdfast.engines.sql.dialect import VERSION, ServerClock, Statement, Statements
 from holdfast.engines.sql.dialect import Steps as Command
-from holdfast.engines.sql.server import Server
+from holdfast.engines.sql.waiters import Waiters
 
 REPEATABLE = (Acquire, Extend, Inspect, List, Read)
 
@@ -68,7 +70,7 @@ class Enter(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Open a connection by that instant; gives it."""
+    """Open a connection by that instant, and learn the server's clock; gives it."""
 
     until: float
 
@@ -102,9 +104,15 @@ Steps: TypeAlias = Generator[Effect, Any, T]
 class Exchanges:
     """All exchanges of one client with its server, and its connections."""
 
-    def __init__(self, server: Server, connections: int) -> None:
+    def __init__(
+        self, node: str, statements: Statements, clock: Clock, waiters: Waiters, connections: int
+    ) -> None:
         """`connections`: how many it has at the most."""
-        self._server, self._clock, self._most = server, server.clock, connections
+        self._node, self._clock, self._most = node, clock, connections
+        self.statements, self.waiters = statements, waiters
+        self.server_clock = ServerClock(clock)
+        self._commands = Commands(node, statements.dialect, self.server_clock, waiters)
+        self._read_version = statements.version()
         self.begin()
 
     def begin(self) -> None:
@@ -124,13 +132,13 @@ class Exchanges:
         answers = yield from self._answer(requests, until)
         for each in requests:
             if isinstance(each, Release):
-                self._server.waiters.released(each.holder)
+                self.waiters.released(each.holder)
         return answers
 
     def close(self) -> None:
         """Close every connection."""
         self._closed = True
-        self._server.waiters.close()
+        self.waiters.close()
         for connection in list(self.connections):  # of which a thread may drop one meanwhile
             self._drop(connection)
         self._free.clear()
@@ -138,14 +146,14 @@ class Exchanges:
     def _answer(self, requests: Sequence[Request], until: float) -> Steps[list[Answer]]:
         extensions = [request for request in requests if isinstance(request, Extend)]
         if len(extensions) == len(requests) > 1:
-            extend_all = self._server.extend_all(extensions)
+            extend_all = self._commands.extend_all(extensions)
             try:
                 return (yield from self._run(extend_all, until, may_repeat=True))
             except SqlError as error:
                 return self._failed(requests, str(error), error.heals_in)
         answers: list[Answer] = []
         for request in requests:
-            command = self._server.commands.answer(request, until)
+            command = self._commands.answer(request, until)
             may_repeat = isinstance(request, REPEATABLE)
             try:
                 answers.append((yield from self._run(command, until, may_repeat=may_repeat)))
@@ -237,7 +245,7 @@ class Exchanges:
         except RefusedError as refusal:
             raise RefusedError(
                 f"the tables could not be made ({refusal}); have them made by this:\n"
-                f"{self._server.ddl}",
+                f"{self.statements.ddl}",
                 is_final=True,
             ) from None
         yield from self._check(connection, until)
@@ -245,7 +253,7 @@ class Exchanges:
     def _check(self, connection: Connection, until: float) -> Steps[None]:
         """Raise unless the tables are of our version: `MissingError` if they are not there, or of
         an earlier one."""
-        [rows] = yield Run(connection, (self._server.version,), until)
+        [rows] = yield Run(connection, (self._read_version,), until)
         if not rows:
             raise MissingError("the table of versions is empty")
         if rows[0][0] < VERSION:
@@ -265,7 +273,7 @@ class Exchanges:
     def _failed(
         self, requests: Sequence[Request], why: str, heals_in: float | None = None
     ) -> list[Answer]:
-        return [Failed.at(self._server.commands.node, why, heals_in)] * len(requests)
+        return [Failed.at(self._node, why, heals_in)] * len(requests)
 
 
 @dataclass(slots=True)

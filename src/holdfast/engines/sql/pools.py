@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, quote, urlsplit
 
-from holdfast.core.ports import Clock, Engine
+from holdfast.core.ports import Engine
 from holdfast.engines import refuse_options
 from holdfast.engines.sql.connection import BrokenError, RefusedError, SqlError
 from holdfast.engines.sql.engine import OPTIONS
@@ -173,12 +173,8 @@ def _opening(
 
 def _engine(url: SplitResult, options: dict[str, str], given: Callable[[], Any]) -> Engine:
     """The engine that connects with what `given` gives: a connection, or arguments for one."""
-    dialect = _dialect(url.scheme)
-
-    def connect(clock: Clock, until: float) -> Any:
-        return dialect.connect(_within(until - clock(), given), clock, until)
-
-    engine: Engine = dialect.make_engine(url, options, connect)
+    make_engine = _dialect(url.scheme).make_engine
+    engine: Engine = make_engine(url, options, lambda seconds: _within(seconds, given))
     return engine
 
 

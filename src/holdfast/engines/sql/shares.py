@@ -37,11 +37,12 @@ from dataclasses import dataclass
 from itertools import chain
 
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Granted
-from holdfast.engines.sql.clock import BootClock, ServerClock
 from holdfast.engines.sql.dialect import (
     MICROSECONDS,
+    BootClock,
     Dialect,
     Row,
+    ServerClock,
     SharedDialect,
     Statement,
     Steps,
@@ -163,8 +164,7 @@ class Shares:
 
     def extend(self, requests: Sequence[Extend]) -> Steps[set[str]]:
         """Extend the leases of members, in one transaction; gives the holders for which that was
-        done. It locks the rows in the order of their names, so that no two wait for each other."""
-        requests = sorted(requests, key=lambda request: request.key)
+        done."""
         transactions = [
             self._transaction(
                 self._shared.prolong,

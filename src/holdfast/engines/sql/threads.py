@@ -1,13 +1,15 @@
 """The store of an SQL server, for threads. A thread takes a free connection, or opens another."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
 from holdfast.core.effects import perform
 from holdfast.core.messages import Answer, Request
-from holdfast.engines.sql.connection import SqlError
+from holdfast.core.ports import StoreHost
+from holdfast.engines.sql.connection import Connect, Connection, SqlError
+from holdfast.engines.sql.dialect import Statements
 from holdfast.engines.sql.exchanges import (
     Create,
     Effect,
@@ -18,16 +20,25 @@ from holdfast.engines.sql.exchanges import (
     Prepare,
     Run,
 )
-from holdfast.engines.sql.server import Server
+from holdfast.engines.sql.waiters import Waiters
 
 
 class ServerStore:
     """One server, by so many connections at the most."""
 
-    def __init__(self, server: Server, connections: int) -> None:
-        self._server, self._connections = server, connections
-        self._clock = server.clock
-        self._exchanges = Exchanges(server, connections)
+    def __init__(
+        self,
+        host: StoreHost,
+        node: str,
+        connect: Connect,
+        statements: Statements,
+        waiters: Callable[[StoreHost, Callable[[float], Any]], Waiters],
+        connections: int,
+    ) -> None:
+        """`waiters`: makes them, given a way to open a connection by an instant."""
+        self._connect, self._clock, self._connections = connect, host.clock, connections
+        own = waiters(host, self._open)
+        self._exchanges = Exchanges(node, statements, host.clock, own, connections)
         self._begin()
 
     def _begin(self) -> None:
@@ -46,11 +57,11 @@ class ServerStore:
                 case Enter(until):
                     return self._enter(until, permits)
                 case Open(until):
-                    return self._server.connect(until)
+                    return self._open(until)
                 case Create(connection, until):
-                    return self._server.create(connection, until)
+                    return connection.create(self._exchanges.statements, until)
                 case Prepare(seconds):
-                    return self._server.waiters.prepare(seconds)
+                    return self._exchanges.waiters.prepare(seconds)
                 case Pause(seconds):
                     return time.sleep(seconds)
 
@@ -68,9 +79,20 @@ class ServerStore:
         """In a forked child: the connections are the parent's."""
         for connection in self._exchanges.connections:
             connection.forget()
-        self._server.waiters.forget()
+        self._exchanges.waiters.forget()
         self._exchanges.begin()
         self._begin()
+
+    def _open(self, until: float) -> Connection:
+        """Open a connection, and learn the server's clock; raises `SqlError`."""
+        connection = self._connect(self._clock, until)
+        try:
+            asked_at = self._clock()
+            self._exchanges.server_clock.learn(asked_at, connection.settle(until))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _enter(self, until: float, permits: list[None]) -> bool:
         """Get a permit into the list. A Ctrl-C between taking it and noting it would lose it for

@@ -5,27 +5,18 @@ it: a second statement reads what the first has done.
 """
 
 import ssl
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-from holdfast.core.ports import Clock, Engine, StoreHost
-from holdfast.core.records import Finding, Guarantees, NodeInfo
+from holdfast.core.ports import Clock, Engine
+from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.sql.engine import (
-    OPTIONS,
-    Connect,
-    node_of,
-    read_count,
-    read_table,
-    server_engine,
-)
+from holdfast.engines.sql.engine import OPTIONS, Given, read_table, server_engine
 from holdfast.engines.sql.guard import mysql_guard
 from holdfast.engines.sql.mysql.commands import Statements
 from holdfast.engines.sql.mysql.connection import MySqlConnection, open_connection
-from holdfast.engines.sql.mysql.server import MySqlServer
 
 LIBRARY = "pymysql"
 
@@ -62,41 +53,29 @@ PORT = 3306
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind `mariadb://` or `mysql://`."""
     given = arguments(url, options)
-    return make_engine(url, options, lambda clock, until: connect(given, clock, until))
+    return make_engine(url, options, lambda seconds: given)
 
 
-def make_engine(url: SplitResult, options: dict[str, str], connect: Connect) -> Engine:
-    """The engine whose connections are opened by `connect`."""
+def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engine:
+    """The engine that connects with what is given, for any library's arguments."""
     is_mariadb = url.scheme == "mariadb"
     statements = Statements(read_table(options), returns=is_mariadb)
 
-    def server(host: StoreHost) -> MySqlServer:
-        return MySqlServer(partial(connect, host.clock), node_of(url), statements, host)
+    def connect(clock: Clock, until: float) -> MySqlConnection:
+        connection = given(until - clock())
+        if isinstance(connection, dict):
+            connection = open_connection(address_of(connection), until - clock())
+        return MySqlConnection(connection, clock, needs_mariadb=is_mariadb)
 
-    guarantees = MARIADB if is_mariadb else MYSQL
-
-    def examine(ttl: float) -> Iterable[Finding]:
-        from holdfast.engines.sql.examine import examine
-        from holdfast.engines.sql.mysql.examine import READ_CLOCK, checks
-
-        return examine(connect, node_of(url), READ_CLOCK, checks, ttl)
-
-    def nodes() -> Sequence[NodeInfo]:
-        from holdfast.engines.sql.examine import nodes
-        from holdfast.engines.sql.mysql.examine import READ_CLOCK
-
-        return nodes(connect, node_of(url), READ_CLOCK)
-
-    guard = mysql_guard(statements.names["leases"])
-    made = server_engine(url.scheme, guarantees, server, read_count(options), guard, statements.ddl)
-    return replace(made, examine=examine, nodes=nodes)
-
-
-def connect(given: Any, clock: Clock, until: float) -> MySqlConnection:
-    """Connect with arguments of any library, or take a connection of PyMySQL over."""
-    if isinstance(given, dict):
-        return open_connection(address_of(given), clock, until)
-    return MySqlConnection(given, clock)
+    return server_engine(
+        url,
+        options,
+        MARIADB if is_mariadb else MYSQL,
+        connect,
+        statements,
+        mysql_guard(statements.names["leases"]),
+        "holdfast.engines.sql.mysql.examine",
+    )
 
 
 def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:

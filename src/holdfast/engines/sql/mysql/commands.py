@@ -40,26 +40,16 @@ class Statements(dialect.Statements):
         skipping = ("acquire", "take_away", "rise")
         text = partial(Text, paramstyle="qmark")
         self.dialect = make_dialect(slots, text, texts, shared_texts, skipping)
-        self._extend_many = EXTEND_MANY.format_map(slots)
         upgrades = (UPGRADE, ADD_SHARES) if returns else ()
         self.ddl = "\n".join(sql.format(**names).strip() for sql in (TABLES, *upgrades, VERSION))
         create = (TABLES + VERSION).format(**names).split(";")
-        self.create = tuple(Text(sql, "qmark") for sql in create if sql.strip())
+        self.create = tuple(sql for sql in create if sql.strip())
         self.version = Text(READ_VERSION.format(**names), "qmark")
         self.upgrades = tuple(
-            (Text(is_needed.format(**names), "qmark"), Text(_plain(sql.format(**names)), "qmark"))
+            (is_needed.format(**names), _plain(sql.format(**names)))
             for is_needed, sql in ((FIRST_RELEASE, UPGRADE), (LACKS_SHARES, ADD_SHARES))
         )
         """Whether one is needed, and what it does. To make tables needs no right to alter them."""
-
-    def extend_many(
-        self, ttl: int, keys: list[str], holders: list[str]
-    ) -> tuple[Text, list[object]]:
-        """Extend many leases with one ttl; gives how many were found. A holder id is of one lease
-        alone, so it is not found at the name of another."""
-        marks = ", ".join("?" * len(keys))
-        text = Text(self._extend_many.replace("MARKS", marks), "qmark")
-        return text, [ttl, ttl, *keys, *holders]
 
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -189,6 +179,10 @@ ON DUPLICATE KEY UPDATE
 SELECT IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl, holder
 FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
 """,
+    "extend_many": """
+UPDATE {leases} SET expires = {extended}, ttl = greatest(ttl, :ttl)
+WHERE name IN (:keys) AND holder IN (:holders) AND NOT offered AND {running}
+""",
     "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR UPDATE",
     "join": """
 INSERT INTO {waiters} (holder, name, place, alive_until, shares)
@@ -225,12 +219,6 @@ DELETE w FROM {members} AS m STRAIGHT_JOIN {waiters} AS w ON w.holder = m.holder
 WHERE m.name = :key
 """,
 }
-
-EXTEND_MANY = """
-UPDATE {leases} SET ttl = GREATEST(ttl, ?),
-    expires = GREATEST(LEAST(expires, {now} + ttl), {now} + ?)
-WHERE name IN (MARKS) AND holder IN (MARKS) AND NOT offered AND expires > {now}
-"""
 
 
 def _plain(sql: str) -> str:

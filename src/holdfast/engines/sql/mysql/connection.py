@@ -21,7 +21,14 @@ from holdfast.engines.sql.connection import (
     SqlError,
 )
 from holdfast.engines.sql.dialect import Row, Statement
-from holdfast.engines.sql.mysql.commands import HANDSHAKE, SETTLE, SETTLE_MARIADB
+from holdfast.engines.sql.mysql.commands import (
+    HANDSHAKE,
+    LOCK_TABLES,
+    SETTLE,
+    SETTLE_MARIADB,
+    UNLOCK_TABLES,
+    Statements,
+)
 
 CLIENT_ERRORS = 2000
 """From this number on, an error is not the server's, but PyMySQL's."""
@@ -96,18 +103,20 @@ def read_error(number: int, message: str) -> SqlError:
 class MySqlConnection:
     """A connection that is made."""
 
-    def __init__(self, connection: pymysql.Connection, clock: Clock) -> None:
+    def __init__(
+        self, connection: pymysql.Connection, clock: Clock, *, needs_mariadb: bool = False
+    ) -> None:
         self._connection: pymysql.Connection | None = connection
-        self._clock = clock
+        self._clock, self._needs_mariadb = clock, needs_mariadb
         self._cursor = connection.cursor(pymysql.cursors.Cursor)
         self._used_at = clock()
 
-    def settle(self, until: float, *, needs_mariadb: bool) -> int:
+    def settle(self, until: float) -> int:
         """Make the session ours; gives the server's clock in microseconds."""
         connection = self._connection
         assert connection is not None  # noqa: S101 - it was just made
         version = connection.get_server_info()
-        if needs_mariadb:
+        if self._needs_mariadb:
             insist_on_mariadb(version)
         if not connection.client_flag & CLIENT.FOUND_ROWS:
             raise RefusedError(
@@ -124,6 +133,19 @@ class MySqlConnection:
         [(now,)] = self.run_text(HANDSHAKE, until)
         assert isinstance(now, int)  # noqa: S101 - a bigint
         return now
+
+    def create(self, statements: Statements, until: float) -> None:
+        """Make the tables, or bring those of earlier versions up to date. The version comes last:
+        what was interrupted is done again."""
+        self.run_text(LOCK_TABLES, until)
+        try:
+            for is_needed, upgrade in statements.upgrades:
+                if self.run_text(is_needed, until):
+                    self.run_text(upgrade, until)
+            for sql in statements.create:
+                self.run_text(sql, until)
+        finally:
+            self.run_text(UNLOCK_TABLES, until)
 
     def is_usable(self) -> bool:
         """Whether the server has not closed it."""
@@ -212,7 +234,7 @@ class MySqlConnection:
 
     def _rows(self) -> list[Row]:
         if self._cursor.description is None:
-            return [(self._cursor.rowcount,)] if self._cursor.rowcount else []
+            return [(1,)] * self._cursor.rowcount
         return list(self._cursor.fetchall())
 
     def _allow_many(self, connection: pymysql.Connection, until: float) -> None:
@@ -233,11 +255,11 @@ class MySqlConnection:
         connection._read_timeout = connection._write_timeout = seconds  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
 
 
-def open_connection(address: Mapping[str, Any], clock: Clock, until: float) -> MySqlConnection:
-    """Connect, by blocking."""
-    seconds = max(0.001, until - clock())
+def open_connection(address: Mapping[str, Any], seconds: float) -> pymysql.Connection:
+    """Connect, by blocking for so long at the most."""
+    seconds = max(0.001, seconds)
     try:
-        connection = pymysql.connect(
+        return pymysql.connect(
             **{
                 **address,
                 "charset": "utf8mb4",
@@ -250,7 +272,6 @@ def open_connection(address: Mapping[str, Any], clock: Clock, until: float) -> M
         )
     except _ERRORS as error:
         raise _why(error) from error
-    return MySqlConnection(connection, clock)
 
 
 def insist_on_mariadb(version: str) -> None:
@@ -283,6 +304,8 @@ def _with_values(sql: str, values: Sequence[object]) -> str:
 def _literal(value: object) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, list):
+        return ", ".join(map(_literal, value))
     if isinstance(value, (int, float)):
         return str(value + 0)  # a bool as a number, too
     data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]

@@ -1,29 +1,20 @@
 """`postgresql://user:password@host:5432/database`: a lease table in a PostgreSQL database."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult
 
 from psycopg import ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from holdfast.core.ports import Clock, Engine, StoreHost
-from holdfast.core.records import Finding, Guarantees, NodeInfo
+from holdfast.core.ports import Clock, Engine
+from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.sql.engine import (
-    OPTIONS,
-    Connect,
-    node_of,
-    read_count,
-    read_table,
-    server_engine,
-)
+from holdfast.engines.sql.engine import OPTIONS, Given, read_table, server_engine
 from holdfast.engines.sql.guard import postgresql_guard
 from holdfast.engines.sql.postgres.commands import Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, open_connection
-from holdfast.engines.sql.postgres.server import PostgresServer
+from holdfast.engines.sql.postgres.waiters import ListeningWaiters
 
 LIBRARY = "psycopg"
 
@@ -66,38 +57,29 @@ FORCED = {"client_encoding": "utf8"}
 def engine(url: SplitResult, options: dict[str, str]) -> Engine:
     """The engine behind a URL of PostgreSQL. What libpq knows may be a parameter of it, too."""
     given = arguments(url, options)
-    return make_engine(url, options, lambda clock, until: connect(given, clock, until))
+    return make_engine(url, options, lambda seconds: given)
 
 
-def make_engine(url: SplitResult, options: dict[str, str], connect: Connect) -> Engine:
-    """The engine whose connections are opened by `connect`."""
+def make_engine(url: SplitResult, options: dict[str, str], given: Given) -> Engine:
+    """The engine that connects with what is given, for any library's arguments."""
     statements = Statements(read_table(options))
 
-    def server(host: StoreHost) -> PostgresServer:
-        return PostgresServer(partial(connect, host.clock), node_of(url), statements, host)
+    def connect(clock: Clock, until: float) -> PostgresConnection:
+        found = given(until - clock())
+        if isinstance(found, dict):
+            return open_connection(conninfo_of(found), clock, until)
+        return PostgresConnection(found.pgconn, clock, found)
 
-    def examine(ttl: float) -> Iterable[Finding]:
-        from holdfast.engines.sql.examine import examine
-        from holdfast.engines.sql.postgres.examine import READ_CLOCK, checks
-
-        return examine(connect, node_of(url), READ_CLOCK, checks, ttl)
-
-    def nodes() -> Sequence[NodeInfo]:
-        from holdfast.engines.sql.examine import nodes
-        from holdfast.engines.sql.postgres.examine import READ_CLOCK
-
-        return nodes(connect, node_of(url), READ_CLOCK)
-
-    guard = postgresql_guard(statements.names["leases"])
-    made = server_engine(url.scheme, GUARANTEES, server, read_count(options), guard, statements.ddl)
-    return replace(made, examine=examine, nodes=nodes)
-
-
-def connect(given: Any, clock: Clock, until: float) -> PostgresConnection:
-    """Connect with arguments of any library, or take a connection of psycopg over."""
-    if isinstance(given, dict):
-        return open_connection(conninfo_of(given), clock, until)
-    return PostgresConnection(given.pgconn, clock, given)
+    return server_engine(
+        url,
+        options,
+        GUARANTEES,
+        connect,
+        statements,
+        postgresql_guard(statements.names["leases"]),
+        "holdfast.engines.sql.postgres.examine",
+        lambda host, connect: ListeningWaiters(host.clock, host.notify, connect),
+    )
 
 
 def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:

@@ -29,7 +29,6 @@ class Statements(dialect.Statements):
         self.names = names = table_names(table, '"', SCHEMA)
         slots = fill_slots(names, **SLOTS)
         self.dialect = make_dialect(slots, _typed, TEXTS, SHARED_TEXTS)
-        self.extend_all = _typed(EXTEND_ALL.format_map(slots))
         self.ddl = DDL.format(**names).strip()
         # Two clients that make the tables at once would be in each other's way.
         self.create = f"{CREATING};\n{self.ddl}"
@@ -128,7 +127,6 @@ _TYPES = {
     "boolean": ("again", "is_text"),
     "text": ("listener",),
     "bytea[]": ("keys", "holders"),
-    "bigint[]": ("ttls",),
 }
 """Of the values: PostgreSQL cannot always tell."""
 
@@ -168,6 +166,10 @@ WITH taken AS (
 SELECT coalesce((SELECT fence FROM taken), (SELECT fence FROM made)),
        {now}, expires - {now}, ttl, holder
 FROM (VALUES (1)) AS one LEFT JOIN {leases} ON name = :key
+""",
+    "extend_many": """
+UPDATE {leases} SET expires = {extended}, ttl = greatest(ttl, :ttl)
+WHERE name = ANY(:keys) AND holder = ANY(:holders) AND NOT offered AND {running} {done}
 """,
     "lock": "SELECT 1 FROM {leases} WHERE name = :key FOR NO KEY UPDATE",
     "join": """
@@ -212,15 +214,6 @@ WHERE name = (
 )
 """,
 }
-
-EXTEND_ALL = """
-UPDATE {leases} AS l SET
-    expires = greatest(least(l.expires, {now} + greatest(l.ttl, r.ttl)), {now} + r.ttl),
-    ttl = greatest(l.ttl, r.ttl)
-FROM unnest(:keys, :holders, :ttls) AS r(name, holder, ttl)
-WHERE l.name = r.name AND l.holder = r.holder AND NOT l.offered AND l.expires > {now}
-RETURNING l.holder
-"""
 
 HANDSHAKE = Text(f"SELECT pg_backend_pid(), {NOW}", "numeric_dollar")
 """Gives the number of the server process, and the server's clock."""

@@ -25,7 +25,7 @@ from holdfast.engines.sql.connection import (
     wait_for,
 )
 from holdfast.engines.sql.dialect import Row, Statement, Text
-from holdfast.engines.sql.postgres.commands import HANDSHAKE, SETTLE
+from holdfast.engines.sql.postgres.commands import HANDSHAKE, SETTLE, Statements
 
 IDLE = 0.01
 """A connection that was used so recently is taken to be there, without a look."""
@@ -127,6 +127,20 @@ class PostgresConnection:
         self.is_direct = is_direct
         assert isinstance(now, int)  # noqa: S101 - a bigint
         return now
+
+    def create(self, statements: Statements, until: float) -> None:
+        """Make the tables, or bring those of the first release up to date."""
+        self.run_text("RESET search_path", until)  # to see where it led in the first release
+        [strays] = self.run((statements.strays(),), until)
+        if self.is_direct:
+            self.run_text(SETTLE, until)
+        if strays:
+            raise RefusedError(
+                f"there is a lease table in the schema {strays[0][0]}, where search_path leads; "
+                f"to go on with it, give table={strays[0][0]}.{statements.names['plain']}",
+                is_final=True,
+            )
+        self.run_text(statements.create, until)
 
     def is_usable(self) -> bool:
         """Whether the server has not closed it."""
@@ -321,11 +335,6 @@ def _read_failure(result: pq.abc.PGresult) -> SqlError:
 def _dumped(value: object) -> bytes | None:
     if value is None or isinstance(value, bytes):
         return value
-    if isinstance(value, list):
-        return b"{%s}" % b",".join(_element(each) for each in value)
+    if isinstance(value, list):  # each as hexadecimal digits
+        return b"{%s}" % b",".join(rb'"\\x%s"' % each.encode().hex().encode() for each in value)
     return str(value).encode()
-
-
-def _element(value: str | int) -> bytes:
-    """One element of an array. Text in it stands as hexadecimal digits."""
-    return rb'"\\x%s"' % value.encode().hex().encode() if isinstance(value, str) else b"%d" % value

@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from math import inf
 from pathlib import Path
 from threading import get_ident
+from typing import TypeVar
 from weakref import ref
 
 from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Granted, Release, Request
 from holdfast.core.ports import Clock, Notify
-from holdfast.engines.sql.clock import BootClock
 from holdfast.engines.sql.commands import Commands
-from holdfast.engines.sql.dialect import MICROSECONDS, Results, Statement
+from holdfast.engines.sql.dialect import MICROSECONDS, BootClock, Results, Statement, Steps
 from holdfast.engines.sql.shares import MARKER, alone
 from holdfast.engines.sql.sqlite import commands as sql
 from holdfast.engines.sql.sqlite.connection import (
@@ -33,6 +33,8 @@ from holdfast.engines.sql.sqlite.connection import (
     relax,
 )
 from holdfast.engines.sql.sqlite.waiters import PipeWaiters, is_alive, sweep
+
+T = TypeVar("T")
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.0001, 0.02
 """Another connection that is writing is done in microseconds."""
@@ -144,8 +146,9 @@ class SqliteStore:
                 self._open()
             if len(requests) == 1:
                 return [self._answer_one(requests[0], until, waits=False)]
-            if all(type(request) is Extend for request in requests):
-                return self._extend_all(requests)
+            extensions = [request for request in requests if type(request) is Extend]
+            if len(extensions) == len(requests):
+                return self._run(self._commands.extend_all(extensions), until, waits=False)
             return [self._answer_one(request, until, waits=True) for request in requests]
         except sqlite3.Error as error:
             if is_busy(error):
@@ -200,34 +203,39 @@ class SqliteStore:
         return DONE
 
     def _answer_one(self, request: Request, until: float, *, waits: bool) -> Answer:
-        """Run the command for a request. Without `waits`, another writer in the way of its first
-        step is the caller's to wait for; later it is waited for here, since what was done must not
-        be done again."""
-        is_brief = not waits and self._is_brief(request)
-        if is_brief:
+        results: Results | None = None
+        if not waits and self._is_brief(request):
             brief = self._answer_briefly(request)
             if brief is not None:
                 return brief
-        command = self._commands.answer(request, until)
+            results = [[]]
+        answer = self._run(self._commands.answer(request, until), until, results, waits=waits)
+        if type(request) is Release:
+            self._waiters_now.released(request.holder)
+        return answer
+
+    def _run(
+        self, command: Steps[T], until: float, results: Results | None = None, *, waits: bool
+    ) -> T:
+        """Run a command. Without `waits`, another writer in the way of its first step is the
+        caller's to wait for; later it is waited for here, since what was done must not be done
+        again. `results`: of the first step, if that was done."""
         statements = next(command)
-        if is_brief:
-            statements = command.send([[]])  # what the first statement gave
         while True:
-            results = self._execute(statements, until if waits else -inf)
+            if results is None:
+                results = self._execute(statements, until if waits else -inf)
             waits = True
             try:
                 statements = command.send(results)
             except StopIteration as stop:
-                answer: Answer = stop.value
-                if type(request) is Release:
-                    self._waiters_now.released(request.holder)
-                return answer
+                return stop.value  # type: ignore[no-any-return]  # it is a T
+            results = None
 
     def _execute(self, statements: Sequence[Statement], until: float) -> Results:
         connection = self._connection
         assert connection is not None  # noqa: S101 - it is open
         tries = 0
-        is_transaction = len(statements) > 1 and not connection.in_transaction
+        is_transaction = len(statements) > 1
         while True:
             try:
                 if is_transaction:
@@ -243,15 +251,6 @@ class SqliteStore:
                 return results
             time.sleep(_pause(tries))
             tries += 1
-
-    def _extend_all(self, requests: Sequence[Request]) -> list[Answer]:
-        """Renewals, in one transaction."""
-        connection = self._connection
-        assert connection is not None  # noqa: S101 - it is open
-        connection.execute("BEGIN IMMEDIATE")
-        answers = [self._answer_one(request, -inf, waits=True) for request in requests]
-        connection.execute("COMMIT")
-        return answers
 
     def _open(self) -> None:
         if self._closed:

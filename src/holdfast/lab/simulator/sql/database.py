@@ -21,17 +21,9 @@ RULES = (
     (re.escape(NOW), "micros()"),
     (r"EXISTS \(SELECT 1 FROM pg_stat_get_activity\(pid\)\)", "is_running(pid)"),
     (r" FOR (NO KEY )?UPDATE( SKIP LOCKED)?", ""),
-    (r"CAST\((\$\d+) AS (?!text)[a-z\[\]]+\)", r"\1"),
+    (r"CAST\((\$\d+) AS (?!text)[\w\[\]]+\)", r"\1"),
+    (r"= ANY\((\$\d+)\)", r"IN (SELECT CAST(value AS blob) FROM json_each(\1))"),
     (r'"public"\.', ""),
-    (r"RETURNING l\.", "RETURNING "),
-    (
-        r"unnest\(.*\) AS r\(name, holder, ttl\)",
-        """(
-            SELECT CAST(n.value AS blob) AS name, CAST(h.value AS blob) AS holder, t.value AS ttl
-            FROM json_each($1) AS n JOIN json_each($2) AS h ON h.key = n.key
-            JOIN json_each($3) AS t ON t.key = n.key
-        ) AS r""",
-    ),
     (r"(?s)DO \$migrate\$.*\$migrate\$;", ""),
     (r" WITH \(fillfactor = 70\)", ""),
 )

@@ -65,7 +65,7 @@ class SqlServer(BaseServer):
         """Late requests do nothing: an expired lease is not extended, and nothing is granted to a
         client that has given up."""
         sql, shared, now = STATEMENTS.dialect, STATEMENTS.dialect.shared, self._leases(ended=False)
-        extensions = (sql.extend, STATEMENTS.extend_all, shared and shared.prolong)
+        extensions = (sql.extend, sql.extend_many, shared and shared.prolong)
         for text, values in statements:
             if text in extensions and expired & now:
                 self._internal_error(f"{self.name} extended an expired lease")

@@ -15,8 +15,7 @@ from holdfast.engines.sql.dialect import Statement
 from holdfast.engines.sql.engine import CONNECTIONS
 from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Pause, Prepare, Run
 from holdfast.engines.sql.postgres.commands import HANDSHAKE
-from holdfast.engines.sql.postgres.server import PostgresServer
-from holdfast.engines.sql.postgres.waiters import Receive, Subscribe
+from holdfast.engines.sql.postgres.waiters import ListeningWaiters, Receive, Subscribe
 from holdfast.lab.simulator.driver import BaseClient, Resumption
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.sql.database import STATEMENTS
@@ -175,8 +174,10 @@ class SqlStore(Store):
         self._sent = wiring.sent
         self._link = ServerLink(client, wiring, is_direct=client.number % 3 != 1)
         self.connections = [self._link]
-        self._server = PostgresServer(_nowhere, wiring.servers[0].name, STATEMENTS, self.host)
-        self._exchanges = Exchanges(self._server, CONNECTIONS)
+        self._waiters = ListeningWaiters(self.host.clock, self.host.notify, _nowhere)
+        self._exchanges = Exchanges(
+            wiring.servers[0].name, STATEMENTS, self.host.clock, self._waiters, CONNECTIONS
+        )
         self._settling: list[Resume] | None = None
         """Waiters that wait until the listener listens; None: it has yet to be started."""
         self._is_settled = False
@@ -219,7 +220,7 @@ class SqlStore(Store):
     def _shake_hands(
         self, until: float, resume: Resume, connection: ServerConnection | Exception
     ) -> None:
-        """As `PostgresServer.connect`: learn the server's clock."""
+        """As `ServerStore`: learn the server's clock."""
         if isinstance(connection, Exception):
             resume(connection)
             return
@@ -231,7 +232,7 @@ class SqlStore(Store):
                 resume(results)
                 return
             [[(_, now)]] = results
-            self._server.server_clock.learn(asked_at, now)
+            self._exchanges.server_clock.learn(asked_at, now)
             resume(connection)
 
         connection.run((HANDSHAKE(),), until, learn)
@@ -242,7 +243,7 @@ class SqlStore(Store):
             return
         if self._settling is None:
             self._settling = []
-            listening = self._server.waiters.listen(f"{self.client.name}:channel", self._settle)
+            listening = self._waiters.listen(f"{self.client.name}:channel", self._settle)
             self._start(Activity(self.client, self._drive(listening, partial(self._do, ()))))
         self._settling.append(resume)
         self._sleep(seconds, resume)

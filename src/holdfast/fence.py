@@ -17,7 +17,7 @@ holdfast.errors.StaleFence: fence 33 for 'invoice:42' is stale: a later holder h
 
 from typing import Any
 
-from holdfast.engines.sql.adapters import adapt, adapt_async, execute, execute_async
+from holdfast.engines.sql.adapters import execute, execute_async
 from holdfast.engines.sql.fences import newest
 from holdfast.errors import StaleFence
 from holdfast.options import check_name
@@ -42,16 +42,16 @@ def check(connection: object, name: str, fence: int) -> None:
     - `fence`: that of your lease: `lease.fence`.
     """
     name, fence = check_name(name), _check_fence(fence)
-    adapter = adapt(connection)
-    _compare(name, fence, execute(newest(adapter.database, name, fence), adapter))
+    seen = execute(connection, lambda adapter: newest(adapter, name, fence))
+    _compare(name, fence, seen)
 
 
 async def acheck(connection: object, name: str, fence: int) -> None:
     """As `check`, for asyncio: with a `connection` of psycopg, asyncpg, asyncmy, aiomysql,
     aiosqlite or SQLAlchemy (or an AsyncSession)."""
     name, fence = check_name(name), _check_fence(fence)
-    adapter = await adapt_async(connection)
-    _compare(name, fence, await execute_async(newest(adapter.database, name, fence), adapter))
+    seen = await execute_async(connection, lambda adapter: newest(adapter, name, fence))
+    _compare(name, fence, seen)
 
 
 def _compare(name: str, fence: int, seen: int) -> None:

@@ -8,10 +8,11 @@ Statements are written with named values (`:name`) and return numbers. Names of 
 hex: neither the connection's encoding nor its quoting rules can change ASCII digits.
 """
 
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from holdfast.core.effects import perform, perform_async
 from holdfast.engines.sql.dialect import Row, with_marks
@@ -19,65 +20,60 @@ from holdfast.engines.sql.dialect import Row, with_marks
 T = TypeVar("T")
 
 Values: TypeAlias = Mapping[str, object]
-Steps: TypeAlias = Generator[tuple[str, Values], list[Row], T]
-"""Yields statements and receives their rows; errors of the library are thrown in."""
+Calls: TypeAlias = Generator[Callable[[], Any], Any, T]
+"""Yields calls of a library, and receives what they return, or what that gives when it is awaited;
+errors of the library are thrown in. So one text serves libraries of threads and of asyncio."""
 
 POSTGRESQL, MYSQL, SQLITE = "PostgreSQL", "MariaDB or MySQL", "SQLite"
 
-Rows_co = TypeVar("Rows_co", covariant=True)
-
 
 @dataclass(frozen=True, slots=True)
-class Adapter(Generic[Rows_co]):
-    """A connection whose statements give rows; of asyncio: that gives them when it is awaited."""
+class Adapter:
+    """A user's connection."""
 
     database: str
     autocommits: bool
     """Whether a statement would be a transaction of its own."""
     in_savepoint: bool
-    execute: Callable[[str, Values], Rows_co]
+    execute: Callable[[str, Values], Calls[list[Row]]]
 
 
-Sync: TypeAlias = Adapter[list[Row]]
-Async: TypeAlias = Adapter[Awaitable[list[Row]]]
-
-
-def adapt(connection: Any) -> Sync:
-    """The adapter of a connection that blocks and has a transaction open, or opens one with the
+def execute(connection: object, work: Callable[[Adapter], Calls[T]]) -> T:
+    """Do this work on a connection that blocks and has a transaction open, or opens one with the
     next statement. `TypeError`: not such a connection. `ValueError`: autocommit, or a savepoint."""
-    make = _SYNC.get(_library(connection))
-    adapter = make(connection) if make else None
-    if adapter is None:
-        raise TypeError(
-            "connection: must be a connection of psycopg, psycopg2, PyMySQL, mysqlclient, sqlite3, "
-            "SQLAlchemy (or a Session) or Django, not of asyncio; "
-            f"got a {_class_name(connection)}"
-        )
-    _check(adapter)
-    return adapter
+    calls = _work(connection, work, awaits=False)
+    return perform(calls, lambda call: call(), Exception)
 
 
-async def adapt_async(connection: Any) -> Async:
+async def execute_async(connection: object, work: Callable[[Adapter], Calls[T]]) -> T:
     """The same for asyncio."""
-    make = _ASYNC.get(_library(connection))
-    adapter = await make(connection) if make else None
+    calls = _work(connection, work, awaits=True)
+    return await perform_async(calls, lambda call: call(), Exception)
+
+
+def _work(connection: object, work: Callable[[Adapter], Calls[T]], *, awaits: bool) -> Calls[T]:
+    make = (_ASYNC if awaits else _SYNC).get(_library(connection))
+    adapter = (yield from make(connection, awaits)) if make else None
     if adapter is None:
-        raise TypeError(
-            "connection: must be an asyncio connection of psycopg, asyncpg, asyncmy, aiomysql, "
-            f"aiosqlite or SQLAlchemy (or an AsyncSession); got a {_class_name(connection)}"
+        wanted = (
+            "an asyncio connection of psycopg, asyncpg, asyncmy, aiomysql, aiosqlite or SQLAlchemy "
+            "(or an AsyncSession)"
+            if awaits
+            else "a connection of psycopg, psycopg2, PyMySQL, mysqlclient, sqlite3, SQLAlchemy (or "
+            "a Session) or Django, not of asyncio"
         )
-    _check(adapter)
-    return adapter
-
-
-def execute(steps: Steps[T], adapter: Sync) -> T:
-    """Execute each statement."""
-    return perform(steps, lambda statement: adapter.execute(*statement), Exception)
-
-
-async def execute_async(steps: Steps[T], adapter: Async) -> T:
-    """Execute each statement, under asyncio."""
-    return await perform_async(steps, lambda statement: adapter.execute(*statement), Exception)
+        raise TypeError(f"connection: must be {wanted}; got a {_class_name(connection)}")
+    if adapter.autocommits:
+        raise ValueError(
+            "connection: it commits each statement by itself (autocommit), so there is no "
+            "transaction to protect; begin one first"
+        )
+    if adapter.in_savepoint:
+        raise ValueError(
+            "connection: it is inside a savepoint (a nested transaction), whose rollback would "
+            "undo the protection while the transaction goes on; call it in the outermost block"
+        )
+    return (yield from work(adapter))
 
 
 def render(
@@ -132,19 +128,6 @@ def _sqlstate(error: BaseException) -> object:
     return getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
 
 
-def _check(adapter: Sync | Async) -> None:
-    if adapter.autocommits:
-        raise ValueError(
-            "connection: it commits each statement by itself (autocommit), so there is no "
-            "transaction to protect; begin one first"
-        )
-    if adapter.in_savepoint:
-        raise ValueError(
-            "connection: it is inside a savepoint (a nested transaction), whose rollback would "
-            "undo the protection while the transaction goes on; call it in the outermost block"
-        )
-
-
 def _library(connection: object) -> str:
     """The library in which its class, or a base of it, is defined."""
     for kind in type(connection).__mro__:
@@ -161,53 +144,38 @@ def _class_name(connection: object) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-# psycopg
-
-
-def _psycopg(connection: Any) -> Sync | None:
-    from psycopg import Connection, Cursor
+def _psycopg(connection: Any, awaits: bool) -> Calls[Adapter | None]:
+    from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
     from psycopg.rows import tuple_row
 
-    if not isinstance(connection, Connection):
+    wanted: Any = AsyncConnection if awaits else Connection
+    if not isinstance(connection, wanted):
         return None
 
     def synchronise() -> None:
+        with connection.pipeline() as pipeline:
+            pipeline.sync()
+
+    async def synchronise_async() -> None:
+        async with connection.pipeline() as pipeline:
+            await pipeline.sync()
+
+    def synchronised() -> Calls[None]:
         """In pipeline mode results, and the transaction's status, arrive with the next sync."""
         if connection.pgconn.pipeline_status:
-            with connection.pipeline() as pipeline:
-                pipeline.sync()
+            yield synchronise_async if awaits else synchronise
 
-    def execute(sql: str, values: Values) -> list[Row]:
+    def execute(sql: str, values: Values) -> Calls[list[Row]]:
         text, parameters = render(sql, values, "pyformat")
-        with Cursor(connection, row_factory=tuple_row) as cursor:
-            cursor.execute(text.encode(), parameters)
-            synchronise()
-            return cursor.fetchall() if cursor.description else []
+        kind: Any = AsyncCursor if awaits else Cursor
+        cursor = kind(connection, row_factory=tuple_row)
+        yield partial(cursor.execute, text.encode(), parameters)
+        yield from synchronised()
+        rows = (yield cursor.fetchall) if cursor.description else []
+        yield cursor.close
+        return list(rows)
 
-    synchronise()
-    return Adapter(POSTGRESQL, _autocommits(connection), _is_nested(connection), execute)
-
-
-async def _psycopg_async(connection: Any) -> Async | None:
-    from psycopg import AsyncConnection, AsyncCursor
-    from psycopg.rows import tuple_row
-
-    if not isinstance(connection, AsyncConnection):
-        return None
-
-    async def synchronise() -> None:
-        if connection.pgconn.pipeline_status:
-            async with connection.pipeline() as pipeline:
-                await pipeline.sync()
-
-    async def execute(sql: str, values: Values) -> list[Row]:
-        text, parameters = render(sql, values, "pyformat")
-        async with AsyncCursor(connection, row_factory=tuple_row) as cursor:
-            await cursor.execute(text.encode(), parameters)
-            await synchronise()
-            return await cursor.fetchall() if cursor.description else []
-
-    await synchronise()
+    yield from synchronised()
     return Adapter(POSTGRESQL, _autocommits(connection), _is_nested(connection), execute)
 
 
@@ -216,59 +184,46 @@ def _is_nested(connection: Any) -> bool:
     return getattr(connection, "_num_transactions", 0) > 1
 
 
-# psycopg2 and asyncpg
-
-
-def _psycopg2(connection: Any) -> Sync | None:
+def _psycopg2(connection: Any, awaits: bool) -> Calls[Adapter | None]:
     library = import_module("psycopg2.extensions")
     if not isinstance(connection, library.connection):
         return None
 
-    def execute(sql: str, values: Values) -> list[Row]:
+    def execute(sql: str, values: Values) -> Calls[list[Row]]:
         with connection.cursor(cursor_factory=library.cursor) as cursor:
-            cursor.execute(*render(sql, values, "pyformat"))
+            yield partial(cursor.execute, *render(sql, values, "pyformat"))
             return list(cursor.fetchall()) if cursor.description else []
 
+    yield from ()  # nothing has to be asked first
     return Adapter(POSTGRESQL, _autocommits(connection), False, execute)
 
 
-async def _asyncpg(connection: Any) -> Async | None:
+def _asyncpg(connection: Any, awaits: bool) -> Calls[Adapter | None]:
     if not hasattr(connection, "is_in_transaction"):
         return None
 
-    async def execute(sql: str, values: Values) -> list[Row]:
+    def execute(sql: str, values: Values) -> Calls[list[Row]]:
         text, parameters = render(sql, values, "numeric_dollar")
-        return [tuple(record) for record in await connection.fetch(text, *parameters)]
+        return [tuple(record) for record in (yield partial(connection.fetch, text, *parameters))]
 
+    yield from ()  # nothing has to be asked first
     return Adapter(POSTGRESQL, not connection.is_in_transaction(), False, execute)
 
 
-# PyMySQL, mysqlclient, asyncmy and aiomysql
-
-
-def _mysql(connection: Any) -> Sync | None:
+def _mysql(connection: Any, awaits: bool) -> Calls[Adapter | None]:
+    """PyMySQL, mysqlclient, asyncmy and aiomysql."""
     cursors = _mysql_cursors(connection)
     if cursors is None:
         return None
 
-    def execute(sql: str, values: Values) -> list[Row]:
-        with connection.cursor(cursors.Cursor) as cursor:
-            cursor.execute(*render(sql, values, "pyformat"))
-            return list(cursor.fetchall())
+    def execute(sql: str, values: Values) -> Calls[list[Row]]:
+        cursor = cursors.Cursor(connection)
+        yield partial(cursor.execute, *render(sql, values, "pyformat"))
+        rows = yield cursor.fetchall
+        yield cursor.close
+        return list(rows)
 
-    return Adapter(MYSQL, _autocommits(connection), False, execute)
-
-
-async def _mysql_async(connection: Any) -> Async | None:
-    cursors = _mysql_cursors(connection)
-    if cursors is None:
-        return None
-
-    async def execute(sql: str, values: Values) -> list[Row]:
-        async with connection.cursor(cursors.Cursor) as cursor:
-            await cursor.execute(*render(sql, values, "pyformat"))
-            return list(await cursor.fetchall())
-
+    yield from ()  # nothing has to be asked first
     return Adapter(MYSQL, _autocommits(connection), False, execute)
 
 
@@ -281,89 +236,56 @@ def _mysql_cursors(connection: object) -> Any:
     return None
 
 
-# sqlite3 and aiosqlite
-
-
-def _sqlite(connection: Any) -> Sync | None:
-    from sqlite3 import Connection
-
-    if not isinstance(connection, Connection):
-        return None
-
-    def execute(sql: str, values: Values) -> list[Row]:
-        cursor = connection.cursor()
-        try:
-            cursor.row_factory = None
-            return cursor.execute(sql, values).fetchall()
-        finally:
-            cursor.close()
-
-    return Adapter(SQLITE, _autocommits(connection), False, execute)
-
-
-async def _sqlite_async(connection: Any) -> Async | None:
+def _sqlite(connection: Any, awaits: bool) -> Calls[Adapter | None]:
+    """sqlite3 and aiosqlite."""
     if not hasattr(connection, "in_transaction"):
         return None
 
-    async def execute(sql: str, values: Values) -> list[Row]:
-        async with connection.cursor() as cursor:
-            cursor.row_factory = None
-            await cursor.execute(sql, values)
-            return list(await cursor.fetchall())
+    def execute(sql: str, values: Values) -> Calls[list[Row]]:
+        cursor = yield connection.cursor
+        cursor.row_factory = None
+        yield partial(cursor.execute, sql, values)
+        rows = yield cursor.fetchall
+        yield cursor.close
+        return list(rows)
 
+    yield from ()  # nothing has to be asked first
     return Adapter(SQLITE, _autocommits(connection), False, execute)
-
-
-# SQLAlchemy and Django
 
 
 _DATABASES = {"postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
 
 
-def _sqlalchemy(connection: Any) -> Sync | None:
+def _sqlalchemy(connection: Any, awaits: bool) -> Calls[Adapter | None]:
     from sqlalchemy import Connection, text
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
     from sqlalchemy.orm import Session, scoped_session
 
-    if isinstance(connection, scoped_session):
+    if isinstance(connection, async_scoped_session if awaits else scoped_session):
         connection = connection()
     # A Session that joins a test's transaction does so by a savepoint, which is no nested one: so
     # the Session is asked, and not its connection.
-    own = connection.connection() if isinstance(connection, Session) else connection
-    if not isinstance(own, Connection):
+    is_session = isinstance(connection, AsyncSession if awaits else Session)
+    own: Any = (yield connection.connection) if is_session else connection
+    wanted: Any = AsyncConnection if awaits else Connection
+    if not isinstance(own, wanted):
         return None
+    if awaits:
+        yield own.get_raw_connection  # raises if it has not been started yet
 
-    def execute(sql: str, values: Values) -> list[Row]:
-        result = own.execute(text(sql), _used(sql, values))
-        return [tuple(row) for row in result] if result.returns_rows else []
-
-    database = _database(own.dialect.name)
-    return Adapter(database, _autocommits_below(own), connection.in_nested_transaction(), execute)
-
-
-async def _sqlalchemy_async(connection: Any) -> Async | None:
-    from sqlalchemy import text
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
-
-    if isinstance(connection, async_scoped_session):
-        connection = connection()
-    own = await connection.connection() if isinstance(connection, AsyncSession) else connection
-    if not isinstance(own, AsyncConnection):
-        return None
-    await own.get_raw_connection()  # raises if it has not been started yet
-
-    async def execute(sql: str, values: Values) -> list[Row]:
-        result = await own.execute(text(sql), _used(sql, values))
+    def execute(sql: str, values: Values) -> Calls[list[Row]]:
+        result = yield partial(own.execute, text(sql), _used(sql, values))
         return [tuple(row) for row in result] if result.returns_rows else []
 
     return Adapter(
         _database(own.dialect.name),
-        _autocommits_below(own.sync_connection),
+        _autocommits_below(own.sync_connection if awaits else own),
         connection.in_nested_transaction(),
         execute,
     )
 
 
-def _django(connection: Any) -> Sync | None:
+def _django(connection: Any, awaits: bool) -> Calls[Adapter | None]:
     """`django.db.connection`, or one of `django.db.connections`."""
     from django.db.backends.base.base import BaseDatabaseWrapper
     from django.utils.connection import ConnectionProxy
@@ -373,15 +295,15 @@ def _django(connection: Any) -> Sync | None:
         return None
     connection.ensure_connection()
     make = _SYNC.get(_library(connection.connection))
-    below = make(connection.connection) if make else None
+    below = (yield from make(connection.connection, False)) if make else None
     if below is None:
         raise TypeError(
             f"connection: must lead to {', '.join(_DATABASES)}; got one to {connection.vendor}"
         )
 
-    def execute(sql: str, values: Values) -> list[Row]:
+    def execute(sql: str, values: Values) -> Calls[list[Row]]:
         with connection.wrap_database_errors:  # the user expects errors of django.db
-            return below.execute(sql, values)
+            return (yield from below.execute(sql, values))
 
     return replace(below, in_savepoint=_is_nested_atomic(connection), execute=execute)
 
@@ -438,7 +360,10 @@ def _autocommits_below(connection: Any) -> bool:
     return bool(getattr(pooled.dbapi_connection, "autocommit", False))
 
 
-_SYNC: dict[str, Callable[[Any], Sync | None]] = {
+_Make: TypeAlias = Callable[[Any, bool], Calls[Adapter | None]]
+"""Gives the adapter of a connection, which awaits or not; None if it is not a connection."""
+
+_SYNC: dict[str, _Make] = {
     "psycopg": _psycopg,
     "psycopg2": _psycopg2,
     "pymysql": _mysql,
@@ -448,11 +373,11 @@ _SYNC: dict[str, Callable[[Any], Sync | None]] = {
     "django": _django,
 }
 
-_ASYNC: dict[str, Callable[[Any], Awaitable[Async | None]]] = {
-    "psycopg": _psycopg_async,
+_ASYNC: dict[str, _Make] = {
+    "psycopg": _psycopg,
     "asyncpg": _asyncpg,
-    "asyncmy": _mysql_async,
-    "aiomysql": _mysql_async,
-    "aiosqlite": _sqlite_async,
-    "sqlalchemy": _sqlalchemy_async,
+    "asyncmy": _mysql,
+    "aiomysql": _mysql,
+    "aiosqlite": _sqlite,
+    "sqlalchemy": _sqlalchemy,
 }

@@ -7,7 +7,14 @@ the mark that the one before has left.
 
 from dataclasses import dataclass
 
-from holdfast.engines.sql.adapters import MYSQL, POSTGRESQL, SQLITE, Steps, is_missing_table
+from holdfast.engines.sql.adapters import (
+    MYSQL,
+    POSTGRESQL,
+    SQLITE,
+    Adapter,
+    Calls,
+    is_missing_table,
+)
 from holdfast.errors import LockError
 
 
@@ -73,35 +80,35 @@ def ddl(database: str) -> str:
     return _MARKS[database].ddl
 
 
-def newest(database: str, name: str, fence: int) -> Steps[int]:
+def newest(adapter: Adapter, name: str, fence: int) -> Calls[int]:
     """The greatest fence that was seen for the name, this one included."""
-    sql = _MARKS[database]
-    if sql.exists and (yield sql.exists, {}) != [(True,)]:
-        yield from _create(sql)
+    sql = _MARKS[adapter.database]
+    if sql.exists and (yield from adapter.execute(sql.exists, {})) != [(True,)]:
+        yield from _create(adapter, sql)
     try:
-        return (yield from _mark(sql, name, fence))
+        return (yield from _mark(adapter, sql, name, fence))
     except Exception as error:
         if not is_missing_table(error):
             raise
-    yield from _create(sql)
-    return (yield from _mark(sql, name, fence))
+    yield from _create(adapter, sql)
+    return (yield from _mark(adapter, sql, name, fence))
 
 
-def _mark(sql: Marks, name: str, fence: int) -> Steps[int]:
+def _mark(adapter: Adapter, sql: Marks, name: str, fence: int) -> Calls[int]:
     values = {"name": name, "hex": name.encode().hex(), "fence": fence}
-    rows = yield sql.mark, values
+    rows = yield from adapter.execute(sql.mark, values)
     if sql.look:
-        rows = yield sql.look, values
+        rows = yield from adapter.execute(sql.look, values)
     [(seen,)] = rows
     return int(seen)
 
 
-def _create(sql: Marks) -> Steps[None]:
+def _create(adapter: Adapter, sql: Marks) -> Calls[None]:
     if sql.commits:
         raise LockError(
             "the fence was not checked: the table holdfast_fences is missing, and creating it here "
             f"would commit your transaction; create it before:\n{sql.ddl}"
         )
     if sql.lock:
-        yield sql.lock, {}
-    yield sql.ddl.rstrip(";"), {}
+        yield from adapter.execute(sql.lock, {})
+    yield from adapter.execute(sql.ddl.rstrip(";"), {})

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from holdfast.engines.sql.adapters import (
     MYSQL,
     POSTGRESQL,
-    Async,
-    Steps,
-    Sync,
-    adapt,
-    adapt_async,
+    Adapter,
+    Calls,
     execute,
     execute_async,
     is_missing_table,
@@ -55,15 +52,13 @@ class SqlGuard:
 
     def lock(self, connection: object, key: str, holder: str, fence: int) -> bool:
         """Tie the transaction of a connection that blocks; False if it does not see the lease."""
-        adapter = adapt(connection)
-        self._check(adapter)
-        return execute(self._lock(key, holder, fence), adapter)
+        return execute(connection, lambda adapter: self._lock(adapter, key, holder, fence))
 
     async def lock_async(self, connection: object, key: str, holder: str, fence: int) -> bool:
         """The same for a connection of asyncio."""
-        adapter = await adapt_async(connection)
-        self._check(adapter)
-        return await execute_async(self._lock(key, holder, fence), adapter)
+        return await execute_async(
+            connection, lambda adapter: self._lock(adapter, key, holder, fence)
+        )
 
     def sql(
         self, paramstyle: str, key: str, holder: str, fence: int
@@ -74,17 +69,15 @@ class SqlGuard:
     def _values(self, key: str, holder: str, fence: int) -> dict[str, object]:
         return {"name": key.encode().hex(), "holder": holder.encode().hex(), "fence": fence}
 
-    def _check(self, adapter: Sync | Async) -> None:
+    def _lock(self, adapter: Adapter, key: str, holder: str, fence: int) -> Calls[bool]:
         if adapter.database != self.database:
             raise TypeError(
                 f"connection: the lock is kept in {self.database}, and only a transaction there "
                 f"can be tied to it; got a connection to {adapter.database}: "
                 "call holdfast.fence.check(connection, lease.name, lease.fence) in it instead"
             )
-
-    def _lock(self, key: str, holder: str, fence: int) -> Steps[bool]:
         try:
-            rows = yield self.statement, self._values(key, holder, fence)
+            rows = yield from adapter.execute(self.statement, self._values(key, holder, fence))
         except Exception as error:
             if is_missing_table(error) or is_overtaken(error):
                 return False

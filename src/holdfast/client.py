@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 from holdfast.cell import AsyncCell, Cell
+from holdfast.core.effects import Steps
 from holdfast.core.lease_state import LockSpec
 from holdfast.core.queries import break_lock, inspect, page
 from holdfast.core.records import Finding, Guarantees, Label, LeaseInfo, NodeInfo
@@ -167,6 +168,13 @@ class BaseClient(Generic[D]):
         """What this client is in a latch, also after a restart: its label, else its host."""
         me = Label.of(self._driver.runtime.new_holder(self._options.label))
         return (me.text or me.host) if me else ""
+
+    def _inspect(self, name: str) -> Steps[LeaseInfo | None]:
+        return inspect(self._driver.runtime, self._options.prefix, check_name(name))
+
+    def _break(self, name: str, holder: str) -> Steps[bool]:
+        name, holder = check_name(name), check_holder(holder)
+        return break_lock(self._driver.runtime, self._options.prefix, name, holder)
 
     def _retry(self, retry: float | None) -> float:
         return self._options.retry if retry is None else check_positive("retry", retry)
@@ -449,9 +457,7 @@ class Client(BaseClient[ThreadDriver]):
 
     def inspect(self, name: str) -> LeaseInfo | None:
         """The lease on the lock of this `name`; None if it is free."""
-        return self._driver.run(
-            inspect(self._driver.runtime, self._options.prefix, check_name(name))
-        )
+        return self._driver.run(self._inspect(name))
 
     def leases(self, prefix: str = "") -> Iterator[LeaseInfo]:
         """Every held lock whose name begins with `prefix`, by name."""
@@ -476,14 +482,7 @@ class Client(BaseClient[ThreadDriver]):
         - `name`: of the lock.
         - `holder`: take it from this one alone: another one keeps it. Default: from all.
         """
-        return self._driver.run(
-            break_lock(
-                self._driver.runtime,
-                self._options.prefix,
-                check_name(name),
-                check_holder(holder),
-            )
-        )
+        return self._driver.run(self._break(name, holder))
 
     def diagnose(self) -> list[Finding]:
         """Examine the servers, and try locks on them; the worst findings first. For operators:
@@ -674,9 +673,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
 
     async def inspect(self, name: str) -> LeaseInfo | None:
         """The lease on the lock of this `name`; None if it is free."""
-        return await self._driver.run(
-            inspect(self._driver.runtime, self._options.prefix, check_name(name))
-        )
+        return await self._driver.run(self._inspect(name))
 
     def leases(self, prefix: str = "") -> AsyncIterator[LeaseInfo]:
         """Every held lock whose name begins with `prefix`, by name."""
@@ -694,14 +691,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
     async def break_lock(self, name: str, holder: str = "") -> bool:
         """Take the lock away from its holders, or from this `holder`: as `Client.break_lock`. For
         operators."""
-        return await self._driver.run(
-            break_lock(
-                self._driver.runtime,
-                self._options.prefix,
-                check_name(name),
-                check_holder(holder),
-            )
-        )
+        return await self._driver.run(self._break(name, holder))
 
     async def diagnose(self) -> list[Finding]:
         """Examine the servers, and try locks on them: as `Client.diagnose`, in another thread."""

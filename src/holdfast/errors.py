@@ -14,6 +14,7 @@ A bad argument is a plain `ValueError` or `TypeError`, raised before any I/O.
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 
 class LockError(Exception):
@@ -22,6 +23,16 @@ class LockError(Exception):
     >>> issubclass(AcquireTimeout, LockError)
     True
     """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _unpickled, (type(self), self.args), self.__dict__
+
+
+def _unpickled(kind: type[LockError], args: tuple[Any, ...]) -> LockError:
+    """The error again. It is not initialised: each kind has arguments of its own."""
+    error = kind.__new__(kind)
+    error.args = args
+    return error
 
 
 class ClientClosed(LockError):
@@ -72,9 +83,6 @@ class AcquireTimeout(LockError, TimeoutError):
         self.name = name
         self.timeout = timeout
 
-    def __reduce__(self) -> tuple[type["AcquireTimeout"], tuple[str, float], dict[str, object]]:
-        return type(self), (self.name, self.timeout), self.__dict__
-
 
 class NotHeld(LockError, RuntimeError):
     """There is no lease of yours to release or extend; nothing was changed.
@@ -105,9 +113,6 @@ class LockLost(NotHeld):
         self.fence = fence
         self.why = why
 
-    def __reduce__(self) -> tuple[type["LockLost"], tuple[str, int, str], dict[str, object]]:
-        return type(self), (self.name, self.fence, self.why), self.__dict__
-
 
 class UpdateTimeout(LockError, TimeoutError):
     """Others changed the cell before each of your writes until the deadline; nothing was set.
@@ -126,9 +131,6 @@ class UpdateTimeout(LockError, TimeoutError):
         self.name = name
         self.timeout = timeout
         self.tries = tries
-
-    def __reduce__(self) -> tuple[type["UpdateTimeout"], tuple[str, float, int], dict[str, object]]:
-        return type(self), (self.name, self.timeout, self.tries), self.__dict__
 
 
 class EngineUnavailable(LockError, ConnectionError):
@@ -149,11 +151,6 @@ class EngineUnavailable(LockError, ConnectionError):
         self.message = message
         self.nodes = dict(nodes)
 
-    def __reduce__(
-        self,
-    ) -> tuple[type["EngineUnavailable"], tuple[str, dict[str, str]], dict[str, object]]:
-        return type(self), (self.message, self.nodes), self.__dict__
-
 
 class StaleFence(LockError):
     """A write came with an older fencing token than one already seen; it was refused.
@@ -173,6 +170,3 @@ class StaleFence(LockError):
         self.name = name
         self.fence = fence
         self.newest = newest
-
-    def __reduce__(self) -> tuple[type["StaleFence"], tuple[str, int, int], dict[str, object]]:
-        return type(self), (self.name, self.fence, self.newest), self.__dict__

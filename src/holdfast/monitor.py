@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Literal
 
-from holdfast.core.records import Label, LeaseInfo, Member
+from holdfast.core.records import Label, LeaseInfo
 
 SAMPLES = 120
 """How many looks the contention of a lock is kept for."""
@@ -82,14 +82,6 @@ class Watched:
     waiters."""
     changes: deque[Change] = field(default_factory=lambda: deque(maxlen=CHANGES))
 
-    def age(self, holder: str, now: float) -> float:
-        """For how many seconds this holder has been seen."""
-        return max(0.0, now - self.since.get(holder, now))
-
-    def remaining(self, member: Member, now: float) -> float:
-        """What is left of this holder's lease, if it was not renewed since the last look."""
-        return max(0.0, member.remaining - (now - self.seen_at))
-
     @property
     def contention(self) -> float:
         """How many waited, on average over the looks that are kept."""
@@ -104,16 +96,14 @@ class Monitor:
     >>> with holdfast.Client("memory://monitor-example") as client, client.lock("report"):
     ...     monitor.look(client.leases(), now=100.0)
     ...     monitor.look(client.leases(), now=107.0)
-    >>> [(lock.name, lock.age(lock.info.holder, 107.0)) for lock in monitor.held()]
-    [('report', 7.0)]
+    >>> [(lock.name, lock.since[lock.info.holder] <= 100.0) for lock in monitor.held()]
+    [('report', True)]
     """
 
     def __init__(self) -> None:
         self._locks: dict[str, Watched] = {}
         self.looks = 0
         """How often it has looked."""
-        self.changes: deque[tuple[str, Change]] = deque(maxlen=10 * CHANGES)
-        """The last changes of all locks, with their names."""
 
     def look(self, leases: Iterable[LeaseInfo], now: float) -> None:
         """Take in all locks that are held now."""
@@ -146,7 +136,7 @@ class Monitor:
         for holder in [each for each in lock.since if each not in holders]:
             del lock.since[holder], lock.most[holder]
             lock.marks.pop(holder, None)
-            self._note(lock, Change(now, "ended", before.fence if before else 0, holder))
+            lock.changes.append(Change(now, "ended", before.fence if before else 0, holder))
         for holder, remaining in holders.items():
             most = lock.most.get(holder, 0.0)
             lock.most[holder] = max(remaining, most if most < inf else 0.0)
@@ -159,15 +149,11 @@ class Monitor:
                     else:
                         lock.marks[holder] = ">"
                 elif info is not None:
-                    self._note(lock, Change(now, "acquired", info.fence, holder))
+                    lock.changes.append(Change(now, "acquired", info.fence, holder))
         lock.info, lock.seen_at = info, now
         waiters = (info.waiters or 0) if info else 0
         lock.waiters.append(waiters)
         lock.wait = (lock.wait or Wait(now, longer=self.looks == 0)) if waiters else None
-
-    def _note(self, lock: Watched, change: Change) -> None:
-        lock.changes.append(change)
-        self.changes.append((lock.name, change))
 
     def _forget(self) -> None:
         """The locks that have been free for the longest, if there are too many of them."""

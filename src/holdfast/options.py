@@ -79,7 +79,7 @@ def read_options(
     return Options(
         url=parts._replace(query=""),
         shown=shown,
-        prefix=check_prefix(text if prefix is None else prefix),
+        prefix=check_text("prefix", text if prefix is None else prefix),
         ttl=_either(ttl, "ttl", ttl_text, None),
         retry=check_positive("retry", _either(retry, "retry", retry_text, DEFAULT_RETRY)),
         label=check_label(label_text if label is None else label),
@@ -213,11 +213,6 @@ def check_holder(value: Any) -> str:
     except UnicodeEncodeError:
         raise ValueError(f"holder: must be encodable as UTF-8, got {value!r}") from None
     return value
-
-
-def check_prefix(value: Any) -> str:
-    """Any text, also none."""
-    return check_text("prefix", value)
 
 
 def check_label(value: Any) -> str:

@@ -214,7 +214,7 @@ def test_a_loss_of_one_of_several_stops_the_command(holdfast: Holdfast) -> None:
     with library.Client(holdfast.url) as client:
         assert client.break_lock("a")
     code, _, err = finish(process)
-    assert (code, "the lease on 'a, b'" in err) == (70, True)
+    assert (code, "the lease on 'b', 'a' (fence" in err) == (70, True)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from holdfast.cli.supervise import LossRule, Supervisor
 class Notes:
     """Stands for the command, the lease, the signals and the terminal, and notes what is sent."""
 
-    name, fence, pid = "job", 7, 0
+    pid = 0
     lost = True
 
     def __init__(self, arrived: list[int]) -> None:
@@ -47,7 +47,9 @@ class Notes:
 
 def test_a_lost_lease_kills_before_anything_is_continued() -> None:
     notes: Any = Notes([signal.SIGCONT])
-    supervisor = Supervisor(notes, notes, LossRule("term", 5), notes, notes, Output(quiet=True))
+    supervisor = Supervisor(
+        notes, notes, "job", LossRule("term", 5), notes, notes, Output(quiet=True)
+    )
     assert supervisor.watch() == 70
     assert notes.sent == [signal.SIGKILL]
 

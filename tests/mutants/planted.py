@@ -1304,8 +1304,8 @@ PLANTED = [
     Mutant(
         "cli: elect runs the command without a campaign",
         "cli/hold.py",
-        "            if campaign is not None:\n                return campaign()\n",
-        "",
+        "            if request.value is not None:\n",
+        "            if False:\n",
         ELECT,
     ),
     Mutant(
@@ -1346,8 +1346,8 @@ PLANTED = [
     Mutant(
         "cli: run --also takes the first lock alone",
         "cli/hold.py",
-        "            if not request.also:\n",
-        "            if True:\n",
+        "            elif request.also:\n",
+        "            elif False:\n",
         "tests/cli/test_run.py -k several_names",
     ),
     Mutant(

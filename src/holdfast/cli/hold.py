@@ -7,7 +7,9 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
 import click
@@ -22,14 +24,12 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import Output
 from holdfast.cli.signals import Signals, all_signals_blocked
-from holdfast.cli.supervise import LossRule, Several, Supervisor
+from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
 from holdfast.cli.waiting import WaitingLine, waits_for_its_parent
 
 if TYPE_CHECKING:
-    from holdfast import Client, Lease, Lock
-
-    _Acquire = Callable[[], Lease | Several | None]
+    from holdfast import Client, Lease, LeaseAll
 
 _LONGEST_DEFAULT_KILL_AFTER = 5.0
 
@@ -114,7 +114,8 @@ class _Run:
         if lease is None:
             self._explain_conflict(client)
             return self.request.conflict_exit_code
-        self.output.detail(f"acquired {lease.name!r}: fence {lease.fence}, ttl {lease.ttl:g} s")
+        fence = self._fences(lease)[self.request.name]
+        self.output.detail(f"acquired {self._shown}: fence {fence}, ttl {lease.ttl:g} s")
         release_at = time.monotonic() + self.request.min_hold
         code = self._run_command(lease, rule)
         self._keep(lease, release_at)
@@ -125,59 +126,58 @@ class _Run:
     def _shown(self) -> str:
         return ", ".join(map(repr, self.request.names))
 
-    def _prepare(self, client: Client) -> tuple[_Acquire, LossRule]:
+    def _fences(self, lease: Lease | LeaseAll) -> dict[str, int]:
+        from holdfast import Lease
+
+        return {lease.name: lease.fence} if isinstance(lease, Lease) else lease.fences
+
+    def _prepare(self, client: Client) -> tuple[Callable[[], Lease | LeaseAll | None], LossRule]:
+        """How to acquire, and what to do after a loss."""
         request = self.request
         options: _Options = {
             "ttl": request.ttl,
             "max_hold": request.max_hold,
             "label": request.label,
         }
+        acquire: Callable[[], Lease | LeaseAll | None]
         with bad_arguments_are_usage_errors():
             lock = client.lock(request.name, **options)
-            campaign = None
-            if request.value is not None:
-                campaign = client.election(request.name, value=request.value, **options).campaign
-            several = client.lock_all(request.names, **options)
             if request.shared:
                 lock = client.rwlock(request.name, **options).read
             elif request.slots != 1:
                 lock = client.semaphore(request.name, request.slots, **options)
+            acquire = partial(lock.acquire, timeout=request.timeout)
+            if request.value is not None:
+                acquire = client.election(request.name, value=request.value, **options).campaign
+            elif request.also:
+                several = client.lock_all(request.names, **options)
+                acquire = partial(several.acquire, timeout=request.timeout)
+        return acquire, self._rule(lock.ttl)
 
-        def acquire() -> Lease | Several | None:
-            if campaign is not None:
-                return campaign()
-            if not request.also:
-                return lock.acquire(timeout=request.timeout)
-            leases = several.acquire(timeout=request.timeout)
-            return None if leases is None else Several(leases, request.name)
-
-        return acquire, self._rule(lock)
-
-    def _rule(self, lock: Lock) -> LossRule:
+    def _rule(self, ttl: float) -> LossRule:
         kill_after = self.request.kill_after
         if kill_after is None:
-            kill_after = min(_LONGEST_DEFAULT_KILL_AFTER, lock.ttl / 3)
-        elif kill_after >= lock.ttl * 2 / 3:
+            kill_after = min(_LONGEST_DEFAULT_KILL_AFTER, ttl / 3)
+        elif kill_after >= ttl * 2 / 3:
             raise click.UsageError(
-                f"--kill-after {kill_after:g} must be less than 2/3 of the ttl of {lock.ttl:g} s:"
+                f"--kill-after {kill_after:g} must be less than 2/3 of the ttl of {ttl:g} s:"
                 " a healthy lease is renewed when that much is left, so the command would be"
                 " stopped for nothing. Give a longer --ttl or a shorter --kill-after."
             )
         return LossRule(self.request.on_lost, kill_after, self.request.max_hold or math.inf)
 
-    def _acquire(self, acquire: _Acquire) -> Lease | Several | None:
+    def _acquire(self, acquire: Callable[[], Lease | LeaseAll | None]) -> Lease | LeaseAll | None:
         """Wait in a thread, so that this one can handle signals.
 
         Closing the client then ends the wait, and releases what was acquired.
         """
-        leases: list[Lease | Several | None] = []
-        errors: list[Exception] = []
+        answer: Future[Lease | LeaseAll | None] = Future()
 
         def ask() -> None:
             try:
-                leases.append(acquire())
+                answer.set_result(acquire())
             except Exception as error:  # noqa: BLE001 - raised again below
-                errors.append(error)
+                answer.set_exception(error)
             self.signals.wake()
 
         with all_signals_blocked():  # in that thread and the client's: signals are handled here
@@ -187,14 +187,21 @@ class _Run:
             # what it brought must come after.
             if signum := self.signals.ending():
                 raise Interrupted(signum)
-            if errors:
-                raise errors[0]
-            if leases:
-                return leases[0]
+            if answer.done():
+                return answer.result()
             self.signals.wait(math.inf)
 
-    def _run_command(self, lease: Lease | Several, rule: LossRule) -> int:
-        supervisor = Supervisor(self.child, lease, rule, self.signals, self.terminal, self.output)
+    def _run_command(self, lease: Lease | LeaseAll, rule: LossRule) -> int:
+        fence = self._fences(lease)[self.request.name]
+        supervisor = Supervisor(
+            self.child,
+            lease,
+            f"{self._shown} (fence {fence})",
+            rule,
+            self.signals,
+            self.terminal,
+            self.output,
+        )
         if not supervisor.may_start():
             return exits.LOST
         try:
@@ -206,29 +213,28 @@ class _Run:
             self.child.close()  # also after an error: the command must not outlive the lease
             self.terminal.take_back(self.child.pid)
 
-    def _environment(self, lease: Lease | Several) -> dict[str, str]:
+    def _environment(self, lease: Lease | LeaseAll) -> dict[str, str]:
+        fences = self._fences(lease)
         found = {
             "HOLDFAST_NAME": self.request.name,
-            "HOLDFAST_HOLDER": lease.holder,
-            "HOLDFAST_FENCE": str(lease.fence),
+            "HOLDFAST_HOLDER": getattr(lease, "holder", ""),
+            "HOLDFAST_FENCE": str(fences[self.request.name]),
         }
-        if isinstance(lease, Several):
-            found["HOLDFAST_FENCES"] = json.dumps(lease.fences)
-        return found
+        return found | ({"HOLDFAST_FENCES": json.dumps(fences)} if self.request.also else {})
 
-    def _keep(self, lease: Lease | Several, release_at: float) -> None:
+    def _keep(self, lease: Lease | LeaseAll, release_at: float) -> None:
         """Keep the lock until --min-hold is over, unless the lease is lost or a signal arrives."""
         while (left := release_at - time.monotonic()) > 0:
             if self.signals.ending():
-                self.output.note(f"interrupted: released {lease.name!r} before --min-hold was over")
+                self.output.note(f"interrupted: released {self._shown} before --min-hold was over")
                 return
             if lease.lost:
                 break
             self.signals.wait(left)
         if self.request.min_hold and lease.lost:
-            self.output.note(f"the lease on {lease.name!r} was lost after the command had ended")
+            self.output.note(f"the lease on {self._shown} was lost after the command had ended")
 
-    def _release(self, lease: Lease | Several) -> None:
+    def _release(self, lease: Lease | LeaseAll) -> None:
         from holdfast import EngineUnavailable, LockLost
 
         try:
@@ -238,7 +244,7 @@ class _Run:
         except EngineUnavailable as error:
             self.output.note(str(error))
         else:
-            self.output.detail(f"released {lease.name!r}")
+            self.output.detail(f"released {self._shown}")
 
     def _explain_conflict(self, client: Client) -> None:
         from holdfast import EngineUnavailable

@@ -54,34 +54,14 @@ class LossRule:
         return self.kill_after if self.on_lost == "kill" else min(1.0, self.kill_after / 3)
 
 
-class Several:
-    """Several leases, as the one that a command runs under. Its fence is that of the first name."""
-
-    holder = ""
-
-    def __init__(self, leases: LeaseAll, first: str) -> None:
-        self._leases = leases
-        self.name = ", ".join(leases.names)
-        self.fences = leases.fences
-        self.fence = self.fences[first]
-        self.ttl = leases.ttl
-        self.remaining = leases.remaining
-        self.on_lost = leases.on_lost
-        self.release = leases.release
-
-    @property
-    def lost(self) -> bool:
-        """Whether one of them is lost."""
-        return self._leases.lost
-
-
 class Supervisor:
     """Runs one command, already started, to its end."""
 
     def __init__(
         self,
         child: Child,
-        lease: Lease | Several,
+        lease: Lease | LeaseAll,
+        shown: str,
         rule: LossRule,
         signals: Signals,
         terminal: Terminal,
@@ -89,6 +69,7 @@ class Supervisor:
     ) -> None:
         self._child = child
         self._lease = lease
+        self._shown = shown
         self._rule = rule
         self._signals = signals
         self._terminal = terminal
@@ -165,7 +146,7 @@ class Supervisor:
         self._output.error(f"{self._loss(left)}; {done}")
 
     def _loss(self, left: float) -> str:
-        lease = f"the lease on {self._lease.name!r} (fence {self._lease.fence})"
+        lease = f"the lease on {self._shown}"
         if time.monotonic() + left > self._hold_until - _A_MOMENT:
             return f"{lease} ends after --max-hold {self._rule.max_hold:g} s, in {left:.2g} s"
         if left == 0:

@@ -7,7 +7,6 @@ import sys
 import threading
 from contextlib import suppress
 from math import inf
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from holdfast.cli.options import describe_holders
@@ -40,12 +39,7 @@ class WaitingLine:
                 threading.Thread(target=self._look, name="holdfast-waiting", daemon=True).start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         with self._mutex:
             self._over.set()
             if self._written:

@@ -12,10 +12,10 @@ from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode
 from holdfast.core.quorum import Quorum
 from holdfast.engines.redis import drift, quorum_node_timeout
-from holdfast.lab.simulator.driver import Resumption, Timeline
+from holdfast.lab.simulator.driver import Resumption
 from tests.core.stage import acquire, memory_engine
 from tests.core.votes import EPOCH, Votes
-from tests.equipment.virtual_node import Link, Network, VirtualClient, VirtualNode
+from tests.equipment.virtual_node import Link, Network, TracedTimeline, VirtualClient, VirtualNode
 
 TTL = 2.0
 MAX_TTL = 2.0
@@ -234,7 +234,7 @@ class QuorumStage:
     def __init__(
         self, count: int = 3, seed: int = 1, *, loss: float = 0.0, guarded: bool = True
     ) -> None:
-        self.timeline = Timeline(seed)
+        self.timeline = TracedTimeline(seed)
         self.network = Network(self.timeline, latency=(0.0005, 0.001), loss=loss)
         self.guarded = guarded
         self.nodes = [QuorumNode(index, self) for index in range(count)]

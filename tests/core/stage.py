@@ -12,8 +12,7 @@ from holdfast.core.ports import Engine
 from holdfast.core.release import begin_leave, begin_release, finish_leave, finish_release
 from holdfast.core.runtime import Runtime
 from holdfast.engines.memory import engine
-from holdfast.lab.simulator.driver import Timeline
-from tests.equipment.virtual_node import Network, VirtualClient, VirtualNode
+from tests.equipment.virtual_node import Network, TracedTimeline, VirtualClient, VirtualNode
 
 TTL = 10.0
 
@@ -22,7 +21,7 @@ R = TypeVar("R")
 
 class Stage:
     def __init__(self, seed: int = 1, *, loss: float = 0.0) -> None:
-        self.timeline = Timeline(seed)
+        self.timeline = TracedTimeline(seed)
         self.network = Network(self.timeline, loss=loss)
         self.node = VirtualNode(self.timeline, self.network)
         self.clients: list[VirtualClient] = []

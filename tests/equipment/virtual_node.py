@@ -8,14 +8,28 @@ from holdfast.core.lease_state import LockSpec, node_timeout
 from holdfast.core.messages import Acquire, Answer, Failed, Request
 from holdfast.core.ports import Engine
 from holdfast.engines.memory import Table
-from holdfast.lab.simulator.driver import BaseClient, Resumption, Timeline
+from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.driver import Resumption, Timeline
+from holdfast.lab.simulator.store import Store
+
+
+class TracedTimeline(Timeline):
+    """It keeps what happened, in order; equal for equal seeds."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self.trace: list[str] = []
+
+    def note(self, text: str) -> None:
+        """Write into the trace."""
+        self.trace.append(f"{self.now:.6f} {text}")
 
 
 @dataclass(slots=True)
 class Network:
     """How long messages take, and how many never arrive."""
 
-    timeline: Timeline
+    timeline: TracedTimeline
     latency: tuple[float, float] = (0.001, 0.002)
     loss: float = 0.0
 
@@ -40,7 +54,7 @@ class Link:
 class VirtualNode:
     """One engine: the reference table, on the timeline's clock."""
 
-    def __init__(self, timeline: Timeline, network: Network) -> None:
+    def __init__(self, timeline: TracedTimeline, network: Network) -> None:
         self.timeline = timeline
         self.network = network
         self.table = Table()
@@ -65,13 +79,33 @@ class VirtualNode:
         return answers
 
 
-class VirtualClient(BaseClient):
+class Unconnected(Store):
+    """A client that asks by itself has no connections to close."""
+
+    connections = ()
+
+
+class VirtualClient(Client):
     """A client of one virtual node."""
 
     def __init__(self, name: str, node: VirtualNode, engine: Engine) -> None:
         super().__init__(name, node.timeline, engine.drift, engine.guarantees.min_ttl)
+        self.store = Unconnected(self, "node")
         self.node = node
         self._requests, self._replies = Link(node.network), Link(node.network)
+
+    @property
+    def number(self) -> int:
+        """Its name has none."""
+        return 0
+
+    def at(self, instant: float, action: Callable[[], None]) -> None:
+        """Do something at an instant, to the digit: its clock is the timeline's."""
+        self.timeline.at(instant, action)
+
+    def next_holder(self) -> str:
+        """Short, to be read in a trace."""
+        return f"{self.name}/{self._holders + 1}"
 
     def ask(self, ask: Ask, resume: Resumption) -> None:
         """Ask the node, which may not hear it, or not be heard."""

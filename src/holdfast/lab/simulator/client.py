@@ -1,21 +1,22 @@
-"""A client of virtual servers, on a clock of its own; it can be paused."""
+"""A client on virtual time: to the core it is what `Client` is, a runtime, two loops and
+notifications. It has a clock of its own, and can be paused, closed and crashed."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from holdfast.core.effects import Ask, Effect, Sleep, Steps
+from holdfast.core.effects import Ask, Effect, Sleep, Steps, Wait
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.release import lose_all, send_last
-from holdfast.lab.simulator.driver import (
-    BaseClient,
-    CancelledError,
-    Clock,
-    Process,
-    Resumption,
-)
-from holdfast.lab.simulator.engines import SimulatedEngine
-from holdfast.lab.simulator.store import Wiring
+from holdfast.core.renewal import renew_forever, watch_deadlines
+from holdfast.core.runtime import RENEWER, Runtime
+from holdfast.lab.simulator.driver import CancelledError, Clock, Process, Resumption, Timeline
+
+if TYPE_CHECKING:
+    from holdfast.lab.simulator.store import Store
+
+T = TypeVar("T")
 
 CLOSE_TIMEOUT = 10.0
 """Seconds for the last releases of a client that is closed, as in the drivers."""
@@ -27,48 +28,74 @@ NEVER_EARLY = 1e-9
 """So that a timer never comes before its time, however instants are rounded."""
 
 
-class Client(BaseClient):
+class Client:
     """One process of a user's."""
+
+    store: "Store"
+    """What it asks, and its connections."""
 
     def __init__(
         self,
         name: str,
-        engine: SimulatedEngine,
-        wiring: Wiring,
-        look: Callable[["Client"], None],
-        internal_error: Callable[[str], None],
+        timeline: Timeline,
+        drift: Callable[[float], float],
+        min_ttl: float,
+        ttl_step: float = 0.0,
     ) -> None:
-        self.own_clock = Clock(wiring.network.timeline)
-        self.engine = engine
-        super().__init__(name, wiring.network.timeline, engine.drift, engine.min_ttl)
-        self.runtime.ttl_step = engine.ttl_step
-        self.leases: dict[str, LeaseState] = {}
-        """Its leases, by the hold's name in the history."""
-        self.beliefs: dict[str, float] = {}
-        """The end of each lease, as of the last step."""
-        self._look = look
-        self._internal_error = internal_error
+        self.name = name
+        self.timeline = timeline
+        self.own_clock = Clock(timeline)
+        self.calendar = 0.0
+        """By how many seconds its wall clock is wrong."""
+        self.crashed = False
         self.pauses = 0
         """How many faults pause it now."""
         self.resumed_at = -inf
         """When it last went on after a pause."""
+        self.processes: list[Process[Any]] = []
+        self.notifications: dict[str, Callable[[object], None] | bool] = {}
+        """For each waiter id: how the waiter goes on, or whether it was notified meanwhile."""
+        self.loops: dict[str, Process[None]] = {}
+        self.events: list[object] = []
+        self.leases: dict[str, LeaseState] = {}
+        """Its leases, by the hold's name in the history."""
+        self.beliefs: dict[str, float] = {}
+        """The end of each lease, as of the last step."""
+        self.look: Callable[[Client], None] = lambda client: None
+        """Called after each step."""
+        self.internal_error: Callable[[str], None] = lambda text: None
+        """Called with what must not happen."""
+        self._holders = 0
         self._timers: list[Callable[[], None]] = []
         self._arrivals: list[Callable[[], None]] = []
-        self.store = engine.store(self, wiring)
+        self.runtime = Runtime(
+            clock=self.clock,
+            uniform=timeline.random.uniform,
+            new_holder=self._new_holder,
+            emit=self.events.append,
+            mutex=nullcontext(),
+            drift=drift,
+            min_ttl=min_ttl,
+            ttl_step=ttl_step,
+            subscribe=self._subscribe,
+            unsubscribe=self._unsubscribe,
+            wake=self._wake,
+            notify_lost=self._notify_lost,
+        )
+
+    @property
+    def number(self) -> int:
+        """Which client it is: 2 for c2."""
+        return int(self.name[1:])
+
+    @property
+    def tasks(self) -> list[Process[Any]]:
+        """Its algorithms, the renewer and the watcher aside; the oldest first."""
+        return [process for process in self.processes if process not in self.loops.values()]
 
     def next_holder(self) -> str:
         """The holder id that will be used next. No two clients have the same secret."""
         return f"{self.name}/1/lab/{self.number:016x}{self._holders + 1:016x}"
-
-    def _new_holder(self, label: str = "") -> str:
-        holder = self.next_holder()
-        self._holders += 1
-        return holder
-
-    @property
-    def paused(self) -> bool:
-        """Whether it is paused."""
-        return self.pauses > 0
 
     def clock(self) -> float:
         """The time of its clock."""
@@ -83,27 +110,30 @@ class Client(BaseClient):
         """Wrap a message: it is read now, or when the client resumes."""
         return lambda: self._do(action, self._arrivals)
 
-    def ask(self, ask: Ask, resume: Resumption) -> None:
-        """Ask the nodes."""
-        self.store.ask(ask.requests, ask.until, resume)
-
-    def perform(self, effect: Effect, resume: Resumption) -> None:
-        """Check the leases after each step; then perform the effect."""
-        self._look(self)
-        super().perform(effect, resume)
+    def start(self, steps: Steps[T]) -> Process[T]:
+        """Set an algorithm going."""
+        process = Process(steps, self.perform, self.ended)
+        self.processes.append(process)
+        process.begin()
+        return process
 
     def ended(self, process: Process[Any]) -> None:
-        """Check the leases, and report an error that no algorithm may raise."""
-        super().ended(process)
+        """An algorithm has ended. Check the leases, and report an error that none may raise."""
+        self.processes.remove(process)
         if self.crashed:
             return
-        self._look(self)
+        self.look(self)
         if process.error is not None and not isinstance(process.error, CancelledError):
-            self._internal_error(f"{self.name}: {process.error!r}")
+            self.fails(process.error)
 
-    def fails(self, error: Exception) -> None:
+    def fails(self, error: BaseException) -> None:
         """Report an error that must not happen."""
-        self._internal_error(f"{self.name}: {error!r}")
+        self.internal_error(f"{self.name}: {error!r}")
+
+    def cancel_one(self) -> None:
+        """Cancel its oldest algorithm."""
+        for process in self.tasks[:1]:
+            process.cancel()
 
     def pause(self) -> None:
         """Pause: timers and messages wait."""
@@ -121,8 +151,12 @@ class Client(BaseClient):
             self._do(action, self._timers)
 
     def crash(self) -> None:
-        """Stop everything at once; the kernel closes its connections."""
-        super().crash()
+        """Stop everything at once: nothing is cleaned up, nothing more is received, and the kernel
+        closes its connections."""
+        self.crashed = True
+        self.notifications.clear()
+        for process in list(self.processes):
+            process.crash()
         self.store.crash()
 
     def close(self) -> None:
@@ -132,9 +166,9 @@ class Client(BaseClient):
         lose_all(self.runtime)
         for loop in self.loops:
             self.notify(loop)
-        for process in self._tasks():
+        for process in self.tasks:
             process.cancel()
-        self.start(self._finish(self._tasks()))
+        self.start(self._finish(self.tasks))
 
     def _finish(self, tasks: list[Process[Any]]) -> Steps[None]:
         while any(not task.done for task in tasks):
@@ -142,8 +176,72 @@ class Client(BaseClient):
         yield from send_last(self.runtime, self.clock() + CLOSE_TIMEOUT)
         self.store.close()
 
-    def _tasks(self) -> list[Process[Any]]:
-        return [process for process in self.processes if process not in self.loops.values()]
+    def perform(self, effect: Effect, resume: Resumption) -> None:
+        """Check the leases after each step; then perform an effect, and call `resume` with its
+        result."""
+        self.look(self)
+        if isinstance(effect, Ask):
+            self.ask(effect, resume)
+        elif isinstance(effect, Wait):
+            self._wait(effect, resume)
+        else:
+            self.at(effect.until, lambda: resume(None))
+
+    def ask(self, ask: Ask, resume: Resumption) -> None:
+        """Ask the engine."""
+        self.store.ask(ask.requests, ask.until, resume)
+
+    def _wait(self, wait: Wait, resume: Resumption) -> None:
+        def time_out() -> None:
+            if self.notifications.get(wait.waiter_id) is resume:
+                self.notifications[wait.waiter_id] = False
+            resume(False)
+
+        if self.notifications[wait.waiter_id]:
+            self.notifications[wait.waiter_id] = False
+            resume(True)
+        else:
+            self.notifications[wait.waiter_id] = resume
+            self.at(wait.until, time_out)
+
+    def notify(self, waiter_id: str, answer: object = None) -> None:
+        """Wake the waiter with this id."""
+        waiter = self.notifications.get(waiter_id)
+        if callable(waiter):
+            self.notifications[waiter_id] = False
+            waiter(True)
+        elif waiter is not None:
+            self.notifications[waiter_id] = True
+
+    def _subscribe(self, waiter_id: str) -> None:
+        self.notifications[waiter_id] = False
+
+    def _unsubscribe(self, waiter_id: str) -> None:
+        self.notifications.pop(waiter_id, None)
+
+    def _notify_lost(self, lease: LeaseState) -> None:
+        for callback in lease.callbacks:
+            callback()
+
+    def _wake(self, loop: str) -> None:
+        if self.crashed:
+            return
+        if loop not in self.loops or self.loops[loop].done:
+            # Like a thread or a task: it begins when the process that woke it waits.
+            self.at(self.clock(), lambda: self._start_loop(loop))
+        else:
+            self.at(self.clock(), lambda: self.notify(loop))
+
+    def _start_loop(self, loop: str) -> None:
+        if (loop not in self.loops or self.loops[loop].done) and not self.crashed:
+            self._subscribe(loop)
+            steps = renew_forever if loop == RENEWER else watch_deadlines
+            self.loops[loop] = self.start(steps(self.runtime))
+
+    def _new_holder(self, label: str = "") -> str:
+        holder = self.next_holder()
+        self._holders += 1
+        return holder
 
     def _do(self, action: Callable[[], None], missed: list[Callable[[], None]]) -> None:
         if self.crashed:

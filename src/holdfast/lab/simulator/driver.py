@@ -1,22 +1,17 @@
-"""The driver for virtual time: performs each effect of an algorithm on a `Timeline`.
+"""Virtual time, and the algorithms of the core in progress on it.
 
-A client is to the core what `Client` is: a runtime, two loops, notifications. Its algorithms run as
-`Process`es, which can be cancelled (the algorithm ends, and its cleanup is performed); a client can
+An algorithm runs as a `Process`, which can be cancelled (it ends, and its cleanup is performed) or
 crash (nothing is cleaned up). The same seed gives the same run.
 """
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from random import Random
 from typing import Any, Generic, TypeVar
 
-from holdfast.core.effects import Ask, Effect, Steps, Wait
-from holdfast.core.lease_state import LeaseState
-from holdfast.core.renewal import renew_forever, watch_deadlines
-from holdfast.core.runtime import RENEWER, Runtime
+from holdfast.core.effects import Effect, Steps
 
 T = TypeVar("T")
 
@@ -27,8 +22,6 @@ class Timeline:
     def __init__(self, seed: int) -> None:
         self.now = 0.0
         self.random = Random(seed)  # noqa: S311 - to be repeatable, not secret
-        self.trace: list[str] = []
-        """What happened, in order; equal for equal seeds."""
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._sequence = count()
 
@@ -36,10 +29,6 @@ class Timeline:
         """Do something at an instant; at once, if it has passed."""
         if instant < inf:
             heappush(self._heap, (max(instant, self.now), next(self._sequence), action))
-
-    def note(self, text: str) -> None:
-        """Write into the trace."""
-        self.trace.append(f"{self.now:.6f} {text}")
 
     def run(self, until: float = inf) -> None:
         """Let time pass until that instant, or until nothing is left to happen."""
@@ -91,19 +80,26 @@ class CancelledError(BaseException):
 
 
 class Process(Generic[T]):
-    """One algorithm in progress."""
+    """One algorithm in progress. `perform` performs each of its effects, `ended` is called last."""
 
-    def __init__(self, client: "BaseClient", steps: Steps[T]) -> None:
-        self.client = client
+    def __init__(
+        self,
+        steps: Steps[T],
+        perform: Callable[[Effect, "Resumption"], None],
+        ended: Callable[["Process[Any]"], None],
+    ) -> None:
         self.steps = steps
+        self._perform, self._ended = perform, ended
         self.result: T | None = None
         self.error: BaseException | None = None
         self.done = False
         self.effects = 0
         """How many effects it has yielded so far."""
         self._waiting = 0
-        client.processes.append(self)
-        self._go_on(lambda: steps.send(None))
+
+    def begin(self) -> None:
+        """Let it take its first step."""
+        self._go_on(lambda: self.steps.send(None))
 
     def cancel(self) -> None:
         """Throw `CancelledError` in, wherever it is; its cleanup is performed."""
@@ -115,10 +111,6 @@ class Process(Generic[T]):
         """End it at once; no cleanup is performed."""
         self.steps.close()
         self._end()
-
-    def resume(self) -> "Resumption":
-        """How to go on with a result, once, unless the process has moved on since."""
-        return Resumption(self, self._waiting)
 
     def awaits(self, waiting: int) -> bool:
         """Whether it still waits for what it waited for then."""
@@ -133,7 +125,7 @@ class Process(Generic[T]):
         effect = self._step(step)
         if effect is not None:
             self.effects += 1
-            self.client.perform(effect, self.resume())
+            self._perform(effect, Resumption(self, self._waiting))
 
     def _step(self, step: Callable[[], Effect]) -> Effect | None:
         try:
@@ -147,7 +139,7 @@ class Process(Generic[T]):
 
     def _end(self) -> None:
         self.done = True
-        self.client.ended(self)
+        self._ended(self)
 
 
 class Resumption:
@@ -168,148 +160,3 @@ class Resumption:
         """Go on with it."""
         if self.wanted:
             self._process.go_on(result)
-
-
-class BaseClient:
-    """A client on a timeline. A subclass has the connection to its engine."""
-
-    def __init__(
-        self, name: str, timeline: Timeline, drift: Callable[[float], float], min_ttl: float
-    ) -> None:
-        self.name = name
-        self.timeline = timeline
-        self.calendar = 0.0
-        """By how many seconds its wall clock is wrong."""
-        self.crashed = False
-        self.processes: list[Process[Any]] = []
-        self.notifications: dict[str, Callable[[object], None] | bool] = {}
-        """For each waiter id: how the waiter goes on, or whether it was notified meanwhile."""
-        self.loops: dict[str, Process[None]] = {}
-        self.events: list[object] = []
-        self._holders = 0
-        self.runtime = Runtime(
-            clock=self.clock,
-            uniform=timeline.random.uniform,
-            new_holder=self._new_holder,
-            emit=self._emit,
-            mutex=nullcontext(),
-            drift=drift,
-            min_ttl=min_ttl,
-            ttl_step=0.0,
-            subscribe=self._subscribe,
-            unsubscribe=self._unsubscribe,
-            wake=self._wake,
-            notify_lost=self._notify_lost,
-        )
-
-    @property
-    def number(self) -> int:
-        """Which client it is: 2 for c2."""
-        return int(self.name[1:])
-
-    def clock(self) -> float:
-        """The time of its clock."""
-        return self.timeline.now
-
-    def at(self, instant: float, action: Callable[[], None]) -> None:
-        """Do something at an instant of its clock."""
-        self.timeline.at(instant, action)
-
-    def arrives(self, action: Callable[[], None]) -> Callable[[], None]:
-        """Wrap a message: it is read now, or when the client can."""
-        return action
-
-    def fails(self, error: Exception) -> None:
-        """Report an error that must not happen."""
-        raise error
-
-    def ask(self, ask: Ask, resume: "Resumption") -> None:
-        """Ask the engine."""
-        raise NotImplementedError
-
-    def start(self, steps: Steps[T]) -> Process[T]:
-        """Set an algorithm going."""
-        return Process(self, steps)
-
-    def ended(self, process: Process[Any]) -> None:
-        """An algorithm has ended."""
-        self.processes.remove(process)
-
-    def crash(self) -> None:
-        """Stop everything at once; nothing is cleaned up, nothing more is received."""
-        self.timeline.note(f"{self.name} crashes")
-        self.crashed = True
-        self.notifications.clear()
-        for process in list(self.processes):
-            process.crash()
-
-    def cancel_one(self) -> None:
-        """Cancel its oldest algorithm, the renewer and the watcher aside."""
-        for process in self.processes:
-            if process not in self.loops.values():
-                process.cancel()
-                return
-
-    def perform(self, effect: Effect, resume: Resumption) -> None:
-        """Perform an effect, and call `resume` with its result."""
-        if isinstance(effect, Ask):
-            self.ask(effect, resume)
-        elif isinstance(effect, Wait):
-            self._wait(effect, resume)
-        else:
-            self.at(effect.until, lambda: resume(None))
-
-    def _wait(self, wait: Wait, resume: Resumption) -> None:
-        def time_out() -> None:
-            if self.notifications.get(wait.waiter_id) is resume:
-                self.notifications[wait.waiter_id] = False
-            resume(False)
-
-        if self.notifications[wait.waiter_id]:
-            self.notifications[wait.waiter_id] = False
-            resume(True)
-        else:
-            self.notifications[wait.waiter_id] = resume
-            self.at(wait.until, time_out)
-
-    def notify(self, waiter_id: str, answer: object = None) -> None:
-        """Wake the waiter with this id."""
-        waiter = self.notifications.get(waiter_id)
-        if callable(waiter):
-            self.notifications[waiter_id] = False
-            waiter(True)
-        elif waiter is not None:
-            self.notifications[waiter_id] = True
-
-    def _subscribe(self, waiter_id: str) -> None:
-        self.notifications[waiter_id] = False
-
-    def _unsubscribe(self, waiter_id: str) -> None:
-        self.notifications.pop(waiter_id, None)
-
-    def _notify_lost(self, lease: LeaseState) -> None:
-        for callback in lease.callbacks:
-            callback()
-
-    def _wake(self, loop: str) -> None:
-        if self.crashed:
-            return
-        if loop not in self.loops or self.loops[loop].done:
-            # Like a thread or a task: it begins when the process that woke it waits.
-            self.at(self.clock(), lambda: self._start_loop(loop))
-        else:
-            self.at(self.clock(), lambda: self.notify(loop))
-
-    def _start_loop(self, loop: str) -> None:
-        if (loop not in self.loops or self.loops[loop].done) and not self.crashed:
-            self._subscribe(loop)
-            steps = renew_forever if loop == RENEWER else watch_deadlines
-            self.loops[loop] = self.start(steps(self.runtime))
-
-    def _new_holder(self, label: str = "") -> str:
-        self._holders += 1
-        return f"{self.name}/{self._holders}"
-
-    def _emit(self, event: object) -> None:
-        self.events.append(event)
-        self.timeline.note(f"{self.name}: {event}")

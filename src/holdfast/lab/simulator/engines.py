@@ -6,7 +6,7 @@ from functools import cache, partial
 from math import inf
 
 from holdfast.core.lease_state import node_timeout
-from holdfast.lab.simulator.driver import BaseClient
+from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.server import BaseServer
 from holdfast.lab.simulator.store import Store, Wiring
 from holdfast.options import nearest_ttl
@@ -17,7 +17,7 @@ class SimulatedEngine:
     """What differs from engine to engine."""
 
     servers: type[BaseServer]
-    store: Callable[[BaseClient, Wiring], Store]
+    store: Callable[[Client, Wiring], Store]
     drift: Callable[[float], float]
     rate: float
     """By how much clocks may differ, as a share of the time."""

@@ -63,7 +63,7 @@ class Observer:
 
     def turn(self, client: Client, section: Section) -> Turn:
         """A section begins."""
-        return Turn(client, section, self._scene.servers, next(self._numbers))
+        return Turn(client, section, self._engine, self._scene.servers, next(self._numbers))
 
     def asked(self, turn: Turn) -> None:
         """A client asks for a lock."""
@@ -94,7 +94,7 @@ class Observer:
         del self._waiting[turn.hold]
         self._add(turn, Kind.REFUSED, note=why)
         now, client, timeout = self._timeline.now, turn.client, turn.section.timeout
-        if timeout is not None and client.resumed_at < turn.asked_at and not client.paused:
+        if timeout is not None and client.resumed_at < turn.asked_at and not client.pauses:
             late = now - turn.asked_at - timeout * 1.02
             if late > max(IN_TIME, TRIES * turn.spec.request_timeout):
                 self.find("acquire returned late", f"gave up {late:.3f} s late", client.name)
@@ -253,12 +253,7 @@ class Observer:
 
     def working(self) -> list[Client]:
         """The clients that still run a task."""
-        return [
-            client
-            for client in self._scene.clients
-            if not client.crashed
-            and any(process not in client.loops.values() for process in client.processes)
-        ]
+        return [client for client in self._scene.clients if not client.crashed and client.tasks]
 
     def check_all_ended(self) -> None:
         """All has healed, and there was time enough."""

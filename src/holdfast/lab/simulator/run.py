@@ -136,9 +136,10 @@ class Simulation:
             guard=plan.guard,
             sent=lambda requests: self.observer.sent(self.clients[number], requests),
         )
-        client = Client(
-            f"c{number}", self.engine, wiring, self.observer.look_at, self._internal_error
-        )
+        engine = self.engine
+        client = Client(f"c{number}", self.timeline, engine.drift, engine.min_ttl, engine.ttl_step)
+        client.look, client.internal_error = self.observer.look_at, self._internal_error
+        client.store = engine.store(client, wiring)
         self._wires.append(wires)
         self.clients.append(client)
         return client

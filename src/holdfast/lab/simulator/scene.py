@@ -30,11 +30,16 @@ class Turn:
     """One section in progress."""
 
     def __init__(
-        self, client: Client, section: Section, servers: Sequence[BaseServer], number: int
+        self,
+        client: Client,
+        section: Section,
+        simulated: SimulatedEngine,
+        servers: Sequence[BaseServer],
+        number: int,
     ) -> None:
         self.client = client
         self.section = section
-        self.spec = spec_of(section, client.engine, len(servers))
+        self.spec = spec_of(section, simulated, len(servers))
         self.hold = f"{client.name}#{number}"
         self.asked_at = client.timeline.now
         self.holder = client.next_holder()

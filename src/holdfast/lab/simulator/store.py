@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 from holdfast.core.holding import lose
 from holdfast.core.messages import Failed, Request
 from holdfast.core.ports import StoreHost
-from holdfast.lab.simulator.driver import BaseClient, Resumption
+from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.driver import Resumption
 from holdfast.lab.simulator.network import Connection, Network, Wire
 
 UNANSWERED = "an earlier request of this holder is pending"
@@ -28,7 +29,7 @@ class Activity:
     """Something that a store does: it waits, and goes on with what comes, until it is over."""
 
     def __init__(
-        self, client: BaseClient, steps: Waits, interrupted: Callable[[], bool] = lambda: False
+        self, client: Client, steps: Waits, interrupted: Callable[[], bool] = lambda: False
     ) -> None:
         self._client, self._steps, self._interrupted = client, steps, interrupted
         self._waits = 0
@@ -94,7 +95,7 @@ class Wiring:
 class Link:
     """The way from a client to one server."""
 
-    def __init__(self, client: BaseClient, wiring: Wiring, index: int) -> None:
+    def __init__(self, client: Client, wiring: Wiring, index: int) -> None:
         self.client, self.network = client, wiring.network
         self.server = wiring.servers[index]
         self.there, self.back = wiring.wires[index]
@@ -134,7 +135,7 @@ class Store:
     connections: Sequence[Link]
     """One for each server."""
 
-    def __init__(self, client: BaseClient, node: str) -> None:
+    def __init__(self, client: Client, node: str) -> None:
         self.client, self._clock, self._node = client, client.clock, node
         lose_leases = partial(lose, client.runtime)
         self.host = StoreHost(client.clock, self._notify, client.events.append, lose_leases)

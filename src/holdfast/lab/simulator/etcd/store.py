@@ -22,7 +22,7 @@ from holdfast.engines.etcd.exchanges import (
 )
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH, LeaseKeepAliveRequest
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK
-from holdfast.lab.simulator.driver import BaseClient
+from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring
 
@@ -31,7 +31,7 @@ class Channel(Link):
     """The way to one server, as gRPC has it. Each call is a connection of its own: those that are
     under way together arrive, and are carried out, in any order."""
 
-    def __init__(self, client: BaseClient, wiring: Wiring, index: int) -> None:
+    def __init__(self, client: Client, wiring: Wiring, index: int) -> None:
         super().__init__(client, wiring, index)
         self.calls: dict[Connection, None] = {}
         self.streams: dict[Connection, None] = {}
@@ -135,7 +135,7 @@ class Stream:
 class EtcdStore(Store):
     """One cluster, for all that a client does."""
 
-    def __init__(self, client: BaseClient, wiring: Wiring) -> None:
+    def __init__(self, client: Client, wiring: Wiring) -> None:
         super().__init__(client, "etcd")
         self._sent = wiring.sent
         randbits = Random(client.name).getrandbits  # noqa: S311 - to be repeatable, not secret

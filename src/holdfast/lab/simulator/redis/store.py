@@ -20,7 +20,8 @@ from holdfast.engines.redis.exchange import BROKEN, explain
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.waiters import Waiters
-from holdfast.lab.simulator.driver import EPOCH, BaseClient
+from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.driver import EPOCH
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.store import Link, Resume, Store, Waits, Wiring
 
@@ -108,7 +109,7 @@ class NodeLink(Link):
 class RedisStore(Store):
     """One server, or a quorum of several."""
 
-    def __init__(self, client: BaseClient, wiring: Wiring) -> None:
+    def __init__(self, client: Client, wiring: Wiring) -> None:
         super().__init__(client, "redis")
         self._blocks = True  # under asyncio, too, a cancelled request ends at once
         self._sent = wiring.sent
@@ -214,7 +215,7 @@ class Rounds:
             self._resume(None)
 
 
-def _quorum(client: BaseClient, wiring: Wiring) -> Quorum:
+def _quorum(client: Client, wiring: Wiring) -> Quorum:
     longest = wiring.max_ttl + wiring.drift(wiring.max_ttl)
     return Quorum(
         [server.name for server in wiring.servers],

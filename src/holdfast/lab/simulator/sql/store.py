@@ -16,7 +16,8 @@ from holdfast.engines.sql.engine import CONNECTIONS
 from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Pause, Prepare, Run
 from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters, Receive, Subscribe
-from holdfast.lab.simulator.driver import BaseClient, Resumption
+from holdfast.lab.simulator.client import Client
+from holdfast.lab.simulator.driver import Resumption
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.sql.database import STATEMENTS
 from holdfast.lab.simulator.sql.server import Listen
@@ -26,7 +27,7 @@ from holdfast.lab.simulator.store import UNANSWERED, Activity, Link, Resume, Sto
 class ServerLink(Link):
     """All connections of a client to its server. Behind a pooler it cannot listen."""
 
-    def __init__(self, client: BaseClient, wiring: Wiring, *, is_direct: bool) -> None:
+    def __init__(self, client: Client, wiring: Wiring, *, is_direct: bool) -> None:
         super().__init__(client, wiring, 0)
         self.is_direct = is_direct
         self.open: dict[ServerConnection, None] = {}
@@ -169,7 +170,7 @@ class ServerConnection:
 class SqlStore(Store):
     """One server, for all that a client does. Every third client is behind a pooler, and polls."""
 
-    def __init__(self, client: BaseClient, wiring: Wiring) -> None:
+    def __init__(self, client: Client, wiring: Wiring) -> None:
         super().__init__(client, "postgres")
         self._sent = wiring.sent
         self._link = ServerLink(client, wiring, is_direct=client.number % 3 != 1)

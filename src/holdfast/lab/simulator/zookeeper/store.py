@@ -20,7 +20,7 @@ from holdfast.engines.zookeeper.connection import RETRY, Connection, Servers
 from holdfast.engines.zookeeper.exchange import Wait
 from holdfast.engines.zookeeper.exchanges import Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
-from holdfast.lab.simulator.driver import BaseClient
+from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.network import Connection as Line
 from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring
 from holdfast.lab.simulator.zookeeper.ensemble import SHORTEST, TICK
@@ -33,7 +33,7 @@ class VirtualConnection(Connection):
 
     def __init__(
         self,
-        owner: BaseClient,
+        owner: Client,
         links: Sequence[Link],
         servers: Servers,
         timeout: float,
@@ -174,7 +174,7 @@ class VirtualConnection(Connection):
 class ZooKeeperStore(Store):
     """One ensemble, for all that a client does."""
 
-    def __init__(self, client: BaseClient, wiring: Wiring) -> None:
+    def __init__(self, client: Client, wiring: Wiring) -> None:
         super().__init__(client, "zookeeper")
         self._blocks = True  # under asyncio, too, a cancelled exchange ends at once
         self._sent = wiring.sent

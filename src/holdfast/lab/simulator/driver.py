@@ -4,14 +4,12 @@ An algorithm runs as a `Process`, which can be cancelled (it ends, and its clean
 crash (nothing is cleaned up). The same seed gives the same run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
 from random import Random
 from typing import Any, Generic, TypeVar
-
-from holdfast.core.effects import Effect, Steps
 
 T = TypeVar("T")
 
@@ -84,8 +82,8 @@ class Process(Generic[T]):
 
     def __init__(
         self,
-        steps: Steps[T],
-        perform: Callable[[Effect, "Resumption"], None],
+        steps: Generator[Any, Any, T],
+        perform: Callable[[Any, "Resumption"], None],
         ended: Callable[["Process[Any]"], None],
     ) -> None:
         self.steps = steps
@@ -109,8 +107,9 @@ class Process(Generic[T]):
 
     def crash(self) -> None:
         """End it at once; no cleanup is performed."""
-        self.steps.close()
-        self._end()
+        if not self.done:
+            self.steps.close()
+            self._end()
 
     def awaits(self, waiting: int) -> bool:
         """Whether it still waits for what it waited for then."""
@@ -121,13 +120,13 @@ class Process(Generic[T]):
         self._waiting += 1
         self._go_on(lambda: self.steps.send(result))
 
-    def _go_on(self, step: Callable[[], Effect]) -> None:
+    def _go_on(self, step: Callable[[], Any]) -> None:
         effect = self._step(step)
         if effect is not None:
             self.effects += 1
             self._perform(effect, Resumption(self, self._waiting))
 
-    def _step(self, step: Callable[[], Effect]) -> Effect | None:
+    def _step(self, step: Callable[[], Any]) -> Any:
         try:
             return step()
         except StopIteration as stop:

@@ -2,7 +2,7 @@
 what each fault does to the clients, the servers and the network."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -29,12 +29,12 @@ class Fault:
         """Its name in reports."""
         return self.kind
 
-    def begin(self, run: "FaultInjector") -> Iterator[float]:
-        """Steps that do it, give how long it lasts, and undo it; without a duration it does not
-        disturb the run."""
-        return iter(self._happen(run))
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
+        """Steps that do it, yield how long it lasts (None: it does not disturb the run), and undo
+        it."""
+        return self._happen(run)
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         raise NotImplementedError
 
 
@@ -47,7 +47,7 @@ class Slow(Fault):
     lasting: float
     kind = "slow network"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         wires = [wire for node in self.nodes for wire in run.wires[self.client][node]]
         nodes = ", ".join(f"n{node}" for node in self.nodes)
         for wire in wires:
@@ -68,10 +68,10 @@ class Lose(Fault):
     back: bool
     kind = "lost message"
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         run.wires[self.client][self.node][self.back].doomed = True
         run.note(f"c{self.client}", "the next message is lost", f"n{self.node}")
-        return (AFTERMATH * 3,)
+        yield AFTERMATH * 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +86,12 @@ class Reset(Fault):
     """How much later the ghost arrives."""
     kind = "broken connection"
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
             link = run.clients[self.client].store.connections[node]
             link.reset(ghost=self.ghost, late=self.late)
             run.note(f"c{self.client}", "the connection breaks", f"n{node}")
-        return (self.late,)
+        yield self.late
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +103,11 @@ class Double(Fault):
     nodes: tuple[int, ...]
     kind = "doubled connection"
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
             run.wires[self.client][node][0].doubled = 1
-        Reset(self.when, self.client, self.nodes, ghost=True).begin(run)
-        return (AFTERMATH,)
+        next(Reset(self.when, self.client, self.nodes, ghost=True).begin(run))
+        yield AFTERMATH
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Cut(Fault):
         """Its name in reports."""
         return self.kind if self.to and self.back else self.one_way
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         ends: list[tuple[Wire, str, str]] = []
         for node in self.nodes:
             there, back = run.wires[self.client][node]
@@ -150,7 +150,7 @@ class Freeze(Fault):
     lasting: float
     kind = "frozen node"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
             run.servers[node].freeze()
             run.record.add(f"n{node}", Kind.PAUSED)
@@ -168,7 +168,7 @@ class Isolate(Fault):
     lasting: float
     kind = "isolated node"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
             run.servers[node].isolate()
             run.note(f"n{node}", "is cut off from the other nodes")
@@ -193,7 +193,7 @@ class Crash(Fault):
         """Its name in reports."""
         return self.amnesia if self.loses_data else self.kind
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         down = [node for node in self.nodes if run.servers[node].up]
         for node in down:
             run.record.add(f"n{node}", Kind.CRASHED)
@@ -214,11 +214,11 @@ class Jump(Fault):
     by: float
     kind = "clock jump"
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         run.servers[self.node].clock.jump(self.by)
         run.set_back += min(max(0.0, -self.by), run.lengthens)
         run.record.add(f"n{self.node}", Kind.JUMPED, note=f"{self.by:+.4f} s")
-        return (min(abs(self.by), run.lengthens),)
+        yield min(abs(self.by), run.lengthens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +229,10 @@ class Drift(Fault):
     rate: float
     kind = "clock drift"
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         run.servers[self.node].clock.run_at(self.rate)
         run.note(f"n{self.node}", f"its clock runs at {self.rate:.5f}")
-        return ()
+        yield None
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,12 +244,12 @@ class Skew(Fault):
     calendar: float
     kind = "client clock skew"
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
         client.own_clock.run_at(self.rate)
         client.calendar = self.calendar
         run.note(client.name, f"clock at {self.rate:.5f}, calendar {self.calendar:+.3f} s")
-        return ()
+        yield None
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +262,7 @@ class Pause(Fault):
     """What it does first when it resumes: run its timers, or read what has arrived."""
     kind = "client pause"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
         client.pause()
         run.record.add(client.name, Kind.PAUSED)
@@ -279,12 +279,12 @@ class Kill(Fault):
     client: int
     kind = "client crash"
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
         if not client.crashed:
             run.record.add(client.name, Kind.CRASHED)
             client.crash()
-        return (0.0,)
+        yield 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,12 +294,12 @@ class Close(Fault):
     client: int
     kind = "client close"
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
         run.note(client.name, "is closed")
         run.disturb(0.0)  # its leases are lost before this returns, for this reason
         client.arrives(client.close)()
-        return (0.0,)
+        yield 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,10 +309,10 @@ class Cancel(Fault):
     client: int
     kind = "cancellation"
 
-    def _happen(self, run: "FaultInjector") -> Iterable[float]:
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         run.clients[self.client].cancel_one()
         run.note(f"c{self.client}", "is cancelled")
-        return ()
+        yield None
 
 
 class FaultInjector:
@@ -331,7 +331,7 @@ class FaultInjector:
         self.record, self._timeline = record, record.timeline
         self.servers, self.clients, self.wires = servers, clients, wires
         self.quarantine, self.lengthens = quarantine, lengthens
-        self._under_way: dict[Iterator[float], None] = {}
+        self._under_way: dict[Iterator[float | None], None] = {}
         self.done: Counter[str] = Counter()
         """How many faults of each kind there were."""
         self.disturbed_until = 0.0
@@ -368,13 +368,13 @@ class FaultInjector:
             return
         self.done[fault.name] += 1
         steps = fault.begin(self)
-        lasting = next(steps, None)
+        lasting = next(steps)
         if lasting is not None:
             self._under_way[steps] = None
             self.disturb(lasting + AFTERMATH)
             self._timeline.at(self._timeline.now + lasting, partial(self._end, steps))
 
-    def _end(self, steps: Iterator[float]) -> None:
+    def _end(self, steps: Iterator[float | None]) -> None:
         if steps in self._under_way:
             del self._under_way[steps]
             next(steps, None)

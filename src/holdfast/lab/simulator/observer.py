@@ -15,7 +15,6 @@ from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.plan import Section
 from holdfast.lab.simulator.record import Registers
-from holdfast.lab.simulator.redis.server import Server
 from holdfast.lab.simulator.scene import Leftovers, Scene, Turn
 from holdfast.lab.simulator.server import PRECISION, BaseServer
 
@@ -165,9 +164,7 @@ class Observer:
     def _check_kept(self, client: Client, hold: str, lease: LeaseState, until: float) -> None:
         """Servers that lose nothing have the lease, with its fence, while its holder believes in
         it."""
-        keeping = sum(
-            each.knows(lease) and each.backs(lease, until) for each in self._scene.servers
-        )
+        keeping = sum(each.backs(lease, until) for each in self._scene.servers)
         if keeping < self._scene.plan.quorum and hold not in self._unkept:
             self._unkept.add(hold)
             self.find("lease not kept", f"{lease.holder}, until {until:.4f}", client.name)
@@ -192,9 +189,8 @@ class Observer:
             return
         now = self._timeline.now
         having = sum(
-            server.holds(repair.key, repair.holder) or now - server.lost_data_at < JUST_NOW
+            server.has_turn(repair.key, repair.holder) or now - server.lost_data_at < JUST_NOW
             for server in self._scene.servers
-            if isinstance(server, Server)
         )
         if having < self._scene.plan.quorum:
             text = f"{repair.holder} repairs what only {having} nodes have"

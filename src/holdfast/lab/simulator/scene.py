@@ -127,7 +127,8 @@ class Leftovers:
 
     def _check_node(self, turn: Turn, server: BaseServer) -> None:
         for left in server.remains(turn.spec.key, turn.holder):
-            self._find(LEFT_BEHIND, f"{server.name}: {left}", server.name)
+            what = left.holder if left.has_turn else "a place in the queue"
+            self._find(LEFT_BEHIND, f"{server.name}: {what}", server.name)
 
 
 def _is_pending(turn: Turn) -> bool:

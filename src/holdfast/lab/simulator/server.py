@@ -1,8 +1,10 @@
 """A virtual server of any engine: it answers on connections, freezes, crashes and restarts."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from typing import Any, NamedTuple, Self
 
+from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import LeaseState
 from holdfast.lab.simulator.driver import EPOCH, Clock, Timeline
 from holdfast.lab.simulator.network import Connection
@@ -15,6 +17,17 @@ PRECISION = 1e-6
 """Of instants that are compared, in seconds."""
 
 Receive = Callable[[Any], None]
+
+
+class Place(NamedTuple):
+    """What a server has of a holder, for one lock."""
+
+    holder: str
+    has_turn: bool
+    """Whether it has the lock or a share of it; else it waits."""
+    fence: int | None = None
+    ends_at: float = inf
+    """The true instant at which its lease ends."""
 
 
 class BaseServer:
@@ -111,21 +124,30 @@ class BaseServer:
         """Execute commands, and send the replies back."""
         raise NotImplementedError
 
+    def places(self, key: str) -> Iterable[Place]:
+        """Those that have a lock, and those that wait for it."""
+        raise NotImplementedError
+
+    def leases_of(self, lease: LeaseState) -> list[Place]:
+        """What it has of a lease, with its fence; usually one place."""
+        mine = [place for place in self.places(lease.spec.key) if place.holder == lease.holder]
+        return [place for place in mine if place.has_turn and place.fence == lease.fence]
+
     def knows(self, lease: LeaseState) -> bool:
         """Whether it has the lease, with its fence."""
-        raise NotImplementedError
+        return bool(self.leases_of(lease))
 
     def backs(self, lease: LeaseState, until: float) -> bool:
         """Whether it keeps the lease until that instant, unless it is released."""
-        raise NotImplementedError
+        return any(place.ends_at >= until - PRECISION for place in self.leases_of(lease))
 
     def has_turn(self, key: str, holder: str) -> bool:
         """Whether a holder has the lock or a share of it, or gets it when it asks again."""
-        raise NotImplementedError
+        return any(place.has_turn and place.holder == holder for place in self.places(key))
 
-    def remains(self, key: str, holder: str) -> list[str]:
+    def remains(self, key: str, holder: str) -> list[Place]:
         """What it has of a holder that has released the lock."""
-        raise NotImplementedError
+        return [place for place in self.places(key) if holder_of(place.holder) == holder]
 
     def leftovers(self) -> list[str]:
         """What must not be there when every lock was released."""

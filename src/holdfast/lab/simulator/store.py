@@ -14,7 +14,7 @@ from holdfast.core.holding import lose
 from holdfast.core.messages import Failed, Request
 from holdfast.core.ports import StoreHost
 from holdfast.lab.simulator.client import Client
-from holdfast.lab.simulator.driver import Resumption
+from holdfast.lab.simulator.driver import Process, Resumption
 from holdfast.lab.simulator.network import Connection, Network, Wire
 
 UNANSWERED = "an earlier request of this holder is pending"
@@ -25,20 +25,15 @@ Waits: TypeAlias = Generator[Callable[[Resume], None], Any, Any]
 """An activity: it yields what is to call it back, and is sent what comes."""
 
 
-class Activity:
+class Activity(Process[Any]):
     """Something that a store does: it waits, and goes on with what comes, until it is over."""
 
     def __init__(
         self, client: Client, steps: Waits, interrupted: Callable[[], bool] = lambda: False
     ) -> None:
-        self._client, self._steps, self._interrupted = client, steps, interrupted
-        self._waits = 0
+        super().__init__(steps, self._wait, self._over)
+        self._client, self._interrupted = client, interrupted
         self._then: list[Resume] = []
-        self.done = False
-
-    def start(self) -> None:
-        """Begin."""
-        self._go_on(None)
 
     def then(self, action: Resume) -> None:
         """Call back with the result; with None if it was interrupted."""
@@ -47,34 +42,24 @@ class Activity:
     def stop_if_interrupted(self) -> None:
         """End it where it is, if its caller has stopped waiting."""
         if self._interrupted():
-            self.close()
+            self.crash()
 
-    def close(self) -> None:
-        """End it where it is."""
-        if not self.done:
-            self._steps.close()
-            self._end(None)
+    def _wait(self, wait: Callable[[Resume], None], resume: Resume) -> None:
+        def go_on(value: Any) -> None:
+            self.stop_if_interrupted()
+            resume(value)
 
-    def _resume(self, number: int, value: Any) -> None:
-        self.stop_if_interrupted()
-        if number == self._waits and not self.done:
-            self._go_on(value)
-
-    def _go_on(self, value: Any) -> None:
         try:
-            wait = self._steps.send(value)
-            self._waits += 1
-            wait(partial(self._resume, self._waits))
-        except StopIteration as stop:
-            self._end(stop.value)
+            wait(go_on)
         except Exception as error:  # noqa: BLE001 - an internal error, to be reported
             self._client.fails(error)
-            self.close()
+            self.crash()
 
-    def _end(self, result: Any) -> None:
-        self.done = True
+    def _over(self, _: object) -> None:
+        if self.error is not None:
+            self._client.fails(self.error)
         for action in self._then:
-            action(result)
+            action(self.result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +151,7 @@ class Store:
         for connection in self.connections:
             connection.reset(ghost=True)
         for each in list(self._activities):
-            each.close()
+            each.crash()
 
     def close(self) -> None:
         """The client closes its connections."""
@@ -183,7 +168,7 @@ class Store:
     def _start(self, activity: Activity) -> None:
         self._activities.append(activity)
         activity.then(lambda result: self._activities.remove(activity))
-        activity.start()
+        activity.begin()
 
     def _answer(self, holder: str, activity: Activity, answers: Any, resume: Resumption) -> None:
         if self._latest.get(holder) is activity:

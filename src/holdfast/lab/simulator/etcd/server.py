@@ -5,14 +5,13 @@ from typing import Any, NamedTuple, Self
 
 import grpc
 
-from holdfast.core.lease_state import LeaseState
 from holdfast.engines.etcd.commands import queue_of, shares_of
 from holdfast.engines.etcd.protocol import DELETED, messages
 from holdfast.engines.queue import holders
 from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.etcd.keyspace import Keyspace, Refused
 from holdfast.lab.simulator.network import Connection
-from holdfast.lab.simulator.server import PRECISION, BaseServer, Receive
+from holdfast.lab.simulator.server import BaseServer, Place, Receive
 
 EXPIRY_EVERY = 0.5
 """Seconds between two looks of a server for leases that are over, at the most."""
@@ -122,41 +121,20 @@ class EtcdServer(BaseServer):
         pause = self.timeline.random.uniform(0.0, EXPIRY_EVERY)
         self.timeline.at(self.timeline.now + pause, self.expire_leases)
 
-    def _queue(self, key: str) -> list[Any]:
-        """The places in the queue of a lock; the first hold it."""
+    def places(self, key: str) -> list[Place]:
+        """Those that have a lock, and those that wait for it. A request that was carried out late
+        may have left a holder one more place, until its etcd lease ends."""
         first, end = queue_of(key)
         found = [each for each in self.data.keys.values() if first <= each.key < end]
-        return sorted(found, key=lambda each: each.create_revision)
-
-    def _places(self, key: str, holder: str) -> list[Any]:
-        """The places of a holder that have their turn. A request that was carried out late may have
-        left it one more, until its etcd lease ends."""
-        first = holders(self._queue(key), lambda each: shares_of(each.key))
-        return [each for each in first if each.value == holder.encode()]
-
-    def _place(self, lease: LeaseState) -> Any:
-        """The place of a lease, if it has its turn."""
-        places = self._places(lease.spec.key, lease.holder)
-        return next((each for each in places if each.create_revision == lease.fence), None)
-
-    def has_turn(self, key: str, holder: str) -> bool:
-        """Whether a holder has the lock or a share of it, or gets it when it asks again."""
-        return bool(self._places(key, holder))
-
-    def knows(self, lease: LeaseState) -> bool:
-        """Whether it has the lease, with its fence."""
-        return self._place(lease) is not None
-
-    def backs(self, lease: LeaseState, until: float) -> bool:
-        """Whether it keeps the lease until that instant, unless it is released."""
-        place = self._place(lease)
-        if place is None:
-            return False
-        return self.clock.true(self.data.leases[place.lease].ends_at) >= until - PRECISION
-
-    def remains(self, key: str, holder: str) -> list[str]:
-        """What it has of a holder that has released the lock."""
-        return [holder for each in self._queue(key) if each.value == holder.encode()]
+        queue = sorted(found, key=lambda each: each.create_revision)
+        granted = len(holders(queue, lambda each: shares_of(each.key)))
+        ends_at = [self.data.leases[each.lease].ends_at for each in queue]
+        return [
+            Place(
+                each.value.decode(), number < granted, each.create_revision, self.clock.true(ends)
+            )
+            for number, (each, ends) in enumerate(zip(queue, ends_at, strict=True))
+        ]
 
     def leftovers(self) -> list[str]:
         """What must not be there when every lock was released."""

@@ -209,7 +209,7 @@ class EtcdStore(Store):
                 self._stream.end()  # that endpoint has failed
             idle = 0 if self._exchanges.registry.sessions(waited_for=True) else idle + 1
         self._watches = False
-        reader.close()
+        reader.crash()
 
     def _read(self) -> Waits:
         """Read the stream of watches, and open it again when it was lost."""

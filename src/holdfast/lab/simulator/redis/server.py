@@ -7,7 +7,6 @@ from typing import Any
 
 import hiredis
 
-from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import LeaseState
 from holdfast.engines.redis.keys import keys_of, shares_of
 from holdfast.lab.simulator.network import Connection
@@ -19,7 +18,7 @@ from holdfast.lab.simulator.redis.keyspace import (
     perform,
 )
 from holdfast.lab.simulator.redis.lua import ScriptError, scripts
-from holdfast.lab.simulator.server import PRECISION, BaseServer, Receive
+from holdfast.lab.simulator.server import BaseServer, Place, Receive
 
 
 class Server(BaseServer):
@@ -103,43 +102,28 @@ class Server(BaseServer):
         """The number of subscribers of a channel."""
         return len(self._living(channel))
 
-    def holds(self, key: str, holder: str) -> bool:
-        """Whether this holder has the lock, or a share of it."""
-        return self._ends_at(key, holder) is not None
+    def places(self, key: str) -> Iterator[Place]:
+        """Those that have a lock, and those that wait for it. The fence is the lock's counter."""
+        data, keys, true = self.data, keys_of(key), self.clock.true
+        owner, fence = data.get(keys.lock) or b"", int(data.get(keys.fence) or 0)
+        if shares_of(owner.decode()) is not None:
+            for member, ends in data.members(b"{%b}:members" % keys.lock).items():
+                if ends > data.time() // 1000:
+                    yield Place(member.decode(), True, fence, true((ends + 1) / 1000))
+        elif owner:
+            yield Place(owner.decode(), True, fence, true(data.ends_at(keys.lock)))
+        for waiter in data.zrange(keys.queue):
+            yield Place(waiter.rpartition(b" ")[2].decode(), False)
 
-    def _ends_at(self, key: str, holder: str) -> float | None:
-        """When its lease ends, by the server's clock; None if it has none."""
-        lock = keys_of(key).lock
-        owner = self.data.get(lock) or b""
-        if owner == holder.encode():
-            return self.data.ends_at(lock)
-        if shares_of(owner.decode()) is None:
-            return None
-        ends = self.data.members(b"{%b}:members" % lock).get(holder.encode())
-        return None if ends is None or ends <= self.data.time() // 1000 else (ends + 1) / 1000
+    def leases_of(self, lease: LeaseState) -> list[Place]:
+        """What it has of a lease. Before a raise, its counter is not yet the fence."""
+        places = self.places(lease.spec.key)
+        return [place for place in places if place.has_turn and place.holder == lease.holder]
 
     def knows(self, lease: LeaseState) -> bool:
         """Whether it has the lease, with its fence. Another reader may have raised it."""
-        fence = int(self.data.get(keys_of(lease.spec.key).fence) or 0)
-        known = fence >= lease.fence if lease.spec.shares == 0 else fence == lease.fence
-        return self.holds(lease.spec.key, lease.holder) and known
-
-    def backs(self, lease: LeaseState, until: float) -> bool:
-        """Whether it keeps the lease until that instant, unless it is released."""
-        ends_at = self._ends_at(lease.spec.key, lease.holder)
-        return ends_at is not None and self.clock.true(ends_at) >= until - PRECISION
-
-    def has_turn(self, key: str, holder: str) -> bool:
-        """Whether a holder has the lock or a share of it, or gets it when it asks again."""
-        return self.holds(key, holder)
-
-    def remains(self, key: str, holder: str) -> list[str]:
-        """What it has of a holder that has released the lock."""
-        keys, mine = keys_of(key), holder.encode()
-        held = holder_of((self.data.get(keys.lock) or b"").decode()) == holder
-        held = held or self._ends_at(key, holder) is not None
-        queued = any(member.endswith(b" " + mine) for member in self.data.zrange(keys.queue))
-        return [holder] * held + ["a place in the queue"] * queued
+        fences = [place.fence or 0 for place in self.leases_of(lease)]
+        return any(f >= lease.fence if lease.spec.shares == 0 else f == lease.fence for f in fences)
 
     def leftovers(self) -> list[str]:
         """What must not be there when every lock was released."""

@@ -4,9 +4,10 @@ Commands, replies, queues, handshakes and skipped nodes are the engine's own. On
 and waiting, are virtual.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from functools import partial
 from math import inf
+from typing import Any
 
 from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.guard import RestartGuard
@@ -144,35 +145,31 @@ class RedisStore(Store):
 
     def _ask(self, requests: Sequence[Request], until: float) -> Waits:
         self._waiters.ask(requests)
-        if self._quorum is None:
-            single = FanOut(requests, (0,), until)
-            yield from self._perform((single,))
-            answers = self._nodes.answers(single)
-        else:
-            steps = self._quorum.ask(requests, until)
-            try:
-                while True:
-                    yield from self._wait(next(steps))
-            except StopIteration as stop:
-                answers = stop.value
-            finally:
-                steps.close()
-        self._waiters.answered(requests, answers)
-        return answers
-
-    def _wait(self, effect: FanOut | Sequence[FanOut] | Pause) -> Waits:
-        if isinstance(effect, Pause):
-            yield partial(self._wait_until, effect.until)
-        else:
-            yield from self._perform((effect,) if isinstance(effect, FanOut) else effect)
-
-    def _perform(self, rounds: Sequence[FanOut]) -> Waits:
-        """Send some rounds, and wait until they are over or their time is."""
+        steps = self._ask_one if self._quorum is None else self._quorum.ask
+        rounds: list[FanOut] = []
         try:
-            yield lambda resume: self._send(Rounds(rounds, resume))
+            answers = yield from self._drive(steps(requests, until), partial(self._do, rounds))
         finally:
             for each in rounds:
                 each.over = True  # a cancelled request must not be granted anything any more
+        self._waiters.answered(requests, answers)
+        return answers
+
+    def _ask_one(self, requests: Sequence[Request], until: float) -> Generator[FanOut, None, Any]:
+        """Ask the only server."""
+        single = FanOut(requests, (0,), until)
+        yield single
+        return self._nodes.answers(single)
+
+    def _do(
+        self, rounds: list[FanOut], effect: FanOut | Sequence[FanOut] | Pause, resume: Resume
+    ) -> None:
+        """Send some rounds, and wait until they are over or their time is."""
+        if isinstance(effect, Pause):
+            self._wait_until(effect.until, resume)
+        else:
+            rounds[:] = [effect] if isinstance(effect, FanOut) else effect
+            self._send(Rounds(tuple(rounds), resume))
 
     def _send(self, waiter: "Rounds") -> None:
         def time_out() -> None:

@@ -1,15 +1,14 @@
 """A virtual PostgreSQL server. It keeps its rows over a restart; its clock can be set."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
-from holdfast.core.lease_state import LeaseState
 from holdfast.engines.sql.dialect import MICROSECONDS, Row, Statement
 from holdfast.lab.simulator.network import Connection
-from holdfast.lab.simulator.server import PRECISION, BaseServer, Receive
+from holdfast.lab.simulator.server import BaseServer, Place, Receive
 from holdfast.lab.simulator.sql.database import STATEMENTS, Database
 
 
@@ -74,26 +73,17 @@ class SqlServer(BaseServer):
                 if self._micros() >= deadline:
                     self._internal_error(f"{self.name} granted a lock after the deadline")
 
-    def knows(self, lease: LeaseState) -> bool:
-        """Whether it has the lease, with its fence."""
-        row = self._row(lease.spec.key, lease.holder)
-        return row is not None and row[0] == lease.fence
-
-    def backs(self, lease: LeaseState, until: float) -> bool:
-        """Whether it keeps the lease until that instant, unless it is released."""
-        row = self._row(lease.spec.key, lease.holder)
-        return row is not None and self.clock.true(row[1] / MICROSECONDS) >= until - PRECISION
-
-    def has_turn(self, key: str, holder: str) -> bool:
-        """Whether a holder has the lock or a share of it, or gets it when it asks again."""
-        lease = "SELECT 1 FROM held WHERE name = ? AND holder = ? AND expires > ?"
-        return bool(self.data.read(lease, key.encode(), holder.encode(), self._micros()))
-
-    def remains(self, key: str, holder: str) -> list[str]:
-        """What it has of a holder that has released the lock."""
-        mine, held = holder.encode(), self.has_turn(key, holder)
-        queued = self.data.read("SELECT 1 FROM holdfast_leases_waiters WHERE holder = ?", mine)
-        return [holder] * bool(held) + ["a place in the queue"] * bool(queued)
+    def places(self, key: str) -> Iterator[Place]:
+        """Those that have a lock, and those that wait for it. One to which it is offered has no
+        fence yet."""
+        held = "SELECT holder, fence, expires, offered FROM held WHERE name = ?"
+        for holder, fence, expires, offered in self.data.read(held, key.encode()):
+            if expires > self._micros():
+                ends_at = self.clock.true(expires / MICROSECONDS)
+                yield Place(holder.decode(), True, None if offered else fence, ends_at)
+        waiters = "SELECT holder FROM holdfast_leases_waiters WHERE name = ?"
+        for (holder,) in self.data.read(waiters, key.encode()):
+            yield Place(holder.decode(), False)
 
     def leftovers(self) -> list[str]:
         """What must not be there when every lock was released."""
@@ -109,12 +99,6 @@ class SqlServer(BaseServer):
         """The name and holder of each lease that has ended, or of each that has not."""
         leases = "SELECT name, holder FROM held WHERE NOT offered AND (expires <= ?) = ?"
         return set(self.data.read(leases, self._micros(), ended))
-
-    def _row(self, key: str, holder: str) -> tuple[int, int] | None:
-        """The fence and the expiry of a lease."""
-        lease = "SELECT fence, expires FROM held WHERE name = ? AND holder = ? AND NOT offered"
-        rows = self.data.read(lease, key.encode(), holder.encode())
-        return (rows[0][0], rows[0][1]) if rows else None
 
     def _micros(self) -> int:
         return round(self.clock() * MICROSECONDS)

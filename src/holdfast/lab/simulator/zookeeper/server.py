@@ -2,22 +2,21 @@
 history so far, also while it is cut off from the leader."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any, Self
 
 from kazoo.exceptions import SessionExpiredError, UnimplementedError, ZookeeperError
 from kazoo.protocol.serialization import Close, Connect, GetChildren
 
-from holdfast.core.lease_state import LeaseState
 from holdfast.engines.queue import holders
 from holdfast.engines.zookeeper import commands
-from holdfast.engines.zookeeper.commands import Place, in_order, read_entry
+from holdfast.engines.zookeeper.commands import in_order, read_entry
 from holdfast.lab.simulator.driver import Timeline
-from holdfast.lab.simulator.network import Connection
-from holdfast.lab.simulator.server import PRECISION, Receive
-from holdfast.lab.simulator.zookeeper.ensemble import Ensemble, Proposal
-from holdfast.lab.simulator.zookeeper.member import Member
+from holdfast.lab.simulator.network import Connection, Wire
+from holdfast.lab.simulator.server import BaseServer, Place, Receive
+from holdfast.lab.simulator.zookeeper.ensemble import SYNC_LIMIT, Ensemble, Proposal
 from holdfast.lab.simulator.zookeeper.tree import READS, Node, is_child
 
 UNANSWERED = object()
@@ -45,13 +44,23 @@ class Client:
     pending: deque[Pending] = field(default_factory=deque)
 
 
-class ZooKeeperServer(Member):
-    """The leader, or a follower."""
+class ZooKeeperServer(BaseServer):
+    """The leader, or a follower: `Ensemble` decides. It can be cut off from the others."""
 
     ensemble: Ensemble
+    link: Connection
+    """To the leader."""
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
+        self.serving = False
+        """Whether clients can connect to it."""
+        self.term = 0
+        """That of the leader which it follows."""
+        self.silence = 0
+        """For how many half ticks it has not been well."""
+        self._isolations = 0
+        self._held: list[Wire] = []
         self._clients: dict[Connection, Client] = {}
         self._watches: dict[str, dict[Connection, None]] = {}
         self._touched: dict[int, None] = {}
@@ -66,7 +75,35 @@ class ZooKeeperServer(Member):
         ensemble.begin()
         return members
 
-    def links(self) -> Sequence[Connection]:
+    @property
+    def is_well(self) -> bool:
+        """Whether it can follow a leader, or be one."""
+        return self.up and not self.frozen and not self._isolations
+
+    def check_contact(self) -> None:
+        """Count how long it has not been well. A connection that breaks is noticed at once."""
+        self.silence = 0 if self.is_well else self.silence + 1
+        if not self.up:
+            self.silence += SYNC_LIMIT
+        if self.silence > SYNC_LIMIT:
+            self.term = 0
+
+    def isolate(self) -> None:
+        """Cut it off from the other servers; all learn of that after a while."""
+        self._isolations += 1
+        if self._isolations == 1:
+            self._held = [wire for link in self._links() for wire in link.wires]
+            for wire in self._held:
+                wire.cuts += 1
+
+    def reconnect(self) -> None:
+        """Let it reach the other servers again."""
+        self._isolations -= 1
+        if not self._isolations:
+            for wire in self._held:
+                wire.mend()
+
+    def _links(self) -> Sequence[Connection]:
         """The connections to other servers."""
         if self is not self.ensemble.leader:
             return [self.link]
@@ -74,13 +111,13 @@ class ZooKeeperServer(Member):
 
     def join(self, term: int, link: Connection) -> None:
         """Catch up with a leader, and answer clients."""
-        super().join(term, link)
+        self.term, self.link, self.serving = term, link, True
         self.tree = self.ensemble.tree.copy()
         self._zxid = len(self.ensemble.log)
 
     def leave(self) -> None:
         """There is no leader: close every connection."""
-        super().leave()
+        self.serving = False
         for connection in list(self.connections):
             self._drop(connection)
         self._touched.clear()
@@ -88,6 +125,9 @@ class ZooKeeperServer(Member):
     def crash(self) -> None:
         """Go down. Every connection breaks."""
         super().crash()
+        self.serving, self.term = False, 0
+        for link in self._links():
+            link.reset()
         for each in (self._clients, self._watches, self._touched):
             each.clear()
 
@@ -216,40 +256,18 @@ class ZooKeeperServer(Member):
     def _drop_soon(self, connection: Connection) -> None:
         self.timeline.at(self.timeline.now + LAST_WORDS, lambda: self._drop(connection))
 
-    def _queue(self, key: str) -> list[Place]:
-        """The places in the queue of a lock. The first hold it."""
-        return in_order(self.ensemble.tree.below(LOCKS.queue(key)))
-
-    def _node(self, key: str, place: Place) -> Node:
-        return self.ensemble.tree.nodes[f"{LOCKS.queue(key)}/{place.name}"]
-
-    def _place(self, key: str, holder: str) -> Node | None:
-        """The place of a holder, if it is its turn."""
-        first = holders(self._queue(key), lambda each: each.shares)
-        nodes = (self._node(key, each) for each in first)
-        return next((node for node in nodes if _holder(node) == holder), None)
-
-    def has_turn(self, key: str, holder: str) -> bool:
-        """Whether a holder has the lock or a share of it, or gets it when it asks again."""
-        return self._place(key, holder) is not None
-
-    def knows(self, lease: LeaseState) -> bool:
-        """Whether it has the lease, with its fence."""
-        place = self._place(lease.spec.key, lease.holder)
-        entry = place and read_entry(place.data)
-        return bool(place and entry and (entry.fence or place.created) == lease.fence)
-
-    def backs(self, lease: LeaseState, until: float) -> bool:
-        """Whether it keeps the lease until that instant, unless it is released."""
-        place, leader = self._place(lease.spec.key, lease.holder), self.ensemble.leader
-        if place is None or leader is None:
-            return place is not None
-        return leader.clock.true(self.ensemble.sessions[place.owner].ends_at) >= until - PRECISION
-
-    def remains(self, key: str, holder: str) -> list[str]:
-        """What it has of a holder that has released the lock."""
-        found = (_holder(self._node(key, place)) for place in self._queue(key))
-        return [each for each in found if each == holder]
+    def places(self, key: str) -> Iterator[Place]:
+        """Those that have a lock, and those that wait for it."""
+        ensemble, path = self.ensemble, LOCKS.queue(key)
+        queue = in_order(ensemble.tree.below(path))
+        granted = len(holders(queue, lambda each: each.shares))
+        for number, each in enumerate(queue):
+            node = ensemble.tree.nodes[f"{path}/{each.name}"]
+            entry = read_entry(node.data)
+            fence = (entry and entry.fence) or node.created
+            leader, session = ensemble.leader, ensemble.sessions[node.owner]
+            ends_at = leader.clock.true(session.ends_at) if leader else inf
+            yield Place(_holder(node), number < granted, fence, ends_at)
 
     def leftovers(self) -> list[str]:
         """What must not be there when every lock was released."""

@@ -202,7 +202,7 @@ class ZooKeeperStore(Store):
     def close(self) -> None:
         """End every session."""
         for each in list(self._activities):
-            each.close()
+            each.crash()
         for session in self._exchanges.sessions:
             session.begin_end()
 

@@ -167,10 +167,12 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 
 @pytest.mark.slow
-def test_the_same_seed_is_the_same_run_in_another_process() -> None:
+@pytest.mark.parametrize("setup", [Setup(), Setup(engine="zookeeper", shared=True)])
+def test_the_same_seed_is_the_same_run_in_another_process(setup: Setup) -> None:
+    """Whatever the hashes of texts, and the addresses of objects."""
     code = (
-        "from holdfast.lab.simulator import draw, play\n"
-        "print(*(play(draw(seed)).history.as_lines() for seed in range(125, 131)))"
+        "from holdfast.lab.simulator import Setup, draw, play\n"
+        f"print(*(play(draw(seed, {setup})).history.as_lines() for seed in range(125, 131)))"
     )
     runs = [
         subprocess.run(

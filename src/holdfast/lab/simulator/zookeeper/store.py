@@ -5,6 +5,7 @@ Sessions, their states, watches and what becomes of pending requests are kazoo's
 over a virtual network. Its own pings are left out: holdfast sends its heartbeats more often.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil
@@ -25,6 +26,14 @@ from holdfast.lab.simulator.network import Connection as Line
 from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring
 from holdfast.lab.simulator.zookeeper.ensemble import SHORTEST, TICK
 from holdfast.lab.simulator.zookeeper.server import Gone
+
+
+class Watchers(dict[Any, None]):
+    """A set in order: kazoo's own would make a run depend on the addresses of its watchers."""
+
+    def add(self, watcher: Any) -> None:
+        """Add one."""
+        self[watcher] = None
 
 
 class VirtualConnection(Connection):
@@ -55,6 +64,10 @@ class VirtualConnection(Connection):
         self.handler.dispatch_callback = self._dispatch
         wakeup = SimpleNamespace(send=self._send_next)
         self._connection = SimpleNamespace(_write_sock=wakeup, connection_stopped=None)
+
+    def _reset_watchers(self) -> None:
+        super()._reset_watchers()
+        self._child_watchers: Any = defaultdict(Watchers)
 
     @property
     def is_idle(self) -> bool:

@@ -6,8 +6,7 @@ from math import floor, inf
 
 from holdfast.lab.history import Finding
 from holdfast.lab.pictures.lanes import Lane, Look, Mark, Role, Span
-from holdfast.lab.pictures.sentences import clean
-from holdfast.lab.pictures.sheet import Axis, Extent, Line, Row, Way, across, columns, fit
+from holdfast.lab.pictures.sheet import Axis, Extent, Line, Row, Way, across, fit
 
 MOST_ROWS = 3
 """Rows of marks in a lane, and of flags over all lanes. More would hide the picture."""
@@ -77,7 +76,7 @@ class Chart:
         return [*lines, *self._axis_lines()]
 
     def _beside(self, name: str, style: str, row: Row) -> Line:
-        return [(name, style), (" " * (self._gutter - columns(name)), ""), *row.line()]
+        return [(name, style), (" " * (self._gutter - len(name)), ""), *row.line()]
 
     def _place(self, rows: list[Row], ways: Iterable[Way], most: float = MOST_ROWS) -> bool:
         """Draw a thing in the first way that fits, into the first row where it does."""
@@ -155,7 +154,7 @@ def _bands(findings: Sequence[Finding], lanes: Sequence[Lane], axis: Axis) -> li
     bands: list[Band] = []
     for finding in sorted(findings, key=lambda finding: finding.at):
         left, right = axis.extent(finding.at, finding.until)
-        band = Band(clean(finding.label), left, right, _concerned(finding, lanes))
+        band = Band(finding.label, left, right, _concerned(finding, lanes))
         same = last.get((band.label, band.lanes))
         if same is not None and left - bands[same].right <= 1:
             bands[same] = replace(bands[same], right=max(right, bands[same].right))
@@ -167,9 +166,8 @@ def _bands(findings: Sequence[Finding], lanes: Sequence[Lane], axis: Axis) -> li
 
 def _concerned(finding: Finding, lanes: Sequence[Lane]) -> tuple[int, ...]:
     """The numbers of the lanes that a finding is about: all, if it names none of them."""
-    names = {clean(name) for name in finding.who}
     every = range(len(lanes))
-    return tuple(n for n in every if lanes[n].name in names) or tuple(every)
+    return tuple(n for n in every if lanes[n].name in finding.who) or tuple(every)
 
 
 def _flag_ways(band: Band, width: int) -> list[Way]:
@@ -178,7 +176,7 @@ def _flag_ways(band: Band, width: int) -> list[Way]:
     points = (band.left, "▼" * len(places), "red")
     ways = []
     for text in (f"✗ {band.label}", fit(f"✗ {band.label}", _WIDEST * width)):
-        size = columns(text)
+        size = len(text)
         middle, after = (band.left + band.right - size) / 2, band.right + 1
         before = band.left - 1 - size
         if size + 2 <= band.right - band.left:
@@ -198,8 +196,8 @@ def _bar(span: Span, axis: Axis, covered: Sequence[Extent] = ()) -> Bar:
     for obstacles in ([*covered, *notched], covered, ()):
         begin, end = _clearest(left, right, obstacles)
         for text in span.labels:
-            if columns(text) + 2 <= end - begin:
-                label_at = (begin + end - columns(text)) / 2
+            if len(text) + 2 <= end - begin:
+                label_at = (begin + end - len(text)) / 2
                 return Bar(span, left, right, text, label_at, notches)
     return Bar(span, left, right, "", left, notches)
 
@@ -244,7 +242,7 @@ def _mark_ways(mark: Mark, axis: Axis) -> list[Way]:
     style = "red" if mark.is_stray else ""
     ways = []
     for text in filter(None, (fit(label, _WIDEST * axis.width) for label in mark.labels)):
-        room = 1 + columns(text)
+        room = 1 + len(text)
         if x + 1 + room <= axis.width:
             ways.append(Way(x, x + 1 + room, (symbol, (x + 2, text, style))))
         elif x - room >= 0:

@@ -12,7 +12,7 @@ from enum import Enum
 from math import inf
 
 from holdfast.lab.history import Event, History, Hold, Kind
-from holdfast.lab.pictures.sentences import clean, is_vote
+from holdfast.lab.pictures.sentences import is_vote
 
 
 class Role(Enum):
@@ -110,10 +110,10 @@ def cuts(history: History) -> Iterator[tuple[str, Span]]:
         for began, ended, peers in found.setdefault(who, []):
             together = ended == until or abs(ended - until) <= tolerance
             if together and abs(began - since) <= tolerance:
-                peers.append(clean(peer))
+                peers.append(peer)
                 break
         else:
-            found[who].append((since, until, [clean(peer)]))
+            found[who].append((since, until, [peer]))
     for who, since, until, peers in ((who, *cut) for who, some in found.items() for cut in some):
         names = ", ".join(peers)
         labels = (f"does not reach {names}", f"↛ {names}", f"↛ {len(peers)}", "↛")
@@ -183,7 +183,7 @@ def lanes_of(history: History) -> list[Lane]:
 def names_in(history: History) -> set[str]:
     """What may be written beside a lane."""
     names = {name for event in history for name in (event.who, event.peer)}
-    return {clean(name) for name in names | {event.name for event in history.of(*_WRITES)}}
+    return names | {event.name for event in history.of(*_WRITES)}
 
 
 class _Lanes:
@@ -200,12 +200,10 @@ class _Lanes:
         """By register, the greatest fence of its writes so far."""
         self._holds = {hold.hold: hold for hold in history.holds()}
         self._run = [Lane("", Role.RUN)] if any(map(_is_of_the_run, history)) else []
-        self._by_name = {
-            name: Lane(clean(name), Role.CLIENT, self.tints[name]) for name in self.tints
-        }
-        self._registers = {name: Lane(clean(name), Role.REGISTER) for name in _sorted(registers)}
+        self._by_name = {name: Lane(name, Role.CLIENT, self.tints[name]) for name in self.tints}
+        self._registers = {name: Lane(name, Role.REGISTER) for name in _sorted(registers)}
         nodes = _sorted(named - clients - {""})
-        self._by_name |= {name: Lane(clean(name), Role.NODE) for name in nodes}
+        self._by_name |= {name: Lane(name, Role.NODE) for name in nodes}
 
     def of(self, who: str) -> Lane:
         """The lane of a client or a node, or else that of the run."""
@@ -260,7 +258,7 @@ def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:
     fence = "" if hold.fence is None else lanes.fences[hold.fence]
     labels = (fence,) if fence else ()
     if lanes.several_locks:
-        labels = (f"{clean(hold.name)} {fence}".rstrip(), *labels)
+        labels = (f"{hold.name} {fence}".rstrip(), *labels)
     notches = tuple(since for since, _ in hold.deadlines[1:])
     # What was granted too late was never valid, but was granted.
     for since, until in hold.spans or [(hold.granted, hold.granted)]:
@@ -280,7 +278,7 @@ def _votes(history: History, lanes: _Lanes) -> Iterator[tuple[str, Span]]:
             span = standing.pop(vote)
             yield vote[0], replace(span, until=min(span.until, event.at))
         if is_vote(event) and event.until > event.at:
-            labels = (clean(event.peer),)
+            labels = (event.peer,)
             span = Span(Look.VOTE, event.at, event.until, lanes.tints.get(event.peer), labels)
             standing[event.who, event.name] = span
     yield from ((node, span) for (node, _), span in standing.items())
@@ -302,7 +300,7 @@ def _is_worth_a_mark(event: Event, down: set[str]) -> bool:
 
 
 def _mark(event: Event, lanes: _Lanes) -> Mark:
-    note, who = clean(event.note), clean(event.who)
+    note = event.note
     symbol = Symbol[event.kind.name]
     tint = lanes.tints.get(event.who)
     if event.kind in _WRITES:
@@ -311,7 +309,7 @@ def _mark(event: Event, lanes: _Lanes) -> Mark:
             value = "rejected"
         elif stray:
             value = f"{note}, expired"
-        short = f"{who}{lanes.compare(event)}"
+        short = f"{event.who}{lanes.compare(event)}"
         labels = (f"{short}: {value}", short) if value else (short,)
         return Mark(symbol, event.at, labels, tint, stray)
     if event.kind is Kind.NOTED:

@@ -57,14 +57,15 @@ def describe(event: Event, instant: Instant, fences: Mapping[int, str]) -> str:
         sentence = _VOTE if event.until > event.at else _NO_VOTE
     elif event.kind is Kind.HEALED and not event.peer:
         sentence = _ALL_HEALED
-    return sentence.format(
-        who=clean(event.who) or "note",
-        name=clean(event.name),
-        peer=clean(event.peer),
+    described = sentence.format(
+        who=event.who or "note",
+        name=event.name,
+        peer=event.peer,
         fence="" if event.fence is None else f", fence {fences.get(event.fence, event.fence)}",
         until=f", until {instant(event.until)}" if isfinite(event.until) else "",
-        because=f": {clean(event.note)}" if event.note else "",
+        because=f": {event.note}" if event.note else "",
     )
+    return clean(described)
 
 
 MOST_FENCES = 8
@@ -94,8 +95,8 @@ def describe_findings(
         return f"fence {fences.get(int(found[1]), found[1])}"
 
     sentences = [
-        f"{clean(finding.label)}, {_span(finding, instant)}: "
-        + re.sub(r"\bfence (\d+)", labelled, clean(finding.text))
+        f"{finding.label}, {_span(finding, instant)}: "
+        + re.sub(r"\bfence (\d+)", labelled, finding.text)
         for finding in findings[:MOST_FINDINGS]
     ]
     more = len(findings) - MOST_FINDINGS

@@ -1,6 +1,5 @@
 """The sheet that a picture is drawn on: the axis of time, in columns, and rows of characters."""
 
-import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -66,25 +65,11 @@ class Axis:
         return f"{at * scale:.{decimals}f}"
 
 
-def columns(text: str) -> int:
-    """How many columns a text takes."""
-    return sum(map(column, text))
-
-
-def column(character: str) -> int:
-    """How many columns a character takes: 0, 1 or 2."""
-    if unicodedata.combining(character):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
 def fit(text: str, room: float) -> str:
     """The text, or what fits of it; nothing if that is too short to read."""
-    if columns(text) <= room:
+    if len(text) <= room:
         return text
-    cut = text
-    while cut and columns(f"{cut}…") > room:
-        cut = cut[:-1]
+    cut = text[: max(0, floor(room) - 1)]
     return f"{cut.rstrip()}…" if len(cut) >= 3 else ""
 
 
@@ -112,16 +97,9 @@ class Row:
         self._taken: list[Extent] = []
 
     def write(self, place: float, text: str, style: str) -> None:
-        """A text. A wide character takes two cells; the second stays empty."""
-        at = floor(place)
-        for character in text:
-            size = column(character)
-            if size == 0:
-                before, its_style = self.cells[at - 1]
-                self.cells[at - 1] = (before + character, its_style)
-                continue
-            self.cells[at : at + size] = [(character, style), ("", style)][:size]
-            at += size
+        """A text."""
+        for at, character in enumerate(text, floor(place)):
+            self.cells[at] = (character, style)
 
     def draw(self, way: Way) -> bool:
         """Draw a thing in this way, if there is room for it, and a column between two things."""

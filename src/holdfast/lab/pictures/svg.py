@@ -7,7 +7,7 @@ from html import escape
 
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures.sentences import clean, describe_findings
-from holdfast.lab.pictures.sheet import Line, columns
+from holdfast.lab.pictures.sheet import Line
 from holdfast.lab.pictures.text import drawn
 
 WIDTH = 110
@@ -64,12 +64,12 @@ def as_svg(
     axis, picture = drawn(history, findings, WIDTH)
     lines: list[Line] = [[(line, "bold")] for line in textwrap.wrap(title, WIDTH)]
     lines += [[], *picture, []]
-    lines += [[(line, "dim")] for line in textwrap.wrap(clean(caption), WIDTH)]
+    lines += [[(line, "dim")] for line in textwrap.wrap(caption, WIDTH)]
     described = ". ".join(describe_findings(findings, axis.instant, {}))
     width, height = 2 * PAD + WIDTH * CELL, 2 * PAD + len(lines) * ROW
     pieces = [
         f"<title>{escape(title)}</title>",
-        f"<desc>{escape(f'A timeline. {described}'.strip())}</desc>",
+        f"<desc>{escape(clean(f'A timeline. {described}').strip())}</desc>",
         f"<style>{_STYLE}</style>",
         f'<rect x=".5" y=".5" width="{width - 1:g}" height="{height - 1:g}" rx="10" class="card"/>',
         *(piece for number, line in enumerate(lines) for piece in _row(line, PAD + number * ROW)),
@@ -87,7 +87,7 @@ def _row(line: Line, top: float) -> Iterator[str]:
     x = PAD
     for piece, styles in line:
         for run in (found[0] for found in _RUNS.finditer(piece)):
-            wide = columns(run) * CELL
+            wide = len(run) * CELL
             if styles.startswith("on-"):
                 colour = styles.removeprefix("on-")
                 yield _box("█", x, top, wide, colour)
@@ -107,4 +107,4 @@ def _box(block: str, x: float, top: float, wide: float, colour: str) -> str:
 
 def _text(text: str, x: float, top: float, wide: float, class_: str) -> str:
     place = f'x="{x:.1f}" y="{top + 14:g}" textLength="{wide:.1f}" lengthAdjust="spacingAndGlyphs"'
-    return f'<text {place} class="{class_}" xml:space="preserve">{escape(text)}</text>'
+    return f'<text {place} class="{class_}" xml:space="preserve">{escape(clean(text))}</text>'

@@ -7,8 +7,8 @@ from math import isfinite
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures.chart import BROKEN, EXTENDED, VEILED, Chart
 from holdfast.lab.pictures.lanes import Lane, Look, Symbol, fence_labels, lanes_of, names_in
-from holdfast.lab.pictures.sentences import describe, describe_fences, describe_findings
-from holdfast.lab.pictures.sheet import Axis, Line, columns
+from holdfast.lab.pictures.sentences import clean, describe, describe_fences, describe_findings
+from holdfast.lab.pictures.sheet import Axis, Line
 
 _CODES = {
     "bold": "1",
@@ -31,7 +31,7 @@ _CODES = {
 def painted(line: Line, *, colour: bool) -> str:
     """A line as text; with ANSI codes for its styles if there are colours."""
     text = ""
-    for piece, styles in line:
+    for piece, styles in ((clean(piece), styles) for piece, styles in line):
         codes = ";".join(_CODES[style] for style in styles.split()) if colour and piece else ""
         text += f"\x1b[{codes}m{piece}\x1b[0m" if codes else piece
     return text
@@ -76,7 +76,7 @@ def drawn(
     """The picture, its legend and what was found, in lines of characters."""
     if width < _LEAST_WIDTH:
         raise ValueError(f"width must be at least {_LEAST_WIDTH}, not {width}")
-    names = max((columns(name) for name in names_in(history)), default=0)
+    names = max((len(name) for name in names_in(history)), default=0)
     gutter = min(names, _WIDEST_NAME) + 2
     first, last = _extent(history, findings)
     last = last if until is None else until
@@ -125,7 +125,7 @@ def _legend(lanes: Sequence[Lane], width: int, *, broken: bool) -> list[Line]:
         items.append(f"▼{BROKEN} went wrong")
     rows = [""]
     for item in items:
-        if rows[-1] and columns(rows[-1]) + 3 + columns(item) > width:
+        if rows[-1] and len(rows[-1]) + 3 + len(item) > width:
             rows.append("")
         rows[-1] += f"{'   ' if rows[-1] else ''}{item}"
     return [[], *([(row, "dim")] for row in rows if row)]

@@ -116,41 +116,28 @@ def test_a_server_without_a_clock_of_its_own(tmp_path: Path) -> None:
         RedisServer(tmp_path).clock.jump(1)
 
 
-@pytest.fixture
-def no_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "holdfast"
-
-
-def test_it_is_compiled_once(no_cache: Path) -> None:
-    built = build_library()
-    first = built.stat()
-    assert build_library() == built
-    assert built.stat().st_ino == first.st_ino
-    assert list(no_cache.iterdir()) == [built]
-
-
 def test_without_a_compiler_the_remedy_is_told(
-    no_cache: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(ProgramMissing, match=r"C compiler.*Debian's packages gcc and libc6"):
-        build_library()
+        build_library(tmp_path / "clock.so")
 
 
 def test_without_headers_the_remedy_is_told(
-    no_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     compiler = tmp_path / "cc"
     compiler.write_text("#!/bin/sh\necho 'fatal error: fcntl.h: No such file' >&2\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     with pytest.raises(ProgramMissing, match=r"libc6-dev(.|\n)*fcntl\.h"):
-        build_library()
-    assert list(no_cache.iterdir()) == []
+        build_library(tmp_path / "clock.so")
 
 
-def test_elsewhere_than_on_linux_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_elsewhere_than_on_linux_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("sys.platform", "darwin")
     with pytest.raises(ProgramMissing, match="only on Linux"):
-        build_library()
+        build_library(tmp_path / "clock.so")

@@ -14,8 +14,19 @@ from tests.equipment.soak.client import Role
 from tests.equipment.soak.ground import ClientProcess, Ground
 from tests.equipment.soak.journal import Journal
 from tests.equipment.soak.register import Pen, Registers, Write
-from tests.equipment.soak.verdict import Verdict, reach
+from tests.equipment.soak.verdict import Verdict, left_behind, reach
 from tests.patience import wait_for
+
+
+def test_what_is_still_stored_was_left_behind() -> None:
+    run = History(lease("A", 7, 1, 5))
+    found = left_behind(run, {"n1": {}, "n2": {"job": "A"}, "n3": {"job": "?"}}, 9)
+    assert [finding.text for finding in found] == [
+        "n2 still stores job for A (A) at 9.000 s",
+        "n3 still stores job for an unknown client (?) at 9.000 s",
+    ]
+    assert [finding.who for finding in found] == [("n2", "A"), ("n3",)]
+    assert left_behind(History(), {"n1": {}}, 9) == []
 
 
 @pytest.mark.full

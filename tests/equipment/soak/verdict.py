@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
-from holdfast.lab.checkers import Stored, judge
-from holdfast.lab.history import Finding, History, Kind
+from holdfast.lab.checkers import judge
+from holdfast.lab.history import Finding, History, Kind, seconds
 
 TOLERANCE = 2.0
 """How late a loss may be told on a busy machine, in seconds."""
@@ -50,6 +51,28 @@ class Verdict:
         return len(self.history.of(kind))
 
 
+LEFT_BEHIND = "lock left behind"
+
+Stored: TypeAlias = Mapping[str, Mapping[str, str]]
+"""By node, the names that are held there, and by which hold."""
+
+
+def left_behind(history: History, stored: Stored, over: float) -> list[Finding]:
+    """Every lock that a node still stores.
+
+    To be asked when every client has released or crashed, and every ttl has passed: at `over`.
+    """
+    clients = {hold.hold: hold.who for hold in history.holds()}
+    findings: list[Finding] = []
+    for node, held in stored.items():
+        for name, hold in held.items():
+            who = clients.get(hold, "an unknown client")
+            text = f"{node} still stores {name} for {who} ({hold}) at {seconds(over)}"
+            concerned = (node, who) if hold in clients else (node,)
+            findings.append(Finding(LEFT_BEHIND, text, over, over, concerned))
+    return findings
+
+
 def reach(
     history: History,
     over: float,
@@ -61,7 +84,8 @@ def reach(
 
     `complaints` are what was wrong with the clients themselves, `stored` what they left behind.
     """
-    findings = judge(history, tolerance=TOLERANCE, bound=BOUND, stored=stored, until=over)
+    findings = judge(history, tolerance=TOLERANCE, bound=BOUND, until=over)
+    findings += left_behind(history, stored, over)
     findings += [Finding("client died", text, over, over) for text in complaints]
     findings += [
         Finding("soak without events", f"nothing was {kind}", 0.0, over)

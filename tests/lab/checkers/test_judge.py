@@ -1,22 +1,8 @@
 from collections.abc import Iterator
 
-from holdfast.lab.checkers import contradictions, judge, left_behind
+from holdfast.lab.checkers import contradictions, judge
 from holdfast.lab.history import Event, History, Kind
 from tests.lab.checkers.stories import extended, fault, history, lease, refused, texts, waits, wrote
-
-
-class TestLeftBehind:
-    def test_what_is_still_stored(self) -> None:
-        run = history(lease("A1", 7, 1, 5, released=3))
-        found = left_behind(run, {"n1": {}, "n2": {"orders": "A1"}, "n3": {"orders": "?"}}, 9)
-        assert texts(found) == [
-            "n2 still stores orders for A (A1) at 9.000 s",
-            "n3 still stores orders for an unknown client (?) at 9.000 s",
-        ]
-        assert [finding.who for finding in found] == [("n2", "A"), ("n3",)]
-
-    def test_nothing(self) -> None:
-        assert left_behind(History(), {"n1": {}}) == []
 
 
 class TestUnreadable:
@@ -68,7 +54,6 @@ class TestJudge:
             tolerance=0.1,
             bound=5,
             unfenced=["plain"],
-            stored={"n1": {"orders": "A1"}},
             until=60,
         )
         assert {finding.label for finding in found} == {
@@ -77,7 +62,6 @@ class TestJudge:
             "stale write accepted",
             "loss noticed too late",
             "free lock granted to no one",
-            "lock left behind",
             "contradictory history",
         }
         assert [finding.at for finding in found] == sorted(finding.at for finding in found)
@@ -91,7 +75,7 @@ class TestJudge:
             wrote("B1", 8, 5),
             refused("C1", 4, 5),
         )
-        assert judge(run, tolerance=0.1, bound=5, stored={"n1": {}}, until=60) == []
+        assert judge(run, tolerance=0.1, bound=5, until=60) == []
 
     def test_nothing_happened(self) -> None:
         assert judge(History(), tolerance=0, bound=0) == []

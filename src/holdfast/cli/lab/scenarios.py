@@ -19,10 +19,9 @@ from holdfast.cli.output import Output
 from holdfast.lab.history import Event
 from holdfast.lab.pictures import as_svg
 from holdfast.lab.scenarios import report
-from holdfast.lab.scenarios.catalogue import SCENARIOS
+from holdfast.lab.scenarios.catalogue import DEMO, SCENARIOS
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
 from holdfast.lab.scenarios.scenario import run as run_variant
-from holdfast.lab.scenarios.turns import DEMO
 from holdfast.lab.servers.programs import ProgramMissing, need_library
 
 DIFFERS = 1

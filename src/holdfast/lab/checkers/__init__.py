@@ -8,24 +8,21 @@
 | `stale_writes` | a register that checks fences accepts no smaller fence than one before |
 | `unnotified` | a holder learns of a loss by its deadline |
 | `starvation` | once the faults are over, what is wanted and free is granted |
-| `left_behind` | nothing is stored for a lock that is not held |
 
 `corruption` is for the opposite: it shows what happens to a register that checks no fences.
 """
 
 from collections.abc import Collection, Iterator
 
-from holdfast.lab.checkers.liveness import Stored, left_behind, starvation, unnotified
+from holdfast.lab.checkers.liveness import starvation, unnotified
 from holdfast.lab.checkers.safety import corruption, disorder, overlaps, stale_writes
 from holdfast.lab.history import HOLD_KINDS, Event, Finding, History, Kind, seconds
 
 __all__ = [
-    "Stored",
     "contradictions",
     "corruption",
     "disorder",
     "judge",
-    "left_behind",
     "overlaps",
     "stale_writes",
     "starvation",
@@ -39,14 +36,13 @@ def judge(
     tolerance: float,
     bound: float,
     unfenced: Collection[str] = (),
-    stored: Stored | None = None,
     until: float | None = None,
 ) -> list[Finding]:
     """Everything that is wrong with a run, in the order of time.
 
     `tolerance` is how late a loss may be noticed, `bound` how long a lock may stay free while it is
-    wanted, in seconds. The registers that are `unfenced` may accept any write. `stored` is what
-    the nodes still store at the end. The run was over at `until`; default: with its last event.
+    wanted, in seconds. The registers that are `unfenced` may accept any write. The run was over at
+    `until`; default: with its last event.
     """
     over = history.end if until is None else until
     findings = [
@@ -56,7 +52,6 @@ def judge(
         *stale_writes(history, unfenced),
         *unnotified(history, tolerance, over),
         *starvation(history, bound, over),
-        *left_behind(history, stored or {}, over),
     ]
     return sorted(findings, key=lambda finding: finding.at)
 

@@ -1,9 +1,8 @@
-"""Liveness: a holder learns of its loss, a free lock is granted, and nothing is left behind."""
+"""Liveness: a holder learns of its loss, and a free lock is granted."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from math import inf
-from typing import TypeAlias
 
 from holdfast.lab.history import Finding, History, Hold, Kind, Span, seconds
 
@@ -49,7 +48,6 @@ class Absences:
 
 LATE_LOSS = "loss noticed too late"
 NOT_GRANTED = "free lock granted to no one"
-LEFT_BEHIND = "lock left behind"
 
 
 def unnotified(history: History, tolerance: float, until: float | None = None) -> list[Finding]:
@@ -163,25 +161,3 @@ def _not_granted(name: str, span: Span, requests: list[Hold]) -> Finding:
         f"and none of {', '.join(sorted(who))} was granted it"
     )
     return Finding(NOT_GRANTED, text, since, until, tuple(sorted(who)))
-
-
-Stored: TypeAlias = Mapping[str, Mapping[str, str]]
-"""By node, the names that are held there, and by which hold."""
-
-
-def left_behind(history: History, stored: Stored, until: float | None = None) -> list[Finding]:
-    """Every lock that a node still stores.
-
-    To be asked when every client has released or crashed, and every ttl has passed: at `until`,
-    default: the last event.
-    """
-    over = history.end if until is None else until
-    clients = {hold.hold: hold.who for hold in history.holds()}
-    findings: list[Finding] = []
-    for node, held in stored.items():
-        for name, hold in held.items():
-            who = clients.get(hold, "an unknown client")
-            text = f"{node} still stores {name} for {who} ({hold}) at {seconds(over)}"
-            concerned = (node, who) if hold in clients else (node,)
-            findings.append(Finding(LEFT_BEHIND, text, over, over, concerned))
-    return findings

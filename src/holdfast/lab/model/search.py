@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -57,49 +57,39 @@ class Explored:
     violation: Violation | None
 
 
-@dataclass(frozen=True, slots=True)
-class Search(Generic[S]):
-    """One exploration."""
-
-    model: Explorable[S]
-    judges: tuple[Judge[S], ...]
-
-    def run(self) -> Explored:
-        """Go through every state that can be reached, until a judge objects to one."""
-        model = self.model
-        came_from: dict[S, S | None] = {model.canonical(start): None for start in model.starts()}
-        queue = list(came_from)
-        for state in queue:  # grows as it goes
-            for _, found in model.moves(state):
-                then = model.canonical(found)
-                if then in came_from:
-                    continue
-                came_from[then] = state
-                queue.append(then)
-                if any(judge(then) for judge in self.judges):
-                    return Explored(len(came_from), self._violation(then, came_from))
-        return Explored(len(came_from), None)
-
-    def _violation(self, end: S, came_from: dict[S, S | None]) -> Violation:
-        """The way from the start to `end`, in words. Sorted states lose the names of nodes, so the
-        way is walked once more, unsorted."""
-        path = [end]
-        while (before := came_from[path[-1]]) is not None:
-            path.append(before)
-        state, *rest = path[::-1]
-        trace = list[str]()
-        for follows in rest:
-            moves = self.model.moves(state)
-            step, state = next(move for move in moves if self.model.canonical(move[1]) == follows)
-            trace.append(step)
-        what = next(filter(None, (judge(state) for judge in self.judges)))
-        return Violation(what, tuple(trace), self.model.picture(state))
-
-
 def explore(model: Explorable[S], *judges: Judge[S]) -> Explored:
     """Go through every state that can be reached, until a judge objects to one; by default, the
     model's own."""
-    return Search(model, judges or model.judges()).run()
+    judges = judges or model.judges()
+    came_from: dict[S, S | None] = {model.canonical(start): None for start in model.starts()}
+    queue = list(came_from)
+    for state in queue:  # grows as it goes
+        for _, found in model.moves(state):
+            then = model.canonical(found)
+            if then in came_from:
+                continue
+            came_from[then] = state
+            queue.append(then)
+            if any(judge(then) for judge in judges):
+                path = [then]
+                while (before := came_from[path[-1]]) is not None:
+                    path.append(before)
+                return Explored(len(came_from), _violation(model, judges, path[::-1]))
+    return Explored(len(came_from), None)
+
+
+def _violation(model: Explorable[S], judges: tuple[Judge[S], ...], path: list[S]) -> Violation:
+    """A way from the start, in words. Sorted states lose the names of nodes, so the way is walked
+    once more, unsorted."""
+    state, *rest = path
+    trace = list[str]()
+    for follows in rest:
+        step, state = next(
+            move for move in model.moves(state) if model.canonical(move[1]) == follows
+        )
+        trace.append(step)
+    what = next(filter(None, (judge(state) for judge in judges)))
+    return Violation(what, tuple(trace), model.picture(state))
 
 
 def put(row: tuple[T, ...], at: int, value: T) -> tuple[T, ...]:

@@ -1,8 +1,7 @@
 """The classic failures of distributed locks, each to be run on real servers.
 
 scenario.py   what a scenario is: a story, its variants, and what should come of each
-catalogue.py  all of them: `one_server.py`, `quorum.py`
-turns.py      the demo, which needs no server
+catalogue.py  all of them: `one_server.py`, `quorum.py`; and the demo, which needs no server
 stage.py      the servers, network and clients of one run
 actors.py     what happens there, and clients that carry out orders; `client_process.py` is the
               process of each, with the registers that it writes to

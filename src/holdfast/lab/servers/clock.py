@@ -5,13 +5,9 @@ offset lies in a file that both map, so that a jump takes effect at once. The se
 clock, and all other clocks, stay as they are.
 """
 
-import hashlib
-import os
-import platform
 import struct
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,11 +23,12 @@ _FILE = struct.Struct("=qq")
 
 
 class Clock:
-    """A wall clock that is right until it jumps. `file` keeps its offset, and is overwritten."""
+    """A wall clock that is right until it jumps. `file` keeps its offset, and the library is beside
+    it; both are overwritten."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._library = build_library()
+        self._library = build_library(file.with_suffix(".so"))
         file.write_bytes(_FILE.pack(0, 0))
 
     def jump(self, seconds: float) -> None:
@@ -67,32 +64,16 @@ class Clock:
         time.sleep(GLANCE)
 
 
-def build_library() -> Path:
-    """The library to be preloaded, compiled if that was not done before."""
+def build_library(built: Path) -> Path:
+    """Compile the library to be preloaded, which takes a tenth of a second."""
     if sys.platform != "linux":
         raise ProgramMissing("only on Linux can the clock of a single process be set")
-    text = SOURCE.read_bytes() + platform.machine().encode()
-    built = _cache_folder() / f"clock-{hashlib.sha256(text).hexdigest()[:16]}.so"
-    if not built.exists():
-        _compile(built)
-    return built
-
-
-def _cache_folder() -> Path:
-    chosen = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(chosen) / "holdfast"
-
-
-def _compile(built: Path) -> None:
     compiler = find_compiler()
-    built.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=built.parent) as folder:
-        made = Path(folder) / built.name
-        command = [compiler, "-O2", "-fPIC", "-shared", "-o", str(made), str(SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own words
-        if done.returncode != 0:
-            raise ProgramMissing(
-                f"{compiler} cannot compile {SOURCE.name}; install Debian's package libc6-dev; "
-                f"its output:\n{done.stderr}"
-            )
-        made.replace(built)  # whole or not at all: others may be looking for it
+    command = [compiler, "-O2", "-fPIC", "-shared", "-o", str(built), str(SOURCE)]
+    done = subprocess.run(command, capture_output=True, text=True)  # noqa: S603 - our own words
+    if done.returncode != 0:
+        raise ProgramMissing(
+            f"{compiler} cannot compile {SOURCE.name}; install Debian's package libc6-dev; "
+            f"its output:\n{done.stderr}"
+        )
+    return built

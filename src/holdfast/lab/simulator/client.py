@@ -4,7 +4,7 @@ notifications. It has a clock of its own, and can be paused, closed and crashed.
 from collections.abc import Callable
 from contextlib import nullcontext
 from math import inf
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from holdfast.core.effects import Ask, Effect, Sleep, Steps, Wait
 from holdfast.core.lease_state import LeaseState
@@ -12,9 +12,6 @@ from holdfast.core.release import lose_all, send_last
 from holdfast.core.renewal import renew_forever, watch_deadlines
 from holdfast.core.runtime import RENEWER, Runtime
 from holdfast.lab.simulator.driver import CancelledError, Clock, Process, Resumption, Timeline
-
-if TYPE_CHECKING:
-    from holdfast.lab.simulator.store import Store
 
 T = TypeVar("T")
 
@@ -31,8 +28,8 @@ NEVER_EARLY = 1e-9
 class Client:
     """One process of a user's."""
 
-    store: "Store"
-    """What it asks, and its connections."""
+    store: Any
+    """What it asks, and its connections: a `Store`."""
 
     def __init__(
         self,

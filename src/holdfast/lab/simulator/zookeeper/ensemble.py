@@ -10,19 +10,19 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from kazoo.exceptions import SessionExpiredError, UnimplementedError, ZookeeperError
 from kazoo.protocol.serialization import Close, Connect, Sync
 
 from holdfast.engines.zookeeper.connection import CONTAINER
-from holdfast.lab.simulator.driver import Timeline
+from holdfast.lab.simulator.driver import Clock, Timeline
 from holdfast.lab.simulator.network import Connection, Network, Wire
 from holdfast.lab.simulator.server import PRECISION, Receive
 from holdfast.lab.simulator.zookeeper.tree import Change, Node, Tree, Writer
 
-if TYPE_CHECKING:
-    from holdfast.lab.simulator.zookeeper.server import ZooKeeperServer as Member
+Member: TypeAlias = Any
+"""A `ZooKeeperServer`."""
 
 TICK = 0.25
 """Seconds to a tick."""
@@ -45,7 +45,7 @@ class Session:
     """A session, as its leader knows it."""
 
     timeout: float
-    owner: "Member"
+    owner: Member
     """The server that the client is connected to."""
     ends_at: float = 0.0
 
@@ -61,7 +61,7 @@ class Entry(NamedTuple):
 class Proposal(NamedTuple):
     """A request that waits for a majority."""
 
-    origin: "Member"
+    origin: Member
     session: int
     request: Any
     done: Receive
@@ -70,7 +70,7 @@ class Proposal(NamedTuple):
 class Ensemble:
     """The leader, and what a majority of the servers has on disk."""
 
-    def __init__(self, members: "Sequence[Member]", timeline: Timeline) -> None:
+    def __init__(self, members: Sequence[Member], timeline: Timeline) -> None:
         self.members, self._timeline = members, timeline
         self._network = Network(timeline, timeline.random)
         self.tree = Tree({"": Node(b"", 0, 0)})
@@ -123,10 +123,10 @@ class Ensemble:
         session.ends_at = ticks * TICK
 
     def _clock(self) -> float:
-        leader = self.leader or self.members[0]
-        return leader.clock()
+        clock: Clock = (self.leader or self.members[0]).clock
+        return clock()
 
-    def _move(self, number: int, origin: "Member") -> tuple[int, int]:
+    def _move(self, number: int, origin: Member) -> tuple[int, int]:
         """A client has connected to another server: what it sent elsewhere counts no more."""
         session = self.sessions.get(number)
         if session is None:
@@ -163,7 +163,7 @@ class Ensemble:
         self._commit(Entry(change))
         return reply
 
-    def _open(self, wanted: float, origin: "Member") -> tuple[int, int]:
+    def _open(self, wanted: float, origin: Member) -> tuple[int, int]:
         self._opened += 1
         number = (self.members.index(origin) + 1 << 56) + self._opened
         timeout = min(max(wanted, SHORTEST), LONGEST)
@@ -183,10 +183,10 @@ class Ensemble:
         for each in self.members:
             self._send(each, each.catch_up)
 
-    def _reply(self, origin: "Member", done: Receive, reply: Any) -> None:
+    def _reply(self, origin: Member, done: Receive, reply: Any) -> None:
         self._send(origin, lambda zxid: done(reply))
 
-    def _send(self, member: "Member", receive: Callable[[int], None]) -> None:
+    def _send(self, member: Member, receive: Callable[[int], None]) -> None:
         """The leader sends something, behind all that was carried out so far."""
         action = partial(receive, len(self.log))
         if member is self.leader:

@@ -115,12 +115,12 @@ class BaseClient(Generic[D]):
 
     @property
     def guarantees(self) -> Guarantees:
-        """What this engine promises, and what ends the promise."""
+        """What this engine promises, and what can break the promise."""
         return self._engine.guarantees
 
     @property
     def closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the client has been closed."""
         return self._driver.runtime.closed
 
     def __repr__(self) -> str:
@@ -182,7 +182,7 @@ class BaseClient(Generic[D]):
     def _shares(self, shares: int) -> int:
         """The same, if this engine has locks of that kind."""
         if shares != 1 and self._engine.no_sharing:
-            raise Unsupported(f"no read locks and semaphores: {self._engine.no_sharing}")
+            raise Unsupported(f"no read locks or semaphores: {self._engine.no_sharing}")
         if shares > 1 and self._engine.no_counting:
             raise Unsupported(f"no semaphores: {self._engine.no_counting}")
         return shares
@@ -233,21 +233,21 @@ class Client(BaseClient[ThreadDriver]):
       an SQLite file in the user's state folder. It can also be a client of redis-py (or several,
       for a quorum), an `Engine` of SQLAlchemy, or a pool of psycopg: connections are then opened
       with their settings.
-    - `prefix`: goes before every name in the store. Default: `holdfast:`.
-    - `ttl`: the default of its locks, in seconds. Default: 30, or the nearest that the engine
-      allows.
-    - `retry`: the default of its locks, in seconds. Default: 0.1.
-    - `label`: the default of its locks. Default: none.
+    - `prefix`: is put before every name in the store. Default: `holdfast:`.
+    - `ttl`: the default ttl of its locks, in seconds. Default: 30, or the nearest value that the
+      engine allows.
+    - `retry`: the default `retry` of its locks, in seconds. Default: 0.1.
+    - `label`: the default label of its locks. Default: none.
     - `connect`: for PostgreSQL, MariaDB and MySQL: a plain function that is called for each
-      connection. It returns one, or arguments for one, such as a fresh password, which go before
-      those of the URL.
+      connection. It returns a connection, or arguments for one, such as a fresh password, which
+      override those of the URL.
     - `hooks`: functions that are called with each event (see `holdfast.events`), in order, each in
       a thread of its own: one that is slow or raises delays no lock. Default: none.
     - `engine_options`: options of the engine: `Client("redlock://h1,h2,h3", max_ttl=120)`. The page
       of each engine lists them.
 
-    All but `url`, `connect` and `hooks` can be parameters of the URL, too. An argument goes before
-    a parameter. What `ttl`, `retry` and `label` mean is said at `lock`.
+    All but `url`, `connect` and `hooks` can also be parameters of the URL. An argument overrides a
+    parameter. `lock` explains `ttl`, `retry` and `label`.
 
     >>> import holdfast
     >>> with holdfast.Client("memory://client-example", ttl=10) as client:
@@ -272,23 +272,23 @@ class Client(BaseClient[ThreadDriver]):
         retry: float | None = None,
         label: str | None = None,
     ) -> Lock:
-        """Describe a lock. Nothing is asked of the engine yet.
+        """Describe a lock. Nothing is sent to the engine yet.
 
         Args:
 
         - `name`: any text of 1 to 512 bytes. Clients that give the same name (and prefix) exclude
           each other.
-        - `ttl`: how long a lease lasts unless it is renewed, in seconds. If the holder crashes, the
-          others wait for as long. Default: the client's.
+        - `ttl`: how long a lease lasts unless it is renewed, in seconds. If the holder crashes,
+          others wait for up to that long. Default: the client's.
         - `timeout`: how long to wait for the lock, in seconds. 0 tries once, None or -1 waits
           forever. Default: forever.
         - `renew`: whether the client renews the lease in the background, every third of the ttl.
           Default: yes.
         - `reentrant`: whether a thread that holds it may take it again. Default: no.
-        - `max_hold`: after so many seconds the lease is not renewed any more, and is lost: for code
+        - `max_hold`: after this many seconds the lease is no longer renewed, and is lost: for code
           that may hang. Default: no limit.
-        - `min_hold`: a release waits until the lock was held for so many seconds, so that a short
-          job runs once on hosts whose clocks differ. Default: 0.
+        - `min_hold`: a release waits until the lock has been held for this many seconds, so that a
+          short job runs only once on hosts whose clocks differ. Default: 0.
         - `retry`: how often a waiter asks again, in seconds, where the engine does not wake it.
           Default: the client's.
         - `label`: text that is shown beside host, pid and program of the holder. Default: the
@@ -318,10 +318,10 @@ class Client(BaseClient[ThreadDriver]):
         return ReadWriteLock(read._shared(self._shares(0)), write)
 
     def semaphore(self, name: str, slots: int, **options: Unpack[LockOptions]) -> Lock:
-        """Describe a semaphore: a lock that so many may hold at once.
+        """Describe a semaphore: a lock that several clients may hold at once.
 
-        Clients that give it different sizes wait for each other, so it is resized by giving the new
-        one everywhere: who has the new size waits until the last holder with the old one is done.
+        Clients that give different sizes wait for each other. So to resize it, give the new size
+        everywhere: clients with the new size wait until the last holder with the old one is done.
 
         >>> import holdfast
         >>> client = holdfast.Client("memory://semaphore-example")
@@ -391,8 +391,8 @@ class Client(BaseClient[ThreadDriver]):
           cell `once:name`.
         - `every`: the length of a period, in seconds. Periods are those of the calendar in UTC:
           `every=3600` begins with each hour.
-        - `timeout`: how long to wait for a run of another client, which may fail, in seconds.
-          Default: 0.
+        - `timeout`: how long to wait, in seconds, while another client runs it, in case that run
+          fails. Default: 0.
         - `ttl`, `max_hold`, `retry`, `label`: as for `lock`.
         """
         lock = self.lock(
@@ -420,10 +420,10 @@ class Client(BaseClient[ThreadDriver]):
           `election:name`.
         - `value`: what the leader publishes, such as its address. An engine without cells
           (`redlock://`) has elections without values: there it is `Unsupported`. Default: nothing.
-        - `ttl`: as for `lock`. If the leader crashes, there is none for as long.
+        - `ttl`: as for `lock`. If the leader crashes, there is no leader for up to that long.
         - `max_hold`: the longest term, in seconds. Default: no limit.
-        - `retry`: how often an observer asks, in seconds, and a candidate, where the engine does
-          not wake it. Default: the client's.
+        - `retry`: how often an observer asks, in seconds; and also a candidate, where the engine
+          does not wake it. Default: the client's.
         - `label`: as for `lock`.
         """
         lock = self.lock(name, ttl=ttl, max_hold=max_hold, retry=retry, label=label)
@@ -451,8 +451,8 @@ class Client(BaseClient[ThreadDriver]):
         )
 
     def cell(self, name: str) -> Cell:
-        """The cell of this `name`: a value that is set only with its latest version. No I/O yet. A
-        cell and a lock of the same name have nothing to do with each other."""
+        """The cell of this `name`: a value that can be set only by giving its latest version. No
+        I/O yet. A cell and a lock of the same name have nothing to do with each other."""
         return Cell(self, self._driver, self._options.prefix, self._cell_name(name))
 
     def inspect(self, name: str) -> LeaseInfo | None:
@@ -480,7 +480,7 @@ class Client(BaseClient[ThreadDriver]):
         Args:
 
         - `name`: of the lock.
-        - `holder`: take it from this one alone: another one keeps it. Default: from all.
+        - `holder`: take it from this holder only; any others keep it. Default: from all.
         """
         return self._driver.run(self._break(name, holder))
 
@@ -504,7 +504,7 @@ class Client(BaseClient[ThreadDriver]):
         """The servers that the URL names, as they are now: whether each answers, and how quickly,
         its clock, and how many more of them may fail. For operators: `holdfast ui` shows them.
 
-        It opens a connection of its own to each, side by side, and each has 3 s for each answer.
+        It opens its own connection to each, all at once, and each has 3 s for each answer.
         `memory://` and SQLite have no servers.
 
         >>> import holdfast
@@ -560,12 +560,12 @@ class AsyncClient(BaseClient[AsyncDriver]):
         label: str | None = None,
         cancel_on_loss: bool = False,
     ) -> AsyncLock:
-        """Describe a lock: as `Client.lock`, with tasks for threads.
+        """Describe a lock: as `Client.lock`, with tasks in place of threads.
 
         Args:
 
         - `cancel_on_loss`: whether the body of an `async with` is cancelled at the moment of loss;
-          it then leaves as `LockLost`. Default: no.
+          the `async with` then raises `LockLost`. Default: no.
         """
         spec = self._spec(name, ttl, renew, max_hold, retry, label, min_hold)
         return AsyncLock(
@@ -668,7 +668,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
         )
 
     def cell(self, name: str) -> AsyncCell:
-        """A value that is set only with its latest version: as `Client.cell`."""
+        """A value that can be set only by giving its latest version: as `Client.cell`."""
         return AsyncCell(self, self._driver, self._options.prefix, self._cell_name(name))
 
     async def inspect(self, name: str) -> LeaseInfo | None:

@@ -3,7 +3,7 @@
 LockError
 ├── AcquireTimeout     (TimeoutError)     another client held it until the deadline
 ├── NotHeld            (RuntimeError)     there is nothing of yours to release or extend
-│   └── LockLost                          it was yours and is not any more
+│   └── LockLost                          it was yours and no longer is
 ├── UpdateTimeout      (TimeoutError)     others changed the cell before each of your writes
 ├── EngineUnavailable  (ConnectionError)  the engine is unreachable, or the outcome is unknown
 ├── ClientClosed                          the client was closed; make a new one
@@ -59,12 +59,12 @@ class Unsupported(LockError, ValueError):
     >>> with holdfast.Client("redis://h1?protocol=getset") as client:
     ...     client.rwlock("prices")
     Traceback (most recent call last):
-    holdfast.errors.Unsupported: no read locks and semaphores: it grants each lock to one holder
+    holdfast.errors.Unsupported: no read locks or semaphores: it grants each lock to one holder
     """
 
 
 class AcquireTimeout(LockError, TimeoutError):
-    """Another client held the lock until the deadline; nothing was acquired, nothing is left.
+    """Another client held the lock until the deadline: nothing was acquired or left behind.
 
     >>> import holdfast
     >>> client = holdfast.Client("memory://acquire-timeout-example")
@@ -96,13 +96,13 @@ class NotHeld(LockError, RuntimeError):
 
 
 class LockLost(NotHeld):
-    """The lease was yours and is not any more: another holder may be at work already.
+    """The lease was yours and no longer is: another holder may already be at work.
 
     `name` and `fence` are those of the lease; `why` is the reason.
 
-    >>> error = LockLost("job", 7, "its time ran out unrenewed")
+    >>> error = LockLost("job", 7, "it was not renewed in time")
     >>> print(error)
-    the lease on 'job' (fence 7) is lost: its time ran out unrenewed; another holder may have it now
+    the lease on 'job' (fence 7) is lost: it was not renewed in time; another holder may have it now
     """
 
     def __init__(self, name: str, fence: int, why: str) -> None:
@@ -159,13 +159,13 @@ class StaleFence(LockError):
 
     >>> error = StaleFence("job", 7, 9)
     >>> print(error)
-    fence 7 for 'job' is stale: a later holder has come with 9; nothing may be written under it
+    fence 7 for 'job' is stale: a later holder has already used 9; nothing may be written with it
     """
 
     def __init__(self, name: str, fence: int, newest: int) -> None:
         super().__init__(
-            f"fence {fence} for {name!r} is stale: a later holder has come with {newest}; "
-            "nothing may be written under it"
+            f"fence {fence} for {name!r} is stale: a later holder has already used {newest}; "
+            "nothing may be written with it"
         )
         self.name = name
         self.fence = fence

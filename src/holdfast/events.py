@@ -207,8 +207,8 @@ class Released(LeaseEvent):
 class Lost(LeaseEvent):
     """A lease ended although its holder had not released it.
 
-    >>> print(Lost("job", "web-3/7/app.py/1f0c", 42, "its time ran out unrenewed", 30.0))
-    lost the lease on 'job' (fence 42): its time ran out unrenewed
+    >>> print(Lost("job", "web-3/7/app.py/1f0c", 42, "it was not renewed in time", 30.0))
+    lost the lease on 'job' (fence 42): it was not renewed in time
     """
 
     why: str

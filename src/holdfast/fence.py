@@ -11,7 +11,7 @@ where your role may not create tables, `holdfast ddl` prints the DDL.
 >>> connection.commit()
 >>> fence.check(connection, "invoice:42", 33)  # doctest: +ELLIPSIS
 Traceback (most recent call last):
-holdfast.errors.StaleFence: fence 33 for 'invoice:42' is stale: a later holder has come with 34; ...
+holdfast.errors.StaleFence: fence 33 for 'invoice:42' is stale: a later holder has ...
 >>> connection.close()
 """
 

@@ -80,7 +80,7 @@ class BaseLease(Generic[D]):
 
     @property
     def held(self) -> bool:
-        """Whether it is surely yours at this instant, by the clock."""
+        """Whether it is certainly yours at this instant, by the clock."""
         runtime, state = self._driver.runtime, self._state
         if state.is_held(runtime.clock()):
             return True
@@ -93,13 +93,13 @@ class BaseLease(Generic[D]):
         return not self.held and self._state.is_lost(self._driver.runtime.clock())
 
     def remaining(self) -> float:
-        """Seconds for which it is surely yours if no renewal succeeds; never negative."""
+        """Seconds for which it is certainly yours even if no renewal succeeds; never negative."""
         return self._state.remaining(self._driver.runtime.clock()) if self.held else 0.0
 
     def ensure_held(self) -> None:
         """Raise `LockLost` if the lease is lost, `NotHeld` if it was released.
 
-        Call it before each step that must not be done by two.
+        Call it before each step that must not be done by two holders.
         """
         if not self.held:
             self._state.require_held(self._driver.runtime.clock())
@@ -136,8 +136,8 @@ class BaseLease(Generic[D]):
         know. Nothing is sent.
 
         Execute it as the first statement of a transaction, never inside a savepoint or under
-        autocommit. It must return one row; if it returns none or fails, the lease is lost: roll
-        back.
+        autocommit. It must return one row. If it returns none, the lease is lost; if it fails, the
+        lease is not known to be yours. Roll back in both cases.
 
         Args:
 
@@ -221,7 +221,7 @@ class BaseLease(Generic[D]):
 class Lease(BaseLease[ThreadDriver]):
     """A held lock, until you release it or it is lost.
 
-    It is renewed in the background, and always true, so that `if lock.acquire():` works.
+    It is renewed in the background, and is always truthy, so that `if lock.acquire():` works.
 
     >>> import holdfast
     >>> client = holdfast.Client("memory://lease-example")
@@ -252,16 +252,16 @@ class Lease(BaseLease[ThreadDriver]):
     def guard(self, connection: object) -> None: ...
 
     def guard(self, connection: object = None) -> Comparison | None:
-        """Tie a transaction of your own to this lease. If the lease is lost already: `LockLost`.
+        """Tie a transaction of your own to this lease. Raises `LockLost` if it is already lost.
 
-        SQL, of a lock that is kept in the same database: while the transaction is open, no other
-        client gets the lock, even if the lease ends meanwhile. Make it the first statement of a
-        transaction which begins after the lease. Autocommit, or a savepoint (a nested transaction)
-        of SQLAlchemy, Django or psycopg, is a `ValueError`; with other libraries, do not call it
+        SQL, for a lock that is kept in the same database: while the transaction is open, no other
+        client gets the lock, even if the lease ends in the meantime. Make it the first statement of
+        a transaction that begins after the lease. Autocommit, or a savepoint (a nested transaction)
+        of SQLAlchemy, Django or psycopg, raises `ValueError`; with other libraries, do not call it
         inside a savepoint.
 
-        etcd: it returns a comparison to add to your transaction, which is carried out while the
-        lock is yours, or not at all.
+        etcd: it returns a comparison to add to your transaction, which is then carried out only if
+        the lock is still yours.
 
         Args:
 
@@ -275,8 +275,8 @@ class Lease(BaseLease[ThreadDriver]):
         return None
 
     def release(self) -> None:
-        """Release it. From any thread. If the engine is unreachable (`EngineUnavailable`), the
-        client keeps trying in the background, and so does a second call."""
+        """Release it, from any thread. If the engine is unreachable (`EngineUnavailable`), the
+        client keeps trying in the background; a second call tries again, too."""
         try:
             if self._state.spec.min_hold:
                 self._keep()
@@ -369,7 +369,7 @@ class AsyncLease(BaseLease[AsyncDriver]):
         return None
 
     async def release(self) -> None:
-        """Release it. From any task of the loop. As `Lease.release`."""
+        """Release it, from any task of the loop: as `Lease.release`."""
         if self._state.spec.min_hold:
             await self._keep()
         if begin_release(self._driver.runtime, self._state):

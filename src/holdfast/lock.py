@@ -195,8 +195,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
     _lease = Lease
 
     def acquire(self, blocking: bool = True, timeout: float | None = OWN) -> Lease | None:
-        """Take it; None if another holder has it until the timeout. An engine that is unreachable
-        raises `EngineUnavailable`.
+        """Acquire it. Returns None if another holder still has it at the timeout; raises
+        `EngineUnavailable` if the engine is unreachable.
 
         Args:
 
@@ -226,7 +226,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
 
     def release(self) -> None:
         """Release the latest lease that this thread took through this `Lock`. A thread that never
-        took one releases the only lease that is held through it. Else `NotHeld`."""
+        took one releases the only lease that is held through it. Otherwise raises `NotHeld`."""
         self._to_release().release()
 
     def locked(self) -> bool:
@@ -269,8 +269,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
 
     @property
     def or_skip(self) -> OrSkip:
-        """For work that is left out where another holder does it. It tries once, or waits for the
-        lock's own `timeout` if it has one.
+        """For work that is skipped while another holder is doing it. It tries once, or waits for
+        the lock's own `timeout` if it has one.
 
         As a decorator, the function returns None if the lock is held by another; in a `with`, the
         lease is None.
@@ -341,7 +341,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     async def acquire(
         self, blocking: bool = True, timeout: float | None = OWN
     ) -> AsyncLease | None:
-        """Take it; None if another holder has it until the timeout: as `Lock.acquire`."""
+        """Acquire it; None if another holder still has it at the timeout: as `Lock.acquire`."""
         return self._again() or await self._acquire(waiting_time(self._timeout, blocking, timeout))
 
     async def _acquire(self, timeout: float | None, frame: int = 0) -> AsyncLease | None:
@@ -355,7 +355,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
 
     async def release(self) -> None:
         """Release the latest lease that this task took through this `Lock`. A task that never took
-        one releases the only lease that is held through it. Else `NotHeld`."""
+        one releases the only lease that is held through it. Otherwise raises `NotHeld`."""
         await self._to_release().release()
 
     async def locked(self) -> bool:
@@ -391,7 +391,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
 
     @property
     def or_skip(self) -> AsyncOrSkip:
-        """For work that is left out where another holder does it: as `Lock.or_skip`."""
+        """For work that is skipped while another holder is doing it: as `Lock.or_skip`."""
         acquire = partial(self.acquire, timeout=self._timeout or 0.0)
         return AsyncOrSkip(self._driver, self.name, acquire)
 

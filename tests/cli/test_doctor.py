@@ -17,7 +17,7 @@ def test_a_sound_engine(holdfast: Holdfast) -> None:
     )
     assert plain[0] == as_json[0] == hints[0] == 0
     assert "an SQLite file on one host" in plain[1]
-    assert "0 critical, 0 warning" in plain[1]
+    assert "critical: 0, warnings: 0" in plain[1]
     assert "a waiter had the lock" in plain[1]
     found = json.loads(as_json[1])
     assert set(found) == {"url", "engine", "broken_by", "findings"}

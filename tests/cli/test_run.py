@@ -143,6 +143,12 @@ def test_min_hold_keeps_the_lock_after_the_command(holdfast: Holdfast) -> None:
     assert holdfast.run("run", "-n", "job", "--", "true").returncode == 0
 
 
+def test_min_hold_keeps_no_lock_for_a_command_that_could_not_run(holdfast: Holdfast) -> None:
+    done = holdfast.run("run", "--min-hold", "600", "job", "--", "./missing.sh")
+    assert done.returncode == 127
+    assert holdfast.run("run", "-n", "job", "--", "true").returncode == 0
+
+
 def test_min_hold_ends(holdfast: Holdfast) -> None:
     began = time.monotonic()
     assert holdfast.run("run", "--min-hold", "0.5", "job", "--", "true").returncode == 0

@@ -32,7 +32,7 @@ def test_it_is_held_until_its_end_and_lost_from_then_on(lease: LeaseState) -> No
     assert (lease.is_held(before), lease.is_lost(before)) == (True, False)
     assert (lease.is_held(ENDS_AT), lease.is_lost(ENDS_AT)) == (False, True)
     lease.require_held(before)
-    with pytest.raises(LockLost, match="ran out unrenewed"):
+    with pytest.raises(LockLost, match="not renewed in time"):
         lease.require_held(ENDS_AT)
 
 

@@ -61,7 +61,8 @@ def _print(url: str, guarantees: Guarantees, findings: list[Finding]) -> None:
     counts = dict.fromkeys(_COLOURS, 0)
     for finding in findings:
         counts[finding.severity] += 1
-    click.echo(f"\n{', '.join(f'{count} {severity}' for severity, count in counts.items())}")
+    critical, warnings, notes = counts.values()
+    click.echo(f"\ncritical: {critical}, warnings: {warnings}, notes: {notes}")
     click.echo("What can break the promise all the same:")
     for reason in guarantees.broken_by:
         click.echo(f"- {reason}")

@@ -38,13 +38,13 @@ _STOPS = frozenset({signal.SIGTSTP, signal.SIGCONT})
 _FINAL = frozenset({exits.NOT_EXECUTABLE, exits.NOT_FOUND})
 
 _EXIT_CODES = """\b
-It goes on until it gets INT, TERM or QUIT, which the command gets, too: it
-ends when the command has ended. Else it ends only if it cannot go on:
+It runs until it gets INT, TERM or QUIT, which it passes on to the command,
+and then ends with it. Otherwise it ends only if it cannot continue:
   64   usage: an invalid option, name, URL, address or time
   69   the engine is unreachable, or the HTTP server has ended
   126  the command cannot be executed
   127  the command was not found
-If signal n ended the command, or the wait, holdfast ends by the same signal.
+If INT, TERM or QUIT ended it, holdfast ends by the same signal.
 
 \b
 The command finds in its environment:
@@ -119,7 +119,8 @@ class _Parent:
             code, again = self._term(request, server)
             if not again:
                 return code
-            self.output.detail(f"the term is over (exit code {code}); campaigning again")
+            end = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+            self.output.detail(f"the term is over ({end}); campaigning again")
             left = max(0.0, began + PAUSE - time.monotonic())
             if arrived := signal.sigtimedwait(self.heeded, left):
                 return -arrived.si_signo

@@ -118,7 +118,8 @@ class _Run:
         self.output.detail(f"acquired {self._shown}: fence {fence}, ttl {lease.ttl:g} s")
         release_at = time.monotonic() + self.request.min_hold
         code = self._run_command(lease, rule)
-        self._keep(lease, release_at)
+        if code not in (exits.NOT_EXECUTABLE, exits.NOT_FOUND):  # else another host may run it
+            self._keep(lease, release_at)
         self._release(lease)
         return code
 

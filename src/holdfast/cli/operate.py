@@ -92,10 +92,11 @@ def break_lock(
     as_json: bool,
     url: str | None,
 ) -> None:
-    """Take the lock NAME away from its holder, or from all of them. They are not stopped.
+    """Take the lock NAME away from its holder, or from all its holders. They are not stopped.
 
-    Until its next renewal fails, it and the next holder may both be at work; only fences keep their
-    writes in order. Exit code 1: the lock was free, or you answered no; nothing was changed.
+    Until its next renewal fails, the old holder may be at work together with the next one; only
+    fences keep their writes in order. Exit code 1: the lock was free, changed hands, or you
+    answered no; nothing was changed.
     """
     from holdfast.breaking import break_held, operator, refusal
 

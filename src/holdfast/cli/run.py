@@ -109,7 +109,7 @@ Exit codes:
   126  the command cannot be executed
   127  the command was not found
 If signal n ended the command, or the wait for the lock, holdfast ends by
-the same signal. A shell reports that as 128 + n.
+the same signal, which a shell reports as 128 + n.
 
 \b
 The command finds in its environment:
@@ -184,8 +184,8 @@ def run(
 ) -> None:
     """Run COMMAND while holding the lock NAME.
 
-    The lock is renewed while the command runs and released when it ends. If it is lost, the command
-    is stopped before another client can get it.
+    The lock is renewed while the command runs and released when it ends. If it cannot be renewed,
+    the command is stopped before the lease ends.
     """
     if nonblock and timeout is not None:
         raise click.UsageError("-n does not wait, and -w does: give only one of them.")

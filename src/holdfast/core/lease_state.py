@@ -23,7 +23,7 @@ from typing import Protocol
 
 from holdfast.errors import LockLost, NotHeld
 
-EXPIRED = "its time ran out unrenewed"
+EXPIRED = "it was not renewed in time"
 TAKEN = "the engine reports another holder or none (it expired there, or an operator broke it)"
 CLOSED = "the client was closed"
 

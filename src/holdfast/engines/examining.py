@@ -47,7 +47,7 @@ def round_trips(ask: Callable[[], object]) -> list[float]:
 def judge_round_trips(where: str, found: Sequence[float], limit: float) -> Finding:
     """`limit`: how long a node may take to answer before it is given up."""
     usual, slow = median(found), quantiles(found, n=20)[-1]
-    what = f"it answers in {usual * 1000:.2f} ms, 19 times of 20 within {slow * 1000:.2f} ms"
+    what = f"it answers in {usual * 1000:.2f} ms (95 % of answers within {slow * 1000:.2f} ms)"
     if slow < limit / 2:
         return Finding("note", where, what, "", "")
     return Finding(

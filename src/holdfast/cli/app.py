@@ -1,8 +1,7 @@
-"""The `holdfast` program. Its commands are imported on use."""
+"""The `holdfast` program. A command's module is imported when the command is used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NoReturn
@@ -14,74 +13,68 @@ from holdfast.cli import exits
 from holdfast.cli.output import Output
 
 
-class Commands(click.Group):
-    """Imports a command's module only for that command, or for the help. `needs`: the extra of a
-    command and its libraries; if they are not installed, its help text says so."""
+class Lazy(click.Command):
+    """A command that is in the table `COMMANDS` of a module, which is not imported for the help of
+    all commands. `extra` has the libraries that it needs."""
 
     def __init__(
-        self,
-        *args: Any,
-        home: Mapping[str, str],
-        needs: Mapping[str, tuple[str, ...]] | None = None,
-        **kwargs: Any,
+        self, name: str, module: str, help_text: str, extra: str = "", libraries: str = ""
     ) -> None:
-        super().__init__(*args, **kwargs)
-        self._home = home
-        self._needs = needs or {}
+        self._module, self._missing = module, ""
+        for library in libraries.split():
+            if find_spec(library) is None:
+                mend = f"pip install 'holdfast[{extra}]'"
+                self._missing = f"{name} needs {library}, which is not installed: {mend}"
+                help_text = f"(not available: {mend})"
+        super().__init__(name, short_help=help_text)
+
+    def make_context(self, info_name: str | None, *args: Any, **kwargs: Any) -> click.Context:
+        """That of the command itself."""
+        if self._missing:
+            Output().error(self._missing)
+            raise click.exceptions.Exit(exits.UNAVAILABLE)
+        command: click.Command = import_module(self._module).COMMANDS[self.name]
+        return command.make_context(info_name, *args, **kwargs)
+
+
+class Commands(click.Group):
+    """Commands in the order of a table."""
+
+    def __init__(self, name: str, *, table: list[Lazy], **kwargs: Any) -> None:
+        super().__init__(name, table, **kwargs)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names, in the order of the table."""
-        return list(self._home)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, from the table `COMMANDS` of its module."""
-        if cmd_name not in self._home:
-            return None
-        extra, *libraries = self._needs.get(cmd_name, ("",))
-        for library in libraries:
-            if find_spec(library) is None:
-                return _not_installed(cmd_name, library, f"pip install 'holdfast[{extra}]'")
-        command: click.Command = import_module(self._home[cmd_name]).COMMANDS[cmd_name]
-        return command
+        """Their names, in that order."""
+        return list(self.commands)
 
 
-def _not_installed(name: str, library: str, mend: str) -> click.Command:
-    why = f"needs {library}, which is not installed: {mend}"
-
-    def fail() -> None:
-        Output().error(f"{name} {why}")
-        raise click.exceptions.Exit(exits.UNAVAILABLE)
-
-    return click.Command(
-        name,
-        callback=fail,
-        help=f"Not available: {why}.",
-        short_help=f"(not available: {mend})",
-        context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
-    )
-
-
-_NEEDS = {"ui": ("ui", "starlette", "uvicorn"), "watch": ("watch", "textual")}
-_HOME = {
-    "run": "holdfast.cli.run",
-    "elect": "holdfast.cli.elect",
-    "ls": "holdfast.cli.operate",
-    "show": "holdfast.cli.operate",
-    "break": "holdfast.cli.operate",
-    "ddl": "holdfast.cli.operate",
-    "doctor": "holdfast.cli.doctor",
-    "ui": "holdfast.cli.ui",
-    "watch": "holdfast.cli.watch",
-    "lab": "holdfast.cli.lab",
-}
+_TABLE = [
+    Lazy("run", "holdfast.cli.run", "Run a command while holding a lock."),
+    Lazy("elect", "holdfast.cli.elect", "Run a command while leading."),
+    Lazy("ls", "holdfast.cli.operate", "List the locks that are held."),
+    Lazy("show", "holdfast.cli.operate", "Show who holds a lock."),
+    Lazy("break", "holdfast.cli.operate", "Take a lock away from its holder."),
+    Lazy("ddl", "holdfast.cli.operate", "Print the DDL of holdfast's tables."),
+    Lazy("doctor", "holdfast.cli.doctor", "Examine the servers."),
+    Lazy(
+        "ui",
+        "holdfast.cli.ui",
+        "Serve a page that shows all locks, live.",
+        extra="ui",
+        libraries="starlette uvicorn",
+    ),
+    Lazy(
+        "watch",
+        "holdfast.cli.watch",
+        "Watch the locks, live.",
+        extra="watch",
+        libraries="textual",
+    ),
+    Lazy("lab", "holdfast.cli.lab", "Try to break a lock, and see what happens."),
+]
 
 
-@click.group(
-    cls=Commands,
-    home=_HOME,
-    needs=_NEEDS,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+@click.group(cls=Commands, table=_TABLE, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def holdfast() -> None:
     """Hold a distributed lock while a command runs, and see who holds what.

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import TYPE_CHECKING
 
 import click
 
+from holdfast import Finding, Guarantees
 from holdfast.cli import exits
 from holdfast.cli.options import bad_arguments_are_usage_errors, json_option, open_client
 from holdfast.cli.output import printable
 
-if TYPE_CHECKING:
-    from holdfast import Finding, Guarantees
-
 _COLOURS = {"critical": "red", "warning": "yellow", "note": "cyan"}
 
 
-@click.command("doctor", short_help="Examine the servers.")
+@click.command("doctor")
 @click.argument("url", required=False)
 @click.option("--fix-hints", is_flag=True, help="Print only what is to be done about it.")
 @json_option

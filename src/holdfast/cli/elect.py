@@ -25,6 +25,7 @@ import click
 from holdfast.cli import exits
 from holdfast.cli.child import die_with
 from holdfast.cli.hold import Request, run_locked
+from holdfast.cli.http import listen, serve
 from holdfast.cli.output import Output
 from holdfast.cli.run import RunCommand, command_argument, name_argument, read_request, supervision
 from holdfast.cli.signals import FORWARDED
@@ -56,7 +57,6 @@ The command finds in its environment:
 
 @click.command(
     cls=RunCommand,
-    short_help="Run a command while leading.",
     options_metavar="[OPTIONS]",
     epilog=_EXIT_CODES,
 )
@@ -86,8 +86,6 @@ COMMANDS = {"elect": elect}
 
 def lead_forever(request: Request, http: str | None, output: Output) -> int:
     """Campaign, run the command, and again. Returns the exit code; -n: end by signal n."""
-    from holdfast.cli.http import listen, serve  # here, so that help is quick
-
     listener = listen(http) if http is not None else None
     heeded = {
         signum for signum in FORWARDED - _STOPS if signal.getsignal(signum) is not signal.SIG_IGN

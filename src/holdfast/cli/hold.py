@@ -10,10 +10,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 import click
 
+from holdfast import Client, EngineUnavailable, Lease, LeaseAll, LockLost
 from holdfast.cli import exits
 from holdfast.cli.child import Child
 from holdfast.cli.options import (
@@ -27,9 +28,6 @@ from holdfast.cli.signals import Signals, all_signals_blocked
 from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
 from holdfast.cli.waiting import WaitingLine, waits_for_its_parent
-
-if TYPE_CHECKING:
-    from holdfast import Client, Lease, LeaseAll
 
 _LONGEST_DEFAULT_KILL_AFTER = 5.0
 
@@ -128,8 +126,6 @@ class _Run:
         return ", ".join(map(repr, self.request.names))
 
     def _fences(self, lease: Lease | LeaseAll) -> dict[str, int]:
-        from holdfast import Lease
-
         return {lease.name: lease.fence} if isinstance(lease, Lease) else lease.fences
 
     def _prepare(self, client: Client) -> tuple[Callable[[], Lease | LeaseAll | None], LossRule]:
@@ -236,8 +232,6 @@ class _Run:
             self.output.note(f"the lease on {self._shown} was lost after the command had ended")
 
     def _release(self, lease: Lease | LeaseAll) -> None:
-        from holdfast import EngineUnavailable, LockLost
-
         try:
             lease.release()
         except LockLost as loss:
@@ -248,8 +242,6 @@ class _Run:
             self.output.detail(f"released {self._shown}")
 
     def _explain_conflict(self, client: Client) -> None:
-        from holdfast import EngineUnavailable
-
         name, by = self.request.name, ""
         try:
             for info in filter(None, map(client.inspect, self.request.names)):

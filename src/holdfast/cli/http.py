@@ -12,17 +12,14 @@ import socket
 import threading
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 
 import click
 
+from holdfast import Client, Leader, LockError
 from holdfast.cli import exits
+from holdfast.cli.hold import Request
 from holdfast.cli.options import label_as_dict, open_client
 from holdfast.cli.output import Output
-
-if TYPE_CHECKING:
-    from holdfast import Client, Leader
-    from holdfast.cli.hold import Request
 
 KEEP_ALIVE = 15.0
 """Seconds after which an idle stream gets a comment, so that proxies do not close it."""
@@ -78,8 +75,6 @@ def as_dict(leader: Leader | None) -> dict[str, object] | None:
 
 def observe(client: Client, name: str, board: Board) -> None:
     """Post each change, until the client is closed."""
-    from holdfast import LockError
-
     pause = threading.Event()
     while not client.closed:
         try:

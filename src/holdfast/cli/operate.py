@@ -3,16 +3,18 @@ of the tables, for migrations."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from holdfast import LeaseInfo, Member, schema
+from holdfast.breaking import LIMITS, break_held, operator, refusal
 from holdfast.cli import exits
 from holdfast.cli.options import (
     audit_log_option,
@@ -28,11 +30,8 @@ from holdfast.cli.options import (
 )
 from holdfast.cli.output import printable
 
-if TYPE_CHECKING:
-    from holdfast import LeaseInfo, Member
 
-
-@click.command("ls", short_help="List the locks that are held.")
+@click.command("ls")
 @click.argument("prefix", default="", shell_complete=complete_name)
 @json_option
 @url_option
@@ -48,7 +47,7 @@ def list_locks(prefix: str, as_json: bool, url: str | None) -> None:
         _print_table(leases)
 
 
-@click.command("show", short_help="Show who holds a lock.")
+@click.command("show")
 @click.argument("name", shell_complete=complete_name)
 @json_option
 @url_option
@@ -68,7 +67,7 @@ def show_lock(name: str, as_json: bool, url: str | None) -> None:
         click.get_current_context().exit(exits.FREE)
 
 
-@click.command("break", short_help="Take a lock away from its holder.")
+@click.command("break")
 @click.argument("name", shell_complete=complete_name)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--fence", type=int, metavar="N", help="Only if it is held with this fence.")
@@ -98,8 +97,6 @@ def break_lock(
     fences keep their writes in order. Exit code 1: the lock was free, changed hands, or you
     answered no; nothing was changed.
     """
-    from holdfast.breaking import break_held, operator, refusal
-
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on: give --yes to break the lock.")
     if audit_log and not reason.strip():
@@ -132,15 +129,13 @@ def break_lock(
         click.get_current_context().exit(exits.FREE)
 
 
-@click.command("ddl", short_help="Print the DDL of holdfast's tables.")
+@click.command("ddl")
 @url_option
 def print_ddl(url: str | None) -> None:
     """Print the DDL of holdfast's tables for a database: PostgreSQL, MariaDB, MySQL or SQLite.
 
     Clients create the tables on first use, if their role may. This command makes no connection.
     """
-    from holdfast import schema
-
     with bad_arguments_are_usage_errors():
         click.echo(schema.ddl(url))
 
@@ -149,8 +144,6 @@ COMMANDS = {"ls": list_locks, "show": show_lock, "break": break_lock, "ddl": pri
 
 
 def _confirmed(info: LeaseInfo, holder: str) -> bool:
-    from holdfast.breaking import LIMITS
-
     chosen = [member for member in info.members if member.holder == holder]
     held_by = describe_holder(chosen[0]) if chosen else describe_holders(info)
     held = f"{info.name!r} is held by {held_by}, fence {info.fence}"
@@ -236,6 +229,4 @@ def _member_as_dict(member: Member) -> dict[str, object]:
 
 
 def _print_json(value: object) -> None:
-    import json
-
     click.echo(json.dumps(value, indent=2, allow_nan=False))

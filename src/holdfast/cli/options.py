@@ -7,17 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import click
 
+from holdfast import Client, EngineUnavailable, Label, LeaseInfo, LockError, Member
+from holdfast.breaking import Audit
 from holdfast.cli import exits
 from holdfast.cli.output import Output, printable, show_log
-
-if TYPE_CHECKING:
-    from holdfast import Client, Label, LeaseInfo, Member
-    from holdfast.breaking import Audit
-
 
 MOST_COMPLETIONS = 100
 
@@ -64,8 +61,6 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Machine-read
 @contextmanager
 def open_client(url: str | None, output: Output | None = None) -> Iterator[Client]:
     """The client. An invalid URL is a usage error, an unreachable engine exit code 69."""
-    from holdfast import Client, EngineUnavailable  # not above: `holdfast --help` must be quick
-
     output = output or Output()
     show_log(output.without_waiting())
     try:
@@ -89,8 +84,6 @@ def bad_arguments_are_usage_errors() -> Iterator[None]:
 
 def open_audit(path: Path | None) -> Audit:
     """The record of broken locks. A file that cannot be written is a usage error."""
-    from holdfast.breaking import Audit
-
     try:
         return Audit(path)
     except OSError as error:
@@ -99,8 +92,6 @@ def open_audit(path: Path | None) -> Audit:
 
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of held locks that begin so, for the completion of a shell."""
-    from holdfast import Client, LockError
-
     try:
         with Client(ctx.params.get("url")) as client:
             return [info.name for info in islice(client.leases(incomplete), MOST_COMPLETIONS)]

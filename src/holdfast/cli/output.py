@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import select
 from contextlib import suppress
 
@@ -55,21 +56,16 @@ def stderr_is_ready() -> bool:
 def show_log(output: Output) -> None:
     """Show what the library logs: errors always, failed tries unless quiet, the rest when
     verbose."""
-    import logging  # not above: `holdfast --help` must be quick
-
-    from holdfast.events import AcquireFailed, RenewalFailed
+    from holdfast.events import AcquireFailed, RenewalFailed  # not above: help must be quick
 
     class LogToPeople(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             about = record.args[0] if isinstance(record.args, tuple) and record.args else None
             if record.levelno >= logging.ERROR:
-                show = output.error
+                output.error(self.format(record))
+            elif isinstance(about, (AcquireFailed, RenewalFailed)):
+                output.note(self.format(record))
             else:
-                show = (
-                    output.note
-                    if isinstance(about, (AcquireFailed, RenewalFailed))
-                    else output.detail
-                )
-            show(self.format(record))
+                output.detail(self.format(record))
 
     logging.getLogger("holdfast").addHandler(LogToPeople())

@@ -123,7 +123,6 @@ HOLDFAST_URL is left as it is.
 
 @click.command(
     cls=RunCommand,
-    short_help="Run a command while holding a lock.",
     options_metavar="[OPTIONS]",
     epilog=_EXIT_CODES,
 )

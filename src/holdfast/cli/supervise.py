@@ -16,17 +16,14 @@ import signal
 import time
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
+from holdfast import Lease, LeaseAll
 from holdfast.cli import exits
 from holdfast.cli.child import Child, Ended
 from holdfast.cli.options import OnLost
 from holdfast.cli.output import Output
 from holdfast.cli.signals import TERMINAL_STOPS, Signals
 from holdfast.cli.terminal import Terminal
-
-if TYPE_CHECKING:
-    from holdfast import Lease, LeaseAll
 
 # The lease's clock counts while the machine sleeps, and that of `wait` does not. After a resume a
 # longer wait would end too late.

@@ -17,11 +17,13 @@ from holdfast.cli.options import (
     open_client,
     url_option,
 )
+from holdfast.ui import app
+from holdfast.ui.server import listen, run
 
 PORT = 8421
 
 
-@click.command("ui", short_help="Serve a page that shows all locks, live.")
+@click.command("ui")
 @click.option("--port", default=PORT, show_default=True, help="The port; 0: any that is free.")
 @click.option("--bind", default="127.0.0.1", show_default=True, metavar="ADDRESS")
 @click.option(
@@ -51,9 +53,6 @@ def serve(
 
     It prints a link with a token that works once. Without --allow-break it changes nothing.
     """
-    from holdfast.ui import app  # not above: `holdfast --help` must be quick
-    from holdfast.ui.server import listen, run
-
     if not _is_loopback(bind) and token_file is None:
         raise click.UsageError(
             f"{bind} can be reached from other hosts: give --token-file, or leave --bind out and"

@@ -7,14 +7,11 @@ import sys
 import threading
 from contextlib import suppress
 from math import inf
-from typing import TYPE_CHECKING
 
+from holdfast import Client, LockError
 from holdfast.cli.options import describe_holders
 from holdfast.cli.output import printable, stderr_is_ready
 from holdfast.cli.signals import all_signals_blocked
-
-if TYPE_CHECKING:
-    from holdfast import Client
 
 EVERY = 1.0
 """Seconds between two looks; the first comes after as many."""
@@ -55,8 +52,6 @@ class WaitingLine:
                     _write(CLEAR + text[: width - 1])
 
     def _text(self) -> str:
-        from holdfast import LockError
-
         waiting = f"waiting for {printable(self._name)}"
         try:
             info = self._client.inspect(self._name)
@@ -76,8 +71,6 @@ def _write(text: str) -> None:
 
 def waits_for_its_parent(client: Client, name: str) -> bool:
     """Whether this runs inside a `holdfast run` that holds the lock which it is to wait for."""
-    from holdfast import LockError
-
     if os.environ.get("HOLDFAST_NAME") != name:
         return False
     try:

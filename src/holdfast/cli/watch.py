@@ -18,9 +18,10 @@ from holdfast.cli.options import (
     url_option,
 )
 from holdfast.cli.output import Output
+from holdfast.cli.view.app import View
 
 
-@click.command("watch", short_help="Watch the locks, live.")
+@click.command("watch")
 @click.argument("prefix", default="", shell_complete=complete_name)
 @click.option(
     "--every",
@@ -40,8 +41,6 @@ def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) ->
     """
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise click.UsageError("watch needs a terminal. For programs: holdfast ls --json")
-    from holdfast.cli.view.app import View  # not above: `holdfast --help` must be quick
-
     audit, output = open_audit(audit_log), Output(quiet=True)
     with open_client(url, output) as client:
         with bad_arguments_are_usage_errors():

@@ -10,19 +10,33 @@ from io import TextIOWrapper
 import click
 
 from holdfast.cli import exits
-from holdfast.cli.app import Commands
+from holdfast.cli.app import Commands, Lazy
 from holdfast.cli.output import Output
+from holdfast.lab.servers.process import ServerFailed
+from holdfast.lab.servers.programs import ProgramMissing
 
-_HOME = {
-    "demo": "holdfast.cli.lab.scenarios",
-    "list": "holdfast.cli.lab.scenarios",
-    "run": "holdfast.cli.lab.scenarios",
-    "simulate": "holdfast.cli.lab.simulate",
-    "model": "holdfast.cli.lab.model",
-}
+_TABLE = [
+    Lazy("demo", "holdfast.cli.lab.scenarios", "Processes compete for one lock; no server."),
+    Lazy("list", "holdfast.cli.lab.scenarios", "List the failures that can be run."),
+    Lazy("run", "holdfast.cli.lab.scenarios", "Run one, and show what happened and why."),
+    Lazy(
+        "simulate",
+        "holdfast.cli.lab.simulate",
+        "Play thousands of runs on virtual time.",
+        extra="lab",
+        libraries="redis",
+    ),
+    Lazy(
+        "model",
+        "holdfast.cli.lab.model",
+        "Check a quorum exhaustively.",
+        extra="lab",
+        libraries="redis",
+    ),
+]
 
 
-@click.group(cls=Commands, home=_HOME)
+@click.group(cls=Commands, table=_TABLE)
 def lab() -> None:
     """Try to break a lock, and see what happens.
 
@@ -53,9 +67,6 @@ EXTRAS = {
 @contextmanager
 def missing_programs_are_told() -> Iterator[None]:
     """Exit with 69, and say what is missing and how to install it."""
-    from holdfast.lab.servers.process import ServerFailed
-    from holdfast.lab.servers.programs import ProgramMissing
-
     try:
         yield
     except (ProgramMissing, ServerFailed) as error:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import time
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.lab import missing_programs_are_told
-
-if TYPE_CHECKING:
-    from holdfast.lab.model.variants import Result
+from holdfast.lab.model.variants import VARIANTS, Group, Result, run
 
 _UNEXPECTED = 1
 
 
-@click.command("model", short_help="Check a quorum exhaustively.")
+@click.command("model")
 @click.argument("variant", required=False)
 @click.option("--list", "show_list", is_flag=True, help="List the variants.")
 @click.pass_context
@@ -39,8 +36,6 @@ COMMANDS: dict[str, click.Command] = {"model": model}
 
 
 def _chosen(variant: str | None) -> list[str]:
-    from holdfast.lab.model.variants import VARIANTS, Group
-
     if variant is None:
         return [name for name, each in VARIANTS.items() if each.group is Group.ALGORITHM]
     if variant not in VARIANTS:
@@ -49,8 +44,6 @@ def _chosen(variant: str | None) -> list[str]:
 
 
 def _print_list() -> None:
-    from holdfast.lab.model.variants import VARIANTS
-
     width = max(map(len, VARIANTS))
     for group, variants in groupby(VARIANTS.values(), key=lambda variant: variant.group):
         click.echo(group)
@@ -59,8 +52,6 @@ def _print_list() -> None:
 
 
 def _explore(name: str) -> Result:
-    from holdfast.lab.model.variants import run
-
     began = time.monotonic()
     result = run(name)
     took = time.monotonic() - began

@@ -6,15 +6,25 @@ import os
 import secrets
 import shutil
 import sys
-from typing import TYPE_CHECKING
 
 import click
 
 from holdfast.cli.lab import missing_programs_are_told
 from holdfast.cli.options import bad_arguments_are_usage_errors
-
-if TYPE_CHECKING:
-    from holdfast.lab.simulator import Plan, Run, Setup, Tally
+from holdfast.lab.pictures import as_text
+from holdfast.lab.simulator import (
+    Plan,
+    Run,
+    Setup,
+    Tally,
+    breaks,
+    campaign,
+    draw,
+    kept_tasks,
+    left_out,
+    play,
+    shrink,
+)
 
 MOST = 10**9
 """Random seeds are below this."""
@@ -23,7 +33,7 @@ BROKEN = 1
 """Exit code: a promise was broken."""
 
 
-@click.command("simulate", short_help="Play thousands of runs on virtual time.")
+@click.command("simulate")
 @click.option("--seeds", default=1000, show_default=True, help="How many runs to play.")
 @click.option("--first", default=0, show_default=True, help="The first seed.")
 @click.option("--random", "at_random", is_flag=True, help="Begin at a random seed, and show it.")
@@ -71,8 +81,6 @@ def simulate(
     faults than the algorithm tolerates, and promises are broken: this shows that they are noticed.
     """
     with bad_arguments_are_usage_errors(), missing_programs_are_told():
-        from holdfast.lab.simulator import Setup, campaign, draw, play
-
         seconds = minutes * 60 if minutes else None
         setup = Setup(nodes, clients, seconds, guard == "on", drift, engine, shared)
         run = None
@@ -115,8 +123,6 @@ def _summarise(tally: Tally) -> None:
 
 def _blame(run: Run, setup: Setup) -> None:
     """Show the smallest run that still fails, and how to play it again."""
-    from holdfast.lab.simulator import breaks, kept_tasks, left_out, play, shrink
-
     shrunk = shrink(run.plan, breaks(run.findings[0].label))
     _show(play(shrunk))
     words = [f"--seed {run.plan.seed}", *_options_of(setup)]
@@ -129,10 +135,8 @@ def _blame(run: Run, setup: Setup) -> None:
 
 def _options_of(setup: Setup) -> list[str]:
     """The options that make plans what they are."""
-    from holdfast.lab.simulator import Setup as Default
-
     options = []
-    usual = Default()
+    usual = Setup()
     if setup.engine != usual.engine:
         options.append(f"--engine {setup.engine}")
     if setup.shared:
@@ -151,8 +155,6 @@ def _options_of(setup: Setup) -> list[str]:
 
 
 def _show(run: Run) -> None:
-    from holdfast.lab.pictures import as_text
-
     _describe(run.plan)
     width = max(60, min(shutil.get_terminal_size().columns, 140))
     colour = sys.stdout.isatty()

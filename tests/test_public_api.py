@@ -201,8 +201,9 @@ def test_errors_are_what_the_documentation_says() -> None:
     assert issubclass(holdfast.LockLost, holdfast.NotHeld)
     assert issubclass(holdfast.EngineUnavailable, ConnectionError)
     assert issubclass(holdfast.UpdateTimeout, TimeoutError)
-    for name in holdfast._HOMES["errors"]:
-        assert issubclass(getattr(holdfast, name), holdfast.LockError)
+    for found in map(look_up, holdfast.__all__):
+        if inspect.isclass(found) and issubclass(found, Exception):
+            assert issubclass(found, holdfast.LockError)
 
 
 @pytest.mark.parametrize(

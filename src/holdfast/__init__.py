@@ -89,50 +89,32 @@ __all__ = [
 ]
 
 # Each name is imported on first use: `import holdfast` imports no engine, no sqlite3, no asyncio.
-_SUBMODULES = ("fence", "schema")
-_HOMES = {
-    "cell": ("AsyncCell", "Cell"),
-    "client": ("AsyncClient", "Client"),
-    "core.records": (
-        "Finding",
-        "Guarantees",
-        "Label",
-        "Leader",
-        "LeaseInfo",
-        "Member",
-        "NodeInfo",
-        "Versioned",
-    ),
-    "election": ("AsyncElection", "Election"),
-    "errors": (
-        "AcquireTimeout",
-        "ClientClosed",
-        "EngineUnavailable",
-        "LockError",
-        "LockLost",
-        "NotHeld",
-        "StaleFence",
-        "Unsupported",
-        "UpdateTimeout",
-    ),
-    "latch": ("AsyncLatch", "Latch"),
-    "lease": ("AsyncLease", "Lease"),
-    "lock": ("AsyncLock", "Lock", "ReadWriteLock"),
-    "lock_all": ("AsyncLeaseAll", "AsyncLockAll", "LeaseAll", "LockAll"),
-    "skip": ("AsyncOnce", "AsyncOrSkip", "Once", "OrSkip"),
-}
+_HOMES = (
+    "errors",
+    "core.records",
+    "cell",
+    "lease",
+    "lock",
+    "lock_all",
+    "skip",
+    "latch",
+    "election",
+    "client",
+)
+"""Where a name is looked for: a module comes after those that it imports."""
 
 
 if not TYPE_CHECKING:  # else a type checker would accept any name
 
     def __getattr__(name: str) -> object:
-        if name in _SUBMODULES:
+        if name in ("fence", "schema"):
             return import_module(f"holdfast.{name}")
-        for home, names in _HOMES.items():
-            if name in names:
-                found: object = getattr(import_module(f"holdfast.{home}"), name)
-                globals()[name] = found
-                return found
+        if name in __all__:
+            for home in _HOMES:
+                module = import_module(f"holdfast.{home}")
+                if hasattr(module, name):
+                    globals()[name] = getattr(module, name)
+                    return globals()[name]
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
 
 

@@ -21,12 +21,11 @@ from benchmarks.contenders import TTL, AsyncPair, Pair
 from holdfast.core.messages import Acquire, Release
 from holdfast.drivers.common import new_holder
 from holdfast.engines.redis.commands import Commands
-from holdfast.engines.redis.exchange import command
-from holdfast.engines.redis.scripts import scripts
+from holdfast.engines.redis.exchange import load_scripts
 from holdfast.lab.servers.process import HOST
 
 READ_SIZE = 65536
-LOADING = [command(b"SCRIPT", b"LOAD", each.source) for each in scripts()]
+LOADING = load_scripts()
 
 
 def majority_of(servers: Sized) -> int:

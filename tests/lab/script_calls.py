@@ -69,7 +69,7 @@ def quorum(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
         case 5:
             return "raise", [*lock[:2]], [fence, KEEP, owner]
         case 6 | 7:
-            return "repair", [*lock[:2]], [ttl, KEEP, fence, owner]
+            return "repair", [*lock[:2]], [ttl, KEEP, fence, 1, owner]
         case _:
             return extension(random, ground)
 

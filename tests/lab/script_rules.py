@@ -198,7 +198,7 @@ def _raise(call: Call) -> Rules:
 
 
 def _repair(call: Call) -> Rules:
-    ttl, keep, fence, holder = call.argv
+    ttl, keep, fence, _, holder = call.argv
     before, after = call.before, call.after
     if before.owner is not None:
         yield "no holder is replaced", (after.owner, after.left) == (before.owner, before.left)

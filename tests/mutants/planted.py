@@ -453,7 +453,7 @@ PLANTED = [
     ),
     Mutant(
         "quorum: a reader's late repair leaves the counter as it is",
-        "engines/redis/scripts/repair_shared.lua",
+        "engines/redis/scripts/repair.lua",
         "fence = math.max(fence, last + 1)",
         "fence = math.max(fence, last)",
         "tests/lab/test_model_fences.py -k restores",
@@ -768,8 +768,8 @@ PLANTED = [
     Mutant(
         "Redis: a repair overwrites another holder",
         "engines/redis/scripts/repair.lua",
-        "ARGV[4], 'NX', 'PX', ARGV[1])",
-        "ARGV[4], 'PX', ARGV[1])",
+        "if owner and not (reads and owner == READERS) then return 0 end",
+        "if not reads then owner = nil end",
         SCRIPTS,
     ),
     Mutant(
@@ -781,7 +781,7 @@ PLANTED = [
     ),
     Mutant(
         "Redis: a grant that is asked for again gets another fence",
-        "engines/redis/scripts/again.lua",
+        "engines/redis/scripts/fence.lua",
         "  if not fence then return next_fence(counter, 0, keep) end\n",
         "  if true then return next_fence(counter, 0, keep) end\n",
         contract("redis", "store"),

@@ -22,8 +22,7 @@ from holdfast.engines.redis.addresses import server
 from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.connection import MAX_PENDING, Node
 from holdfast.engines.redis.handshake import Handshake
-from holdfast.engines.redis.nodes import FIRST_CONTACT, Nodes
-from holdfast.engines.redis.routes import Voting
+from holdfast.engines.redis.nodes import FIRST_CONTACT, Nodes, Voting
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.events import PollingOnly
 from holdfast.lab.simulator.redis.server import encode
@@ -253,17 +252,6 @@ def test_a_release_is_sent_again_though_nobody_waits(client: Client) -> None:
     client.nodes.expire(each)
     client.receive(NOSCRIPT)
     assert client.sent()[-1] == "EVALSHA"
-
-
-def test_a_waiter_that_left_passes_on_what_it_is_offered(client: Client) -> None:
-    client.ask(acquire("a", queue=True))
-    client.receive(SUBSCRIBED + HELD)
-    client.ask(Release("job", "a"))
-    client.receive(b"-BUSY Redis is busy running a script\r\n")
-    client.sent()
-    client.receive(encode([b"message", b"channel", b"a 1700000000000000 0"], kind=b">"))
-    assert client.sent() == ["EVALSHA"], "the release, once more"
-    assert client.woken == []
 
 
 def test_a_silent_server_is_not_sent_more_than_it_can_answer(client: Client) -> None:

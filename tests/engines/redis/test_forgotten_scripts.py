@@ -3,7 +3,7 @@ acquire whose release has gone out meanwhile. It would come behind it, and nobod
 
 from collections.abc import Callable, Sequence
 
-from holdfast.engines.redis.scripts import scripts
+from holdfast.engines.redis.exchange import SCRIPTS, script
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
@@ -43,8 +43,8 @@ def test_what_was_given_back_is_not_asked_for_again(three: RedisMasters, invite:
         proxy.hold("replies")
         lease = party.takes("ghost")
         wait_for(lambda: proxy.waiting("replies"))
-        for script in scripts():
-            forgetful.command("SCRIPT", "LOAD", script.source.decode())
+        for name in SCRIPTS:
+            forgetful.command("SCRIPT", "LOAD", script(name).source.decode())
         refusal = proxy.waiting("replies")
         party.drops(lease)
         wait_for(lambda: proxy.waiting("replies") > refusal)

@@ -238,15 +238,6 @@ def test_a_listing_is_of_all_masters_in_order(net: Net) -> None:
     assert answer == Failed.at("b", "Connection refused"), "half a list would be a lie"
 
 
-def test_the_connection_to_a_node_that_left_the_cluster_is_closed(net: Net) -> None:
-    net.says(A, MOVED_TO_C)
-    net.ask(acquire(LOW))
-    assert not net.nodes.unused
-    net.says(A, Granted(7))
-    net.ask(acquire(LOW))
-    assert [node.name for node in net.nodes.unused] == ["c:3"]
-
-
 @pytest.mark.parametrize("host", [None, b"", b"?"])
 def test_a_node_without_a_name_is_where_it_was_asked(host: bytes | None) -> None:
     reply = [[0, 5, [b"b", 2, b"id", []], [b"replica", 9, b"id"]], [6, 9, [host, 7, b"id"]]]

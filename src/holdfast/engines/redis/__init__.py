@@ -34,9 +34,8 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.getset import Getset
 from holdfast.engines.redis.guarantees import CLUSTER, DAY, REDLOCK, SENTINEL, SINGLE, getset
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
-from holdfast.engines.redis.nodes import Nodes
+from holdfast.engines.redis.nodes import Nodes, Route, Single, Voting
 from holdfast.engines.redis.options import MOST_DATABASES, Options
-from holdfast.engines.redis.routes import Route, Single, Voting
 from holdfast.engines.redis.waiters import Waiters
 
 Parts: TypeAlias = tuple[Nodes, Route]

@@ -8,7 +8,7 @@ retries are off: when to try again is the algorithm's business.
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote
@@ -19,6 +19,8 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
+
+from holdfast.core.effects import perform, perform_async
 
 DEFAULT_PORT, SENTINEL_PORT = 6379, 26379
 SHORTEST_TIMEOUT = 0.001
@@ -78,42 +80,34 @@ def sentinel(
     that is left."""
     known = list(places)
 
-    def read(place: Place, answer: Any, problems: list[str]) -> Settings | None:
-        others = [other for other in places if other != place]
-        if isinstance(answer, (list, tuple)):
-            known[:] = [place, *others]
-            host, port = answer
-            return settings | {"host": host.decode(), "port": int(port)}
-        known[:] = [*others, place]
-        problem = answer or f"it knows of no master of {service!r}"
-        problems.append(f"sentinel {place.name}: {problem}")
-        return None
+    def find(timeout: float) -> Generator[tuple[Settings, float], Any, tuple[Settings, float]]:
+        """Yields whom to ask, and for how long; returns where the master is, and the time left."""
+        give_up_at = time.monotonic() + timeout
+        problems: list[str] = []
+        for place in list(known):
+            answer = yield asking | place._asdict(), (give_up_at - time.monotonic()) / 2
+            others = [other for other in places if other != place]
+            if isinstance(answer, (list, tuple)):
+                known[:] = [place, *others]
+                host, port = answer
+                master = settings | {"host": host.decode(), "port": int(port)}
+                return master, give_up_at - time.monotonic()
+            known[:] = [*others, place]
+            problem = answer or f"it knows of no master of {service!r}"
+            problems.append(f"sentinel {place.name}: {problem}")
+        raise RedisError("; ".join(problems))
 
     def open_blocking(timeout: float) -> Any:
-        give_up_at = time.monotonic() + timeout
-        problems: list[str] = []
-        for place in list(known):
-            half = (give_up_at - time.monotonic()) / 2
-            answer = _ask_sentinel(asking | place._asdict(), service, half)
-            found = read(place, answer, problems)
-            if found is not None:
-                return _open(_kind(blocking, found), found, give_up_at - time.monotonic())
-        raise RedisError("; ".join(problems))
+        master, left = perform(find(timeout), lambda whom: _ask_sentinel(service, *whom))
+        return _open(_kind(blocking, master), master, left)
 
-    async def find_async(timeout: float) -> Any:
-        give_up_at = time.monotonic() + timeout
-        problems: list[str] = []
-        for place in list(known):
-            half = (give_up_at - time.monotonic()) / 2
-            answer = await _ask_sentinel_async(asking | place._asdict(), service, half)
-            found = read(place, answer, problems)
-            if found is not None:
-                left = give_up_at - time.monotonic()
-                return await _open_async(_kind(nonblocking, found), found, left)
-        raise RedisError("; ".join(problems))
+    async def open_master(timeout: float) -> Any:
+        steps = find(timeout)
+        master, left = await perform_async(steps, lambda whom: _ask_sentinel_async(service, *whom))
+        return await _open_async(_kind(nonblocking, master), master, left)
 
     async def open_async(timeout: float) -> Any:
-        return await _cancellable(find_async(timeout))
+        return await _cancellable(open_master(timeout))
 
     return Address(f"the master of {service}", open_blocking, open_async, fails_over=True)
 
@@ -272,7 +266,7 @@ def _cancellations() -> int:
     return 0 if task is None else task.cancelling()
 
 
-def _ask_sentinel(settings: Settings, service: str, timeout: float) -> Any:
+def _ask_sentinel(service: str, settings: Settings, timeout: float) -> Any:
     """Host and port of the master; None if it does not know; an error if it does not answer."""
     kind = _kind(blocking, settings)
     connection = _connection(kind, settings, timeout, Retry(NoBackoff(), 0))
@@ -286,7 +280,7 @@ def _ask_sentinel(settings: Settings, service: str, timeout: float) -> Any:
         connection.disconnect()
 
 
-async def _ask_sentinel_async(settings: Settings, service: str, timeout: float) -> Any:
+async def _ask_sentinel_async(service: str, settings: Settings, timeout: float) -> Any:
     connection = _async_connection(_kind(nonblocking, settings), settings, timeout)
     try:
         await connection.connect()

@@ -16,8 +16,7 @@ from holdfast.core.messages import Answer, Request, Write
 from holdfast.engines.inherited import detach
 from holdfast.engines.redis.connection import GONE, Node
 from holdfast.engines.redis.exchange import BROKEN, CLOSED, explain, heals_in
-from holdfast.engines.redis.nodes import Nodes
-from holdfast.engines.redis.routes import Effect, Route
+from holdfast.engines.redis.nodes import Effect, Nodes, Route
 
 LATE = 0.005
 """By how much a timer may come late without the loop having been held up."""

@@ -40,8 +40,7 @@ from holdfast.engines.redis.connection import Node
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
-from holdfast.engines.redis.nodes import Nodes
-from holdfast.engines.redis.routes import Steps, replicated
+from holdfast.engines.redis.nodes import Nodes, Steps, replicated
 
 MOST_HOPS = 8
 """How often a request is sent elsewhere; more can only be nodes that contradict each other."""
@@ -287,15 +286,12 @@ class Cluster:
             self._known = (*(other for other in self._known if other != place), place)
 
     def _take(self, source: Place, shares: tuple[Share, ...]) -> None:
-        places = dict.fromkeys((source, *(share.place for share in shares), *self._seeds))
-        self._known = tuple(places)
+        known = dict.fromkeys((source, *(share.place for share in shares), *self._seeds))
+        self._known = tuple(known)
         self._shares = shares
         self._moved = {}
         self._doubtful = False
         self._why = {}
-        for (place, _), node in list(self._by_place.items()):
-            if place not in places:
-                self._nodes.unused.append(node)
 
     def _owner(self, slot: int) -> Place | None:
         if slot in self._moved:

@@ -186,9 +186,8 @@ class Commands:
 
     def _repair(self, request: Repair) -> bytes:
         lasting = (_milliseconds(request.ttl), _milliseconds(request.ttl + self._keep))
-        fence, holder = b"%d" % request.fence, request.holder.encode()
-        repair = "repair" if request.shares == 1 else "repair_shared"
-        return call(repair, self._keys_of(request.key)[:2], *lasting, fence, holder)
+        words = (b"%d" % request.fence, b"%d" % request.shares, request.holder.encode())
+        return call("repair", self._keys_of(request.key)[:2], *lasting, *words)
 
     def _wait_for_replicas(self, request: Replicated) -> Exchange:
         """WAIT is about the last write of its own connection. So that connection writes something

@@ -222,7 +222,7 @@ class Node:
     def _take_push(self, push: list[Reply]) -> None:
         kind = push[0]
         if kind in (b"message", b"smessage"):
-            self._nodes.waiters.published(self.index, push[2])
+            self._nodes.waiters.published(push[2])
         elif kind in (b"subscribe", b"ssubscribe") and self.subscription == SENT:
             self.pending.popleft()
             self.subscription = ACTIVE

@@ -1,4 +1,4 @@
-"""The Redis protocol, as far as holdfast uses it. Pure: bytes out, replies in.
+"""The Redis protocol and our Lua scripts, as far as they are used. Pure: bytes out, replies in.
 
 An `Exchange` is one or more commands that are sent together. When each has its reply, either the
 answers are known, or there is something more to send: the next step, or the same again after a
@@ -6,17 +6,19 @@ script was loaded. No reply changes it, so it can be sent to several servers at 
 """
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from hashlib import sha1
+from importlib.resources import files
 from math import inf
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import hiredis
 from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Answer, Failed, Release
-from holdfast.engines.redis.scripts import script, scripts
 
 Reply: TypeAlias = Any
 """What the parser makes of a reply; an error is an exception, returned and not raised."""
@@ -42,6 +44,15 @@ something else than a lock."""
 
 NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
 """What OpenSSL calls an answer that is no TLS."""
+
+INCLUDE = "-- include: "
+
+SCRIPTS = (
+    *("acquire", "share", "release", "extend", "inspect"),
+    *("vote", "vote_shared", "unvote", "raise", "repair"),
+    *("getset_acquire", "getset_extend", "getset_release"),
+)
+"""The files in the folder `scripts`. Each begins with its keys, its arguments and its result."""
 
 
 class Waiter(Protocol):
@@ -72,6 +83,30 @@ class Exchange:
         return type(self.round.requests[0]) is Release
 
 
+class Script(NamedTuple):
+    """A script and the name under which the server keeps it."""
+
+    source: bytes
+    sha: bytes
+
+
+@cache
+def script(name: str) -> Script:
+    """Read a script, with what it includes put in its place."""
+    source = "\n".join(_lines(f"{name}.lua")).encode()
+    return Script(source, sha1(source, usedforsecurity=False).hexdigest().encode())
+
+
+def _lines(file: str) -> Iterator[str]:
+    text = files("holdfast.engines.redis").joinpath("scripts", file).read_text("utf-8")
+    for line in text.splitlines():
+        if line.startswith(INCLUDE):
+            for shared in line.removeprefix(INCLUDE).split(", "):
+                yield from _lines(shared)
+        else:
+            yield line
+
+
 def word(text: bytes) -> bytes:
     """One argument of a command."""
     return b"$%d\r\n%b\r\n" % (len(text), text)
@@ -99,7 +134,7 @@ def conclude(exchange: Exchange, replies: list[Reply]) -> Answers | Exchange:
 
 def load_scripts() -> tuple[bytes, ...]:
     """The commands that load all scripts."""
-    return tuple(command(b"SCRIPT", b"LOAD", each.source) for each in scripts())
+    return tuple(command(b"SCRIPT", b"LOAD", each.source) for each in map(script, SCRIPTS))
 
 
 def failed(why: object, heals_in: float | None = None) -> Failed:

@@ -5,22 +5,32 @@
    skipped at once where enough other nodes make a quorum. Releases are sent to it all the same.
 3. The connection to a silent node stays open: what its kernel has buffered would be executed
    anyway, and a release must be executed behind the acquire that it undoes.
+4. A *route* leads a request to the servers that are to answer it: it yields rounds to be sent. Here
+   are those of one server and of a quorum; that of a cluster is in `cluster`.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from holdfast.core.fanout import FanOut
-from holdfast.core.messages import Acquire, Answer, Break, Failed, Inspect, List, Release
-from holdfast.core.ports import StoreHost
-from holdfast.engines.redis.addresses import Address
-from holdfast.engines.redis.connection import (
-    CONNECT_TIMEOUT,
-    GONE,
-    NO_WAITER,
-    SILENT,
-    Node,
+from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.messages import (
+    Acquire,
+    Answer,
+    Break,
+    Done,
+    Extend,
+    Failed,
+    Granted,
+    Inspect,
+    List,
+    Request,
+    Write,
 )
+from holdfast.core.ports import StoreHost
+from holdfast.core.quorum import Quorum
+from holdfast.engines.redis.addresses import Address
+from holdfast.engines.redis.commands import Ping, Replicated
+from holdfast.engines.redis.connection import GONE, SILENT, Node
 from holdfast.engines.redis.exchange import Exchange, Waiter
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.waiters import Waiters
@@ -76,9 +86,6 @@ class Nodes:
         received something."""
         self.closed = False
         """Nothing is sent any more."""
-        self.unused: list[Node] = []
-        """Servers that are not needed any more; their connections are closed by `start`."""
-        waiters.leave = self._leave
 
     def add(self, address: Address, handshake: Handshake, *, exclusive: bool = False) -> Node:
         """One more server, or one more connection to a server."""
@@ -97,8 +104,6 @@ class Nodes:
     def start(self, rounds: Sequence[FanOut], waiter: Waiter) -> None:
         """Send the requests of some rounds; `waiter` is woken whenever one of them is over."""
         now = self.clock()
-        while self.unused:
-            self.disconnect(self.unused.pop(), "it has left the cluster")
         if self.closed:
             self._refuse(rounds)
             waiter.wake()
@@ -127,9 +132,6 @@ class Nodes:
             for index in each.nodes:
                 refusal = Failed.at(self.all[index].name, GONE)
                 each.take(index, [refusal] * len(each.requests))
-
-    def _leave(self, node: int, release: Release) -> None:
-        self.start((FanOut((release,), (node,), self.clock() + CONNECT_TIMEOUT),), NO_WAITER)
 
     def _has_spare(self, each: FanOut, now: float) -> bool:
         """Whether enough nodes can be asked without those that do not answer."""
@@ -166,3 +168,71 @@ class Nodes:
 
 def _trust(node: Node) -> None:
     """Take it for open."""
+
+
+Effect: TypeAlias = FanOut | Sequence[FanOut] | Pause
+"""A round, or several to be sent together, that is to be waited for; or a pause."""
+
+T = TypeVar("T")
+Steps: TypeAlias = Generator[Effect, None, T]
+
+
+class Route(Protocol):
+    """The way of requests, of any number of threads or tasks."""
+
+    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
+        """Answer each request."""
+        ...
+
+
+class Single:
+    """One server. A second connection to it, node 1, is for what must have one to itself: WAIT,
+    which blocks it, and the transactions of cells, which WATCH on it."""
+
+    def __init__(self, nodes: Nodes, replicas: int) -> None:
+        self._nodes, self._replicas = nodes, replicas
+        nodes.is_direct = not replicas
+
+    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
+        """Answer each request."""
+        main, exclusive = 0, 1
+        first = requests[0]
+        asked = FanOut(requests, (exclusive if type(first) is Write else main,), until)
+        yield asked
+        answers = self._nodes.answers(asked)
+        if self._replicas and isinstance(first, (Acquire, Extend)):
+            return (yield from replicated(self._nodes, exclusive, first.key, answers, until))
+        return answers
+
+
+class Voting:
+    """Independent nodes, of which a quorum decides. The first request waits for connections to all
+    of them, for a while, so that no node misses it only because it was the first."""
+
+    def __init__(self, quorum: Quorum) -> None:
+        self._quorum = quorum
+        self._is_first = True
+
+    def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
+        """Answer each request."""
+        if self._is_first:
+            self._is_first = False
+            began = self._quorum.clock()
+            connected_by = min(until, began + FIRST_CONTACT)
+            yield FanOut((Ping(),), self._quorum.all_nodes, connected_by)  # type: ignore[arg-type]
+            until += self._quorum.clock() - began
+        return (yield from self._quorum.ask(requests, until))
+
+
+def replicated(
+    nodes: Nodes, exclusive: int, key: str, answers: Sequence[Answer], until: float
+) -> Steps[Sequence[Answer]]:
+    """Count only what enough replicas have acknowledged."""
+    if not any(isinstance(answer, (Granted, Done)) for answer in answers):
+        return answers
+    confirmation = FanOut((Replicated(key),), (exclusive,), until)  # type: ignore[arg-type]
+    yield confirmation
+    [acknowledged] = nodes.answers(confirmation)
+    if not isinstance(acknowledged, Failed):
+        return answers
+    return [acknowledged if isinstance(each, (Granted, Done)) else each for each in answers]

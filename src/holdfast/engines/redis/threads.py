@@ -29,8 +29,7 @@ from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.engines.redis.connection import GONE, Node
 from holdfast.engines.redis.exchange import BROKEN, explain, heals_in
-from holdfast.engines.redis.nodes import Nodes
-from holdfast.engines.redis.routes import Effect, Route
+from holdfast.engines.redis.nodes import Effect, Nodes, Route
 from holdfast.engines.redis.sockets import READ_SIZE, Poller, Socket, Wakeup
 
 TAKEOVER = 1.0

@@ -6,28 +6,17 @@ waiter's client. A message is one of
 - `holder`: ask again, the lock may be yours;
 - `holder milliseconds`: ask again then.
 
-A message for a waiter that has left the queue, but whose release is not confirmed, is answered by
-another release, so that the next waiter does not wait for the offer, or the lock, to expire.
+A message for a waiter that has left the queue is ignored: what it was offered expires soon.
 """
 
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from math import inf
 
-from holdfast.core.messages import (
-    Acquire,
-    Answer,
-    Failed,
-    Granted,
-    Release,
-    Request,
-)
+from holdfast.core.messages import Acquire, Answer, Granted, Release, Request
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.exchange import command
 from holdfast.events import PollingOnly
-
-MOST_LEFT = 1000
-"""How many unconfirmed releases are remembered."""
 
 
 class Waiters:
@@ -36,14 +25,10 @@ class Waiters:
     def __init__(self, host: StoreHost, channel: str) -> None:
         self._host = host
         self.subscribe = command(b"SUBSCRIBE", channel.encode())
-        self.leave: Callable[[int, Release], None] = _ignore
-        """Send a release to a node without waiting for its answer."""
         self.woken: Callable[[str], None] = _ignore
         """Called with each waiter that was woken. Set by the driver, if it needs that."""
-        self._waiting: dict[str, str] = {}
-        """The keys of the waiters in a queue, by holder."""
-        self._left: dict[str, str] = {}
-        """The keys of those whose release is not confirmed, by holder."""
+        self._waiting: set[str] = set()
+        """The holders that are in a queue."""
         self._later: list[tuple[float, str]] = []
         self.next_due = inf
         """When `wake_due` has something to do."""
@@ -57,28 +42,20 @@ class Waiters:
         releases is not to be woken any more."""
         for request in requests:
             if type(request) is Acquire and request.queue:
-                self._waiting[request.holder] = request.key
-            elif type(request) is Release and request.holder in self._waiting:
-                self._left[request.holder] = self._waiting.pop(request.holder)
-                if len(self._left) > MOST_LEFT:
-                    self._left.pop(next(iter(self._left)))
+                self._waiting.add(request.holder)
+            elif type(request) is Release:
+                self._waiting.discard(request.holder)
 
     def answered(self, requests: Sequence[Request], answers: Sequence[Answer]) -> None:
         """Requests were answered. A waiter that was not granted the lock goes on waiting."""
-        if not self._waiting and not self._left:
-            return
-        for request, answer in zip(requests, answers, strict=True):
-            if type(request) is Acquire and type(answer) is Granted:
-                self._waiting.pop(request.holder, None)
-            elif type(request) is Release and type(answer) is not Failed:
-                self._left.pop(request.holder, None)
+        first = requests[0]
+        if type(first) is Acquire and type(answers[0]) is Granted:
+            self._waiting.discard(first.holder)
 
-    def published(self, node: int, message: bytes) -> None:
-        """A message of a node on our channel."""
+    def published(self, message: bytes) -> None:
+        """A message on our channel."""
         holder, *words = message.decode().split(" ")
-        if holder in self._left:
-            self.leave(node, Release(self._left[holder], holder))
-        elif words:
+        if words:
             heappush(self._later, (self._host.clock() + int(words[0]) / 1000, holder))
             self.next_due = self._later[0][0]
         else:
@@ -111,7 +88,6 @@ class Waiters:
     def forget(self) -> None:
         """In a forked child: there are no waiters."""
         self._waiting.clear()
-        self._left.clear()
         self._later.clear()
         self.next_due = inf
 

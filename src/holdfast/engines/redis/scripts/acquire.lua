@@ -10,7 +10,7 @@ if redis.call('EXISTS', KEYS[1], KEYS[3]) == 0 then
   redis.call('SET', KEYS[1], holder, 'PX', ttl)
   return next_fence(KEYS[2], 0, keep)
 end
--- include: again.lua, members.lua, queue.lua
+-- include: members.lua, queue.lua
 local me = channel .. ' ' .. holder
 local owner = redis.call('GET', KEYS[1])
 if owner == holder then return grant_again(KEYS[1], KEYS[2], ttl, keep) end

@@ -3,7 +3,7 @@
 -- ARGV    1 ttl (ms), 2 lifetime of the counter (ms), 3 lifetime of an offer (ms), 4 channel of the
 --         waiter ('': do not queue), 5 how many may share it (0: any number), 6 holder
 -- Result  the fence; or, if there is no room, {time until there may be (ms), the value of the lock}
--- include: fence.lua, again.lua, members.lua, queue.lua
+-- include: fence.lua, members.lua, queue.lua
 local ttl, keep, offer, channel = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local shares, holder, time = tonumber(ARGV[5]), ARGV[6], clock_ms()
 local me = channel .. ' ' .. holder

@@ -18,7 +18,7 @@ if taken and not room then
     return wanted
   end
 end
--- include: fence.lua, again.lua, members.lua, attempt.lua
+-- include: fence.lua, members.lua, attempt.lua
 local me, number = read_attempt(holder)
 if not taken then
   local owner = redis.call('GET', lock)

@@ -11,7 +11,7 @@ from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import _cluster
 from holdfast.engines.etcd.aio import AsyncEtcdStore
-from holdfast.engines.etcd.commands import Call
+from holdfast.engines.etcd.commands import Call, KeepAlives
 from holdfast.engines.etcd.connection import Connection, NoAnswer
 from tests.equipment.servers.etcd import EtcdServer
 
@@ -26,11 +26,13 @@ class Electing(AsyncEtcdStore):
 
     leaderless = 0
 
-    async def _try(self, call: Call, connection: Connection, until: float) -> Any:
+    async def _perform(
+        self, step: list[Call] | KeepAlives, connection: Connection, until: float
+    ) -> list[Any]:
         if self.leaderless > 0:
             self.leaderless -= 1
             raise NoAnswer("no leader", electing=True)
-        return await super()._try(call, connection, until)
+        return await super()._perform(step, connection, until)
 
 
 @pytest.mark.parametrize("holders", [("ann",), ("ann", "ben")], ids=["one", "several"])

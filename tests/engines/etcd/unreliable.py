@@ -14,7 +14,7 @@ from holdfast.engines.etcd.connection import Connection, NoAnswer
 from holdfast.engines.etcd.threads import EtcdStore
 from tests.equipment.servers.etcd import EtcdServer
 
-Step = Call | list[Call] | KeepAlives
+Step = list[Call] | KeepAlives
 Fate = Literal["request lost", "reply lost", "late"]
 
 

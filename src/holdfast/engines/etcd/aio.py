@@ -24,11 +24,8 @@ from holdfast.engines.etcd.connection import (
     Cluster,
     Connection,
     Connections,
-    ErrorReply,
     Failover,
     NoAnswer,
-    Rejected,
-    accepted,
     keep_forever,
     read_error,
 )
@@ -40,7 +37,7 @@ from holdfast.engines.etcd.exchanges import (
     holder_of,
     is_waiting,
 )
-from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH, LeaseKeepAliveRequest
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
 from holdfast.engines.etcd.sessions import Claim
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
 
@@ -61,7 +58,7 @@ class AsyncEtcdStore:
     def __init__(self, cluster: Cluster, host: StoreHost, claims: dict[str, Claim]) -> None:
         self._clock = host.clock
         self._exchanges = Exchanges(host, claims)
-        self._connections = Connections(cluster, grpc.aio, host.emit, grpc.aio.Metadata)
+        self._connections = Connections(cluster, grpc.aio, host.emit)
         self._begin()
 
     def _begin(self) -> None:
@@ -146,8 +143,10 @@ class AsyncEtcdStore:
     async def _exchange(
         self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
     ) -> T | Failed:
-        steps = exchange(begin, Failover(self._connections, self._clock, until, once=once))
-        return await perform_async(steps, self._do, (NoAnswer, Rejected))
+        endpoints = Failover(self._connections, self._clock, until, once=once)
+        return await perform_async(
+            exchange(begin, self._connections, endpoints), self._do, NoAnswer
+        )
 
     async def _do(self, effect: Perform | Pause) -> Any:
         if isinstance(effect, Pause):
@@ -155,71 +154,32 @@ class AsyncEtcdStore:
         return await self._perform(*effect)
 
     async def _perform(
-        self, step: Call | list[Call] | KeepAlives, connection: Connection, until: float
-    ) -> Any:
-        if self._connections.needs_login:
-            await self._log_in(connection, until)
-        if isinstance(step, Call):
-            return await self._call(step, connection, until)
-        if isinstance(step, KeepAlives):
-            return await self._keep_alive(step, connection, until)
-        if len(step) == 1:
-            return [await self._call(step[0], connection, until)]
-        calls = (self._call(each, connection, until) for each in step)
-        replies = await asyncio.gather(*calls, return_exceptions=True)
-        failure = next((each for each in replies if isinstance(each, BaseException)), None)
-        if failure is None:
-            return replies
+        self, step: list[Call] | KeepAlives, connection: Connection, until: float
+    ) -> list[Any]:
+        left, metadata = max(until - self._clock(), SHORTEST), self._connections.metadata
         try:
-            raise failure
-        finally:
-            del failure, replies  # or they would keep this frame, and their calls, alive
-
-    async def _call(self, call: Call, connection: Connection, until: float) -> Any:
-        reply = await self._try(call, connection, until)
-        if isinstance(reply, ErrorReply) and reply.wants_login and self._connections.cluster.user:
-            await self._log_in(connection, until)
-            reply = await self._try(call, connection, until)
-        return reply
-
-    async def _try(self, call: Call, connection: Connection, until: float) -> Any:
-        try:
-            return await connection[call.method](
-                call.request, timeout=self._left(until), metadata=self._connections.metadata
-            )
-        except grpc.RpcError as error:
-            return read_error(error)
-        except asyncio.CancelledError:
-            if _is_cancelled():
-                raise
-            raise NoAnswer(CLOSED) from None
-
-    async def _keep_alive(
-        self, batch: KeepAlives, connection: Connection, until: float
-    ) -> list[int]:
-        requests = [LeaseKeepAliveRequest(ID=lease) for lease in batch.leases]
-        stream = connection[LEASE_KEEP_ALIVE](
-            iter(requests), timeout=self._left(until), metadata=self._connections.metadata
-        )
-        try:
-            ttls = [reply.TTL async for reply in stream]
+            if isinstance(step, KeepAlives):
+                stream = connection[LEASE_KEEP_ALIVE](iter(step.requests), left, metadata)
+                return [reply.TTL async for reply in stream]
+            sent = [
+                connection[each.method](each.request, timeout=left, metadata=metadata)
+                for each in step
+            ]
+            return [await _reply(each) for each in sent]
         except grpc.RpcError as error:
             raise self._connections.read_error(error).rejection from None
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise
             raise NoAnswer(CLOSED) from None
-        if len(ttls) < len(requests):
-            raise NoAnswer("did not answer for every lease")
-        return ttls
 
-    async def _log_in(self, connection: Connection, until: float) -> None:
-        self._connections.logged_in("")
-        reply = accepted(await self._try(self._connections.login, connection, until))
-        self._connections.logged_in(reply.token)
 
-    def _left(self, until: float) -> float:
-        return max(until - self._clock(), SHORTEST)
+async def _reply(call: Any) -> Any:
+    """The reply to a call, which may be an error."""
+    try:
+        return await call
+    except grpc.RpcError as error:
+        return read_error(error)
 
 
 class AsyncWatcher:

@@ -34,6 +34,7 @@ from holdfast.engines.etcd.protocol import (
     AuthenticateRequest,
     Compare,
     LeaseGrantRequest,
+    LeaseKeepAliveRequest,
     LeaseRevokeRequest,
     LeaseTimeToLiveRequest,
     Method,
@@ -57,6 +58,11 @@ class KeepAlives(NamedTuple):
     """Keep these etcd leases alive, over one stream; the reply has a ttl for each, 0 for dead."""
 
     leases: Sequence[int]
+
+    @property
+    def requests(self) -> list[Any]:
+        """One for each."""
+        return [LeaseKeepAliveRequest(ID=lease) for lease in self.leases]
 
 
 T = TypeVar("T")

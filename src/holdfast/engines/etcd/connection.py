@@ -91,11 +91,6 @@ class ErrorReply(NamedTuple):
     why: str
 
     @property
-    def wants_login(self) -> bool:
-        """Whether the login has expired."""
-        return self.code is Code.UNAUTHENTICATED or OLD_LOGIN in self.why
-
-    @property
     def rejection(self) -> Rejected:
         """For a caller that did not expect an error."""
         return Rejected(self.why, inf if self.code in FOR_GOOD else None)
@@ -147,18 +142,10 @@ class Connection:
 
 
 class Connections:
-    """The connections of one client. `grpc` or `grpc.aio` makes the channels, and `metadata_of` the
-    metadata that it sends with every call."""
+    """The connections of one client. `library` makes the channels: `grpc` or `grpc.aio`."""
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        library: Any,
-        emit: Callable[[Event], None],
-        metadata_of: Callable[..., Any],
-    ) -> None:
+    def __init__(self, cluster: Cluster, library: Any, emit: Callable[[Event], None]) -> None:
         self.cluster, self._library, self._emit = cluster, library, emit
-        self._metadata_of = metadata_of
         self.login = commands.log_in(cluster.user, cluster.password)
         self._begin()
 
@@ -214,13 +201,18 @@ class Connections:
     def logged_in(self, token: str) -> None:
         """Send this token with every call; empty: log in first, where there is a user."""
         self.needs_login = bool(self.cluster.user) and not token
-        pairs = (HAS_LEADER, ("token", token)) if token else (HAS_LEADER,)
-        self.metadata = self._metadata_of(*pairs)
+        self.metadata = (HAS_LEADER, ("token", token)) if token else (HAS_LEADER,)
+
+    def has_expired(self, reply: Any) -> bool:
+        """Whether a reply is that the login has expired."""
+        if not self.cluster.user or not isinstance(reply, ErrorReply):
+            return False
+        return reply.code is Code.UNAUTHENTICATED or OLD_LOGIN in reply.why
 
     def read_error(self, error: grpc.RpcError) -> ErrorReply:
         """The same as `read_error` for a stream: a login that has expired is `NoAnswer`."""
         reply = read_error(error)
-        if reply.wants_login and self.cluster.user:
+        if self.has_expired(reply):
             self.logged_in("")
             raise NoAnswer("the login has expired", electing=True)
         return reply

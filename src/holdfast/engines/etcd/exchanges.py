@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from holdfast.core.messages import (
     Acquire,
@@ -21,7 +21,14 @@ from holdfast.core.messages import (
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd import cells, inspect
 from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
-from holdfast.engines.etcd.connection import Connection, Failover, NoAnswer, Rejected
+from holdfast.engines.etcd.connection import (
+    Connection,
+    Connections,
+    Failover,
+    NoAnswer,
+    Rejected,
+    accepted,
+)
 from holdfast.engines.etcd.locks import Locks
 from holdfast.engines.etcd.sessions import Claim, Registry
 from holdfast.engines.etcd.waiters import Watches
@@ -73,9 +80,9 @@ class Exchanges:
 
 
 class Perform(NamedTuple):
-    """Send this to that endpoint, and give the reply by that instant."""
+    """Send this to that endpoint by that instant. Gives the replies to the calls, or the ttls."""
 
-    step: Call | list[Call] | KeepAlives
+    step: list[Call] | KeepAlives
     connection: Connection
     until: float
 
@@ -86,19 +93,21 @@ class Pause(NamedTuple):
     seconds: float
 
 
-def exchange(
-    begin: Callable[[], Steps[T]], endpoints: Failover
-) -> Generator[Perform | Pause, Any, T | Failed]:
-    """Have an exchange with one endpoint after the other, until one of them answers.
+Effects: TypeAlias = Generator[Perform | Pause, Any, T]
+"""What a store performs. It throws `NoAnswer` in, if there is none."""
 
-    It is sent the reply to each step; `NoAnswer` and `Rejected` are thrown in.
-    """
+
+def exchange(
+    begin: Callable[[], Steps[T]], connections: Connections, endpoints: Failover
+) -> Effects[T | Failed]:
+    """Have an exchange with one endpoint after the other, until one of them answers."""
     for connection, give_up_at in endpoints:
         steps = begin()
         try:
             step = next(steps)
             while True:
-                step = steps.send((yield Perform(step, connection, give_up_at)))
+                reply = yield from _perform(step, connections, connection, give_up_at)
+                step = steps.send(reply)
         except StopIteration as stop:
             endpoints.answered(connection)
             return cast("T", stop.value)
@@ -110,6 +119,37 @@ def exchange(
             steps.close()
         yield Pause(pause)
     return endpoints.failure
+
+
+def _perform(
+    step: Call | list[Call] | KeepAlives,
+    connections: Connections,
+    connection: Connection,
+    until: float,
+) -> Effects[Any]:
+    """One step. The client logs in first if it has to, and again if its login has expired."""
+    if connections.needs_login:
+        yield from _log_in(connections, connection, until)
+    if isinstance(step, KeepAlives):
+        ttls = yield Perform(step, connection, until)
+        if len(ttls) < len(step.leases):
+            raise NoAnswer("did not answer for every lease")
+        return ttls
+    calls = step if isinstance(step, list) else [step]
+    replies: list[Any] = yield Perform(calls, connection, until)
+    expired = [at for at, reply in enumerate(replies) if connections.has_expired(reply)]
+    if expired:
+        yield from _log_in(connections, connection, until)
+        again = yield Perform([calls[at] for at in expired], connection, until)
+        for at, reply in zip(expired, again, strict=True):
+            replies[at] = reply
+    return replies if isinstance(step, list) else replies[0]
+
+
+def _log_in(connections: Connections, connection: Connection, until: float) -> Effects[None]:
+    connections.logged_in("")
+    [reply] = yield Perform([connections.login], connection, until)
+    connections.logged_in(accepted(reply).token)
 
 
 def is_waiting(requests: Sequence[Request], answers: Sequence[Answer]) -> bool:

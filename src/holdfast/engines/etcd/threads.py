@@ -18,16 +18,13 @@ from holdfast.engines.etcd.connection import (
     Cluster,
     Connection,
     Connections,
-    ErrorReply,
     Failover,
     NoAnswer,
-    Rejected,
-    accepted,
     keep_forever,
     read_error,
 )
 from holdfast.engines.etcd.exchanges import Exchanges, Pause, Perform, exchange, is_waiting
-from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH, LeaseKeepAliveRequest
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
 from holdfast.engines.etcd.sessions import Claim
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
 
@@ -37,17 +34,13 @@ CLOSE_WITHIN = 1.0
 """Seconds for the servers to answer when the client is closed."""
 
 
-def _pairs(*pairs: tuple[str, str]) -> Any:
-    return pairs
-
-
 class EtcdStore:
     """One cluster, for all threads of a client."""
 
     def __init__(self, cluster: Cluster, host: StoreHost, claims: dict[str, Claim]) -> None:
         self._clock = host.clock
         self._exchanges = Exchanges(host, claims)
-        self._connections = Connections(cluster, grpc, host.emit, _pairs)
+        self._connections = Connections(cluster, grpc, host.emit)
         self._begin()
 
     def _begin(self) -> None:
@@ -102,8 +95,8 @@ class EtcdStore:
     def _exchange(
         self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
     ) -> T | Failed:
-        steps = exchange(begin, Failover(self._connections, self._clock, until, once=once))
-        return perform(steps, self._do, (NoAnswer, Rejected))
+        endpoints = Failover(self._connections, self._clock, until, once=once)
+        return perform(exchange(begin, self._connections, endpoints), self._do, NoAnswer)
 
     def _do(self, effect: Perform | Pause) -> Any:
         if isinstance(effect, Pause):
@@ -116,63 +109,28 @@ class EtcdStore:
             raise
 
     def _perform(
-        self, step: Call | list[Call] | KeepAlives, connection: Connection, until: float
-    ) -> Any:
-        if self._connections.needs_login:
-            self._log_in(connection, until)
-        if isinstance(step, Call):
-            return self._call(step, connection, until)
+        self, step: list[Call] | KeepAlives, connection: Connection, until: float
+    ) -> list[Any]:
+        left, metadata = max(until - self._clock(), SHORTEST), self._connections.metadata
         if isinstance(step, KeepAlives):
-            return self._keep_alive(step, connection, until)
-        if len(step) == 1:
-            return [self._call(step[0], connection, until)]
-        return self._call_together(step, connection, until)
-
-    def _call(self, call: Call, connection: Connection, until: float) -> Any:
-        reply = self._try(call, connection, until)
-        if isinstance(reply, ErrorReply) and reply.wants_login and self._connections.cluster.user:
-            self._log_in(connection, until)
-            reply = self._try(call, connection, until)
-        return reply
-
-    def _try(self, call: Call, connection: Connection, until: float) -> Any:
-        try:
-            return connection[call.method](
-                call.request, timeout=self._left(until), metadata=self._connections.metadata
-            )
-        except grpc.RpcError as error:
-            return read_error(error)
-
-    def _call_together(self, calls: list[Call], connection: Connection, until: float) -> list[Any]:
-        left, metadata = self._left(until), self._connections.metadata
-        sent = [connection[each.method].future(each.request, left, metadata) for each in calls]
-        replies = []
-        for each in sent:
             try:
-                replies.append(each.result())
+                replies = connection[LEASE_KEEP_ALIVE](iter(step.requests), left, metadata)
+                return [reply.TTL for reply in replies]
             except grpc.RpcError as error:
-                replies.append(self._connections.read_error(error))
-        return replies
+                raise self._connections.read_error(error).rejection from None
+        if len(step) == 1:  # a future would take a change of threads
+            [call] = step
+            return [_reply(connection[call.method], call.request, left, metadata)]
+        sent = [connection[each.method].future(each.request, left, metadata) for each in step]
+        return [_reply(each.result) for each in sent]
 
-    def _keep_alive(self, batch: KeepAlives, connection: Connection, until: float) -> list[int]:
-        requests = [LeaseKeepAliveRequest(ID=lease) for lease in batch.leases]
-        call = connection[LEASE_KEEP_ALIVE]
-        try:
-            replies = call(iter(requests), self._left(until), self._connections.metadata)
-            ttls = [reply.TTL for reply in replies]
-        except grpc.RpcError as error:
-            raise self._connections.read_error(error).rejection from None
-        if len(ttls) < len(requests):
-            raise NoAnswer("did not answer for every lease")
-        return ttls
 
-    def _log_in(self, connection: Connection, until: float) -> None:
-        self._connections.logged_in("")
-        reply = accepted(self._try(self._connections.login, connection, until))
-        self._connections.logged_in(reply.token)
-
-    def _left(self, until: float) -> float:
-        return max(until - self._clock(), SHORTEST)
+def _reply(wait: Callable[..., Any], *arguments: Any) -> Any:
+    """The reply to a call, which may be an error."""
+    try:
+        return wait(*arguments)
+    except grpc.RpcError as error:
+        return read_error(error)
 
 
 class Watcher:

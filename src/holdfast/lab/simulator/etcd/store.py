@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from holdfast.core.messages import Failed, Request
-from holdfast.engines.etcd.commands import Call, KeepAlives
+from holdfast.engines.etcd.commands import KeepAlives
 from holdfast.engines.etcd.connection import Cluster, Connections, Failover, NoAnswer, read_error
 from holdfast.engines.etcd.exchanges import (
     Exchanges,
@@ -20,7 +20,7 @@ from holdfast.engines.etcd.exchanges import (
     holder_of,
     is_waiting,
 )
-from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH, LeaseKeepAliveRequest
+from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.network import Connection
@@ -144,9 +144,7 @@ class EtcdStore(Store):
         self.connections = channels
         names = (server.name for server in wiring.servers)
         self._channels: dict[str, Channel] = dict(zip(names, channels, strict=True))
-        self._connections = Connections(
-            Cluster(tuple(self._channels)), self, self.host.emit, lambda *pairs: pairs
-        )
+        self._connections = Connections(Cluster(tuple(self._channels)), self, self.host.emit)
         self._watches = False
         self._stream: Any = None
 
@@ -171,7 +169,8 @@ class EtcdStore(Store):
     def _exchange(
         self, begin: Callable[[], Any], until: float, requests: Sequence[Any] = ()
     ) -> Waits:
-        steps = exchange(begin, Failover(self._connections, self._clock, until, once=False))
+        endpoints = Failover(self._connections, self._clock, until, once=False)
+        steps = exchange(begin, self._connections, endpoints)
         return self._drive(steps, partial(self._do, requests))
 
     def _do(self, requests: Sequence[Any], effect: Perform | Pause, resume: Resume) -> None:
@@ -182,20 +181,18 @@ class EtcdStore(Store):
             self._sent(requests)  # a fault may wait for any call of an exchange
         step, connection, until = effect
         if isinstance(step, KeepAlives):
-            alive = [LeaseKeepAliveRequest(ID=lease) for lease in step.leases]
-            connection[LEASE_KEEP_ALIVE](alive, until, lambda got: resume(_ttls(got)))
+            connection[LEASE_KEEP_ALIVE](step.requests, until, lambda got: resume(_ttls(got)))
             return
-        calls = [step] if isinstance(step, Call) else step
         replies: dict[int, Any] = {}
 
         def received(number: int, got: Any) -> None:
             replies[number] = got if isinstance(got, NoAnswer) else got[0]
-            if len(replies) == len(calls):
-                resume(_together(step, [replies[each] for each in range(len(calls))]))
+            if len(replies) == len(step):
+                resume(_together([replies[each] for each in range(len(step))]))
 
-        for number, call in enumerate(calls):
+        for number, call in enumerate(step):
             connection[call.method]([call.request], until, partial(received, number))
-        if not calls:
+        if not step:
             resume([])
 
     def _keep(self, reader: Activity) -> Waits:
@@ -226,10 +223,9 @@ class EtcdStore(Store):
             yield partial(self._sleep, REOPEN_AFTER)
 
 
-def _together(step: Any, replies: list[Any]) -> Any:
-    """What an exchange is sent for a call, or for several; an error if one was not answered."""
-    failure = next((each for each in replies if isinstance(each, NoAnswer)), None)
-    return failure or (replies if isinstance(step, list) else replies[0])
+def _together(replies: list[Any]) -> Any:
+    """What an exchange is sent for its calls; an error if one was not answered."""
+    return next((each for each in replies if isinstance(each, NoAnswer)), replies)
 
 
 def _ttls(got: Any) -> Any:

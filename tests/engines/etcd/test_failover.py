@@ -12,10 +12,6 @@ CLOSED = NoAnswer("connection refused")
 SILENT = NoAnswer("did not answer in time")
 
 
-def tuple_of(*pairs: tuple[str, str]) -> tuple[tuple[str, str], ...]:
-    return pairs
-
-
 class Time:
     """An instant."""
 

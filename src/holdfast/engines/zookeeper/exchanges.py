@@ -2,9 +2,8 @@
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
 from holdfast.core.messages import (
     NOT_YOURS,
@@ -24,28 +23,17 @@ from holdfast.core.ports import StoreHost
 from holdfast.engines.zookeeper.cells import Cells
 from holdfast.engines.zookeeper.commands import Tree
 from holdfast.engines.zookeeper.connection import Connection
-from holdfast.engines.zookeeper.exchange import Exchange, Steps, Waits, run
+from holdfast.engines.zookeeper.exchange import Exchange, Steps, Waits, exchange, side_by_side
 from holdfast.engines.zookeeper.inspect import Inspection
-from holdfast.engines.zookeeper.locks import Locks, by_session
+from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim, Registry
 from holdfast.engines.zookeeper.sessions import HEARTBEATS, Session, Sessions, Terms
 
 CHANCE = random.Random()  # noqa: S311 - not a secret
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """Some of several requests, and the exchange that answers them together."""
-
-    indices: Sequence[int]
-    exchange: Exchange[list[Answer]]
-
-    def answers(self) -> Sequence[Answer]:
-        """The answers to these requests."""
-        outcome = self.exchange.outcome
-        if isinstance(outcome, list):
-            return outcome
-        return [cast(Failed, outcome)] * len(self.indices)
+Part: TypeAlias = tuple[Sequence[int], Exchange[list[Answer]]]
+"""Some of several requests, by their numbers, and the exchange that answers them together."""
 
 
 class Exchanges:
@@ -71,9 +59,13 @@ class Exchanges:
     def ask(self, requests: Sequence[Request], until: float) -> Waits[list[Answer]]:
         """Answer each request, of which all are of a kind; `Failed` for what could not be answered
         by `until`."""
-        parts = self._parts(requests)
-        yield from run([part.exchange for part in parts], until, self.clock)
-        return _answers_of(parts, len(requests))
+        parts = self._parts(requests, until)
+        outcomes = yield from side_by_side([each for _, each in parts], self.clock)
+        answers: list[Answer] = [NOT_YOURS] * len(requests)  # a holder without a claim has nothing
+        for (numbers, _), outcome in zip(parts, outcomes, strict=True):
+            for at, number in enumerate(numbers):
+                answers[number] = outcome if isinstance(outcome, Failed) else outcome[at]
+        return answers
 
     @property
     def pause(self) -> float:
@@ -84,21 +76,27 @@ class Exchanges:
         """Send the heartbeats of all sessions, and release what is overdue."""
         for session in self.sessions:
             session.heartbeat()
-        groups = by_session(self.registry.overdue(self.clock()))
-        overdue = [self._release(range(len(group)), group).exchange for group in groups]
-        yield from run(overdue, self.clock() + self.sessions.terms.tick / 4, self.clock)
+        overdue = dict(enumerate(self.registry.overdue(self.clock())))
+        parts = self._releases(overdue, self.clock() + self.sessions.terms.tick / 4)
+        yield from side_by_side([each for _, each in parts], self.clock)
 
-    def _parts(self, requests: Sequence[Request]) -> list[Part]:
+    def _parts(self, requests: Sequence[Request], until: float) -> list[Part]:
         """The exchanges for these requests."""
-        first = requests[0]
+        first, now = requests[0], self.clock()
+        claims = {
+            number: claim
+            for number, request in enumerate(requests)
+            if isinstance(request, (Extend, Release))
+            and (claim := self.registry.find(request.holder)) is not None
+        }
         if isinstance(first, Acquire):
-            now = self.clock()
-            return [self._part([0], lambda: self._locks.acquire(first, now))]
+            return [([0], self._exchange(partial(self._locks.acquire, first, now), until))]
         if isinstance(first, Extend):
-            return self._extensions(cast("Sequence[Extend]", requests))
+            return self._extensions(cast("Sequence[Extend]", requests), claims, until)
         if isinstance(first, Release):
-            return self._releases(cast("Sequence[Release]", requests))
-        return [self._part([0], partial(self._other, first), once=isinstance(first, Write))]
+            return self._releases(claims, until)
+        once = isinstance(first, Write)
+        return [([0], self._exchange(partial(self._other, first), until, once=once))]
 
     def _other(self, request: Break | Inspect | List | Read | Write) -> Steps[list[Answer]]:
         if isinstance(request, Inspect):
@@ -121,59 +119,42 @@ class Exchanges:
         if holders := self.registry.held_in(session):
             self._host.lose(holders)
 
-    def _extensions(self, requests: Sequence[Extend]) -> list[Part]:
-        now = self.clock()
-        known = {
-            index: claim
-            for index, request in enumerate(requests)
-            if (claim := self.registry.find(request.holder)) is not None and claim.ends_at > now
-        }
-        longer = [
-            index
-            for index, claim in known.items()
-            if claim.move is not None or requests[index].ttl > claim.session.ttl
-        ]
-        lengthen, extend = self._locks.lengthen, self._locks.extend
-        parts = [self._part([i], partial(lengthen, requests[i], known[i], now)) for i in longer]
-        for group in by_session(claim for i, claim in known.items() if i not in longer):
-            indices = _indices(known, group)
-            asked = [requests[i] for i in indices]
-            parts.append(self._part(indices, partial(extend, asked, group, now)))
+    def _extensions(
+        self, requests: Sequence[Extend], claims: dict[int, Claim], until: float
+    ) -> list[Part]:
+        now, parts = self.clock(), list[Part]()
+        live = {number: claim for number, claim in claims.items() if claim.ends_at > now}
+        for number, claim in list(live.items()):
+            if claim.move is not None or requests[number].ttl > claim.session.ttl:
+                lengthen = partial(self._locks.lengthen, requests[number], live.pop(number), now)
+                parts.append(([number], self._exchange(lengthen, until)))
+        for group in _by_session(live):
+            asked = [requests[number] for number in group]
+            extend = partial(self._locks.extend, asked, list(group.values()), now)
+            parts.append((list(group), self._exchange(extend, until)))
         return parts
 
-    def _releases(self, requests: Sequence[Release]) -> list[Part]:
-        known = {
-            index: claim
-            for index, request in enumerate(requests)
-            if (claim := self.registry.find(request.holder)) is not None
-        }
-        groups = by_session(known.values())
-        return [self._release(_indices(known, group), group) for group in groups]
-
-    def _release(self, indices: Sequence[int], claims: list[Claim]) -> Part:
+    def _releases(self, claims: dict[int, Claim], until: float) -> list[Part]:
         # Once: a place that is gone the second time was deleted the first time, or was lost before.
-        return self._part(indices, lambda: self._locks.release(claims), once=True)
+        return [
+            (
+                list(group),
+                self._exchange(
+                    partial(self._locks.release, list(group.values())), until, once=True
+                ),
+            )
+            for group in _by_session(claims)
+        ]
 
-    def _part(
-        self,
-        indices: Sequence[int],
-        begin: Callable[[], Steps[list[Answer]]],
-        *,
-        once: bool = False,
-    ) -> Part:
-        name = self.sessions.terms.servers.name
-        return Part(indices, Exchange(begin, self.clock, name, once))
-
-
-def _answers_of(parts: Sequence[Part], count: int) -> list[Answer]:
-    """The answers to all requests; a holder without a claim has nothing."""
-    found: list[Answer] = [NOT_YOURS] * count
-    for part in parts:
-        for index, answer in zip(part.indices, part.answers(), strict=True):
-            found[index] = answer
-    return found
+    def _exchange(
+        self, begin: Callable[[], Steps[list[Answer]]], until: float, *, once: bool = False
+    ) -> Exchange[list[Answer]]:
+        return exchange(begin, until, self.clock, self.sessions.terms.servers.name, once=once)
 
 
-def _indices(known: dict[int, Claim], group: list[Claim]) -> list[int]:
-    wanted = {id(claim) for claim in group}
-    return [index for index, claim in known.items() if id(claim) in wanted]
+def _by_session(claims: dict[int, Claim]) -> list[dict[int, Claim]]:
+    """Claims in groups of one session."""
+    groups: dict[int, dict[int, Claim]] = {}
+    for number, claim in claims.items():
+        groups.setdefault(id(claim.session), {})[number] = claim
+    return list(groups.values())

@@ -16,7 +16,7 @@ before it share the lock. What can happen between two rounds, and what then:
 - The queue itself is gone, since it was empty: it is created again.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from operator import attrgetter
 from random import Random
 from typing import Any
@@ -333,11 +333,3 @@ def _settle(claim: Claim) -> Steps[None]:
             claim.move = None
         else:
             claim.moved(move)
-
-
-def by_session(claims: Iterable[Claim]) -> list[list[Claim]]:
-    """Claims in groups of one session."""
-    groups: dict[int, list[Claim]] = {}
-    for claim in claims:
-        groups.setdefault(id(claim.session), []).append(claim)
-    return list(groups.values())

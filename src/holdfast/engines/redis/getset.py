@@ -29,13 +29,12 @@ from holdfast.core.messages import (
     Held,
     Inspect,
     List,
-    Listing,
     Release,
     Seen,
     ToNode,
 )
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, call, command, failed
-from holdfast.engines.redis.inspect import AT_ONCE, Inspector, read_counter
+from holdfast.engines.redis.inspect import Inspector, read_counter
 from holdfast.engines.redis.keys import keys_of
 
 GRACE = 1.0
@@ -50,7 +49,7 @@ class Getset:
     def __init__(self, *, keep: float, wall_clock: Callable[[], float]) -> None:
         self._keep = keep
         self._now = wall_clock
-        self._inspector = Inspector()
+        self._inspector = GetsetInspector(wall_clock)
 
     def exchange(self, requests: Sequence[ToNode], wakes: bool = False) -> Exchange:
         """What to send for requests that are all of one kind."""
@@ -71,11 +70,7 @@ class Getset:
                 first.key, whose, first.holder.encode(errors="surrogateescape")
             )
             return Exchange((breaking,), _read_codes)
-        if type(first) is List:
-            limit = first.limit
-            look = self._inspector.list_keys
-            return look(first, lambda keys: self._look(keys, limit) if keys else [Listing(())])
-        return self._look([cast(Inspect, first).key], 1)
+        return self._inspector.exchange(cast(Inspect | List, first))
 
     def _acquire(self, request: Acquire) -> bytes:
         return call(
@@ -102,22 +97,23 @@ class Getset:
             return [failed(reply)]
         return [Held(max(0.0, ends_at(reply) - self._now()), wakes=False)]
 
-    def _look(self, keys: Sequence[str], limit: int, seen: tuple[Seen, ...] = ()) -> Exchange:
-        """Look at these, until enough of them are held."""
-        some, rest = keys[:AT_ONCE], keys[AT_ONCE:]
 
-        def read(replies: list[Reply]) -> Answers | Exchange:
-            [reply] = replies
-            if isinstance(reply, Exception):
-                return [failed(reply)]
-            values = zip(some, reply[::3], reply[1::3], reply[2::3], strict=True)
-            more = (self._seen(*each) for each in values)
-            found = (*seen, *(each for each in more if each is not None))
-            if rest and len(found) < limit:
-                return self._look(rest, limit, found)
-            return [Listing(found[:limit])]
+class GetsetInspector(Inspector):
+    """Inspects and lists such locks."""
 
-        return Exchange((command(b"MGET", *(each for key in some for each in _keys(key))),), read)
+    def __init__(self, wall_clock: Callable[[], float]) -> None:
+        super().__init__()
+        self._now = wall_clock
+
+    def commands(self, keys: Sequence[str]) -> Sequence[bytes]:
+        """What to send to look at these locks."""
+        return [command(b"MGET", *(each for key in keys for each in _keys(key)))]
+
+    def read(self, keys: Sequence[str], replies: list[Reply]) -> Sequence[Seen | None]:
+        """What was seen: None of a lock that is free."""
+        [reply] = replies
+        values = zip(keys, reply[::3], reply[1::3], reply[2::3], strict=True)
+        return [self._seen(*each) for each in values]
 
     def _seen(
         self, key: str, value: bytes | None, fence: bytes | None, holder: bytes | None

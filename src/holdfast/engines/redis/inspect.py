@@ -1,9 +1,9 @@
 """Inspecting one lock, and listing those whose keys have a prefix."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
-from typing import TypeAlias, cast
+from typing import cast
 
 from holdfast.core.messages import Inspect, List, Listing, Seen
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, call, command, failed
@@ -17,8 +17,6 @@ SCAN_STEP, SCAN_STEPS = b"10000", 30
 
 MAX_SCANS = 64
 """How many scans are kept; a listing that is older than the last ones starts again."""
-
-Look: TypeAlias = Callable[[Sequence[str]], Answers | Exchange]
 
 
 class Scan:
@@ -56,26 +54,23 @@ class Inspector:
     def exchange(self, request: Inspect | List) -> Exchange:
         """The commands for a request."""
         if isinstance(request, List):
-            return self.list_keys(request, lambda keys: self._inspect(keys, request.limit))
+            return self._list(request)
         return self._inspect([request.key], 1)
 
-    def list_keys(self, request: List, look: Look) -> Exchange:
-        """Find the keys of the locks, held or free, and `look` at those after `request.after`."""
+    def _list(self, request: List) -> Exchange:
+        """Find the keys of the locks, held or free, and look at those after `request.after`."""
         number, _, cursor = request.cursor.partition(":")
         if number in self._scans:
-            return self._scan(request, look, number, cursor.encode(), SCAN_STEPS)
+            return self._scan(request, number, cursor.encode(), SCAN_STEPS)
         complete = self._complete.get(request.prefix)
         if complete and not request.cursor and not request.prefix.startswith(request.after):
-            following = look(complete.after(request.after))
-            if isinstance(following, Exchange):
-                return following
-            return Exchange((command(b"PING"),), lambda replies: following)
+            return self._inspect(complete.after(request.after), request.limit)
         self._started += 1
         number = str(self._started)
         _put(self._scans, number, Scan())
-        return self._scan(request, look, number, b"0", SCAN_STEPS)
+        return self._scan(request, number, b"0", SCAN_STEPS)
 
-    def _scan(self, request: List, look: Look, number: str, cursor: bytes, steps: int) -> Exchange:
+    def _scan(self, request: List, number: str, cursor: bytes, steps: int) -> Exchange:
         scan = self._scans[number]
 
         def read(replies: list[Reply]) -> Answers | Exchange:
@@ -86,10 +81,11 @@ class Inspector:
             scan.found.append(frozenset(key for key in keys if key is not None))
             if following == b"0":
                 _put(self._complete, request.prefix, scan)
-                return look(scan.after(request.after))
+                found = scan.after(request.after)
+                return self._inspect(found, request.limit) if found else [Listing(())]
             if steps == 1 or number not in self._scans:
                 return [Listing((), f"{number}:{following.decode()}")]
-            return self._scan(request, look, number, following, steps - 1)
+            return self._scan(request, number, following, steps - 1)
 
         pattern = fences_like(request.prefix, in_cluster=self._in_cluster)
         step = command(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", SCAN_STEP)
@@ -106,20 +102,30 @@ class Inspector:
                 if isinstance(reply, Exception):
                     self._complete.clear()  # in a cluster, keys may have moved to another master
                     return [failed(reply)]
-            states = [state for reply in replies for state in reply]
-            if limit == 1 and isinstance(states[0], Exception):
-                return [failed(states[0])]
-            leases = seen + _read(some, states)
+            leases = seen
+            if some:
+                found = self.read(some, replies)
+                if limit == 1 and isinstance(found[0], Exception):
+                    return [failed(found[0])]
+                leases += tuple(each for each in found if isinstance(each, Seen))
             if start + AT_ONCE < len(keys) and len(leases) < limit:
                 return self._inspect(keys, limit, start + AT_ONCE, leases)
             return [Listing(leases[:limit])]
 
-        calls = [[key] for key in some] if self._in_cluster and some else [some]
-        return Exchange(tuple(map(self._call, calls)), read)
+        return Exchange(self.commands(some) if some else (command(b"PING"),), read)
 
-    def _call(self, keys: Sequence[str]) -> bytes:
-        found = (keys_of(key, in_cluster=self._in_cluster) for key in keys)
-        return call("inspect", [each for of_one in found for each in of_one])
+    def commands(self, keys: Sequence[str]) -> Sequence[bytes]:
+        """What to send to look at these locks."""
+        found = [keys_of(key, in_cluster=self._in_cluster) for key in keys]
+        if self._in_cluster:
+            return [call("inspect", each) for each in found]
+        return [call("inspect", [each for of_one in found for each in of_one])]
+
+    def read(self, keys: Sequence[str], replies: list[Reply]) -> Sequence[Seen | Exception | None]:
+        """What was seen: None of a lock that is free, an error of a foreign key that is no lock."""
+        states = [state for reply in replies for state in reply]
+        pairs = zip(keys, states, strict=True)
+        return [_seen(key, *state) if isinstance(state, list) else state for key, state in pairs]
 
 
 def _put(scans: dict[str, Scan], key: str, scan: Scan) -> None:
@@ -127,12 +133,6 @@ def _put(scans: dict[str, Scan], key: str, scan: Scan) -> None:
     while len(scans) >= MAX_SCANS:
         scans.pop(next(iter(scans)), None)
     scans[key] = scan
-
-
-def _read(keys: Sequence[str], states: Sequence[Reply]) -> tuple[Seen, ...]:
-    """Free locks, and foreign keys that are no locks, are left out."""
-    pairs = zip(keys, states, strict=True)
-    return tuple(_seen(key, *state) for key, state in pairs if isinstance(state, list))
 
 
 def read_counter(fence: bytes) -> int:

@@ -11,11 +11,11 @@ import pytest
 
 import holdfast
 from holdfast.engines.etcd import locks
+from tests.engines.contest import Contest
 from tests.equipment.servers.etcd import EtcdCluster, EtcdServer
 from tests.equipment.servers.proxy import Proxy
 
-from .conftest import LINES, LINES_BY_TURNS
-from .contest import Contest, give_back, in_the_end, make_whole
+from .conftest import LINES, LINES_BY_TURNS, give_back, in_the_end, make_whole
 
 pytestmark = pytest.mark.slow
 
@@ -35,62 +35,49 @@ def cluster(members: EtcdCluster) -> Iterator[EtcdCluster]:
     make_whole(members)
 
 
-@pytest.fixture
-def contest(cluster: EtcdCluster) -> Contest:
-    return Contest([cluster.url] * CLIENTS)
-
-
-def check(contest: Contest, cluster: EtcdCluster) -> None:
-    """No two at once, fences in order, and nothing left behind."""
-    assert not contest.overlaps()
-    assert not contest.unordered()
-    nothing_is_left(cluster)
-
-
 def nothing_is_left(cluster: EtcdCluster) -> None:
     """The queue is empty, and there is no lease."""
     in_the_end(lambda: not cluster.leader().keys())
     in_the_end(lambda: not cluster.leader().leases())
 
 
-def test_the_leader_is_killed(cluster: EtcdCluster, contest: Contest) -> None:
-    with contest.running():
+def test_the_leader_is_killed(cluster: EtcdCluster) -> None:
+    with Contest([cluster.url] * CLIENTS) as contest:
         leader = cluster.leader()
         leader.kill()
         contest.goes_on()
         leader.start()
         contest.goes_on()
-    check(contest, cluster)
+    nothing_is_left(cluster)
 
 
-def test_a_follower_is_killed(cluster: EtcdCluster, contest: Contest) -> None:
-    with contest.running():
+def test_a_follower_is_killed(cluster: EtcdCluster) -> None:
+    with Contest([cluster.url] * CLIENTS) as contest:
         follower = cluster.followers()[0]
         follower.kill()
         contest.goes_on()
         follower.start()
         contest.goes_on()
-    check(contest, cluster)
+    nothing_is_left(cluster)
 
 
-def test_the_leader_is_stopped_and_goes_on(cluster: EtcdCluster, contest: Contest) -> None:
+def test_the_leader_is_stopped_and_goes_on(cluster: EtcdCluster) -> None:
     """It may revoke leases that were renewed since, so two may hold the lock; the fence decides."""
-    with contest.running():
+    with Contest([cluster.url] * CLIENTS, may_overlap=True) as contest:
         leader = cluster.leader()
         leader.freeze()
         contest.goes_on()
         leader.thaw()
         contest.goes_on()
-    assert not contest.unordered()
     nothing_is_left(cluster)
 
 
 def test_connections_are_reset_all_the_time(cluster: EtcdCluster) -> None:
     dice = random.Random(7)
     proxies = [Proxy(server.port).start() for server in cluster.servers]
-    contest = Contest(["etcd://" + ",".join(proxy.address for proxy in proxies)] * CLIENTS)
+    url = "etcd://" + ",".join(proxy.address for proxy in proxies)
     try:
-        with contest.running():
+        with Contest([url] * CLIENTS) as contest:
             for _ in range(100):
                 for proxy in proxies:
                     if dice.random() < 0.2:
@@ -100,7 +87,7 @@ def test_connections_are_reset_all_the_time(cluster: EtcdCluster) -> None:
     finally:
         for proxy in proxies:
             proxy.close()
-    check(contest, cluster)
+    nothing_is_left(cluster)
 
 
 @pytest.mark.parametrize("colour", ["sync", "async"])

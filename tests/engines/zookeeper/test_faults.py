@@ -12,8 +12,8 @@ import holdfast
 from holdfast.core.messages import Acquire, Failed, Held
 from holdfast.core.ports import StoreHost
 from holdfast.engines import open_engine
+from tests.engines.contest import NAME, Contest
 from tests.engines.zookeeper.conftest import make_whole
-from tests.engines.zookeeper.contest import NAME, Contest
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.proxy import Proxy
 from tests.equipment.servers.zookeeper import ZooKeeperEnsemble, ZooKeeperServer

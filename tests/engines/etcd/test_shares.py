@@ -1,7 +1,7 @@
 """Semaphores and read locks: what every engine with a queue does, and how much is sent."""
 
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -57,7 +57,7 @@ class EtcdQueue:
     def __init__(self, server: EtcdServer) -> None:
         self._server = server
 
-    def places(self) -> list[str]:
+    def places(self) -> Sequence[object]:
         return self._server.keys()
 
     def join(self) -> OldClient:

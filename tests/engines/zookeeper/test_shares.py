@@ -1,6 +1,6 @@
 """Semaphores and read locks: what every engine with a queue does, and what is found again."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -68,7 +68,7 @@ class ZooKeeperQueue:
     def __init__(self, eye: KazooClient) -> None:
         self._eye = eye
 
-    def places(self) -> list[str]:
+    def places(self) -> Sequence[object]:
         return places(self._eye, "door")
 
     def join(self) -> OldClient:

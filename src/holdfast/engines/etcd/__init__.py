@@ -19,7 +19,7 @@ from holdfast.engines import refuse_options
 from holdfast.engines.etcd.connection import Cluster
 from holdfast.engines.etcd.guard import guard
 from holdfast.engines.etcd.sessions import Claim, oldest
-from holdfast.engines.green import gevent_is_patched, refuse_eventlet
+from holdfast.engines.processes import gevent_is_patched, refuse_eventlet
 
 DAY = 86400.0
 MIN_TTL = 2.0

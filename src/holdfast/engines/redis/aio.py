@@ -13,7 +13,7 @@ from typing import Any
 from holdfast.core.effects import perform_async
 from holdfast.core.fanout import FanOut, Pause
 from holdfast.core.messages import Answer, Request, Write
-from holdfast.engines.inherited import detach
+from holdfast.engines.processes import detach
 from holdfast.engines.redis.connection import GONE, Node
 from holdfast.engines.redis.exchange import BROKEN, CLOSED, explain, heals_in
 from holdfast.engines.redis.nodes import Effect, Nodes, Route

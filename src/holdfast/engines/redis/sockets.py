@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from holdfast.engines.inherited import detach
+from holdfast.engines.processes import detach
 from holdfast.engines.redis.exchange import CLOSED
 
 READ_SIZE = 65536

@@ -27,7 +27,7 @@ class Waiters:
         self.subscribe = command(b"SUBSCRIBE", channel.encode())
         self.woken: Callable[[str], None] = _ignore
         """Called with each waiter that was woken. Set by the driver, if it needs that."""
-        self._waiting: set[str] = set()
+        self._waiting: dict[str, None] = {}
         """The holders that are in a queue."""
         self._later: list[tuple[float, str]] = []
         self.next_due = inf
@@ -42,15 +42,15 @@ class Waiters:
         releases is not to be woken any more."""
         for request in requests:
             if type(request) is Acquire and request.queue:
-                self._waiting.add(request.holder)
-            elif type(request) is Release:
-                self._waiting.discard(request.holder)
+                self._waiting[request.holder] = None
+            elif type(request) is Release and self._waiting:
+                self._waiting.pop(request.holder, None)
 
     def answered(self, requests: Sequence[Request], answers: Sequence[Answer]) -> None:
         """Requests were answered. A waiter that was not granted the lock goes on waiting."""
         first = requests[0]
-        if type(first) is Acquire and type(answers[0]) is Granted:
-            self._waiting.discard(first.holder)
+        if self._waiting and type(first) is Acquire and type(answers[0]) is Granted:
+            self._waiting.pop(first.holder, None)
 
     def published(self, message: bytes) -> None:
         """A message on our channel."""

@@ -13,7 +13,7 @@ import kazoo  # noqa: F401 - so that its absence is reported before anything els
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines import refuse_options
-from holdfast.engines.green import refuse_eventlet
+from holdfast.engines.processes import refuse_eventlet
 from holdfast.engines.zookeeper.connection import FILES, Servers, read_security
 from holdfast.engines.zookeeper.sessions import MARGIN, SHORTEST, Terms
 

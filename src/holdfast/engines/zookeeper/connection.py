@@ -31,7 +31,7 @@ from kazoo.protocol.serialization import (
 from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
-from holdfast.engines.inherited import detach
+from holdfast.engines.processes import detach
 from holdfast.engines.zookeeper.promise import Promise
 
 FILES = ("ca_cert", "cert", "key")

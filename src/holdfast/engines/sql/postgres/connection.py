@@ -14,7 +14,7 @@ import psycopg
 from psycopg import pq
 
 from holdfast.core.ports import Clock
-from holdfast.engines.inherited import detach
+from holdfast.engines.processes import detach
 from holdfast.engines.sql.connection import (
     SILENT,
     BrokenError,

@@ -1,6 +1,16 @@
-"""Green threads: whether gevent or eventlet has replaced the threads of this process."""
+"""What may have been done to this process: it was forked, or its threads were replaced by gevent or
+eventlet."""
 
+import os
 import sys
+
+
+def detach(fd: int) -> None:
+    """In a forked child: put nothing in the place of a descriptor that the parent goes on using.
+    Its number stays taken until its object is closed, so nothing else can be closed by mistake."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, fd)
+    os.close(nothing)
 
 
 def gevent_is_patched() -> bool:

@@ -1085,7 +1085,7 @@ PLANTED = [
         "engines/redis/examine.py",
         "node.answers and not node.quarantine for node",
         "node.answers for node",
-        "tests/engines/redis/test_nodes.py -k restarted",
+        "tests/engines/redis/test_examine.py -k restarted",
     ),
     Mutant(
         "monitor: a wait goes on while no client waits",

@@ -1,9 +1,11 @@
-"""Tries for one lock over connections that break: what is late of one must not undo the next."""
+"""Tries for one lock over connections that break: what is late of one must not undo the next, and
+what was released must not be asked for again."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+from holdfast.engines.redis.exchange import SCRIPTS, script
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
@@ -27,17 +29,24 @@ def ann(three: RedisMasters, proxies: Sequence[Proxy], invite: Invite) -> Party:
     """A client that reaches the majority through the proxies, and has done so."""
     hosts = ",".join([three.servers[0].address, *(proxy.address for proxy in proxies)])
     party = invite(f"redlock://{hosts}?restart_guard=off", ttl=LONG)
-
-    def reaches_all() -> bool:
-        party.drops(party.takes("warm-up"))
-        return all(server.command("EXISTS", "{holdfast:warm-up}:fence") for server in three.servers)
-
-    wait_for(reaches_all)
+    wait_for(reaches_all(party, three))
     return party
 
 
-def holders(servers: Sequence[RedisServer]) -> list[object]:
-    return [server.command("GET", "holdfast:job") for server in servers]
+def reaches_all(party: Party, masters: RedisMasters) -> Callable[[], bool]:
+    """Whether a lock is granted by all: what was said before on the same connections is over."""
+
+    def look() -> bool:
+        lease = party.takes("warm-up")
+        reached = all(holders(masters.servers, "warm-up"))
+        party.drops(lease)
+        return reached
+
+    return look
+
+
+def holders(servers: Sequence[RedisServer], name: str = "job") -> list[object]:
+    return [server.command("GET", f"holdfast:{name}") for server in servers]
 
 
 def fences(servers: Sequence[RedisServer]) -> list[int]:
@@ -101,3 +110,25 @@ def test_a_try_does_not_wait_for_a_vote_of_its_own_that_it_could_not_give_back(
     assert holders(three.servers).count(lease.holder) >= 2
     ann.drops(lease)
     wait_for(lambda: holders(three.servers).count(None) >= 2)
+
+
+def test_what_was_given_back_is_not_asked_for_again(three: RedisMasters, invite: Invite) -> None:
+    """A node has lost the scripts, and another client loads them after the acquire has come to
+    nothing, and before its release comes. An acquire that were sent again now would stay."""
+    forgetful = three.servers[0]
+    with Proxy(forgetful.port) as proxy:
+        hosts = ",".join([proxy.address, *(server.address for server in three.servers[1:])])
+        party = invite(f"redlock://{hosts}?restart_guard=off", ttl=LONG)
+        wait_for(reaches_all(party, three))
+        forgetful.command("SCRIPT", "FLUSH")
+        proxy.hold("replies")
+        lease = party.takes("ghost")
+        wait_for(lambda: proxy.waiting("replies"))
+        for name in SCRIPTS:
+            forgetful.command("SCRIPT", "LOAD", script(name).source.decode())
+        refusal = proxy.waiting("replies")
+        party.drops(lease)
+        wait_for(lambda: proxy.waiting("replies") > refusal)
+        proxy.release()
+        wait_for(reaches_all(party, three))
+        assert holders(three.servers, "ghost") == [None] * 3

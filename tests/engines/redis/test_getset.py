@@ -1,4 +1,5 @@
-"""`protocol=getset`: with and against a client of the recipe as the literature has it."""
+"""`protocol=getset`: with and against a client of the recipe as the literature has it; what is kept
+on the server, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,15 +8,20 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import redis
 
 import holdfast
 from holdfast import LockLost
-from holdfast.engines.redis.getset import mark
+from holdfast.core.messages import Acquire, Held, Inspect, List, Listing
+from holdfast.core.ports import StoreHost
+from holdfast.engines import open_engine
+from holdfast.engines.redis.getset import Getset, mark
 from holdfast.lab.servers.redis import RedisServer
 from tests.patience import wait_for
 
@@ -299,3 +305,55 @@ def test_clients_can_change_the_protocol_one_by_one(
             assert client.lock("door").acquire(blocking=False) is None
         with client.lock("door") as third:
             assert first.fence < second.fence < third.fence
+
+
+def test_whoever_asks_just_before_its_time_is_over_hears_the_answer(
+    server: RedisServer, client: holdfast.Client
+) -> None:
+    engine = open_engine(urlsplit(server.url), {"protocol": "getset"})
+    host = StoreHost(time.monotonic, lambda waiter_id: None, lambda event: None)
+    late = (Acquire(KEY, "you", 5, queue=True),)
+    with client.lock("door"), closing(engine.connect(host)) as blocking:
+        blocking.ask((Inspect(KEY),), time.monotonic() + 5)
+        assert isinstance(blocking.ask(late, time.monotonic())[0], Held)
+
+    async def main() -> None:
+        store = engine.connect_async(host)
+        await store.ask((Inspect(KEY),), time.monotonic() + 5)
+        assert isinstance((await store.ask(late, time.monotonic()))[0], Held)
+        await store.close()
+
+    with client.lock("door"):
+        asyncio.run(main())
+
+
+def test_nothing_stays_for_ever(client: holdfast.Client, plain: redis.Redis) -> None:
+    with client.lock("door"):
+        keys: Any = plain.keys()
+        kept = {key: plain.ttl(key) for key in keys}
+    assert set(kept) == {KEY.encode(), b"{%b}:fence" % KEY.encode(), b"{%b}:holder" % KEY.encode()}
+    assert all(30 < ttl <= 3700 for ttl in kept.values())
+    assert plain.keys() == [b"{%b}:fence" % KEY.encode()]
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    for url in (
+        "redlock://h1,h2,h3?protocol=getset",
+        "redis://h?protocol=3",
+        "redis://h?protocol=",
+    ):
+        with pytest.raises(ValueError, match="protocol"):
+            holdfast.Client(url)
+    with pytest.raises(ValueError, match="replicas"):
+        holdfast.Client("redis://h?protocol=getset&replicas=1")
+
+
+def test_marks_differ_and_have_one_length() -> None:
+    marks = {mark(f"holder {number}") for number in range(1000)}
+    assert len(marks) == 1000
+    assert {len(each) for each in marks} == {12}
+
+
+def test_an_empty_list_needs_no_second_question() -> None:
+    phrase = Getset(keep=1, wall_clock=time.time).exchange([List("p", "", 10)])
+    assert phrase.read([[b"0", []]]) == [Listing(())]

@@ -2,17 +2,22 @@
 
 import time
 from math import inf
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 import holdfast
-from holdfast.core.messages import Acquire, Answer, Failed
+from holdfast.core.messages import Acquire, Answer, Extend, Failed
 from holdfast.core.ports import StoreHost
+from holdfast.drivers.common import clock
 from holdfast.engines import open_engine
+from holdfast.engines.etcd.commands import KeepAlives
+from holdfast.engines.etcd.connection import Connection, Rejected
 from tests.equipment.servers.etcd import EtcdServer
 
 from .test_security import guarded, login
+from .unreliable import Step, store_on
 
 __all__ = ["guarded"]
 pytestmark = pytest.mark.slow
@@ -45,3 +50,20 @@ def test_a_proxy_for_web_pages_is_not_asked(
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     with holdfast.Client(server.url) as client, client.lock("door", timeout=20):
         pass
+
+
+def test_a_keep_alive_that_is_refused(server: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with store_on(server) as store:
+        store.ask((Acquire("door", "ann", 30),), clock() + 10)
+        perform = store._perform
+
+        def refuse(step: Step, connection: Connection, until: float) -> Any:
+            if isinstance(step, KeepAlives):
+                raise Rejected("permission denied")
+            return perform(step, connection, until)
+
+        monkeypatch.setattr(store, "_perform", refuse)
+        [answer] = store.ask((Extend("door", "ann", 30),), clock() + 10)
+        assert isinstance(answer, Failed)
+        assert "permission denied" in str(answer)
+        monkeypatch.undo()

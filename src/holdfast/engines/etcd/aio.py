@@ -24,8 +24,8 @@ from holdfast.engines.etcd.connection import (
     Cluster,
     Connection,
     Connections,
-    Failover,
     NoAnswer,
+    Rejected,
     keep_forever,
     read_error,
 )
@@ -143,10 +143,8 @@ class AsyncEtcdStore:
     async def _exchange(
         self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
     ) -> T | Failed:
-        endpoints = Failover(self._connections, self._clock, until, once=once)
-        return await perform_async(
-            exchange(begin, self._connections, endpoints), self._do, NoAnswer
-        )
+        steps = exchange(begin, self._connections, self._clock, until, once=once)
+        return await perform_async(steps, self._do, (NoAnswer, Rejected))
 
     async def _do(self, effect: Perform | Pause) -> Any:
         if isinstance(effect, Pause):

@@ -269,10 +269,6 @@ class Failover:
         while self._again and self._electing:
             yield from [name for name in self._order if name in self._electing]
 
-    def answered(self, connection: Connection) -> None:
-        """Use this one from now on."""
-        self._connections.answered(connection)
-
     def failed(self, connection: Connection, error: NoAnswer) -> float:
         """Note an error; seconds to wait before the next try: none, if it goes to another one."""
         self._errors[connection.name] = str(error)

@@ -18,7 +18,7 @@ from holdfast.core.messages import (
     Request,
     Write,
 )
-from holdfast.core.ports import StoreHost
+from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.etcd import cells, inspect
 from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
 from holdfast.engines.etcd.connection import (
@@ -94,13 +94,20 @@ class Pause(NamedTuple):
 
 
 Effects: TypeAlias = Generator[Perform | Pause, Any, T]
-"""What a store performs. It throws `NoAnswer` in, if there is none."""
+"""What a store performs. It throws `NoAnswer` in, or `Rejected`."""
 
 
 def exchange(
-    begin: Callable[[], Steps[T]], connections: Connections, endpoints: Failover
+    begin: Callable[[], Steps[T]],
+    connections: Connections,
+    clock: Clock,
+    until: float,
+    *,
+    once: bool = False,
 ) -> Effects[T | Failed]:
-    """Have an exchange with one endpoint after the other, until one of them answers."""
+    """Have an exchange with one endpoint after the other, until one of them answers. `once`: only
+    with the first, since what may have been done must not be done again."""
+    endpoints = Failover(connections, clock, until, once=once)
     for connection, give_up_at in endpoints:
         steps = begin()
         try:
@@ -109,7 +116,7 @@ def exchange(
                 reply = yield from _perform(step, connections, connection, give_up_at)
                 step = steps.send(reply)
         except StopIteration as stop:
-            endpoints.answered(connection)
+            connections.answered(connection)
             return cast("T", stop.value)
         except NoAnswer as error:
             pause = endpoints.failed(connection, error)

@@ -18,8 +18,8 @@ from holdfast.engines.etcd.connection import (
     Cluster,
     Connection,
     Connections,
-    Failover,
     NoAnswer,
+    Rejected,
     keep_forever,
     read_error,
 )
@@ -95,8 +95,8 @@ class EtcdStore:
     def _exchange(
         self, begin: Callable[[], Steps[T]], until: float, *, once: bool = False
     ) -> T | Failed:
-        endpoints = Failover(self._connections, self._clock, until, once=once)
-        return perform(exchange(begin, self._connections, endpoints), self._do, NoAnswer)
+        steps = exchange(begin, self._connections, self._clock, until, once=once)
+        return perform(steps, self._do, (NoAnswer, Rejected))
 
     def _do(self, effect: Perform | Pause) -> Any:
         if isinstance(effect, Pause):

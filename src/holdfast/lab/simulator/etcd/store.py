@@ -11,7 +11,7 @@ from typing import Any
 
 from holdfast.core.messages import Failed, Request
 from holdfast.engines.etcd.commands import KeepAlives
-from holdfast.engines.etcd.connection import Cluster, Connections, Failover, NoAnswer, read_error
+from holdfast.engines.etcd.connection import Cluster, Connections, NoAnswer, read_error
 from holdfast.engines.etcd.exchanges import (
     Exchanges,
     Pause,
@@ -169,8 +169,7 @@ class EtcdStore(Store):
     def _exchange(
         self, begin: Callable[[], Any], until: float, requests: Sequence[Any] = ()
     ) -> Waits:
-        endpoints = Failover(self._connections, self._clock, until, once=False)
-        steps = exchange(begin, self._connections, endpoints)
+        steps = exchange(begin, self._connections, self._clock, until)
         return self._drive(steps, partial(self._do, requests))
 
     def _do(self, requests: Sequence[Any], effect: Perform | Pause, resume: Resume) -> None:

@@ -715,9 +715,9 @@ PLANTED = [
     ),
     Mutant(
         "SQL: the server's clock in the wrong unit",
-        "engines/sql/commands.py",
-        "        return max(0, remaining or 0) / MICROSECONDS, place or 0, is_mine",
-        "        return max(0, remaining or 0) / 1000, place or 0, is_mine",
+        "engines/sql/shares.py",
+        "            max(0, remaining or 0) / MICROSECONDS,\n",
+        "            max(0, remaining or 0) / 1000,\n",
         contract("sqlite", "store"),
     ),
     # Redis: scripts

@@ -62,6 +62,7 @@ from holdfast.engines.sql.dialect import (
     Statement,
     Steps,
     Text,
+    as_text,
 )
 from holdfast.engines.sql.shares import ALONE, MARKER, Shares, State, alone, read_holder
 from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE, Waiters, life_of
@@ -123,7 +124,7 @@ class Commands:
             return self._share(request, until)
         if request.holder in self._waiters.sharing:
             return self._share_again(request, until)
-        return self._queue_up(request, until) if request.queue else self._try(request, until)
+        return self._ask(request, until)
 
     def _wait(self, request: Acquire, until: float) -> Steps[Answer]:
         answer = yield from self._acquire(request, until)
@@ -131,44 +132,37 @@ class Commands:
             self._waiters.stop_polling(request.holder)
         return answer
 
-    def _try(self, request: Acquire, until: float) -> Steps[Answer]:
-        is_mine = False
-        for _ in range(ROUNDS):
-            answer = yield from self._take(request, until)
-            if answer is not None:
-                return answer
-            if is_mine:
-                break  # a transaction relies on the last lease
-            # It is free or expired, and there is a queue: whose turn is it?
-            remaining, _place, is_mine = yield from self._turn(request)
-            if not is_mine:
-                return Held(remaining, wakes=False)
-        return Held(GUARDED, wakes=False)
-
-    def _queue_up(self, request: Acquire, until: float) -> Steps[Answer]:
-        holder, waiters = request.holder, self._waiters
-        listener, pid = waiters.listener()
-        if not listener and waiters.place(holder):
+    def _ask(self, request: Acquire, until: float) -> Steps[Answer]:
+        """For the whole lock."""
+        key, holder, waiters = request.key, request.holder, self._waiters
+        listener, pid = waiters.listener() if request.queue else ("", 0)
+        if request.queue and not listener and waiters.place(holder):
             held = yield from self._poll(request)
             if held is not None:
                 return held
         is_mine = False
         for _ in range(ROUNDS):
             answer = yield from self._take(request, until)
-            if isinstance(answer, (Granted, Failed)):
+            if isinstance(answer, (Granted, Failed)) or (answer and not request.queue):
                 return answer
             if is_mine and answer is None:
                 break  # a transaction relies on the last lease
-            join = self._join(request, listener, pid)
-            remaining, place, is_mine = yield from self._turn(request, join)
-            if place:
-                waiters.joined(holder, place, life_of(request.ttl))
+            # Join the queue. If the lock is free or expired: whose turn is it?
+            first = self._statements(self._sql.adopt, key=key, holder=holder)
+            first += self._join(request, listener, pid)
+            _, state = yield from self._settle(key, holder, first, me=holder)
+            self._joined(request, state)
+            is_mine = state.owner in ("", holder)  # "": the row was deleted meanwhile
             if not is_mine:
-                return self._held(request, remaining, listener)
+                return self._held(request, state.remaining, listener)
         return Held(GUARDED, wakes=False)
 
     def _held(self, request: Acquire, remaining: float, listener: str) -> Held:
-        """The answer to a waiter."""
+        """The answer if another client has the lock. If the asker does not wait, nothing is left of
+        it to be released."""
+        if not request.queue:
+            self._waiters.sharing.pop(request.holder, None)
+            return Held(remaining, wakes=False)
         if listener:
             self._waiters.stop_polling(request.holder)
             return Held(remaining, wakes=True)
@@ -177,7 +171,7 @@ class Commands:
         return Held(SHORTEST_LIFE, wakes=True)  # by the one that polls for it
 
     def _share(self, request: Acquire, until: float) -> Steps[Answer]:
-        """As `_try` and `_queue_up`, for a share of the lock."""
+        """As `_ask`, for a share of the lock."""
         holder, waiters, shares = request.holder, self._waiters, self._shares
         assert shares is not None  # noqa: S101 - else the client has refused it
         listener, pid = waiters.listener() if request.queue else ("", 0)
@@ -199,21 +193,13 @@ class Commands:
                 return (yield from self._take(request, until)) or Held(GUARDED, wakes=False)
             if state.is_member:
                 break  # a transaction relies on the last lease
-            join = self._join(request, listener, pid) if request.queue else ()
-            adopt = self._statements(self._sql.adopt, key=request.key, holder=holder)
-            state = yield from shares.arrange(request.key, holder, adopt + join, request.shares)
-            if state.place:
-                waiters.joined(holder, state.place, life_of(request.ttl))
+            first = self._statements(self._sql.adopt, key=request.key, holder=holder)
+            first += self._join(request, listener, pid)
+            state = yield from shares.arrange(request.key, holder, first, request.shares)
+            self._joined(request, state)
             if not state.may_enter:
-                return self._refused(request, state.remaining, listener)
+                return self._held(request, state.remaining, listener)
         return Held(GUARDED, wakes=False)
-
-    def _refused(self, request: Acquire, remaining: float, listener: str) -> Held:
-        """There is no share for it. If it does not wait, nothing is left of it to be released."""
-        if request.queue:
-            return self._held(request, remaining, listener)
-        self._waiters.sharing.pop(request.holder, None)
-        return Held(remaining, wakes=False)
 
     def _share_again(self, request: Acquire, until: float) -> Steps[Answer]:
         """A holder that asked for a share asks for the whole lock: it keeps the share if it has
@@ -227,7 +213,9 @@ class Commands:
         return (yield from self._acquire(request, until))
 
     def _join(self, request: Acquire, listener: str, pid: int) -> tuple[Statement, ...]:
-        """Take a place in the queue."""
+        """Take a place in the queue, if it waits."""
+        if not request.queue:
+            return ()
         return self._statements(
             self._sql.join,
             self._sql.mark,
@@ -240,11 +228,16 @@ class Commands:
             own_life=_micro(life_of(request.ttl)),
         )
 
+    def _joined(self, request: Acquire, state: State) -> None:
+        if state.place and request.queue:
+            self._waiters.joined(request.holder, state.place, life_of(request.ttl))
+
     def _poll(self, request: Acquire) -> Steps[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
         [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
-        held, place = _held_by_another(request, row[:5]), row[5]
-        if held is None or place is None:  # taken for dead, and out of the queue
+        state = State.of(row)
+        held = _held_by_another(request, state)
+        if held is None or not state.place:  # taken for dead, and out of the queue
             return None
         answer = self._held(request, held.remaining, "")
         stale = [] if answer.wakes else self._waiters.stale(request.key)
@@ -283,27 +276,14 @@ class Commands:
                 text = sql.verdict if rows and sql.verdict is not None else sql.look
                 asked_at = self._clock.ours()
                 [rows] = yield self._statements(text, key=key, holder=holder)
-            fence, now = rows[0][:2]
-            self._clock.learn(asked_at, now)
-            if fence is not None:
-                return Granted(fence)
-            if now < deadline:
-                return _held_by_another(request, rows[0][:5])
+            state = State.of(rows[0])
+            self._clock.learn(asked_at, state.now)
+            if state.fence is not None:
+                return Granted(state.fence)
+            if state.now < deadline:
+                return _held_by_another(request, state)
             # The server's clock is not what we took it for. Now we know.
         return Failed.at(self.node, "the server's clock was set during the request")
-
-    def _turn(
-        self, request: Acquire, join: tuple[Statement, ...] = ()
-    ) -> Steps[tuple[float, int, bool]]:
-        """See to it that the lock is held by, or offered to, the one whose turn it is: for how much
-        longer, the asker's place in the queue, and whether it is the asker."""
-        key, holder = request.key, request.holder
-        adopt = self._statements(self._sql.adopt, key=key, holder=holder)
-        _, (_, _, remaining, _, owner, place, _) = yield from self._settle(
-            key, holder, adopt + join, me=holder
-        )
-        is_mine = owner is None or _text(owner) == holder  # None: the row was deleted meanwhile
-        return max(0, remaining or 0) / MICROSECONDS, place or 0, is_mine
 
     def _extend(self, request: Extend) -> Steps[Answer]:
         holder, row_holder = request.holder, self._waiters.row_holder(request.holder)
@@ -374,13 +354,13 @@ class Commands:
                 return DONE
         leave = self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)
         (_, freed), state = yield from self._settle(key, holder, leave)
-        if shares is None or freed or has_share or not _is_shared(state):
+        if shares is None or freed or has_share or not state.is_shared:
             return DONE if freed else NOT_YOURS
         return (yield from shares.leave(key, holder))
 
     def _settle(
         self, key: str, asker: str, first: tuple[Statement, ...], me: str | None = None
-    ) -> Steps[tuple[Results, Row]]:
+    ) -> Steps[tuple[Results, State]]:
         """In one transaction: `first`; then, if the lock is free or expired, offer it to the first
         living waiter, else to `me`. Gives the rows of `first`, and the state after all."""
         sql = self._sql
@@ -397,17 +377,16 @@ class Commands:
             )
             if answers is None:
                 answers = results[len(lock) : len(lock) + len(first)]
-            heads, _, [state] = results[-3:]
+            heads, _, [row] = results[-3:]
+            state = State.of(row)
             dead = [
                 (holder, listener)
-                for holder, listener in ((_text(each[0]), _text(each[1])) for each in heads)
-                if not self._waiters.wake(listener, holder, is_offered=holder == _text(state[4]))
+                for holder, listener in ((as_text(each[0]), as_text(each[1])) for each in heads)
+                if not self._waiters.wake(listener, holder, is_offered=holder == state.owner)
             ]
             if not dead or sql.forget is None:
-                if self._shares is not None and _has_shares(state):
-                    now = yield from self._shares.arrange(key, asker, me=me)
-                    remaining = _micro(now.remaining)
-                    state = (None, now.now, remaining, 0, now.owner or None, now.place, now.queued)
+                if self._shares is not None and state.has_shares:
+                    state = yield from self._shares.arrange(key, asker, me=me)
                 return answers, state
             [(holder, listener), *_] = dead
             again = True
@@ -465,29 +444,17 @@ def _seen(rows: list[Row]) -> Seen:
     """One lock, from a row for each of its holders."""
     key, _, fence, _, waiters, shares = rows[0]
     (holder, remaining), *others = (
-        (_text(holder), max(0, remaining) / MICROSECONDS) for _, holder, _, remaining, *_ in rows
+        (as_text(holder), max(0, remaining) / MICROSECONDS) for _, holder, _, remaining, *_ in rows
     )
     if holder.startswith(ALONE):
         holder, shares = read_holder(holder)
-    return Seen(_text(key), holder, fence, remaining, waiters, shares, tuple(others))
+    return Seen(as_text(key), holder, fence, remaining, waiters, shares, tuple(others))
 
 
-def _is_shared(state: Row) -> bool:
-    return state[4] is not None and _text(state[4]).startswith((MARKER, ALONE))
-
-
-def _has_shares(state: Row) -> bool:
-    """Whether there may be shares to offer: the lock is free and the first waiter wants one, or a
-    member's time is over, or a waiter may join the members."""
-    _, _, remaining, _, owner, _, queued = state
-    return bool(queued) if owner is None else _is_shared(state) and (queued or remaining <= 0)
-
-
-def _held_by_another(request: Acquire, state: Sequence[Any]) -> Held | None:
-    _, _, remaining, ttl, holder = state
-    if holder is None or _text(holder) == request.holder or not 0 < remaining <= ttl:
+def _held_by_another(request: Acquire, state: State) -> Held | None:
+    if state.owner in ("", request.holder) or not 0 < state.remaining <= state.ttl:
         return None
-    return Held(remaining / MICROSECONDS, wakes=False)
+    return Held(state.remaining, wakes=False)
 
 
 def _micro(seconds: float) -> int:
@@ -502,7 +469,3 @@ CONSTANTS = {
     "marker": MARKER,
     "alone": ALONE,
 }
-
-
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else bytes(value).decode()

@@ -50,6 +50,11 @@ def with_marks(sql: str, paramstyle: str) -> tuple[str, tuple[str, ...]]:
     return text, tuple(used) if paramstyle in ("qmark", "format") else names
 
 
+def as_text(value: str | bytes) -> str:
+    """A name, or a holder id, as a database gives it."""
+    return value if isinstance(value, str) else bytes(value).decode()
+
+
 class Text:
     """A statement of one dialect. Called with its values by name, it can be yielded."""
 
@@ -107,9 +112,9 @@ class SharedDialect:
     tally: Text
     """Brings the row up to date with the members: holder, expiry, whether one has confirmed."""
     peek: Text
-    """Gives (fence if the asker is a confirmed member, now, remaining, holder of the row, place,
-    queued, whether the asker is a member, whether there is room for one more with these shares,
-    whether the first waiter wants the same)."""
+    """As `look`, with a fence if the asker is a confirmed member; and behind it whether the asker
+    is a member, whether there is room for one more with these shares, and whether the first waiter
+    wants the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,7 @@ from holdfast.engines.sql.dialect import (
     Statement,
     Steps,
     Text,
+    as_text,
 )
 from holdfast.engines.sql.waiters import Waiters
 
@@ -67,42 +68,45 @@ def alone(holder: str, shares: int) -> str:
 
 
 def read_holder(text: str) -> tuple[str, int]:
-    """The holder id, and its shares, of a holder in the row.
+    """The holder id, and its shares, of such a holder.
 
-    >>> read_holder("(shared 0000000003)ann"), read_holder("ben")
-    (('ann', 3), ('ben', 1))
+    >>> read_holder("(shared 0000000003)ann")
+    ('ann', 3)
     """
-    if not text.startswith(ALONE):
-        return text, 1
     shares, _, holder = text.removeprefix(ALONE).partition(")")
     return holder, int(shares)
 
 
 @dataclass(slots=True)
 class State:
-    """What `peek` gives."""
+    """How a lock stands, as the statements give it. The last three only `peek` knows."""
 
     fence: int | None
+    """If the asker has the lock."""
     now: int
     remaining: float
+    ttl: float
     owner: str
-    place: int
-    queued: bool
-    is_member: bool
-    has_room: bool
-    is_first_alike: bool
+    """The holder in the row."""
+    place: int = 0
+    """The asker's, in the queue."""
+    queued: bool = False
+    is_member: bool = False
+    has_room: bool = False
+    is_first_alike: bool = False
 
     @classmethod
     def of(cls, row: Row) -> "State":
-        """From a row of `peek`."""
-        fence, now, remaining, owner, place, queued, *facts = row
+        """From a row of `acquire`, `verdict`, `look` or `peek`."""
+        fence, now, remaining, ttl, owner, *rest = row
+        place, *facts = rest or (0,)
         return cls(
             fence,
             now,
             max(0, remaining or 0) / MICROSECONDS,
-            "" if owner is None else owner if isinstance(owner, str) else bytes(owner).decode(),
+            (ttl or 0) / MICROSECONDS,
+            "" if owner is None else as_text(owner),
             place or 0,
-            bool(queued),
             *map(bool, facts),
         )
 
@@ -110,6 +114,19 @@ class State:
     def may_enter(self) -> bool:
         """Whether the asker gets in if it asks again."""
         return self.is_member or (self.has_room and not self.queued)
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether one has it alone and would share it, or several have it."""
+        return self.owner.startswith((MARKER, ALONE))
+
+    @property
+    def has_shares(self) -> bool:
+        """Whether there may be shares to offer: the lock is free and the first waiter wants one, or
+        a member's time is over, or a waiter may join the members."""
+        if not self.owner:
+            return self.queued
+        return self.is_shared and (self.queued or not self.remaining)
 
 
 class Shares:
@@ -232,8 +249,10 @@ class Shares:
 
     def _wake(self, woken: list[Row], heads: list[Row], owner: str) -> list[tuple[str, str]]:
         """Wake these waiters; gives those that are known to be dead."""
-        admitted = [(_text(each[0]), _text(each[1]), bool(each[2])) for each in woken]
-        offered = [(_text(each[0]), _text(each[1]), _text(each[0]) == owner) for each in heads]
+        admitted = [(as_text(each[0]), as_text(each[1]), bool(each[2])) for each in woken]
+        offered = [
+            (as_text(each[0]), as_text(each[1]), as_text(each[0]) == owner) for each in heads
+        ]
         return [
             (holder, listener)
             for holder, listener, is_offered in admitted + offered
@@ -246,7 +265,3 @@ class Shares:
         shared, lock = self._shared, lock or self._sql.lock
         before = self._before if lock is None else (lock, *self._before)
         return self._statements(*before, *work, shared.tally, shared.peek, **values)
-
-
-def _text(value: str | bytes) -> str:
-    return value if isinstance(value, str) else bytes(value).decode()

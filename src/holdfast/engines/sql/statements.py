@@ -250,7 +250,8 @@ WHERE name = :key AND (holder = :marker OR EXISTS ({any_member}))
     "peek": """
 SELECT CASE WHEN l.holder = :marker AND EXISTS ({any_member} AND m.holder = :holder
             AND NOT m.offered) THEN fence END,
-       {now}, {until_free}, holder, (SELECT place FROM {waiters} WHERE holder = :holder), queued,
+       {now}, {until_free}, ttl, holder,
+       (SELECT place FROM {waiters} WHERE holder = :holder), queued,
        l.holder = :marker AND EXISTS ({any_member} AND m.holder = :holder), {room},
        :shares = (SELECT shares {from_first_waiter})
 FROM (SELECT 1) AS one LEFT JOIN {leases} AS l ON l.name = :key

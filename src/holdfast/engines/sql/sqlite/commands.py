@@ -146,7 +146,7 @@ TEXTS = {
         WHERE holder = excluded.holder OR NOT queued AND (
             holder IS NULL OR boot = excluded.boot AND expires <= excluded.expires - excluded.ttl
         )
-        RETURNING fence, :now
+        RETURNING fence, :now, ttl, ttl, holder
     """,
     "join": """
         INSERT INTO holdfast_waiters (holder, name, place, listener, alive_until, shares)

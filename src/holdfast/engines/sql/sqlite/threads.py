@@ -10,11 +10,11 @@ import random
 import sqlite3
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
 from threading import get_ident
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import ref
 
 from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Granted, Release, Request
@@ -69,15 +69,16 @@ class SqliteStore:
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request, trying again until `until` while others are in the way."""
-        tries, me = 0, get_ident()
-        if self._busy_thread == me:
+        tries = 0
+        if self._busy_thread == get_ident():
             return self._failed(requests, "its thread is in the middle of another request")
         while True:
-            try:  # first, and then the mutex: a Ctrl-C in between would leave it locked
-                if not self.mutex.acquire(timeout=max(0.0, until - self._clock())):
+            seconds = max(0.0, until - self._clock())
+            try:
+                answers = self._in_turn(seconds, self._answer, requests, until)
+                if answers is None:
                     return self._failed(requests, "other threads of this client keep it busy")
-                self._busy_thread = me
-                return self._answer(requests, until)
+                return answers
             except sqlite3.Error as error:
                 now = self._clock()
                 if tries == 0:
@@ -86,13 +87,6 @@ class SqliteStore:
                     return self._failed(requests, explain(error), heals_in(error))
             except (UnusableError, OSError) as error:
                 return self._failed(requests, str(error), inf)
-            finally:
-                if self._busy_thread == me:
-                    self._busy_thread = 0
-                try:  # noqa: SIM105 - a Ctrl-C within `suppress` would leave it locked
-                    self.mutex.release()
-                except RuntimeError:
-                    pass  # not acquired
             time.sleep(max(0.0, min(_pause(tries), until - self._clock())))
             tries += 1
 
@@ -100,15 +94,24 @@ class SqliteStore:
         """Answer without waiting for anything; None if that is not possible."""
         if self._connection is None or len(requests) != 1 or self._busy_thread:
             return None
-        me = get_ident()
         try:
-            if not self.mutex.acquire(blocking=False):
-                return None
-            self._busy_thread = me
-            can_answer = self._connection is not None and self._is_brief(requests[0])
-            answer = self._answer_briefly(requests[0]) if can_answer else None
+            answer = self._in_turn(0.0, self._answer_now, requests[0])
         except sqlite3.Error:
             return None  # `ask` will meet it, too
+        return None if answer is None else [answer]
+
+    def _answer_now(self, request: Request) -> Answer | None:
+        can_answer = self._connection is not None and self._is_brief(request)
+        return self._answer_briefly(request) if can_answer else None
+
+    def _in_turn(self, seconds: float, work: Callable[..., T], *arguments: Any) -> T | None:
+        """Do this while no other thread uses the connection; None if one does for that time."""
+        me = get_ident()
+        try:  # first, and then the mutex: a Ctrl-C in between would leave it locked
+            if not self.mutex.acquire(timeout=seconds):
+                return None
+            self._busy_thread = me
+            return work(*arguments)
         finally:
             if self._busy_thread == me:
                 self._busy_thread = 0
@@ -116,7 +119,6 @@ class SqliteStore:
                 self.mutex.release()
             except RuntimeError:
                 pass  # not acquired
-        return None if answer is None else [answer]
 
     def close(self) -> None:
         """Close the file and stop listening."""

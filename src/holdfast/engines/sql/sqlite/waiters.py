@@ -25,10 +25,9 @@ from holdfast.engines.sql.connection import wait_for
 from holdfast.engines.sql.waiters import Waiters
 
 INFIX = "-bell-"
-UNNAMED = ".new"
 LATER = " later"
 ABANDONED = 60.0
-"""Seconds after which a pipe that never got its name is removed."""
+"""Seconds after which a pipe that is not read is removed. A young one may be about to be read."""
 
 
 class PipeWaiters(Waiters):
@@ -69,19 +68,16 @@ class Pipe:
     """A named pipe, and the thread that reads it."""
 
     def __init__(self, database: Path, clock: Clock, notify: Notify) -> None:
-        """Make the pipe. It gets its name once it is read, or it would be taken for dead."""
         self.name = os.urandom(8).hex()
         self._path = Path(_path(database, self.name))
         self._clock, self._notify = clock, notify
-        unnamed = self._path.with_name(self._path.name + UNNAMED)
-        os.mkfifo(unnamed, 0o600)
+        os.mkfifo(self._path, 0o600)
         try:
-            self._reading = os.open(unnamed, os.O_RDONLY | os.O_NONBLOCK)
-            self._writing = os.open(unnamed, os.O_WRONLY)  # ours, or reading would end by itself
-            os.chmod(unnamed, stat.S_IMODE(database.stat().st_mode) & 0o666)
-            os.rename(unnamed, self._path)
+            self._reading = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
+            self._writing = os.open(self._path, os.O_WRONLY)  # or reading would end by itself
+            os.chmod(self._path, stat.S_IMODE(database.stat().st_mode) & 0o666)
         except OSError:
-            unnamed.unlink(missing_ok=True)
+            self._path.unlink(missing_ok=True)
             raise
         self._thread = threading.Thread(target=self._listen, name="holdfast-listener", daemon=True)
         self._thread.start()
@@ -157,7 +153,7 @@ def sweep(database: Path) -> None:
     """Remove the pipes of processes that died."""
     prefix = database.name + INFIX
     for path in database.parent.glob(escape(prefix) + "*"):
-        if path.suffix != UNNAMED or _age(path) > ABANDONED:
+        if _age(path) > ABANDONED:
             is_alive(database, path.name.removeprefix(prefix))
 
 

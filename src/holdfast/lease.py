@@ -7,14 +7,13 @@ from contextlib import suppress
 from inspect import iscoroutinefunction
 from math import inf
 from types import TracebackType
-from typing import Generic, Literal, NoReturn, Protocol, Self, TypeVar, overload
+from typing import Generic, Literal, NoReturn, Self, TypeVar, overload
 from weakref import ref
 
 from holdfast.core.effects import Steps
 from holdfast.core.holding import explain_unguarded, extend, keep, mark_lost
 from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.ports import Comparison, Guard
-from holdfast.core.records import Guarantees
 from holdfast.core.release import (
     begin_leave,
     begin_release,
@@ -35,21 +34,12 @@ D = TypeVar("D", bound=Driver)
 Paramstyle = Literal["qmark", "numeric", "named", "format", "pyformat", "numeric_dollar"]
 
 
-class ClientOfLease(Protocol):
-    """The client, as far as a lease knows it."""
-
-    @property
-    def guarantees(self) -> Guarantees:
-        """What its engine promises."""
-        ...
-
-
 class BaseLease(Generic[D]):
     """What is the same for threads and asyncio: everything that needs no engine."""
 
     __slots__ = ("__weakref__", "_client", "_driver", "_state", "_taken_at")
 
-    def __init__(self, driver: D, state: LeaseState, client: ClientOfLease) -> None:
+    def __init__(self, driver: D, state: LeaseState, client: object) -> None:
         self._driver = driver
         self._state = state
         self._client = client  # which thereby lives as long as its leases
@@ -147,15 +137,15 @@ class BaseLease(Generic[D]):
         return self._guard().sql(paramstyle, *self._identity)
 
     def _check_ttl(self, value: float) -> float:
-        promises = self._client.guarantees
+        promises = self._driver.engine.guarantees
         return check_ttl(value, promises.min_ttl, promises.max_ttl, promises.ttl_step)
 
     def _guard(self) -> Guard:
         """What ties a transaction to it, while it is held."""
-        guard = self._driver.engine.guard
-        if guard is None:
+        engine = self._driver.engine
+        if engine.guard is None:
             raise ValueError(
-                f"connection: a lock in {self._client.guarantees.engine} has no guard for it; "
+                f"connection: a lock in {engine.guarantees.engine} has no guard for it; "
                 "call holdfast.fence.check(connection, lease.name, lease.fence) in your transaction"
             )
         if self._state.spec.shares != 1:
@@ -164,7 +154,7 @@ class BaseLease(Generic[D]):
                 "holdfast.fence.check(connection, lease.name, lease.fence) in your transaction"
             )
         self.ensure_held()
-        return guard
+        return engine.guard
 
     def _comparison(self) -> Comparison:
         """What a transaction compares to be tied to it, while it is held."""
@@ -342,7 +332,7 @@ class AsyncLease(BaseLease[AsyncDriver]):
         self,
         driver: AsyncDriver,
         state: LeaseState,
-        client: ClientOfLease,
+        client: object,
         cancel_on_loss: bool = False,
     ) -> None:
         super().__init__(driver, state, client)

@@ -18,7 +18,7 @@ from holdfast.core.release import abandon, deliver
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError, NotHeld
-from holdfast.lease import AsyncLease, BaseLease, ClientOfLease, Lease, refuse_pickling
+from holdfast.lease import AsyncLease, BaseLease, Lease, refuse_pickling
 from holdfast.options import check_bool, check_timeout
 from holdfast.skip import AsyncOrSkip, OrSkip
 
@@ -82,7 +82,7 @@ class BaseLock(Generic[D, L]):
         spec: LockSpec,
         timeout: float | None,
         reentrant: bool,
-        client: ClientOfLease,
+        client: object,
     ) -> None:
         self._driver = driver
         self._client = client
@@ -329,7 +329,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         spec: LockSpec,
         timeout: float | None,
         reentrant: bool,
-        client: ClientOfLease,
+        client: object,
         cancel_on_loss: bool,
     ) -> None:
         super().__init__(driver, spec, timeout, reentrant, client)

@@ -25,7 +25,6 @@ from holdfast.errors import AcquireTimeout, LockError
 from holdfast.lease import (
     AsyncLease,
     BaseLease,
-    ClientOfLease,
     Lease,
     check_callback,
     refuse_pickling,
@@ -255,7 +254,7 @@ class BaseLockAll(Generic[D]):
         driver: D,
         specs: Iterable[LockSpec],
         timeout: float | None,
-        client: ClientOfLease,
+        client: object,
     ) -> None:
         self._driver = driver
         self._specs = tuple(specs)
@@ -359,7 +358,7 @@ class AsyncLockAll(AsyncWithBlocks[AsyncLeaseAll], BaseLockAll[AsyncDriver]):
         driver: AsyncDriver,
         specs: Iterable[LockSpec],
         timeout: float | None,
-        client: ClientOfLease,
+        client: object,
         cancel_on_loss: bool,
     ) -> None:
         super().__init__(driver, specs, timeout, client)

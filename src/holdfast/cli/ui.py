@@ -8,8 +8,11 @@ import secrets
 import socket
 import sys
 from pathlib import Path
+from types import FrameType
 
 import click
+import uvicorn
+from starlette.applications import Starlette
 
 from holdfast.cli.options import (
     audit_log_option,
@@ -18,9 +21,11 @@ from holdfast.cli.options import (
     url_option,
 )
 from holdfast.ui import app
-from holdfast.ui.server import listen, run
 
 PORT = 8421
+
+STALLED = 20_000
+"""Milliseconds after which a connection ends whose other end does not read."""
 
 
 @click.command("ui")
@@ -73,7 +78,7 @@ def serve(
                 allow_break=allow_break,
                 audit_log=audit_log,
             )
-            listener = listen(bind, port)
+            listener = _listen(bind, port)
         except OSError as error:
             raise click.UsageError(str(error)) from error
         with listener:
@@ -82,7 +87,7 @@ def serve(
             if token_file and not _is_loopback(bind):
                 click.echo("holdfast: no TLS here: put a proxy with TLS before it", err=True)
             sys.stdout.flush()
-            run(page, listener)
+            _run(page, listener)
 
 
 COMMANDS = {"ui": serve}
@@ -105,3 +110,39 @@ def _print_audit() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("holdfast: audit: %(message)s"))
     logging.getLogger("holdfast.audit").addHandler(handler)
+
+
+def _listen(bind: str, port: int) -> socket.socket:
+    """A socket whose connections do not wait forever for a browser that does not read."""
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    listener = socket.create_server((bind, port), family=family)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections inherit it
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED)
+    return listener
+
+
+def _run(page: Starlette, listener: socket.socket) -> None:
+    """Serve it until a signal says to stop."""
+    # No access log: the token stands in the first request.
+    config = uvicorn.Config(
+        page,
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+    )
+    _Server(config, page).run(sockets=[listener])
+
+
+class _Server(uvicorn.Server):
+    """Ends the streams when it is told to stop: they would last forever."""
+
+    def __init__(self, config: uvicorn.Config, page: Starlette) -> None:
+        super().__init__(config)
+        self._feed = page.state.feed
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal to stop has come."""
+        self._feed.end_streams()
+        super().handle_exit(sig, frame)

@@ -66,7 +66,7 @@ class Cell(BaseCell[ThreadDriver]):
         - `value`: bytes or text.
         - `expect`: the version that `get()` returned; 0 creates the cell.
         """
-        value, expect = check_value("value", value), check_version("expect", expect)
+        value, expect = check_value("value", value), check_version(expect)
         return self._driver.run(put(*self._place, value, expect))
 
     def update(
@@ -108,7 +108,7 @@ class AsyncCell(BaseCell[AsyncDriver]):
     async def set(self, value: bytes | str, *, expect: int) -> bool:
         """Set it if its version is still `expect`: as `Cell.set`. One that is cancelled may have
         been set or not."""
-        value, expect = check_value("value", value), check_version("expect", expect)
+        value, expect = check_value("value", value), check_version(expect)
         return await self._driver.run(put(*self._place, value, expect))
 
     async def update(

@@ -19,15 +19,18 @@ from holdfast.lease import AsyncLease, Lease
 from holdfast.lock import AsyncLock, BaseLock, Lock
 
 D = TypeVar("D", bound=Driver)
+K = TypeVar("K", bound=BaseLock[Any, Any])
 R = TypeVar("R")
 
 
-class BaseElection(Generic[D]):
+class BaseElection(Generic[D, K]):
     """What is the same for threads and asyncio: the lock, the cell, and the value."""
 
-    def __init__(self, lock: BaseLock[D, Any], cell: str | None, value: str) -> None:
+    _driver: D
+
+    def __init__(self, lock: K, cell: str | None, value: str) -> None:
         lock._algorithm = partial(campaign, cell=cell, value=value)
-        self._driver, self._spec = lock._driver, lock._spec
+        self._lock, self._driver, self._spec = lock, lock._driver, lock._spec
         self._cell, self._value = cell, value
 
     @property
@@ -50,7 +53,7 @@ class BaseElection(Generic[D]):
         return next_leader(self._driver.runtime, self._spec, self._cell, last)
 
 
-class Election(BaseElection[ThreadDriver]):
+class Election(BaseElection[ThreadDriver, Lock]):
     """One leader among several candidates, for threads: see `Client.election`.
 
     >>> import holdfast
@@ -66,10 +69,6 @@ class Election(BaseElection[ThreadDriver]):
     'led in term 2'
     >>> client.close()
     """
-
-    def __init__(self, lock: Lock, cell: str | None, value: str) -> None:
-        super().__init__(lock, cell, value)
-        self._lock = lock
 
     def campaign(self, timeout: float | None = None) -> Lease:
         """Wait until this candidate leads, publish its value, and give its lease, whose fence is
@@ -142,7 +141,7 @@ class Election(BaseElection[ThreadDriver]):
                     raise
 
 
-class AsyncElection(BaseElection[AsyncDriver]):
+class AsyncElection(BaseElection[AsyncDriver, AsyncLock]):
     """One leader among several candidates, for asyncio: as `Election`, with methods to await.
 
     >>> import asyncio, holdfast
@@ -156,10 +155,6 @@ class AsyncElection(BaseElection[AsyncDriver]):
     >>> asyncio.run(main())
     10.0.0.7:8080
     """
-
-    def __init__(self, lock: AsyncLock, cell: str | None, value: str) -> None:
-        super().__init__(lock, cell, value)
-        self._lock = lock
 
     async def campaign(self, timeout: float | None = None) -> AsyncLease:
         """Wait until this candidate leads, for up to `timeout` seconds, and give its lease: as

@@ -15,16 +15,12 @@ holdfast.errors.StaleFence: fence 33 for 'invoice:42' is stale: a later holder h
 >>> connection.close()
 """
 
-from typing import Any
-
 from holdfast.engines.sql.adapters import execute, execute_async
 from holdfast.engines.sql.fences import newest
 from holdfast.errors import StaleFence
-from holdfast.options import check_name
+from holdfast.options import check_fence, check_name
 
 __all__ = ["acheck", "check"]
-
-GREATEST = 2**63 - 1
 
 
 def check(connection: object, name: str, fence: int) -> None:
@@ -41,7 +37,7 @@ def check(connection: object, name: str, fence: int) -> None:
     - `name`: of the lock: `lease.name`.
     - `fence`: that of your lease: `lease.fence`.
     """
-    name, fence = check_name(name), _check_fence(fence)
+    name, fence = check_name(name), check_fence(fence)
     seen = execute(connection, lambda adapter: newest(adapter, name, fence))
     _compare(name, fence, seen)
 
@@ -49,7 +45,7 @@ def check(connection: object, name: str, fence: int) -> None:
 async def acheck(connection: object, name: str, fence: int) -> None:
     """As `check`, for asyncio: with a `connection` of psycopg, asyncpg, asyncmy, aiomysql,
     aiosqlite or SQLAlchemy (or an AsyncSession)."""
-    name, fence = check_name(name), _check_fence(fence)
+    name, fence = check_name(name), check_fence(fence)
     seen = await execute_async(connection, lambda adapter: newest(adapter, name, fence))
     _compare(name, fence, seen)
 
@@ -57,11 +53,3 @@ async def acheck(connection: object, name: str, fence: int) -> None:
 def _compare(name: str, fence: int, seen: int) -> None:
     if fence < seen:
         raise StaleFence(name, fence, seen)
-
-
-def _check_fence(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"fence: must be a fence as a lease has it, got {value!r}")
-    if not 0 < value <= GREATEST:
-        raise ValueError(f"fence: must be a fence as a lease has it, got {value!r}")
-    return value

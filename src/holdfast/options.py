@@ -197,21 +197,21 @@ def check_text(argument: str, value: Any) -> str:
         raise TypeError(f"{argument}: must be text, got {value!r}")
     if "\0" in value:
         raise ValueError(f"{argument}: must not contain a NUL character, got {value!r}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{argument}: must be encodable as UTF-8, got {value!r}") from None
-    return value
+    return _check_encodable(argument, value)
 
 
 def check_holder(value: Any) -> str:
     """A holder id as `inspect` shows it. Another program's may have been any bytes."""
     if not isinstance(value, str):
         raise TypeError(f"holder: must be text, got {value!r}")
+    return _check_encodable("holder", value, "surrogateescape")
+
+
+def _check_encodable(argument: str, value: str, errors: str = "strict") -> str:
     try:
-        value.encode(errors="surrogateescape")
+        value.encode(errors=errors)
     except UnicodeEncodeError:
-        raise ValueError(f"holder: must be encodable as UTF-8, got {value!r}") from None
+        raise ValueError(f"{argument}: must be encodable as UTF-8, got {value!r}") from None
     return value
 
 
@@ -268,15 +268,6 @@ def check_number(argument: str, value: Any) -> float:
     return number
 
 
-def check_count(argument: str, value: Any) -> int:
-    """A whole number from 1 to a million."""
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{argument}: must be a whole number, got {value!r}")
-    if not 1 <= value <= LARGEST_COUNT:
-        raise ValueError(f"{argument}: must be from 1 to {LARGEST_COUNT:,}, got {value!r}")
-    return value
-
-
 def check_positive(argument: str, value: Any) -> float:
     """A number greater than zero."""
     number = check_number(argument, value)
@@ -324,19 +315,31 @@ def check_value(argument: str, value: Any) -> bytes | str:
     if not isinstance(value, str):
         what = "give" if argument == "fn" else "be"
         raise TypeError(f"{argument}: must {what} bytes or text, got {value!r}")
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise ValueError(f"{argument}: must be encodable as UTF-8, got {value!r}") from None
-    return value
+    return _check_encodable(argument, value)
 
 
-def check_version(argument: str, value: Any) -> int:
-    """A version of a cell: a whole number, 0 or more."""
+def check_version(value: Any) -> int:
+    """A version of a cell."""
+    return _check_whole("expect", value, 0, 2**63 - 1, "a version as get() gives it")
+
+
+def check_fence(value: Any) -> int:
+    """A fencing token."""
+    return _check_whole("fence", value, 1, 2**63 - 1, "a fence as a lease has it")
+
+
+def check_count(argument: str, value: Any) -> int:
+    """A whole number from 1 to a million."""
+    return _check_whole(
+        argument, value, 1, LARGEST_COUNT, f"a whole number from 1 to {LARGEST_COUNT:,}"
+    )
+
+
+def _check_whole(argument: str, value: Any, lowest: int, highest: int, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{argument}: must be a version as get() gives it, got {value!r}")
-    if not 0 <= value < 2**63:
-        raise ValueError(f"{argument}: must be a version as get() gives it, got {value!r}")
+        raise TypeError(f"{argument}: must be {what}, got {value!r}")
+    if not lowest <= value <= highest:
+        raise ValueError(f"{argument}: must be {what}, got {value!r}")
     return value
 
 

@@ -195,13 +195,7 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
     {'a': 1, 'b': 1}
     """
 
-    __slots__ = ("_cancel_on_loss",)
-
-    def __init__(
-        self, driver: AsyncDriver, leases: Sequence[AsyncLease], cancel_on_loss: bool
-    ) -> None:
-        super().__init__(driver, leases)
-        self._cancel_on_loss = cancel_on_loss
+    __slots__ = ()
 
     async def extend(self, ttl: float | None = None) -> None:
         """Let each last at least `ttl` seconds from now: as `Lease.extend`."""
@@ -227,9 +221,9 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
 
     async def __aenter__(self) -> Self:
         self.ensure_held()
-        if self._cancel_on_loss:
-            for state in self._states():
-                self._driver.cancel_on_loss(state)
+        for lease in self._leases:
+            if lease._cancel_on_loss:
+                self._driver.cancel_on_loss(lease._state)
         return self
 
     async def __aexit__(
@@ -238,11 +232,8 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._cancel_on_loss:
-            ours = [
-                await self._driver.was_cancelled_by_loss(state, error) for state in self._states()
-            ]
-            error = None if any(ours) else error
+        ours = [await self._driver.was_cancelled_by_loss(state, error) for state in self._states()]
+        error = None if any(ours) else error
         await self._end(error, leaving=True)
 
 
@@ -382,8 +373,9 @@ class AsyncLockAll(AsyncWithBlocks[AsyncLeaseAll], BaseLockAll[AsyncDriver]):
         )
         if busy:
             raise self._timed_out(busy)
-        leases = [AsyncLease(self._driver, state, self._client) for state in states]
-        return AsyncLeaseAll(self._driver, leases, self._cancel_on_loss)
+        cancel = self._cancel_on_loss
+        leases = [AsyncLease(self._driver, state, self._client, cancel) for state in states]
+        return AsyncLeaseAll(self._driver, leases)
 
     @asynccontextmanager
     async def _block(self) -> AsyncIterator[AsyncLeaseAll]:

@@ -64,3 +64,14 @@ def test_grpc_is_imported_only_for_etcd() -> None:
     code = "import sys, holdfast; holdfast.Client('memory://'); print('grpc' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout == "False\n"
+
+
+def test_the_same_rules_for_zookeeper() -> None:
+    for url, says in [
+        ("zookeeper://h:0", "url: 'h:0' has no valid port"),
+        ("zookeeper://h1,,h3", "url: one of several hosts is empty"),
+        ("zookeeper://h?tick=long", "tick: must be from 0.001 to 3600 seconds, got 'long'"),
+    ]:
+        with pytest.raises(ValueError, match=says):
+            holdfast.Client(url)
+    holdfast.Client("zookeeper://h/team@prod").close()

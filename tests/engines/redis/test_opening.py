@@ -11,8 +11,9 @@ from redis.asyncio.connection import SSLConnection
 from redis.exceptions import RedisError
 
 import holdfast
-from holdfast.engines.redis.addresses import Address, Place, sentinel
+from holdfast.engines.redis.addresses import Address, sentinel
 from holdfast.engines.redis.addresses import server as address_of
+from holdfast.engines.urls import Place
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.steps import Cut, cut_everywhere, cut_short
 from tests.engines.redis.conftest import Invite

@@ -21,10 +21,11 @@ from holdfast.core.messages import (
     Write,
 )
 from holdfast.core.ports import StoreHost
-from holdfast.engines.redis.addresses import Place, server
+from holdfast.engines.redis.addresses import server
 from holdfast.engines.redis.cluster import Cluster, NodeRound, Share, Shares, Slots, read_shares
 from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.waiters import Waiters
+from holdfast.engines.urls import Place
 
 A, B, C = Place("a", 1), Place("b", 2), Place("c", 3)
 LOW, HIGH = "foo2", "foo"

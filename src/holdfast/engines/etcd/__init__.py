@@ -15,11 +15,11 @@ from grpc.experimental.gevent import init_gevent
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
-from holdfast.engines import refuse_options
 from holdfast.engines.etcd.connection import Cluster
 from holdfast.engines.etcd.guard import guard
 from holdfast.engines.etcd.sessions import Claim, oldest
 from holdfast.engines.processes import gevent_is_patched, refuse_eventlet
+from holdfast.engines.urls import TLS_FILES, Options, read_places
 
 DAY = 86400.0
 MIN_TTL = 2.0
@@ -49,7 +49,6 @@ GUARANTEES = Guarantees(
 )
 
 DEFAULT_PORT = 2379
-FILES = ("ca_cert", "cert", "key")
 
 
 def drift(ttl: float) -> float:
@@ -65,7 +64,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     refuse_eventlet("etcd", "gRPC")
     if gevent_is_patched():
         _wait_as_gevent_does()
-    cluster = _cluster(url, dict(given))
+    cluster = _cluster(url, given)
     claims: dict[str, Claim] = {}
 
     def connect(host: StoreHost) -> Store:
@@ -107,45 +106,19 @@ def _wait_as_gevent_does() -> None:
 
 
 def _cluster(url: SplitResult, given: dict[str, str]) -> Cluster:
-    login, _, places = url.netloc.rpartition("@")
+    login, _, _ = url.netloc.rpartition("@")
     user, _, password = login.partition(":")
-    files = {name: _file(name, given.pop(name)) for name in FILES if name in given}
-    refuse_options(given, *FILES)
-    if files and url.scheme != "etcds":
-        raise ValueError(f"{next(iter(files))}: is for etcds://, got {url.scheme}://")
-    if ("cert" in files) != ("key" in files):
-        raise ValueError("cert: goes together with key, and neither without the other")
+    options = Options(given)
+    files = options.tls_files(url.scheme, "etcds")
+    options.end(*TLS_FILES)
 
     def security() -> grpc.ChannelCredentials:
-        read = {name: path.read_bytes() for name, path in files.items()}
+        read = {name: Path(path).read_bytes() for name, path in files.items()}
         return grpc.ssl_channel_credentials(read.get("ca_cert"), read.get("key"), read.get("cert"))
 
     return Cluster(
-        endpoints=tuple(_endpoint(each) for each in places.split(",")),
+        endpoints=tuple(place.name for place in read_places(url, DEFAULT_PORT)),
         user=unquote(user),
         password=unquote(password),
         security=security if url.scheme == "etcds" else None,
     )
-
-
-def _endpoint(text: str) -> str:
-    """`host:port`, as gRPC wants it.
-
-    >>> _endpoint("h1"), _endpoint("[::1]:2380")
-    ('h1:2379', '[::1]:2380')
-    """
-    host, colon, port = text.rpartition(":")
-    if not colon or text.endswith("]"):
-        host, port = text, str(DEFAULT_PORT)
-    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 65536:
-        raise ValueError(f"url: {text!r} has no valid port; write host:port")
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ValueError(f"url: an IPv6 address is written in brackets, got {text!r}")
-    return f"{host or 'localhost'}:{port}"
-
-
-def _file(name: str, text: str) -> Path:
-    path = Path(text)
-    if not path.is_file():
-        raise ValueError(f"{name}: there is no file {text!r}")
-    return path

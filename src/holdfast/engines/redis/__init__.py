@@ -23,10 +23,7 @@ from holdfast.engines.redis.addresses import (
     DEFAULT_PORT,
     SENTINEL_PORT,
     Address,
-    Place,
     Settings,
-    read_login,
-    read_places,
     sentinel,
     server,
 )
@@ -35,8 +32,9 @@ from holdfast.engines.redis.getset import Getset
 from holdfast.engines.redis.guarantees import CLUSTER, DAY, REDLOCK, SENTINEL, SINGLE, getset
 from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import Nodes, Route, Single, Voting
-from holdfast.engines.redis.options import MOST_DATABASES, Options
+from holdfast.engines.redis.options import MOST_DATABASES, RedisOptions, read_login
 from holdfast.engines.redis.waiters import Waiters
+from holdfast.engines.urls import Place, read_places
 
 Parts: TypeAlias = tuple[Nodes, Route]
 """What a store is made of."""
@@ -68,13 +66,15 @@ def quorum_node_timeout(ttl: float) -> float:
 
 def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     """The engine behind a URL of Redis."""
-    options = Options(given)
+    options = RedisOptions(given)
     login, path = read_login(url), unquote(url.path)
     if url.scheme == "unix":
         if url.netloc.rpartition("@")[2] or not path.strip("/"):
             raise ValueError("url: unix:///path/of/socket names a socket by its whole path")
         settings = login | options.connection() | {"path": path, "db": options.database()}
         return _single(server(settings), SINGLE, options)
+    if "@" in url.path:
+        raise ValueError("url: a password with / in it must be percent-encoded")
     secure = options.security(options.switch("tls", default=False) or url.scheme == "rediss")
     settings = login | options.connection() | secure
     if url.scheme == "redis+sentinel":
@@ -115,18 +115,18 @@ def of_clients(
             raise TypeError("url: a quorum is of independent servers, got a cluster among them")
         seeds, settings = clusters[0]
         shown = f"redis+cluster://{_listed(place.name for place in seeds)}"
-        return shown, lambda given: _cluster(seeds, settings, Options(given))
+        return shown, lambda given: _cluster(seeds, settings, RedisOptions(given))
     if len(servers) > 1:
         addresses = [each.address for each in servers]
         shown = f"redlock://{_listed(address.name for address in addresses)}"
-        return shown, lambda given: _redlock(addresses, Options(given))
+        return shown, lambda given: _redlock(addresses, RedisOptions(given))
     address, scheme, place, path = servers[0]
     promises = SENTINEL if scheme == "redis+sentinel" else SINGLE
     shown = f"{scheme}://{place}{path}"
-    return shown, lambda given: _single(address, promises, Options(given))
+    return shown, lambda given: _single(address, promises, RedisOptions(given))
 
 
-def _single(address: Address, guarantees: Guarantees, options: Options) -> Engine:
+def _single(address: Address, guarantees: Guarantees, options: RedisOptions) -> Engine:
     if options.choice("protocol", "holdfast", "getset") == "getset":
         return _getset(address, guarantees, options)
     keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
@@ -145,7 +145,7 @@ def _single(address: Address, guarantees: Guarantees, options: Options) -> Engin
     return _examined(made, [address], replicas=replicas)
 
 
-def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engine:
+def _getset(address: Address, guarantees: Guarantees, options: RedisOptions) -> Engine:
     keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
     options.end()
 
@@ -159,7 +159,7 @@ def _getset(address: Address, guarantees: Guarantees, options: Options) -> Engin
     return _examined(_engine(parts, getset(guarantees), node_timeout, why), [address])
 
 
-def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> Engine:
+def _cluster(seeds: Sequence[Place], settings: Settings, options: RedisOptions) -> Engine:
     keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
     replicas = options.count("replicas", 0, 100)
     options.end()
@@ -179,7 +179,7 @@ def _cluster(seeds: Sequence[Place], settings: Settings, options: Options) -> En
     return _examined(made, list(map(address, seeds)), replicas=replicas)
 
 
-def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
+def _redlock(addresses: Sequence[Address], options: RedisOptions) -> Engine:
     names = [address.name for address in addresses]
     for name in names:
         if names.count(name) > 1:
@@ -187,7 +187,7 @@ def _redlock(addresses: Sequence[Address], options: Options) -> Engine:
     keep = options.number("fence_keep", HOUR, CLOCK_TOLERANCE, 366 * DAY)
     guarded = options.switch("restart_guard", default=True)
     max_ttl = options.number("max_ttl", MAX_TTL if guarded else DAY, 0.01, DAY)
-    timeout = options.number("node_timeout", 0, 0.001, 60) if "node_timeout" in options else None
+    timeout = options.optional("node_timeout", 0.001, 60)
     options.end()
 
     longest = max_ttl + drift(max_ttl)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, unquote
 
 from redis import connection as blocking
 from redis.asyncio import connection as nonblocking
@@ -21,6 +20,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from holdfast.core.effects import perform, perform_async
+from holdfast.engines.urls import Place
 
 DEFAULT_PORT, SENTINEL_PORT = 6379, 26379
 SHORTEST_TIMEOUT = 0.001
@@ -28,18 +28,6 @@ WHO_IS_MASTER = ("SENTINEL", "GET-MASTER-ADDR-BY-NAME")
 
 Settings = dict[str, Any]
 """Arguments of a redis-py connection."""
-
-
-class Place(NamedTuple):
-    """Where a server listens."""
-
-    host: str
-    port: int
-
-    @property
-    def name(self) -> str:
-        """As people write it."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 class Address(NamedTuple):
@@ -110,46 +98,6 @@ def sentinel(
         return await _cancellable(open_master(timeout))
 
     return Address(f"the master of {service}", open_blocking, open_async, fails_over=True)
-
-
-def read_places(url: SplitResult, port: int) -> list[Place]:
-    """The hosts of a URL, which may name several: `h1:p1,h2,[::1]:p3`."""
-    if "@" in url.path:
-        raise ValueError("url: a password with / in it must be percent-encoded")
-    _, _, text = url.netloc.rpartition("@")
-    several = text.split(",")
-    places = []
-    for each in several:
-        host, colon, digits = each.rpartition(":")
-        if not colon or each.endswith("]"):
-            host, digits = each, str(port)
-        if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) < 65536:
-            raise ValueError(f"url: {each!r} has no valid port; write host:port")
-        bare = host.removeprefix("[").removesuffix("]")
-        if ":" in bare and bare == host:
-            raise ValueError(f"url: an IPv6 address is written in brackets, got {each!r}")
-        if not bare and len(several) > 1:
-            raise ValueError(f"url: one of several hosts is empty in {text!r}")
-        places.append(Place(_host(bare) or "localhost", int(digits)))
-    return places
-
-
-def _host(name: str) -> str:
-    if ":" in name:
-        return name  # an IPv6 address, perhaps with the name of an interface
-    try:
-        name.encode("idna")  # as the resolver will
-    except UnicodeError:
-        raise ValueError(f"url: {name!r} cannot be the name of a host") from None
-    return name.lower()  # so that a host is known again
-
-
-def read_login(url: SplitResult) -> Settings:
-    """User name and password."""
-    login, _, _ = url.netloc.rpartition("@")
-    user, _, password = login.partition(":")
-    found = {"username": unquote(user), "password": unquote(password)}
-    return {name: value for name, value in found.items() if value}
 
 
 def _kind(module: Any, settings: Mapping[str, Any]) -> Any:

@@ -15,11 +15,11 @@ from redis.connection import SSLConnection
 from holdfast.engines.redis.addresses import (
     DEFAULT_PORT,
     Address,
-    Place,
     Settings,
     sentinel,
     server,
 )
+from holdfast.engines.urls import Place
 
 WORDS = (
     "host",

@@ -34,13 +34,14 @@ from holdfast.core.messages import (
     Request,
     Write,
 )
-from holdfast.engines.redis.addresses import Address, Place
+from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.connection import Node
 from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, failed
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.nodes import Nodes, Steps, replicated
+from holdfast.engines.urls import Place
 
 MOST_HOPS = 8
 """How often a request is sent elsewhere; more can only be nodes that contradict each other."""

@@ -12,9 +12,9 @@ import kazoo  # noqa: F401 - so that its absence is reported before anything els
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
-from holdfast.engines import refuse_options
 from holdfast.engines.processes import refuse_eventlet
-from holdfast.engines.zookeeper.connection import FILES, Servers, read_security
+from holdfast.engines.urls import TLS_FILES, Options, read_places
+from holdfast.engines.zookeeper.connection import Security, Servers
 from holdfast.engines.zookeeper.sessions import MARGIN, SHORTEST, Terms
 
 DAY = 86400.0
@@ -27,13 +27,17 @@ PORTS = {"zookeeper": 2181, "zookeepers": 2281}
 def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     """The engine behind a URL of ZooKeeper."""
     refuse_eventlet("zookeeper", "kazoo")
-    options = dict(given)
-    tick = _seconds(options, "tick", 0.001, 3600.0)
-    max_ttl = _seconds(options, "max_ttl", SHORTEST * (tick or 0.0), DAY)
-    security = read_security(url.scheme, options)
-    refuse_options(options, "tick", "max_ttl", *FILES)
-    login, _, places = url.netloc.rpartition("@")
-    servers = Servers(_hosts(places, PORTS[url.scheme]), unquote(login), security)
+    options = Options(given)
+    tick = options.optional("tick", 0.001, 3600.0)
+    max_ttl = options.optional("max_ttl", SHORTEST * (tick or 0.0), DAY)
+    files = options.tls_files(url.scheme, "zookeepers")
+    options.end("tick", "max_ttl", *TLS_FILES)
+    security = Security(**files) if url.scheme == "zookeepers" else None
+    if security is not None:
+        security.check()
+    hosts = tuple(place.name for place in read_places(url, PORTS[url.scheme]))
+    login, _, _ = url.netloc.rpartition("@")
+    servers = Servers(hosts, unquote(login), security)
     terms = Terms(servers, tick)
     chroot = unquote(url.path).rstrip("/")
 
@@ -96,29 +100,3 @@ def guarantees(tick: float | None, max_ttl: float | None) -> Guarantees:
 def drift(terms: Terms, ttl: float) -> float:
     """What a lease is shorter than its session by."""
     return MARGIN * terms.tick + ttl * 0.01 + 0.002
-
-
-def _hosts(places: str, usual_port: int) -> tuple[str, ...]:
-    """`host:port` for each; the port is the usual one unless given."""
-    hosts = []
-    for place in places.split(","):
-        host, colon, port = place.rpartition(":")
-        if not colon or place.endswith("]"):
-            host, port = place, str(usual_port)
-        if not host or not (port.isascii() and port.isdigit() and 0 < int(port) < 65536):
-            raise ValueError(f"url: must name servers as host:port, got {place!r}")
-        hosts.append(f"{host}:{port}")
-    return tuple(hosts)
-
-
-def _seconds(options: dict[str, str], name: str, lowest: float, highest: float) -> float | None:
-    text = options.pop(name, None)
-    if text is None:
-        return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = float("nan")
-    if not lowest <= value <= highest:
-        raise ValueError(f"{name}: must be from {lowest:g} to {highest:g} seconds, got {text!r}")
-    return value

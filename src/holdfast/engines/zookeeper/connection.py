@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
-from pathlib import Path
 from typing import Any
 
 from kazoo.client import KazooClient
@@ -34,8 +33,6 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 from holdfast.engines.processes import detach
 from holdfast.engines.zookeeper.promise import Promise
 
-FILES = ("ca_cert", "cert", "key")
-
 
 @dataclass(frozen=True, slots=True)
 class Security:
@@ -53,13 +50,10 @@ class Security:
 
     def check(self) -> None:
         """Raise a `ValueError` if one of the files cannot be used."""
-        files = {"ca_cert": self.ca_cert, "cert": self.cert, "key": self.key}
-        for name, file in files.items():
-            if file and not Path(file).is_file():
-                raise ValueError(f"{name}: there is no file {file!r}")
         try:
             self._context()
         except OSError as error:
+            files = {"ca_cert": self.ca_cert, "cert": self.cert, "key": self.key}
             shown = " and ".join(f"{name}={file}" for name, file in files.items() if file)
             raise ValueError(f"{shown}: cannot be used, {error}") from error
 
@@ -69,20 +63,6 @@ class Security:
             # A key that is encrypted is an error: there is no prompt for its password.
             context.load_cert_chain(self.cert, self.key, password=b"")
         return context
-
-
-def read_security(scheme: str, options: dict[str, str]) -> Security | None:
-    """The TLS options, taken out of a URL's; None for a connection without TLS."""
-    files = {name: options.pop(name) for name in FILES if name in options}
-    if scheme != "zookeepers":
-        if files:
-            raise ValueError(f"{next(iter(files))}: is for zookeepers://, got {scheme}://")
-        return None
-    if ("cert" in files) != ("key" in files):
-        raise ValueError("cert: goes together with key, and neither without the other")
-    security = Security(**files)
-    security.check()
-    return security
 
 
 RETRY = {"max_tries": -1, "delay": 0.05, "max_delay": 1.0}

@@ -2,13 +2,12 @@
 
 import re
 import shlex
-from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
 
 from holdfast.cli.lab.simulate import simulate
-from holdfast.lab.simulator import Setup, breaks, draw, kept_tasks, left_out, play, shrink
+from holdfast.lab.simulator import Plan, Setup, breaks, draw, play, shrink
 from holdfast.lab.simulator.campaign import reduce
 
 
@@ -21,11 +20,18 @@ def test_leaving_things_out_ends_with_what_matters() -> None:
 def test_a_plan_is_what_is_left_of_it() -> None:
     plans = (plan for plan in map(draw, range(100)) if len(plan.faults) > 3)
     plan = next(plan for plan in plans if len(plan.tasks[1].sections) > 2)
-    one = plan.tasks[1]
-    shrunk = replace(plan.without(0, 2), tasks=(replace(one, sections=one.sections[:2]),))
-    assert left_out(plan, shrunk) == [0, 2]
-    assert kept_tasks(plan, shrunk) == {1: 2}
-    assert plan.without(0, 2).only({1: 2}) == shrunk
+    one, fault = plan.tasks[1], plan.faults[2]
+
+    def fails(part: Plan) -> bool:
+        return fault in part.faults and any(
+            task.client == one.client and task.sections[:2] == one.sections[:2]
+            for task in part.tasks
+        )
+
+    part = shrink(plan, fails)
+    assert part.tasks == {1: 2}
+    assert part.of(plan).faults == (fault,)
+    assert part.of(plan) == plan.without(*part.without).only({1: 2})
 
 
 @pytest.mark.slow
@@ -35,7 +41,7 @@ def test_a_failing_run_is_shrunk_to_the_faults_that_matter() -> None:
     still = breaks(rule)
     plans = (draw(seed, setup) for seed in range(790, 3000))  # there is one soon
     plan = next(plan for plan in plans if len(plan.faults) > 3 and still(plan))
-    shrunk = shrink(plan, still)
+    shrunk = shrink(plan, still).of(plan)
     assert still(shrunk)
     assert 0 < len(shrunk.faults) < len(plan.faults)
     assert any(getattr(fault, "loses_data", False) for fault in shrunk.faults)

@@ -20,8 +20,6 @@ from holdfast.lab.simulator import (
     breaks,
     campaign,
     draw,
-    kept_tasks,
-    left_out,
     play,
     shrink,
 )
@@ -123,13 +121,13 @@ def _summarise(tally: Tally) -> None:
 
 def _blame(run: Run, setup: Setup) -> None:
     """Show the smallest run that still fails, and how to play it again."""
-    shrunk = shrink(run.plan, breaks(run.findings[0].label))
-    _show(play(shrunk))
+    part = shrink(run.plan, breaks(run.findings[0].label))
+    _show(play(part.of(run.plan)))
     words = [f"--seed {run.plan.seed}", *_options_of(setup)]
-    if without := left_out(run.plan, shrunk):
-        words.append(f"--without {','.join(map(str, without))}")
-    kept = kept_tasks(run.plan, shrunk)
-    words.append(f"--tasks {','.join(f'{number}:{count}' for number, count in kept.items())}")
+    if part.without:
+        words.append(f"--without {','.join(map(str, part.without))}")
+    tasks = ",".join(f"{number}:{count}" for number, count in part.tasks.items())
+    words.append(f"--tasks {tasks}")
     click.echo(f"\nplay it again: holdfast lab simulate {' '.join(words)}")
 
 

@@ -11,7 +11,7 @@ is surely the earlier of two
 (A lease that is valid is its holder's on the engine, too: what follows its end was granted later.)
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
 from operator import le, lt
 from typing import NamedTuple
@@ -188,42 +188,25 @@ def corruption(history: History, registers: Collection[str]) -> list[Finding]:
     """
     findings: list[Finding] = []
     newest: dict[str, Event] = {}
-    holders = _Holders(history)
+    holds = {hold.hold: hold for hold in history.holds()}
     for write in history.of(Kind.WROTE):
         if write.name in registers:
             behind = _behind(UNCHECKED_WRITE, write, newest)
-            finding = _intrusion(write, holders) or behind
+            finding = _intrusion(write, holds) or behind
             findings += [] if finding is None else [finding]
     return findings
 
 
-class _Holders:
-    """Which client held which lock when."""
-
-    def __init__(self, history: History) -> None:
-        self._leases = history.leases()
-        self._by_hold = {hold.hold: hold for hold in history.holds()}
-
-    def of(self, write: Event) -> Hold | None:
-        """What was written under, as far as it is known."""
-        return self._by_hold.get(write.hold)
-
-    def other_than(self, own: Hold, at: float) -> Hold | None:
-        """Another valid lease on the same lock at that instant."""
-        for lease in self._leases.get(own.name, ()):
-            if lease.hold != own.hold and any(since <= at < until for since, until in lease.spans):
-                return lease
-        return None
-
-
-def _intrusion(write: Event, holders: _Holders) -> Finding | None:
-    own = holders.of(write)
+def _intrusion(write: Event, holds: Mapping[str, Hold]) -> Finding | None:
+    own = holds.get(write.hold)
     # The instant in which it ends is its own, too: what happened first within it is not known.
     if own is None or any(since <= write.at <= until for since, until in own.spans):
         return None
-    other = holders.other_than(own, write.at)
-    if other is None:
+    others = (each for each in holds.values() if each.name == own.name and each is not own)
+    valid = [each for each in others if any(a <= write.at < b for a, b in each.spans)]
+    if not valid:
         return None
+    other = min(valid, key=lambda hold: hold.granted or 0.0)
     text = (
         f"{own} wrote {write.note!r} to {write.name} at {seconds(write.at)} "
         f"without having {own.name}, which {other} had"

@@ -21,7 +21,7 @@ redis/  etcd/  zookeeper/  sql/
 observer.py  checks each step of a turn (`scene.py`); `record.py` keeps the history
 """
 
-from holdfast.lab.simulator.campaign import Tally, breaks, campaign, kept_tasks, left_out, shrink
+from holdfast.lab.simulator.campaign import Tally, breaks, campaign, shrink
 from holdfast.lab.simulator.plan import Plan, Setup, draw
 from holdfast.lab.simulator.run import Run, play
 
@@ -33,8 +33,6 @@ __all__ = [
     "breaks",
     "campaign",
     "draw",
-    "kept_tasks",
-    "left_out",
     "play",
     "shrink",
 ]

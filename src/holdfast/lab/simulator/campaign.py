@@ -3,12 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
-from holdfast.lab.simulator.plan import Plan, Setup, Task, draw
+from holdfast.lab.simulator.plan import Plan, Setup, draw
 from holdfast.lab.simulator.run import Run, play
 
 T = TypeVar("T")
@@ -19,34 +19,46 @@ def breaks(label: str) -> Callable[[Plan], bool]:
     return lambda plan: any(finding.label == label for finding in play(plan).findings)
 
 
-def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Plan:
-    """The smallest plan that still fails: nothing more can be left out."""
+class Part(NamedTuple):
+    """What of a plan is played."""
+
+    without: tuple[int, ...]
+    """The numbers of the faults that are left out."""
+    tasks: dict[int, int]
+    """The numbers of the tasks that are played, and how many sections of each."""
+
+    def of(self, plan: Plan) -> Plan:
+        """That part of the plan."""
+        return plan.without(*self.without).only(self.tasks)
+
+
+def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Part:
+    """The smallest part of a plan that still fails: nothing more can be left out."""
+    part = Part((), {number: len(task.sections) for number, task in enumerate(plan.tasks)})
     while True:
-        smaller = _shrink_once(plan, still)
-        if smaller == plan:
-            return plan
-        plan = smaller
+        smaller = _shrink_once(plan, part, still)
+        if smaller == part:
+            return part
+        part = smaller
 
 
-def _shrink_once(plan: Plan, still: Callable[[Plan], bool]) -> Plan:
-    faults = reduce(plan.faults, lambda kept: still(replace(plan, faults=tuple(kept))))
-    plan = replace(plan, faults=tuple(faults))
-    tasks = reduce(plan.tasks, lambda kept: bool(kept) and still(replace(plan, tasks=tuple(kept))))
-    plan = replace(plan, tasks=tuple(tasks))
-    for number, task in enumerate(plan.tasks):
-        plan = _fewer_sections(plan, number, task, still)
-    return plan
+def _shrink_once(plan: Plan, part: Part, still: Callable[[Plan], bool]) -> Part:
+    every = range(len(plan.faults))
 
+    def with_faults(kept: Sequence[int]) -> Part:
+        return part._replace(without=tuple(number for number in every if number not in kept))
 
-def _fewer_sections(plan: Plan, number: int, task: Task, still: Callable[[Plan], bool]) -> Plan:
-    """The same with as few sections of a task as still fail."""
-    for count in range(1, len(task.sections)):
-        tasks = list(plan.tasks)
-        tasks[number] = replace(task, sections=task.sections[:count])
-        fewer = replace(plan, tasks=tuple(tasks))
-        if still(fewer):
-            return fewer
-    return plan
+    def with_tasks(kept: Sequence[int]) -> Part:
+        return part._replace(tasks={number: part.tasks[number] for number in kept})
+
+    present = [number for number in every if number not in part.without]
+    part = with_faults(reduce(present, lambda kept: still(with_faults(kept).of(plan))))
+    tasks = reduce(list(part.tasks), lambda kept: bool(kept) and still(with_tasks(kept).of(plan)))
+    part = with_tasks(tasks)
+    for number, sections in part.tasks.items():
+        shorter = (part._replace(tasks={**part.tasks, number: n}) for n in range(1, sections))
+        part = next((fewer for fewer in shorter if still(fewer.of(plan))), part)
+    return part
 
 
 def reduce(things: Sequence[T], still: Callable[[Sequence[T]], bool]) -> list[T]:
@@ -63,25 +75,6 @@ def reduce(things: Sequence[T], still: Callable[[Sequence[T]], bool]) -> list[T]
                 at += size
         size //= 2
     return kept
-
-
-def left_out(plan: Plan, shrunk: Plan) -> list[int]:
-    """The numbers of the faults that a plan has and what was left of it has not."""
-    kept = {id(fault) for fault in shrunk.faults}
-    return [number for number, fault in enumerate(plan.faults) if id(fault) not in kept]
-
-
-def kept_tasks(plan: Plan, shrunk: Plan) -> dict[int, int]:
-    """The numbers of the tasks that were left of a plan, and how many sections of each."""
-    found: dict[int, int] = {}
-    numbers = iter(enumerate(plan.tasks))
-    for task in shrunk.tasks:
-        for number, whole in numbers:
-            alike = whole.sections[: len(task.sections)] == task.sections
-            if whole.client == task.client and alike:
-                found[number] = len(task.sections)
-                break
-    return found
 
 
 BLOCK = 100

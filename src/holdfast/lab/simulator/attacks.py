@@ -16,7 +16,6 @@ from holdfast.lab.simulator.faults import (
     Close,
     Crash,
     Cut,
-    Double,
     Fault,
     Freeze,
     Isolate,
@@ -246,13 +245,13 @@ def broken_connections(target: Target) -> list[Fault]:
     return faults
 
 
-def doubled_connections(target: Target) -> list[Fault]:
-    """A client connects again, twice at once, around a wait or with something in flight."""
+def reconnections(target: Target) -> list[Fault]:
+    """Connections break around a wait, and are made again; what was in flight is executed."""
     random, client = target.random, target.client()
     marks = (Mark.ASKED, Mark.SENT_ACQUIRE, Mark.SENT_RELEASE, Mark.RELEASED, Mark.DEADLINE)
-    faults: list[Fault] = [Double(target.moment(*marks), client, target.some())]
+    faults: list[Fault] = [Reset(target.moment(*marks), client, target.some(), ghost=True)]
     if random.random() < 0.4:
-        faults.append(Double(target.moment(), client, target.some()))
+        faults.append(Reset(target.moment(), client, target.some(), ghost=True))
     return faults
 
 
@@ -347,7 +346,7 @@ ATTACKS: tuple[Attack, ...] = (
     diverging_counters,
     late_releases,
     broken_connections,
-    doubled_connections,
+    reconnections,
     lost_messages,
     slow_network,
 )

@@ -95,22 +95,6 @@ class Reset(Fault):
 
 
 @dataclass(frozen=True, slots=True)
-class Double(Fault):
-    """Connections break, and the client's next attempt to connect arrives twice: for a while the
-    nodes have two connections from it, and it receives what is sent on either."""
-
-    client: int
-    nodes: tuple[int, ...]
-    kind = "doubled connection"
-
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
-        for node in self.nodes:
-            run.wires[self.client][node][0].doubled = 1
-        next(Reset(self.when, self.client, self.nodes, ghost=True).begin(run))
-        yield AFTERMATH
-
-
-@dataclass(frozen=True, slots=True)
 class Cut(Fault):
     """Messages are held up: to the nodes, back from them, or both."""
 
@@ -352,7 +336,7 @@ class FaultInjector:
             self._end(steps)
         for pair in (pair for wires in self.wires for pair in wires):
             for wire in pair:
-                wire.doomed, wire.doubled = False, 0
+                wire.doomed = False
         self.record.add("", Kind.HEALED)
 
     def disturb(self, seconds: float) -> None:

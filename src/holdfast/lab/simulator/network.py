@@ -25,9 +25,6 @@ SLOW_SHARE = 0.5
 LATEST = 4.0
 """How much later, in seconds, a request may be carried out for which its client does not wait."""
 
-TWIN_LASTS = 0.4
-"""How long a node keeps a connection of which its client does not know."""
-
 
 @dataclass(slots=True)
 class Wire:
@@ -37,8 +34,6 @@ class Wire:
     slow: int = 0
     doomed: bool = False
     """The next message is lost, with its connection."""
-    doubled: int = 0
-    """How many of the next attempts to connect arrive twice."""
     held: list[Callable[[], None]] = field(default_factory=list)
 
     def deliver(self, action: Callable[[], None]) -> None:
@@ -100,17 +95,6 @@ class Connection:
     def wires(self) -> tuple[Wire, Wire]:
         """There, and back."""
         return self._there, self._back
-
-    def open(self, arrive: Callable[["Connection"], None]) -> None:
-        """Connect to the node. If the attempt is doubled, the node gets a second connection, of
-        which the client does not know."""
-        self.to_node(lambda: arrive(self))
-        if self._there.doubled:
-            self._there.doubled -= 1
-            twin = Connection(self._network, self._there, self._back, lambda: None)
-            twin.to_node(lambda: arrive(twin))
-            timeline = self._network.timeline
-            timeline.at(timeline.now + TWIN_LASTS, twin.reset)
 
     def to_node(self, action: Callable[[], None]) -> None:
         """Send something there."""

@@ -46,9 +46,9 @@ class NodeLink(Link):
     def connect(self) -> None:
         """Begin to connect."""
 
-        def arrive(connection: Connection) -> None:
-            answer = self._establish if self.server.accept(connection) else self._refuse
-            connection.to_client(self.client.arrives(lambda: answer(connection)))
+        def arrive() -> None:
+            answer = self._establish if self.server.accept(made) else self._refuse
+            made.to_client(self.client.arrives(lambda: answer(made)))
 
         def give_up() -> None:
             if self._node.connecting:
@@ -56,7 +56,7 @@ class NodeLink(Link):
 
         made = self.connection(lambda: self._lose(made, "the connection broke"))
         self._connection = made
-        made.open(arrive)
+        made.to_node(arrive)
         self.client.at(self.client.clock() + CONNECT_TIMEOUT, give_up)
 
     def flush(self) -> None:

@@ -18,7 +18,6 @@ from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters, Receive, Subscribe
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Resumption
-from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.sql.database import STATEMENTS
 from holdfast.lab.simulator.sql.server import Listen
 from holdfast.lab.simulator.store import UNANSWERED, Activity, Link, Resume, Store, Waits, Wiring
@@ -73,18 +72,17 @@ class ServerConnection:
     def login(self, until: float, resume: Resume) -> None:
         """Connect; gives this connection."""
 
-        def arrive(wires: Connection) -> None:
-            pid = self._server.login(wires)
-            wires.to_client(self._client.arrives(lambda: greet(wires, pid)))
+        def arrive() -> None:
+            pid = self._server.login(self._wires)
+            self._wires.to_client(self._client.arrives(lambda: greet(pid)))
 
-        def greet(wires: Connection, pid: int) -> None:
-            if wires is self._wires:  # and not its twin
-                self.pid = pid
-                self._answer(self._sent, self if pid else BrokenError("refused"))
+        def greet(pid: int) -> None:
+            self.pid = pid
+            self._answer(self._sent, self if pid else BrokenError("refused"))
 
         self._link.open[self] = None
         self._expect(until, resume)
-        self._wires.open(arrive)
+        self._wires.to_node(arrive)
 
     def run(self, statements: Sequence[Statement], until: float, resume: Resume) -> None:
         """Run one statement, or several as one transaction; gives the rows, or an error."""

@@ -7,14 +7,17 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, campaign, draw, play
+from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.faults import Crash, Cut, Drift, Fault, Jump, Reset, Skew
+from holdfast.lab.simulator.network import Network
 from holdfast.lab.simulator.plan import Section, Task
-from holdfast.lab.simulator.record import Mark, When
+from holdfast.lab.simulator.record import Mark, Record, Registers, When
 from holdfast.lab.simulator.run import Simulation
 
 CORPUS = [
@@ -148,6 +151,16 @@ def test_what_the_algorithm_does_not_allow_for_is_found_out(
         if any(finding.label == rule for finding in play(draw(seed, setup)).findings):
             return
     pytest.fail("nothing was found")
+
+
+def test_the_fence_of_a_holder_keeps_old_ones_out_and_never_itself() -> None:
+    record = Record(Timeline(1))
+    registers = Registers(record, Network(record.timeline, Random(1)))
+    for who, fence, holds in (("c0", 5, True), ("c1", 4, False), ("c2", 4, True)):
+        registers.write(who, "job", who, fence, lambda holds=holds: holds)  # type: ignore[misc]
+        record.timeline.run()
+    assert [event.kind for event in record.history] == [Kind.WROTE, Kind.REJECTED, Kind.REJECTED]
+    assert [finding.who for finding in record.findings] == [("c2",)]
 
 
 def test_the_same_seed_is_the_same_run() -> None:

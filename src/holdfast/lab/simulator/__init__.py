@@ -10,8 +10,8 @@ the statements of `engines.sql.postgres`.
 
 plan.py      what clients do and what goes wrong, by seed; `attacks.py` combines `faults.py`
 run.py       plays a plan; `campaign.py` plays many, and shrinks one that fails
-driver.py    virtual time: performs the effects of the core
-client.py    a client that can be paused; `tasks.py` is what it does
+driver.py    virtual time, and the algorithms in progress on it
+client.py    a client, which performs their effects, and can be paused; `tasks.py` is what it does
 network.py   messages: late, held up, lost
 server.py    a server that can freeze, crash and restart
 store.py     the store of a client: its links to the servers, and what it does over them

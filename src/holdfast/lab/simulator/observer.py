@@ -240,8 +240,14 @@ class Observer:
 
     def write(self, turn: Turn, lease: LeaseState) -> None:
         """A client writes to the register if it believes that it holds the lock."""
-        if lease.is_held(turn.client.clock()):
-            self._registers.write(turn.client.name, turn.section.name, turn.hold, lease.fence)
+        client = turn.client
+
+        def is_alone() -> bool:
+            return lease.is_held(client.clock()) and lease.spec.shares == 1
+
+        if lease.is_held(client.clock()):
+            name, hold = turn.section.name, turn.hold
+            self._registers.write(client.name, name, hold, lease.fence, is_alone)
 
     def find(self, label: str, text: str, *who: str) -> None:
         """Something went wrong."""

@@ -113,16 +113,21 @@ class Registers:
         self._record, self._network = record, network
         self._seen: dict[str, int] = {}
 
-    def write(self, who: str, name: str, hold: str, fence: int) -> None:
-        """Send a write."""
+    def write(
+        self, who: str, name: str, hold: str, fence: int, is_alone: Callable[[], bool]
+    ) -> None:
+        """Send a write. `is_alone`: whether its client is the lock's only holder."""
         wire = Wire(slow=self._network.random.random() < LATE)
         timeline = self._network.timeline
         arrival = timeline.now + self._network.delay(wire)
-        timeline.at(arrival, lambda: self._arrive(who, name, hold, fence))
+        timeline.at(arrival, lambda: self._arrive(who, name, hold, fence, is_alone))
 
-    def _arrive(self, who: str, name: str, hold: str, fence: int) -> None:
-        fresh = fence >= self._seen.get(name, 0)
-        if fresh:
-            self._seen[name] = fence
-        kind = Kind.WROTE if fresh else Kind.REJECTED
+    def _arrive(
+        self, who: str, name: str, hold: str, fence: int, is_alone: Callable[[], bool]
+    ) -> None:
+        seen = self._seen.get(name, 0)
+        self._seen[name] = max(fence, seen)
+        kind = Kind.WROTE if fence >= seen else Kind.REJECTED
         self._record.add(who, kind, name=f"{name}/fenced", hold=hold, fence=fence)
+        if fence < seen and is_alone():
+            self._record.find("holder's write rejected", f"with fence {fence}, not {seen}", who)

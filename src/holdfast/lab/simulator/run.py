@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from random import Random
 
-from holdfast.lab.checkers import disorder, overlaps, stale_writes, unnotified
+from holdfast.lab.checkers import disorder, overlaps, unnotified
 from holdfast.lab.history import Finding, History, Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Timeline
@@ -114,7 +114,6 @@ class Simulation:
         judged = [
             *overlaps(history),
             *disorder(history),
-            *stale_writes(history),
             *unnotified(history, TELL_WITHIN, timeline.now),
         ]
         return Run(plan, history, (*self.record.findings, *judged), self.injector.done)

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from holdfast.cli.app import holdfast
+from holdfast.cli.app import Lazy, holdfast
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -60,8 +60,9 @@ def commands(command: click.Command, context: click.Context) -> list[tuple[str, 
     found = [(context.command_path, command.get_help(context))]
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
-            below = command.get_command(context, name)
-            assert below is not None
+            lazy = command.get_command(context, name)
+            assert isinstance(lazy, Lazy)
+            below = lazy.load()
             found += commands(below, click.Context(below, parent=context, info_name=name))
     return found
 

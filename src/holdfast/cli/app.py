@@ -33,8 +33,12 @@ class Lazy(click.Command):
         if self._missing:
             Output().error(self._missing)
             raise click.exceptions.Exit(exits.UNAVAILABLE)
+        return self.load().make_context(info_name, *args, **kwargs)
+
+    def load(self) -> click.Command:
+        """The command itself."""
         command: click.Command = import_module(self._module).COMMANDS[self.name]
-        return command.make_context(info_name, *args, **kwargs)
+        return command
 
 
 class Commands(click.Group):

@@ -47,7 +47,6 @@ def crowd(engine: str, *kinds: int) -> set[str]:
 def plant(patch: pytest.MonkeyPatch, before: str, after: str) -> None:
     """Change the statement with which a client takes a share."""
     shared = STATEMENTS.dialect.shared
-    assert shared is not None
     text, planted = shared.enter, Text("", "numeric_dollar")
     assert text.sql.count(before) == 1
     planted.names, planted.sql = text.names, text.sql.replace(before, after)

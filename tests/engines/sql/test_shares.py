@@ -3,7 +3,7 @@ also of clients that know of no shares. PostgreSQL is the simulator's here."""
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.core.messages import (
     DONE,
+    NOT_YOURS,
     Acquire,
     Answer,
     Break,
@@ -38,7 +39,7 @@ from holdfast.engines.sql.dialect import (
     Text,
 )
 from holdfast.engines.sql.postgres.commands import NOW
-from holdfast.engines.sql.shares import MARKER
+from holdfast.engines.sql.shares import MARKER, Shares, State
 from holdfast.engines.sql.sqlite import commands as sqlite
 from holdfast.engines.sql.waiters import Waiters
 from holdfast.lab.simulator.sql.database import STATEMENTS, Database
@@ -55,11 +56,26 @@ class Listening(Waiters):
         return "somewhere", 1
 
 
+class NoShares(Shares):
+    """What a client does about shares that knows of none: nothing."""
+
+    def extend(self, requests: Sequence[Extend]) -> Steps[set[str]]:
+        yield from ()
+        return set()
+
+    def leave(self, key: str, holder: str) -> Steps[Answer]:
+        yield from ()
+        return NOT_YOURS
+
+    def arrange(self, key: str, asker: str, *_: Any, **__: Any) -> Steps[State]:
+        return (yield from self.look(key, asker))
+
+
 class Base:
     """A database with a clock that is turned, and clients of it."""
 
     dialect: Dialect
-    before: dict[str, Text]
+    before: dict[str, Any]
     """Statements as they were before there were shares."""
     close: Callable[[], None]
 
@@ -68,8 +84,9 @@ class Base:
         self.between: Callable[[], None] = lambda: None
         """Called after each transaction of a request."""
         self.clients = [self.client(self.dialect, listens) for listens in (True, True, False)]
-        self.old = self.client(replace(self.dialect, shared=None, **self.before))
+        self.old = self.client(replace(self.dialect, **self.before))
         """As clients were before there were shares."""
+        self.old._shares.__class__ = NoShares
 
     def client(self, dialect: Dialect, listens: bool = False) -> Commands:
         waiters = (Listening if listens else Waiters)(lambda: self.now, lambda _: None)

@@ -94,9 +94,7 @@ class Commands:
         self, node: str, sql: Dialect, clock: ServerClock | BootClock, waiters: Waiters
     ) -> None:
         self.node, self._sql, self._clock, self._waiters = node, sql, clock, waiters
-        self._shares: Shares | None = None
-        if sql.shared is not None:
-            self._shares = Shares(node, sql, sql.shared, clock, waiters, self._statements)
+        self._shares = Shares(node, sql, clock, waiters, self._statements)
 
     def answer(self, request: Request, until: float) -> Steps[Answer]:
         """The command for a request whose answer is awaited until then."""
@@ -173,7 +171,6 @@ class Commands:
     def _share(self, request: Acquire, until: float) -> Steps[Answer]:
         """As `_ask`, for a share of the lock."""
         holder, waiters, shares = request.holder, self._waiters, self._shares
-        assert shares is not None  # noqa: S101 - else the client has refused it
         listener, pid = waiters.listener() if request.queue else ("", 0)
         if not listener and waiters.place(holder):
             held = yield from self._poll(request)
@@ -205,7 +202,6 @@ class Commands:
         """A holder that asked for a share asks for the whole lock: it keeps the share if it has
         it."""
         holder, shares, waiters = request.holder, self._shares, self._waiters
-        assert shares is not None  # noqa: S101 - it has asked for a share
         state = yield from shares.look(request.key, holder)
         if state.is_member or (state.owner and state.owner == waiters.row_holder(holder)):
             return (yield from self._share(request, until))
@@ -289,7 +285,7 @@ class Commands:
         holder, row_holder = request.holder, self._waiters.row_holder(request.holder)
         if row_holder and (yield from self._extend_row(request, row_holder)):
             return DONE
-        if self._shares is not None and (yield from self._shares.extend([request])):
+        if (yield from self._shares.extend([request])):
             return DONE
         if row_holder != holder and (yield from self._extend_row(request, holder)):
             return DONE  # it has the whole lock
@@ -317,7 +313,6 @@ class Commands:
             done |= yield from self._extend_some(leases[first : first + LEASES_AT_ONCE])
         members = [each for each in by_name if not row_holder(each.holder)]
         for first in range(0, len(members), MEMBERS_AT_ONCE):
-            assert self._shares is not None  # noqa: S101 - there are members
             done |= yield from self._shares.extend(members[first : first + MEMBERS_AT_ONCE])
         answers: list[Answer] = []
         for request in requests:
@@ -348,13 +343,11 @@ class Commands:
             [rows] = yield self._statements(self._sql.release, key=key, holder=row_holder)
             if rows:
                 return DONE
-        if shares is not None and has_share:
-            answer = yield from shares.leave(key, holder)
-            if answer is DONE:
-                return DONE
+        if has_share and (yield from shares.leave(key, holder)) is DONE:
+            return DONE
         leave = self._statements(self._sql.leave, self._sql.free, key=key, holder=holder)
         (_, freed), state = yield from self._settle(key, holder, leave)
-        if shares is None or freed or has_share or not state.is_shared:
+        if freed or has_share or not state.is_shared:
             return DONE if freed else NOT_YOURS
         return (yield from shares.leave(key, holder))
 
@@ -385,7 +378,7 @@ class Commands:
                 if not self._waiters.wake(listener, holder, is_offered=holder == state.owner)
             ]
             if not dead or sql.forget is None:
-                if self._shares is not None and state.has_shares:
+                if state.has_shares:
                     state = yield from self._shares.arrange(key, asker, me=me)
                 return answers, state
             [(holder, listener), *_] = dead
@@ -406,7 +399,7 @@ class Commands:
         if rows:
             yield from self._settle(key, "", ())
             return DONE
-        if only is None or self._shares is None:
+        if only is None:
             return NOT_YOURS
         return (yield from self._shares.leave(key, only))
 

@@ -169,6 +169,8 @@ class Dialect:
     """Gives a row if done; does nothing if there is such a cell."""
     set_cell: Text
     """Gives a row if done; does nothing unless the version is the expected one."""
+    shared: SharedDialect
+    """For locks that several hold at once."""
     lock: Text | None = None
     """Locks the row; None where a transaction locks the whole database."""
     front: Text | None = None
@@ -183,8 +185,6 @@ class Dialect:
     little more."""
     forget: Text | None = None
     """Takes all waiters of a dead listener out, where the database cannot detect its death."""
-    shared: SharedDialect | None = None
-    """For locks that several hold at once."""
 
 
 class Statements:

@@ -43,7 +43,6 @@ from holdfast.engines.sql.dialect import (
     Dialect,
     Row,
     ServerClock,
-    SharedDialect,
     Statement,
     Steps,
     Text,
@@ -136,14 +135,14 @@ class Shares:
         self,
         node: str,
         sql: Dialect,
-        shared: SharedDialect,
         clock: ServerClock | BootClock,
         waiters: Waiters,
         statements: Callable[..., tuple[Statement, ...]],
     ) -> None:
         """`statements`: texts, with the values that they name."""
-        self._node, self._sql, self._shared, self._clock = node, sql, shared, clock
+        self._node, self._sql, self._clock = node, sql, clock
         self._waiters, self._statements = waiters, statements
+        self._shared = shared = sql.shared
         self._before = (shared.recount, shared.expire, shared.unfold, shared.mark)
 
     def take(self, request: Acquire, until: float, lock_wait: float) -> Steps[Answer | State]:

@@ -131,14 +131,12 @@ class Listener:
         self.is_settled = threading.Event()
         """Set when it listens for the first time, or knows that it cannot."""
         self._listening = waiters.listen(f"holdfast_{secrets.token_hex(8)}", self.is_settled.set)
-        self._closed = threading.Event()
         self._stopped, self._stopping = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name="holdfast-listener", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop listening."""
-        self._closed.set()
         with suppress(OSError):  # it has ended by itself
             self._stopping.send(b"\n")
         if self._thread is not threading.current_thread():
@@ -167,4 +165,4 @@ class Listener:
                 wait_for([connection.fd, self._stopped.fileno()])
                 return connection.notifications()
             case Pause(seconds):
-                return self._closed.wait(seconds)
+                return wait_for([self._stopped.fileno()], seconds=seconds)

@@ -18,7 +18,7 @@ from urllib.parse import SplitResult, unquote_to_bytes
 from holdfast.core.ports import AsyncStore, Engine, StoreHost, same_clock
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.sql.sqlite.examine import examine
+from holdfast.engines.sql.sqlite.connection import examine
 from holdfast.engines.sql.sqlite.threads import SqliteStore
 from holdfast.options import without_password
 

@@ -1,11 +1,16 @@
-"""Opening an SQLite file, with a clear error for everything that can be wrong."""
+"""Opening an SQLite file, with a clear error for everything that can be wrong; and what is to be
+said of the file, for a doctor: see `holdfast doctor`."""
 
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
+
+from holdfast.core.records import Finding
 
 # fmt: off
 NETWORK_FILE_SYSTEMS = frozenset([
@@ -17,6 +22,9 @@ NETWORK_FILE_SYSTEMS = frozenset([
 PAGE = 2048
 """Bytes. Every commit writes whole pages to the log, so ones that are smaller than SQLite's usual
 4096 make a pair about 9 % faster (1024: about 17 %, but then the larger values of cells spill)."""
+
+LITTLE = 50_000_000
+"""Bytes of a disk that are worth a word."""
 
 NEEDED = (3, 35, 0)
 """The SQLite version that brought RETURNING."""
@@ -158,3 +166,34 @@ def explain(error: Exception) -> str:
     """What an error means for the user."""
     known = _EXPLANATIONS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
     return f"{known} ({error})" if known else str(error)
+
+
+def examine(path: Path, ttl: float) -> Iterator[Finding]:
+    """What the file system has to say. (A file that cannot be used at all is found by trying.)"""
+    folder = path.parent
+    if folder.is_dir():
+        left = shutil.disk_usage(folder).free
+        if left < LITTLE:
+            yield Finding(
+                "warning",
+                str(path),
+                f"its disk has {left // 1_000_000} MB left",
+                "on a disk that is full no lock can be acquired or renewed",
+                "make room",
+            )
+        if folder.stat().st_mode & 0o002 and not folder.stat().st_mode & 0o1000:
+            yield Finding(
+                "warning",
+                str(path),
+                f"every user of this host may delete files in {folder}",
+                "if the file is deleted while it is in use, two may hold one lock",
+                f"chmod o-w {folder}, or choose a folder of the program's own",
+            )
+    if path.exists():
+        yield Finding(
+            "note",
+            str(path),
+            f"it has {path.stat().st_size // 1000} kB, for one host alone",
+            "",
+            "",
+        )

@@ -64,11 +64,11 @@ class SqlServer(BaseServer):
         """Late requests do nothing: an expired lease is not extended, and nothing is granted to a
         client that has given up."""
         sql, shared, now = STATEMENTS.dialect, STATEMENTS.dialect.shared, self._leases(ended=False)
-        extensions = (sql.extend, sql.extend_many, shared and shared.prolong)
+        extensions = (sql.extend, sql.extend_many, shared.prolong)
         for text, values in statements:
             if text in extensions and expired & now:
                 self._internal_error(f"{self.name} extended an expired lease")
-            if text in (sql.acquire, shared and shared.confirm) and now - before:
+            if text in (sql.acquire, shared.confirm) and now - before:
                 deadline = values[text.names.index("deadline")]
                 if self._micros() >= deadline:
                     self._internal_error(f"{self.name} granted a lock after the deadline")

@@ -70,7 +70,7 @@ def test_only_an_older_fence_is_refused(database: Database, own: Transaction) ->
     own.commit()
     for token, name in enumerate(names, 2):
         check(own, token, name)
-        with pytest.raises(holdfast.StaleFence, match=rf"stale: .* with {token};"):
+        with pytest.raises(holdfast.StaleFence, match=rf"stale: .* used {token};"):
             check(own, token - 1, name)
     own.rollback()
     check(own, 2**63 - 1)

@@ -13,7 +13,6 @@ What can happen to a statement, or a transaction, and what then:
 - We are interrupted: the connection is closed, and the outcome is unknown.
 """
 
-import random
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -39,6 +38,7 @@ from holdfast.engines.sql.connection import (
     MissingError,
     RefusedError,
     SqlError,
+    pause,
 )
 from holdfast.engines.sql.dialect import VERSION, ServerClock, Statement, Statements
 from holdfast.engines.sql.dialect import Steps as Command
@@ -55,6 +55,7 @@ LEAST_TIME = 0.05
 failure of the server."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
+"""While another transaction is in the way."""
 
 
 class Prepare(NamedTuple):
@@ -201,7 +202,7 @@ class Exchanges:
         if self._clock() >= until:
             raise error
         if isinstance(error, ConflictError):
-            yield Pause(_pause(retries.conflicts))
+            yield Pause(pause(retries.conflicts, FIRST_PAUSE, LONGEST_PAUSE))
             retries.conflicts += 1
         elif isinstance(error, MissingError) and retries.may_create and connection is not None:
             retries.may_create = False
@@ -284,8 +285,3 @@ class _Retries:
     """Whether what may have been done already may be done again."""
     may_create: bool = True
     conflicts: int = 0
-
-
-def _pause(tries: int) -> float:
-    ceiling = min(FIRST_PAUSE * 2 ** min(tries, 10), LONGEST_PAUSE)
-    return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - no secret

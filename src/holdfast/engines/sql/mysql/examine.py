@@ -4,16 +4,13 @@ from collections.abc import Iterator
 
 from holdfast.core.records import Finding
 from holdfast.engines import examining
-from holdfast.engines.sql.examine import Ask
+from holdfast.engines.sql.examine import Ask, judge_connections
 from holdfast.engines.sql.mysql.connection import MySqlConnection
 
 OLDEST, NEWEST = "10.6", "11"
 """The versions of MariaDB that its statements are for; 10.11 is tested."""
 
 READ_CLOCK = "SELECT unix_timestamp(now(6))"
-
-SCARCE = 0.9
-"""Of the connections that the server has."""
 
 
 def checks(where: str, connection: MySqlConnection, ask: Ask) -> Iterator[Finding]:
@@ -53,11 +50,4 @@ def checks(where: str, connection: MySqlConnection, ask: Ask) -> Iterator[Findin
         )
     used = int(ask("SHOW STATUS LIKE 'Threads_connected'")[1])
     most = int(ask("SELECT @@max_connections")[0])
-    if used > SCARCE * most:
-        yield Finding(
-            "warning",
-            where,
-            f"{used} of its {most} connections are in use",
-            "a client that gets none can neither acquire nor renew",
-            "raise max_connections, or lower the number of clients",
-        )
+    yield from judge_connections(where, used, most)

@@ -28,7 +28,8 @@ from holdfast.engines.sql.dialect import Row, Statement, Text
 from holdfast.engines.sql.postgres.commands import HANDSHAKE, SETTLE, Statements
 
 IDLE = 0.01
-"""A connection that was used so recently is taken to be there, without a look."""
+"""A connection that was used so recently is taken to be there, without a look: that would cost 3 %
+of a pair."""
 
 _DONE = (pq.ExecStatus.COMMAND_OK, pq.ExecStatus.TUPLES_OK, pq.ExecStatus.EMPTY_QUERY)
 

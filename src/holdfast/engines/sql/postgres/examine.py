@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from holdfast.core.records import Finding
 from holdfast.engines import examining
-from holdfast.engines.sql.examine import Ask
+from holdfast.engines.sql.examine import Ask, judge_connections
 from holdfast.engines.sql.postgres.connection import PostgresConnection
 
 OLDEST, NEWEST = "12", "17"
@@ -15,9 +15,6 @@ READ_CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) AS text)"
 
 Setting: TypeAlias = Callable[[str], str]
 """Gives the value of a setting."""
-
-SCARCE = 0.9
-"""Of the connections that the server has."""
 
 
 def checks(where: str, connection: PostgresConnection, ask: Ask) -> Iterator[Finding]:
@@ -75,14 +72,7 @@ def _durability(where: str, setting: Setting, ask: Ask) -> Iterator[Finding]:
 
 def _sessions(where: str, setting: Setting, ask: Ask) -> Iterator[Finding]:
     used, most = ask("SELECT count(*) FROM pg_stat_activity")[0], setting("max_connections")
-    if used > SCARCE * int(most):
-        yield Finding(
-            "warning",
-            where,
-            f"{used} of its {most} connections are in use",
-            "a client that gets none can neither acquire nor renew",
-            "raise max_connections, or lower the number of clients",
-        )
+    yield from judge_connections(where, used, int(most))
     level = setting("default_transaction_isolation")
     if level != "read committed":
         yield Finding(

@@ -20,6 +20,7 @@ from weakref import ref
 from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Granted, Release, Request
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.commands import Commands
+from holdfast.engines.sql.connection import pause
 from holdfast.engines.sql.dialect import MICROSECONDS, BootClock, Results, Statement, Steps
 from holdfast.engines.sql.shares import MARKER, alone
 from holdfast.engines.sql.sqlite import commands as sql
@@ -87,7 +88,9 @@ class SqliteStore:
                     return self._failed(requests, explain(error), heals_in(error))
             except (UnusableError, OSError) as error:
                 return self._failed(requests, str(error), inf)
-            time.sleep(max(0.0, min(_pause(tries), until - self._clock())))
+            time.sleep(
+                max(0.0, min(pause(tries, FIRST_PAUSE, LONGEST_PAUSE), until - self._clock()))
+            )
             tries += 1
 
     def ask_now(self, requests: Sequence[Request]) -> list[Answer] | None:
@@ -251,7 +254,7 @@ class SqliteStore:
                     raise
             else:
                 return results
-            time.sleep(_pause(tries))
+            time.sleep(pause(tries, FIRST_PAUSE, LONGEST_PAUSE))
             tries += 1
 
     def _open(self) -> None:
@@ -343,12 +346,6 @@ def _bring_up_to_date(connection: sqlite3.Connection, boot: str) -> None:
 def _execute_all(connection: sqlite3.Connection, script: str) -> None:
     for statement in script.split(";"):
         connection.execute(statement)
-
-
-def _pause(tries: int) -> float:
-    """How long to stand back when another connection is writing: longer each time."""
-    ceiling = min(FIRST_PAUSE * 2 ** min(tries, 10), LONGEST_PAUSE)
-    return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - no secret
 
 
 class _Forks:

@@ -1,10 +1,10 @@
 """What is to be said of an etcd cluster, for a doctor: see `holdfast doctor`."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 
@@ -82,18 +82,14 @@ class Seen:
     findings: Sequence[Finding] = ()
 
 
-Checks: TypeAlias = Callable[[str, Talk, Any], Iterator[Finding]]
-"""What is to be said of one member, given its endpoint, a connection, and its status."""
-
-
 def nodes(cluster: Cluster) -> list[NodeInfo]:
     """Each endpoint."""
-    return [each.node for each in _see(cluster, lambda *_: iter(()))]
+    return [each.node for each in _see(cluster, None)]
 
 
 def examine(cluster: Cluster, ttl: float) -> Iterator[Finding]:
     """Each endpoint, and then the cluster."""
-    found = _see(cluster, partial(_examine_one, ttl))
+    found = _see(cluster, ttl)
     for each in found:
         if each.node.error:
             others = len(found) > 1
@@ -107,15 +103,16 @@ def examine(cluster: Cluster, ttl: float) -> Iterator[Finding]:
         yield from _examine_all(cluster, answering[0])
 
 
-def _see(cluster: Cluster, checks: Checks) -> list[Seen]:
-    found = examining.side_by_side(partial(_see_one, cluster, checks), cluster.endpoints)
+def _see(cluster: Cluster, ttl: float | None) -> list[Seen]:
+    """`ttl`: of the locks to examine it for; None: only the figures are wanted."""
+    found = examining.side_by_side(partial(_see_one, cluster, ttl), cluster.endpoints)
     votes = {each.voter for each in found if each.voter}
     voters = max(each.voters for each in found)
     nodes = examining.with_margin([each.node for each in found], len(votes), voters)
     return [replace(each, node=node) for each, node in zip(found, nodes, strict=True)]
 
 
-def _see_one(cluster: Cluster, checks: Checks, endpoint: str) -> Seen:
+def _see_one(cluster: Cluster, ttl: float | None, endpoint: str) -> Seen:
     findings = list[Finding]()
     try:
         talk = Talk(cluster, endpoint)
@@ -127,7 +124,8 @@ def _see_one(cluster: Cluster, checks: Checks, endpoint: str) -> Seen:
 
     try:
         node, status = examining.figures(endpoint, ask), talk.ask(STATUS)
-        findings.extend(checks(endpoint, talk, status))  # up to an error, if there is one
+        if ttl is not None:
+            findings.extend(_examine_one(ttl, endpoint, talk, status))  # up to an error, if any
         voters: list[Any] = []
         with suppress(Rejected):
             voters = [each for each in talk.ask(MEMBER_LIST).members if not each.isLearner]

@@ -2,11 +2,11 @@
 
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
-from typing import Any, TypeAlias
+from typing import Any
 
 import hiredis
 from redis.exceptions import RedisError
@@ -98,18 +98,14 @@ class Talk:
         self._socket.close()
 
 
-Checks: TypeAlias = Callable[[str, Talk, dict[str, str]], Iterator[Finding]]
-"""What is to be said of one server, given its name, a connection, and its INFO."""
-
-
 def nodes(addresses: Sequence[Address], terms: Terms) -> list[NodeInfo]:
     """Each server."""
-    return [each.node for each in _see(addresses, terms, lambda *_: iter(()))]
+    return [each.node for each in _see(addresses, terms, None)]
 
 
 def examine(addresses: Sequence[Address], terms: Terms, node_timeout: float) -> Iterator[Finding]:
     """Each server, and then all of them together."""
-    found = _see(addresses, terms, partial(_examine_one, terms, node_timeout))
+    found = _see(addresses, terms, node_timeout)
     others = len(addresses) > 1
     for each in found:
         if each.node.error:
@@ -125,12 +121,13 @@ def examine(addresses: Sequence[Address], terms: Terms, node_timeout: float) -> 
         yield from _examine_all(found)
 
 
-def _see(addresses: Sequence[Address], terms: Terms, checks: Checks) -> list[Seen]:
-    found = examining.side_by_side(partial(_see_one, checks), addresses)
+def _see(addresses: Sequence[Address], terms: Terms, node_timeout: float | None) -> list[Seen]:
+    """`node_timeout`: how long a server may take to answer; None: only the figures are wanted."""
+    found = examining.side_by_side(partial(_see_one, terms, node_timeout), addresses)
     return _count_votes(found, terms) if terms.quorum else found
 
 
-def _see_one(checks: Checks, address: Address) -> Seen:
+def _see_one(terms: Terms, node_timeout: float | None, address: Address) -> Seen:
     name, findings = address.name, list[Finding]()
     try:
         talk = Talk(address)
@@ -140,7 +137,8 @@ def _see_one(checks: Checks, address: Address) -> Seen:
         node = examining.figures(name, talk.clock)
         server = talk.facts("INFO", "server")
         durable = is_durable(talk.ask("CONFIG", "GET", "*append*"))
-        findings.extend(checks(name, talk, server))  # up to an error, if there is one
+        if node_timeout is not None:  # up to an error, if there is one
+            findings.extend(_examine_one(terms, node_timeout, name, talk, server))
         uptime = float(server.get("uptime_in_seconds", 0.0))
         return Seen(node, server.get("run_id", ""), uptime, durable, talk.peer(), findings)
     except (OSError, ValueError, TypeError) as error:

@@ -3,11 +3,10 @@
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
 
 from holdfast.core.lease_state import node_timeout
 from holdfast.core.records import Finding, NodeInfo
@@ -30,18 +29,14 @@ class Seen:
     findings: Sequence[Finding] = ()
 
 
-Checks: TypeAlias = Callable[[str, dict[str, str], dict[str, str]], Iterator[Finding]]
-"""What is to be said of one server, given its name, its status and its settings."""
-
-
 def nodes(servers: Servers) -> list[NodeInfo]:
     """Each server."""
-    return [each.node for each in _see(servers, lambda *_: iter(()))]
+    return [each.node for each in _see(servers, None)]
 
 
 def examine(servers: Servers, ttl: float) -> Iterator[Finding]:
     """Each server, and then the ensemble."""
-    found = _see(servers, partial(_examine_one, servers, ttl))
+    found = _see(servers, ttl)
     for each in found:
         if each.node.error:
             others = len(found) > 1
@@ -79,15 +74,16 @@ def examine(servers: Servers, ttl: float) -> Iterator[Finding]:
         yield from examining.judge_margin("the ensemble", found[0].node, voters)
 
 
-def _see(servers: Servers, checks: Checks) -> list[Seen]:
-    found = examining.side_by_side(partial(_see_one, servers, checks), servers.hosts)
+def _see(servers: Servers, ttl: float | None) -> list[Seen]:
+    """`ttl`: of the locks to examine them for; None: only the figures are wanted."""
+    found = examining.side_by_side(partial(_see_one, servers, ttl), servers.hosts)
     votes = sum(each.mode in ("leader", "follower") for each in found)
     voters = max((each.voters for each in found), default=0)
     nodes = examining.with_margin([each.node for each in found], votes, voters)
     return [replace(each, node=node) for each, node in zip(found, nodes, strict=True)]
 
 
-def _see_one(servers: Servers, checks: Checks, host: str) -> Seen:
+def _see_one(servers: Servers, ttl: float | None, host: str) -> Seen:
     findings = list[Finding]()
 
     def ask() -> None:
@@ -96,7 +92,8 @@ def _see_one(servers: Servers, checks: Checks, host: str) -> Seen:
     try:
         node = examining.figures(host, ask)
         facts, conf = _facts(servers, host, "srvr"), _facts(servers, host, "conf")
-        findings.extend(checks(host, facts, conf))  # up to an error, if there is one
+        if ttl is not None:
+            findings.extend(_examine_one(servers, ttl, host, facts, conf))  # up to an error, if any
     except OSError as error:
         return Seen(examining.silent(host, error), findings=findings)
     members = [text for name, text in conf.items() if re.fullmatch(r"server\.\d+", name)]

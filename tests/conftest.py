@@ -20,7 +20,7 @@ pytest_plugins = [
 
 HERE = Path(__file__).parent
 
-COLOUR = re.compile(r"\ba?sync\b")
+MODE = re.compile(r"\ba?sync\b")
 
 
 def pytest_configure() -> None:
@@ -70,8 +70,8 @@ def out_of_turn(items: list[pytest.Item]) -> set[pytest.Item]:
     short run leaves out. (That of the contract has a rule of its own.)"""
     twins: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.path.is_relative_to(HERE / "engines") and "colour" in _parameters(item):
-            twins.setdefault(COLOUR.sub("", item.nodeid), []).append(item)
+        if item.path.is_relative_to(HERE / "engines") and "mode" in _parameters(item):
+            twins.setdefault(MODE.sub("", item.nodeid), []).append(item)
     return {pair[crc32(name.encode()) % 2] for name, pair in twins.items() if len(pair) == 2}
 
 

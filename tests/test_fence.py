@@ -56,7 +56,7 @@ def transaction(way: Way, run: Any, url: str) -> Iterator[Transaction]:
 
 @pytest.fixture
 def check(way: Way, run: Any) -> Any:
-    function = fence.check if way.colour == "sync" else fence.acheck
+    function = fence.check if way.mode == "sync" else fence.acheck
     return lambda transaction, *values: run(function, transaction.connection, *values)
 
 
@@ -128,8 +128,8 @@ def test_what_is_no_connection(run: Any, thing: Any) -> None:
             run(function, thing, "job", 1)
 
 
-def test_a_connection_of_the_other_colour(way: Way, run: Any, transaction: Transaction) -> None:
-    other = fence.acheck if way.colour == "sync" else fence.check
+def test_a_connection_of_the_other_mode(way: Way, run: Any, transaction: Transaction) -> None:
+    other = fence.acheck if way.mode == "sync" else fence.check
     with pytest.raises(TypeError, match=rf"^connection: .*{type(transaction.connection).__name__}"):
         run(other, transaction.connection, "job", 1)
 

@@ -144,7 +144,7 @@ def test_members() -> None:
     assert seen == MEMBERS
 
 
-def test_both_colours_take_the_same_arguments() -> None:
+def test_both_modes_take_the_same_arguments() -> None:
     pairs: list[tuple[Any, Any]] = [
         (Client, AsyncClient),
         (Lock.acquire, AsyncLock.acquire),

@@ -17,7 +17,7 @@ PAGES = [
 LIBRARY = ROOT / "src" / "holdfast"
 SOURCES = sorted(
     path
-    for folder in (LIBRARY, ROOT / "tests" / "lab")
+    for folder in (LIBRARY, ROOT / "tests" / "lab", ROOT / "tests" / "contract")
     for path in folder.rglob("*")
     if path.suffix in (".py", ".lua", ".c", ".proto")
 )

@@ -121,7 +121,7 @@ def test_signals_without_effect_do_not_end_the_wait(holdfast: Holdfast) -> None:
 
 
 def test_no_instant_of_a_run_loses_a_signal(holdfast: Holdfast) -> None:
-    """Wherever it strikes, the run ends by it, and the lock is free."""
+    """Wherever it comes, the run ends by it, and the lock is free."""
     endless = ["run", "-v", "job", "--", "sleep", "600"]
     for steps in range(3):
         process = holdfast.start(*endless)

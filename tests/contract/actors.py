@@ -1,4 +1,4 @@
-"""Actors: those who use the lock in a scenario, each with a thread or a task of its own.
+"""Actors: the clients of a scenario, each with a thread or a task of its own.
 
 `await ann(lock.acquire, timeout=1)` has Ann call it and gives her answer; `ann.begins(...)` does
 not wait for it. Reentrancy and `Lock.release()` go by thread or task, so all calls of one actor
@@ -52,11 +52,11 @@ class Actor:
         return await self.begins(call, *args, **options)
 
     async def inside(self, lock: Any, body: Body) -> Any:
-        """`with lock as lease: body(lease)`, in this actor's colour. It takes calls meanwhile."""
+        """`with lock as lease: body(lease)`, in this actor's mode. It takes calls meanwhile."""
         raise NotImplementedError
 
     def function(self, body: Callable[..., Awaitable[Any]]) -> Callable[..., Any]:
-        """A function of this actor's colour that does what `body` does, for decorating."""
+        """A function of this actor's mode that does what `body` does, for decorating."""
         raise NotImplementedError
 
     async def leaves(self) -> None:

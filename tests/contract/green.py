@@ -65,7 +65,7 @@ def contend(ann: holdfast.Client, ben: holdfast.Client) -> None:
 
 
 def wait_while_others_run(ann: holdfast.Client, ben: holdfast.Client) -> None:
-    """The lock is released only once the ticker has run beside the one who waits."""
+    """The lock is released only once the ticker has run beside the waiter."""
     held = ann.lock("kept", timeout=GIVE_UP).acquire()
     assert held
     got: list[holdfast.Lease | None] = []
@@ -76,7 +76,7 @@ def wait_while_others_run(ann: holdfast.Client, ben: holdfast.Client) -> None:
     assert not got
     held.release()
     waiting.join()
-    assert got[0], "the wait went on until its timeout: one who waits stops all the others"
+    assert got[0], "the wait went on until its timeout: a waiter stops all the others"
     assert got[0].fence > held.fence
     got[0].release()
 

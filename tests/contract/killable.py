@@ -79,10 +79,10 @@ class Worker:
         self._pipes = ExitStack()
 
     @classmethod
-    async def start(cls, url: str, colour: str) -> Worker:
+    async def start(cls, url: str, mode: str) -> Worker:
         pipes = [os.pipe() for _ in range(3)]
         (theirs, commands), (answers, to_us), (news, of_it) = pipes
-        socket.send_fds(parent(), [json.dumps([colour, url]).encode()], [theirs, to_us, of_it])
+        socket.send_fds(parent(), [json.dumps([mode, url]).encode()], [theirs, to_us, of_it])
         for pipe in (theirs, to_us, of_it):
             os.close(pipe)
         with ExitStack() as stack:
@@ -160,4 +160,4 @@ class Worker:
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(WorkerGone("the worker ended without an answer"))
-                answer.exception()  # looked at: nobody need have been waiting for it
+                answer.exception()  # looked at, since no caller may wait for it

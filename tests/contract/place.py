@@ -9,12 +9,12 @@ class Place:
 
     url: str
 
-    def given(self, colour: str) -> Any:
-        """What a client of this colour is made with: the URL, unless users have something else."""
+    def given(self, mode: str) -> Any:
+        """What a client of this mode is made with: the URL, unless users have something else."""
         return self.url
 
     def untouched(self) -> bool:
-        """Whether nobody has asked the store for anything yet, as far as can be told."""
+        """Whether no request has reached the store yet, as far as can be told."""
         return True
 
     def outage(self) -> AbstractContextManager[None]:

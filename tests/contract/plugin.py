@@ -1,4 +1,4 @@
-"""Runs every scenario over every engine and colour that it can run over.
+"""Runs every scenario over every engine and mode that it can run over.
 
 The engines come from the hook `pytest_holdfast_engines`.
 """
@@ -14,7 +14,7 @@ from zlib import crc32
 import pytest
 
 from .engine import NEEDS, Engine
-from .stage import Colour, Stage
+from .stage import Mode, Stage
 
 HANGS_AFTER = 60.0
 SLOW_HANGS_AFTER = 110.0
@@ -37,7 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: more of a scenario that a short run plays in part")
     config.addinivalue_line("markers", "core: depends on the core alone, not on the engine")
     config.addinivalue_line("markers", "turns: a short run plays it on some engines, by turns")
-    config.addinivalue_line("markers", "colour(name): a scenario that exists in one colour only")
+    config.addinivalue_line("markers", "mode(name): a scenario that exists in one mode only")
     config.addinivalue_line(
         "markers", f"needs(*things): what an engine must be able to do, of {', '.join(NEEDS)}"
     )
@@ -58,7 +58,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     full = config.getoption("full", default=True)
     scenario = metafunc.function.__name__.removeprefix("test_")
     needs = tuple(need for mark in metafunc.definition.iter_markers("needs") for need in mark.args)
-    colours = [mark.args[0] for mark in metafunc.definition.iter_markers("colour")] or [
+    modes = [mark.args[0] for mark in metafunc.definition.iter_markers("mode")] or [
         "sync",
         "async",
     ]
@@ -69,7 +69,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         able,
         scenario,
         part,
-        colours,
+        modes,
         core="core" in marks_of_it,
         turns="turns" in marks_of_it,
         restarts="restart" in needs,
@@ -77,14 +77,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     runs = []
     for engine in engines:
         refusal = engine.refusal(scenario, needs)
-        for colour in colours:
-            if not full and (engine.name, colour) not in short:
+        for mode in modes:
+            if not full and (engine.name, mode) not in short:
                 continue
             marks = [pytest.mark.skip(reason=refusal)] if refusal else []
             if engine.server and config.pluginmanager.hasplugin("xdist"):
-                # It takes seconds to start: once for each colour, not for each process.
-                marks.append(pytest.mark.xdist_group(f"{engine.server}-{colour}"))
-            runs.append(pytest.param((engine, colour), id=f"{engine.name}-{colour}", marks=marks))
+                # It takes seconds to start: once for each mode, not for each process.
+                marks.append(pytest.mark.xdist_group(f"{engine.server}-{mode}"))
+            runs.append(pytest.param((engine, mode), id=f"{engine.name}-{mode}", marks=marks))
     metafunc.parametrize("stage", runs, indirect=True)
 
 
@@ -92,31 +92,31 @@ def short_run(
     engines: list[Engine],
     scenario: str,
     part: str,
-    colours: list[str],
+    modes: list[str],
     *,
     core: bool,
     turns: bool,
     restarts: bool,
 ) -> set[tuple[str, str]]:
-    """On which engines, and in which colours, a short run plays a scenario. (A full one plays it on
-    all that can, in all colours.)
+    """On which engines, and in which modes, a short run plays a scenario. (A full one plays it on
+    all that can, in all modes.)
 
-    It is played on each engine that has code of its own, in one colour, by turns. The variants of
-    an engine take turns, in the other colour: it is played on one of those that play this part of
+    It is played on each engine that has code of its own, in one mode, by turns. The variants of
+    an engine take turns, in the other mode: it is played on one of those that play this part of
     the contract, unless servers are restarted. What has the mark `turns` is played on every third
-    engine. On the quick ones everything is played in all colours; what depends on the core alone
+    engine. On the quick ones everything is played in all modes; what depends on the core alone
     is played nowhere else.
     """
     turn = crc32(scenario.encode())
     play = [engine for engine in engines if not engine.only or part in engine.only]
-    chosen = {(engine.name, colour) for engine in play if engine.quick for colour in colours}
+    chosen = {(engine.name, mode) for engine in play if engine.quick for mode in modes}
     if core and chosen:
         return chosen
     others = [engine for engine in play if not (engine.quick or engine.variant_of)]
     for number, engine in enumerate(others):
         if turns and (turn + number) % 3:
             continue
-        one, other = (colours[(turn + number + more) % len(colours)] for more in (0, 1))
+        one, other = (modes[(turn + number + more) % len(modes)] for more in (0, 1))
         chosen.add((engine.name, one))
         variants = [each.name for each in play if each.variant_of == engine.name and not restarts]
         if variants:
@@ -126,13 +126,13 @@ def short_run(
 
 @pytest.fixture
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
-    """An engine with a fresh store, and a colour."""
+    """An engine with a fresh store, and a mode."""
     engine: Engine
-    colour: Colour
-    engine, colour = request.param
+    mode: Mode
+    engine, mode = request.param
     place = engine.place(tmp_path)
     try:
-        yield Stage(engine, colour, place)
+        yield Stage(engine, mode, place)
     finally:
         place.close()
 

@@ -1,4 +1,4 @@
-"""The stage of a scenario: an engine, a colour, the actors, and the sweep when it is over."""
+"""The stage of a scenario: an engine, a mode, the actors, and the sweep when it is over."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .engine import Engine
 from .killable import Worker, parent
 from .place import Place
 
-Colour = Literal["sync", "async"]
+Mode = Literal["sync", "async"]
 
 AT_ONCE = 10.0
 """How long to wait for what should happen at once: against hanging, well under the usual ttl."""
@@ -30,9 +30,9 @@ A_WHILE = 0.3
 class Stage:
     """Where one scenario is played. What it hands out it clears away, and looks if it is gone."""
 
-    def __init__(self, engine: Engine, colour: Colour, place: Place) -> None:
+    def __init__(self, engine: Engine, mode: Mode, place: Place) -> None:
         self.engine = engine
-        self.colour = colour
+        self.mode = mode
         self.place = place
         self._clients: list[Any] = []
         self._actors: list[Actor] = []
@@ -40,13 +40,13 @@ class Stage:
 
     def client(self, url: str | None = None, **options: Any) -> Any:
         """A `Client` or an `AsyncClient` of this engine."""
-        make = holdfast.Client if self.colour == "sync" else holdfast.AsyncClient
-        client = make(url or self.place.given(self.colour), **options)
+        make = holdfast.Client if self.mode == "sync" else holdfast.AsyncClient
+        client = make(url or self.place.given(self.mode), **options)
         self._clients.append(client)
         return client
 
     def actor(self, name: str, client: Any = None) -> Actor:
-        make = ThreadActor if self.colour == "sync" else TaskActor
+        make = ThreadActor if self.mode == "sync" else TaskActor
         actor = make(name, client or self.client())
         self._actors.append(actor)
         return actor
@@ -55,9 +55,9 @@ class Stage:
         """Actors, each with a client of their own, or all with the one given."""
         return [self.actor(name, client) for name in names]
 
-    async def worker(self, colour: Colour | None = None) -> Worker:
+    async def worker(self, mode: Mode | None = None) -> Worker:
         """A process with a client of this engine, that can be killed."""
-        worker = await Worker.start(self.place.url, colour or self.colour)
+        worker = await Worker.start(self.place.url, mode or self.mode)
         self._workers.append(worker)
         return worker
 
@@ -129,12 +129,12 @@ class Stage:
         return actor.lock(name, **options)
 
     async def tries(self, actor: Actor, lock: Any) -> Any:
-        """What somebody gets by asking once. A busy machine may answer too late, above all where
+        """What an actor gets by asking once. A busy machine may answer too late, above all where
         there are several nodes with little time each: then they ask again."""
         return await self._insists(lambda: actor(lock.acquire, False))
 
     async def waits_in_vain(self, actor: Actor, lock: Any) -> bool:
-        """Whether somebody who asks for a while does not get it. They, too, ask again if a busy
+        """Whether an actor that asks for a while does not get it. It, too, asks again if a busy
         machine answers too late: that is an error, since their last question has no answer."""
         return await self._insists(lambda: actor(lock.acquire, timeout=A_WHILE)) is None
 
@@ -149,7 +149,7 @@ class Stage:
                     raise
 
     async def takes(self, actor: Actor, name: str) -> bool:
-        """Whether somebody gets the lock by asking once. They give it back."""
+        """Whether an actor gets the lock by asking once. It releases it."""
         lease = await self.tries(actor, actor.lock(name))
         if lease:
             await actor(lease.release)
@@ -180,7 +180,7 @@ class Stage:
 
     async def close(self, client: Any) -> None:
         """Closes a client, as often as one likes."""
-        if self.colour == "sync":
+        if self.mode == "sync":
             await asyncio.wait_for(asyncio.to_thread(client.close), AT_ONCE)
         else:
             await asyncio.wait_for(client.aclose(), AT_ONCE)
@@ -217,7 +217,7 @@ class Leftovers:
 
     async def let_tasks_end(self, other: Leftovers) -> None:
         """Waits for those that were not there at the other moment: a client does some things by
-        itself, and when it likes, as giving back a lease that nobody wanted any more."""
+        itself, and when it likes, as releasing a lease that is not wanted any more."""
         more = self.tasks - other.tasks
         if more:
             await asyncio.wait(more, timeout=AT_ONCE)

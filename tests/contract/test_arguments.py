@@ -60,7 +60,7 @@ async def test_bad_arguments_of_a_lock(stage: Stage, argument: str) -> None:
 
 @pytest.mark.parametrize("argument", BAD_OF_CLIENT)
 async def test_bad_arguments_of_a_client(stage: Stage, argument: str) -> None:
-    make = holdfast.Client if stage.colour == "sync" else holdfast.AsyncClient
+    make = holdfast.Client if stage.mode == "sync" else holdfast.AsyncClient
     for value in BAD_OF_CLIENT[argument]:
         with refused(argument, value):
             make(**{"url": stage.place.url, argument: value})
@@ -138,7 +138,7 @@ async def test_a_switch_that_is_no_switch(stage: Stage) -> None:
     assert stage.place.untouched()
 
 
-@pytest.mark.colour("sync")
+@pytest.mark.mode("sync")
 async def test_only_tasks_can_be_cancelled_on_loss(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     with pytest.raises(TypeError, match="cancel_on_loss"):

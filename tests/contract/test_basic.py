@@ -1,4 +1,4 @@
-"""Taking a lock and giving it back."""
+"""Taking and releasing a lock."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def test_a_released_lease_says_so(stage: Stage) -> None:
     await ann(lease.release)
 
     assert not lease.held
-    assert not lease.lost, "it was given back, not lost"
+    assert not lease.lost, "it was released, not lost"
     assert lease.remaining() == 0
     with pytest.raises(NotHeld):
         lease.ensure_held()
@@ -78,7 +78,7 @@ async def test_releasing_twice_is_an_error(stage: Stage) -> None:
 
     with pytest.raises(NotHeld) as error:
         await ann(lease.release)
-    assert not isinstance(error.value, LockLost), "it was not lost, it was given back"
+    assert not isinstance(error.value, LockLost), "it was not lost, it was released"
     assert others.held
     assert not await stage.takes(ann, "door"), (
         "the second release must not free the next holder's lock"

@@ -15,7 +15,7 @@ from .actors import Actor
 from .stage import Leftovers, Stage
 from .steps import Cut, cut_everywhere, cut_short
 
-pytestmark = pytest.mark.colour("async")
+pytestmark = pytest.mark.mode("async")
 
 ONCE = pytest.param(None, id="once")
 LATER = pytest.param(2, id="twice, later", marks=pytest.mark.full)

@@ -1,4 +1,4 @@
-"""Cells: values that are set only by whoever knows their latest version."""
+"""Cells: values that are set only with their latest version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.needs("cells")
 
 @contextmanager
 def rival(stage: Stage, value: str) -> Iterator[holdfast.Cell]:
-    """The same cell, for somebody who can come between in the middle of an update."""
+    """The same cell, for another client that comes between in the middle of an update."""
     with holdfast.Client(stage.place.url) as client:
         cell = client.cell("stock")
         cell.set(value, expect=0)
@@ -126,7 +126,7 @@ async def test_sellers_who_share_a_client(stage: Stage) -> None:
 
 
 async def sell(stage: Stage, units: int, sellers: list[Actor]) -> None:
-    """Everybody sells until nothing is left. Who got the stock down to n has sold the unit n."""
+    """All sell until nothing is left. Who got the stock down to n has sold the unit n."""
     first = sellers[0]
     await first(first.client.cell("stock").set, str(units), expect=0)
 
@@ -295,7 +295,7 @@ async def test_an_engine_that_does_not_answer(stage: Stage) -> None:
 
 
 @pytest.mark.turns
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 @pytest.mark.parametrize("again", [None, 1], ids=["once", "twice"])
 async def test_cancelled_anywhere(stage: Stage, again: int | None) -> None:
     """Done or not done, but never half; and no connection is left, nor a watch on a shared one."""

@@ -50,7 +50,7 @@ async def test_a_client_as_a_context_manager(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     before = Leftovers()
     client = stage.client()
-    if stage.colour == "sync":
+    if stage.mode == "sync":
         with client as entered:
             assert entered is client
             lease = client.lock("door").acquire()

@@ -53,7 +53,7 @@ async def test_a_block_whose_client_is_closed_ends_with_a_loss(stage: Stage) -> 
 
 
 @pytest.mark.core
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_cancel_on_loss_cancels_the_body_of_a_closed_client(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     inside = asyncio.Event()
@@ -130,7 +130,7 @@ async def test_every_use_of_a_closed_client_says_so(stage: Stage) -> None:
 
 
 @pytest.mark.turns
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_a_client_can_be_closed_after_its_loop_has_ended(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
 

@@ -1,4 +1,4 @@
-"""Many who want the same lock: nothing is lost, and nobody is left out."""
+"""Many clients that want the same lock: nothing is lost, and none is left out."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_tries_that_race_have_one_winner(stage: Stage) -> None:
     for round_ in range(10):
         tries = (stage.tries(actor, actor.lock(f"door {round_}")) for actor in crowd)
         winners = [lease for lease in await asyncio.gather(*tries) if lease]
-        assert len(winners) == 1, "None must mean that somebody holds it"
+        assert len(winners) == 1, "None must mean that another client holds it"
 
 
 @pytest.mark.needs("processes")
@@ -103,12 +103,12 @@ async def test_processes_lose_nothing(
 @pytest.mark.turns
 @pytest.mark.slow
 @pytest.mark.needs("processes")
-async def test_processes_of_both_colours_and_this_one_lose_nothing(
+async def test_processes_of_both_modes_and_this_one_lose_nothing(
     stage: Stage, tmp_path: Path
 ) -> None:
     path = tmp_path / "tally"
     path.write_text("0")
-    crew = [await stage.worker(colour) for colour in ("sync", "async")]
+    crew = [await stage.worker(mode) for mode in ("sync", "async")]
     (ann,) = stage.cast("ann")
 
     async def add(lease: Any) -> None:
@@ -125,7 +125,7 @@ async def test_processes_of_both_colours_and_this_one_lose_nothing(
 
 
 async def test_a_try_in_vain_met_a_holder(stage: Stage) -> None:
-    """`None` means that somebody has the lock, and not that others were trying, too."""
+    """`None` means that another client has the lock, and not that others were trying, too."""
     loop = asyncio.get_running_loop()
     holds: list[tuple[float, float]] = []
     refusals: list[tuple[float, float]] = []

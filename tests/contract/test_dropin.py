@@ -28,7 +28,7 @@ async def test_a_decorated_function_runs_locked(stage: Stage) -> None:
     decorated = ann.lock("nightly")(ann.function(nightly))
     assert decorated.__name__ == "nightly"
     assert decorated.__doc__ == "What it does."
-    assert inspect.iscoroutinefunction(decorated) == (stage.colour == "async")
+    assert inspect.iscoroutinefunction(decorated) == (stage.mode == "async")
     assert stage.place.untouched(), "decorating asks nothing"
     assert await ann(decorated, 7) == 14
     assert await ann(decorated, 7, factor=3) == 21
@@ -103,7 +103,7 @@ async def test_code_written_for_a_plain_lock(stage: Stage) -> None:
         await ann(lock.release)
 
 
-@pytest.mark.colour("sync")
+@pytest.mark.mode("sync")
 async def test_a_condition_on_it(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben", client=stage.client())
     condition = threading.Condition(ann.lock("door"))

@@ -1,4 +1,4 @@
-"""Elections: one leader among the candidates, and what everybody sees of it."""
+"""Elections: one leader among the candidates, and what all clients see of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.turns
 def steps_of(stage: Stage, election: Any) -> Callable[[], Any]:
     """What gives the next change, each time it is called."""
     changes = election.observe()
-    return (lambda: next(changes)) if stage.colour == "sync" else changes.__anext__
+    return (lambda: next(changes)) if stage.mode == "sync" else changes.__anext__
 
 
 async def sees(actor: Actor, election: Any) -> tuple[str, int] | None:
@@ -247,7 +247,7 @@ class TestRun:
         with pytest.raises(LockLost, match="another"):
             await ann(ann.client.election("boss").run, ann.function(work))
 
-    @pytest.mark.colour("sync")
+    @pytest.mark.mode("sync")
     async def test_a_coroutine_function_is_no_work_for_a_thread(self, stage: Stage) -> None:
         (ann,) = stage.cast("ann")
         with pytest.raises(TypeError, match=r"work: .* is async"):
@@ -264,7 +264,7 @@ class TestRun:
             await ann(ann.client.election("boss", value="ann").run, ann.function(work))
 
     @pytest.mark.slow
-    @pytest.mark.colour("async")
+    @pytest.mark.mode("async")
     async def test_the_work_is_cancelled_before_its_term_ends(self, stage: Stage) -> None:
         """A busy machine may be late for it in one term, and hardly in each."""
         (ann,) = stage.cast("ann")
@@ -282,7 +282,7 @@ class TestRun:
         assert in_time[-1]
         assert await stage.takes(ann, "boss")
 
-    @pytest.mark.colour("async")
+    @pytest.mark.mode("async")
     async def test_cancelling_it_cancels_the_work(self, stage: Stage) -> None:
         ann, ben = stage.cast("ann", "ben")
         working, ended = asyncio.Event(), asyncio.Event()
@@ -303,7 +303,7 @@ class TestRun:
         assert await stage.takes(ben, "boss")
 
 
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 @pytest.mark.needs("cells")
 @pytest.mark.parametrize("again", [None, 1], ids=["once", "twice"])
 async def test_a_campaign_cancelled_anywhere(stage: Stage, again: int | None) -> None:

@@ -130,7 +130,7 @@ async def test_max_hold_is_no_loss_for_who_leaves_in_time(stage: Stage) -> None:
 
 
 @pytest.mark.turns
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_a_pause_between_question_and_answer_costs_the_holder(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     pause = 0.2
@@ -139,7 +139,7 @@ async def test_a_pause_between_question_and_answer_costs_the_holder(stage: Stage
 
     def stand_still(number: int, awaits: Any) -> None:
         nonlocal paused
-        if number == 0:  # the request has left, and its answer finds nobody
+        if number == 0:  # the request has left, and its answer comes to no one
             paused = True
             time.sleep(pause)
 
@@ -152,7 +152,7 @@ async def test_a_pause_between_question_and_answer_costs_the_holder(stage: Stage
         assert lease.remaining() < stage.long - pause
 
 
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_an_extension_that_is_answered_too_late_is_a_loss(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     paused = False

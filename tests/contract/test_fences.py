@@ -81,7 +81,7 @@ async def test_fences_rise_over_a_restart(stage: Stage) -> None:
     assert (await ben(ben.lock("gate").acquire)).fence > held.fence
 
 
-@pytest.mark.colour("sync")  # the processes have both
+@pytest.mark.mode("sync")  # the processes have both
 @pytest.mark.needs("processes")
 async def test_fences_rise_over_processes(stage: Stage) -> None:
     (ann,) = stage.cast("ann")

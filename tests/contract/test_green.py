@@ -16,7 +16,7 @@ import pytest
 from .killable import environment
 from .stage import Stage
 
-pytestmark = [pytest.mark.slow, pytest.mark.colour("sync"), pytest.mark.turns]
+pytestmark = [pytest.mark.slow, pytest.mark.mode("sync"), pytest.mark.turns]
 
 PENDING = {
     "gevent": set[str](),

@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.needs("processes"), pytest.mark.slow]
 
 async def interrupted(stage: Stage, worker: Worker) -> None:
     """A sync worker lives on, to betray what it still holds; an asyncio one ends by it."""
-    if stage.colour == "sync":
+    if stage.mode == "sync":
         # It may have come just before the worker began to read its next command: Python sees that
         # when there is something to read.
         worker.begins("hello")
@@ -57,7 +57,7 @@ async def test_interrupting_a_waiter(stage: Stage, pause: float | None) -> None:
         if worker.alive:
             worker.interrupt()
     await interrupted(stage, worker)
-    if pause is None or stage.colour == "sync":
+    if pause is None or stage.mode == "sync":
         await nobody_waits(stage, ben, "door")
     await ann(lease.release)
     # An asyncio program that is interrupted twice ends at once: its place in the queue, too.
@@ -71,7 +71,7 @@ async def nobody_waits(stage: Stage, watcher: Actor, name: str) -> None:
     await stage.until(is_quiet)
 
 
-@pytest.mark.colour("sync")
+@pytest.mark.mode("sync")
 @pytest.mark.parametrize(
     "step", [pytest.param(7, marks=pytest.mark.full, id="many"), pytest.param(41, id="few")]
 )
@@ -79,7 +79,7 @@ async def test_an_interruption_anywhere_leaves_the_client_usable(stage: Stage, s
     """And the lock: it is free for all, at once or after its ttl."""
     arguments = (stage.place.url, str(step), str(stage.short))
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", f"{__package__}.struck", *arguments),
+        *(sys.executable, "-m", f"{__package__}.interrupted", *arguments),
         stdout=asyncio.subprocess.PIPE,
         env=environment(),
     )
@@ -89,7 +89,7 @@ async def test_an_interruption_anywhere_leaves_the_client_usable(stage: Stage, s
     assert len(said.split()) == 3, "situations"
 
 
-@pytest.mark.colour("sync")
+@pytest.mark.mode("sync")
 async def test_an_interrupted_waiter_can_wait_again(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     worker = await stage.worker()
@@ -107,7 +107,7 @@ async def test_an_interrupted_waiter_can_wait_again(stage: Stage) -> None:
 
 @pytest.mark.parametrize("rounds", [2, pytest.param(8, marks=pytest.mark.full)])
 async def test_an_interrupt_that_races_with_the_release(stage: Stage, rounds: int) -> None:
-    """The waiter gets the lock or the interrupt first, or both; in the end nobody holds it."""
+    """The waiter gets the lock or the interrupt first, or both; in the end it is free."""
     ann, ben = stage.cast("ann", "ben")
     for round_ in range(rounds):
         worker = await stage.worker()
@@ -122,6 +122,6 @@ async def test_an_interrupt_that_races_with_the_release(stage: Stage, rounds: in
         await interrupted(stage, worker)
         if worker.alive:  # it may have come when the acquire was over: then the lease was kept
             await worker("release" if answer.done() else "drop")
-        # Between the two the lease is nobody's, and ends with its ttl: it must not be renewed.
+        # Between the two the lease has no owner, and ends with its ttl: it must not be renewed.
         await stage.until(lambda: stage.takes(ben, "door"), stage.ttl + AT_ONCE)
         await worker.ends()

@@ -57,7 +57,7 @@ async def test_leaving_a_block_waits_too(stage: Stage) -> None:
     await stage.until(lambda: stage.takes(ben, "nightly"))
 
 
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_a_cancelled_release_is_carried_out_at_once(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("nightly", min_hold=LONG).acquire)

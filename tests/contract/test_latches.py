@@ -117,7 +117,7 @@ async def test_a_closed_client_ends_the_wait(stage: Stage) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_cancelled_anywhere(stage: Stage) -> None:
     """It was counted or was not; and the next call counts it, once."""
     ann, ben = stage.cast("ann", "ben")

@@ -1,4 +1,4 @@
-"""Losing a lease: the holder is told, once, at the moment, and nobody else suffers for it."""
+"""Losing a lease: the holder is told, once, at the moment, and no other lease suffers for it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Fatal(BaseException):
 
 
 @pytest.mark.core
-@pytest.mark.colour("sync")
+@pytest.mark.mode("sync")
 async def test_a_callback_that_blocks_or_raises_anything_hurts_no_other_lease(
     stage: Stage,
 ) -> None:
@@ -216,7 +216,7 @@ async def test_leaving_with_by_an_error_after_a_loss_keeps_the_error(stage: Stag
 
 
 @pytest.mark.core
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_a_loss_cancels_the_body_that_asked_for_it(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     seen: list[Any] = []
@@ -244,7 +244,7 @@ async def test_a_loss_cancels_the_body_that_asked_for_it(stage: Stage) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_a_body_that_finishes_is_not_cancelled(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
 
@@ -258,7 +258,7 @@ async def test_a_body_that_finishes_is_not_cancelled(stage: Stage) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_someone_elses_cancellation_is_no_loss(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     inside = asyncio.Event()

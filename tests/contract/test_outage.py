@@ -73,7 +73,7 @@ async def test_an_outage_that_passes_is_waited_out(stage: Stage) -> None:
     assert (await asyncio.wait_for(waiting, AT_ONCE)).held
 
 
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_other_tasks_run_while_nobody_answers(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     await stage.takes(ann, "door")
@@ -150,7 +150,7 @@ async def test_asking_about_a_lock_that_nobody_answers_for(stage: Stage) -> None
         assert info.holder == lease.holder
 
     with stage.place.outage():
-        await asyncio.gather(look(ann), look(ben))  # one who is connected, and one who is not
+        await asyncio.gather(look(ann), look(ben))  # one is connected, the other is not
 
 
 @pytest.mark.slow

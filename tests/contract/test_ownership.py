@@ -69,7 +69,7 @@ async def test_a_lost_lease_of_another_does_not_stand_in_the_way_of_a_hand_over(
 async def test_a_lease_is_a_context_manager_for_any_thread_or_task(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("door").acquire)
-    if stage.colour == "sync":
+    if stage.mode == "sync":
         stack = ExitStack()
         assert await ann(stack.enter_context, lease) is lease
         await asyncio.to_thread(stack.close)
@@ -78,10 +78,10 @@ async def test_a_lease_is_a_context_manager_for_any_thread_or_task(stage: Stage)
             assert entered is lease
     assert await stage.takes(ben, "door")
     with pytest.raises(NotHeld):
-        await ann(lease.__enter__ if stage.colour == "sync" else lease.__aenter__)
+        await ann(lease.__enter__ if stage.mode == "sync" else lease.__aenter__)
 
 
-@pytest.mark.colour("sync")
+@pytest.mark.mode("sync")
 async def test_a_block_left_on_another_thread_releases_its_own_lease(stage: Stage) -> None:
     client = stage.client()
     ann, ben = stage.cast("ann", "ben", client=client)
@@ -113,7 +113,7 @@ async def test_a_block_left_on_another_thread_releases_its_own_lease(stage: Stag
     assert await stage.takes(ann, "door")
 
 
-@pytest.mark.colour("sync")
+@pytest.mark.mode("sync")
 async def test_a_block_that_cannot_be_attributed_is_refused(stage: Stage) -> None:
     client = stage.client()
     ann, ben = stage.cast("ann", "ben", client=client)
@@ -126,7 +126,7 @@ async def test_a_block_that_cannot_be_attributed_is_refused(stage: Stage) -> Non
         await asyncio.to_thread(stacks[0].close)
 
 
-@pytest.mark.colour("sync")
+@pytest.mark.mode("sync")
 @pytest.mark.parametrize("reentrant", [False, True])
 async def test_a_condition_works_with_a_lock(stage: Stage, reentrant: bool) -> None:
     ann, ben = stage.cast("ann", "ben", client=stage.client())

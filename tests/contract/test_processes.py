@@ -132,7 +132,7 @@ async def test_a_stopped_waiter_blocks_nobody_for_longer_than_its_ttl(stage: Sta
     assert given
     worker.go_on()
     await stage.passes(stage.ttl / 2)
-    assert given.held, "it wakes up as one who waits"
+    assert given.held, "it wakes up as a waiter"
     assert not theirs.done()
     await ben(given.release)
     assert (await asyncio.wait_for(theirs, 10))["fence"] > given.fence
@@ -165,7 +165,7 @@ async def test_a_stopped_holder_finds_its_lease_lost(stage: Stage) -> None:
 @SHARED
 @pytest.mark.slow
 async def test_a_death_at_any_moment_frees_the_name(stage: Stage) -> None:
-    """Killed while it takes and gives back without end: the store stays whole."""
+    """Killed while it takes and releases without end: the store stays whole."""
     (ann,) = stage.cast("ann")
     fences = []
     for moment in range(6):
@@ -183,7 +183,7 @@ async def test_a_death_at_any_moment_frees_the_name(stage: Stage) -> None:
 @pytest.mark.turns
 @SHARED
 async def test_a_program_that_closes_nothing_ends_without_a_word(stage: Stage) -> None:
-    command = (sys.executable, "-P", "-c", CARELESS, stage.colour, stage.place.url)
+    command = (sys.executable, "-P", "-c", CARELESS, stage.mode, stage.place.url)
     program = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=environment())
     try:
         _, said = await asyncio.wait_for(program.communicate(), 5 * AT_ONCE)

@@ -104,7 +104,7 @@ async def test_a_lost_lease_is_not_taken_again(stage: Stage) -> None:
         again = await ann(lock.acquire)
     except LockLost:
         return
-    assert again.held, "whoever enters, enters locked"
+    assert again.held, "no entry without the lock"
     assert again.fence > lease.fence
 
 

@@ -222,7 +222,7 @@ async def test_as_a_decorator(stage: Stage) -> None:
     assert await stage.takes(ben, "yard")
 
 
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 @pytest.mark.parametrize("again", [None, 1])
 async def test_a_cancelled_acquire_leaves_none(stage: Stage, again: int | None) -> None:
     ann, ben = stage.cast("ann", "ben")
@@ -240,7 +240,7 @@ async def test_a_cancelled_acquire_leaves_none(stage: Stage, again: int | None) 
 
 
 @pytest.mark.core
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_the_loss_of_one_cancels_the_block(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lock = ann.client.lock_all(["door", "yard"], ttl=stage.ttl, cancel_on_loss=True)

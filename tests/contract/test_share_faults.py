@@ -22,7 +22,7 @@ from .test_cancellation import (
     warm,
 )
 
-ASYNC = pytest.mark.colour("async")
+ASYNC = pytest.mark.mode("async")
 PROCESSES = pytest.mark.needs("processes")
 
 pytestmark = [pytest.mark.needs("shares"), pytest.mark.slow]

@@ -62,7 +62,7 @@ async def waits(
     place: int = 1,
     timeout: float = 3 * AT_ONCE,
 ) -> Any:
-    """Someone who waits, in that place of the queue."""
+    """A waiter, in that place of the queue."""
     waiting = actor.begins(lock.acquire, timeout=timeout)
     await stage.settles(watcher, "door", waiters=place)
     assert not waiting.done()
@@ -78,7 +78,7 @@ async def shared(
 
 
 async def dies(ask: Port, stage: Stage, shares: int) -> None:
-    """Someone who takes a share, and is not heard of again."""
+    """A client that takes a share, and is not heard of again."""
     await shared(ask, "dead", shares, stage.short, renew=False)
 
 
@@ -173,7 +173,7 @@ async def test_a_flood_of_readers_keeps_no_writer_out(stage: Stage) -> None:
     ann, watcher, *clerks = stage.cast(
         "ann", "watcher", *(f"clerk {number}" for number in range(4))
     )
-    crowd = 100 if stage.colour == "async" else 25  # threads
+    crowd = 100 if stage.mode == "async" else 25  # threads
     readers = [
         stage.actor(f"reader {number}", clerks[number % 4].client) for number in range(crowd)
     ]
@@ -340,7 +340,7 @@ async def test_breaking_one_share_or_all(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     one = await gets(stage, ann, reading(stage, ann))
     two = await gets(stage, ben, reading(stage, ben))
-    assert not await cleo(cleo.client.break_lock, "door", "nobody")
+    assert not await cleo(cleo.client.break_lock, "door", "unknown")
     assert await cleo(cleo.client.break_lock, "door", one.holder)
     with pytest.raises(LockLost):
         await ann(one.extend)

@@ -109,7 +109,7 @@ class TestWithLease:
 
         decorate = ann.lock("door").with_lease
         functions = [body, any_number]
-        if stage.colour == "sync":
+        if stage.mode == "sync":
             functions = [_plain(each) for each in functions]
         seen = [str(inspect.signature(decorate(each))) for each in functions]
         assert seen == ["(number: 'int', *, word: 'str') -> 'None'", "(*args: 'Any') -> 'None'"]
@@ -123,7 +123,7 @@ class TestWithLease:
 
         for body in (nothing, named):
             with pytest.raises(TypeError, match="first argument"):
-                ann.lock("door").with_lease(body if stage.colour == "async" else _plain(body))
+                ann.lock("door").with_lease(body if stage.mode == "async" else _plain(body))
 
 
 @pytest.mark.needs("cells")

@@ -37,8 +37,8 @@ class Port:
     """The store of an engine, asked by awaiting it."""
 
     def __init__(self, stage: Stage) -> None:
-        self._awaits = stage.colour == "async"
-        given = stage.place.given(stage.colour)
+        self._awaits = stage.mode == "async"
+        given = stage.place.given(stage.mode)
         opening = None
         if not isinstance(given, str):
             given, opening = of_clients(given, awaits=self._awaits)

@@ -1,4 +1,4 @@
-"""Waiting for a lock: for ever, for a while, or not at all."""
+"""Waiting for a lock: forever, for a while, or not at all."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ async def test_closing_the_client_ends_the_wait(stage: Stage) -> None:
 
 
 @pytest.mark.core
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_release_after_an_acquire_in_another_task(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lock = ann.lock("door")
@@ -147,7 +147,7 @@ async def test_release_after_an_acquire_in_another_task(stage: Stage) -> None:
     assert await stage.takes(ben, "door")
 
 
-@pytest.mark.colour("async")
+@pytest.mark.mode("async")
 async def test_wait_for_gives_up_and_leaves_nothing(stage: Stage) -> None:
     ann, ben, cleo = stage.cast("ann", "ben", "cleo")
     lease = await ann(ann.lock("door").acquire)

@@ -1,13 +1,13 @@
 """Processes that hold locks and can be killed: `worker.py SOCKET`, a descriptor.
 
 It is the parent of them all, and forks one for each request, since to import an engine takes longer
-than most scenarios: a request has colour and URL, and three pipes.
+than most scenarios: a request has mode and URL, and three pipes.
 
 A worker takes commands as JSON lines, `{"do": "acquire", "number": 1, "name": "x"}`, and answers
 each with one JSON line of the same number. Lines with an "event" come unasked: "asking" before an
 acquire, "lost" when a lease is, "interrupted" after a Ctrl-C that a sync worker outlived.
 
-Every command is a coroutine in both colours. In the sync one nothing is ever awaited, so a single
+Every command is a coroutine in both modes. In the sync one nothing is ever awaited, so a single
 step runs it to its end, in the main thread, where Ctrl-C arrives.
 """
 
@@ -102,7 +102,7 @@ class Worker:
         return {}
 
     async def fences(self, name: str, times: int, **options: Any) -> dict[str, Any]:
-        """Takes and gives back the lock a number of times."""
+        """Takes and releases the lock a number of times."""
         lock, fences = self.client.lock(name, **options), []
         for _ in range(times):
             lease = await awaited(lock.acquire())
@@ -210,7 +210,7 @@ def main_sync(url: str) -> None:
     worker = Worker(holdfast.Client(url))
     try:
         serve(worker)
-    except KeyboardInterrupt:  # a second Ctrl-C, which struck before the first was dealt with
+    except KeyboardInterrupt:  # a second Ctrl-C, which came before the first was dealt with
         serve(worker, interrupted=True)
 
 
@@ -253,12 +253,12 @@ def forked(requests: socket.socket) -> tuple[str, str]:
                 pass  # who watched a worker that has ended
         if not request:
             os._exit(0)
-        colour, url = json.loads(request)
+        mode, url = json.loads(request)
         import_engine(url.partition(":")[0], url)
         if not os.fork():
             requests.close()
             watch(*pipes)
-            return colour, url
+            return mode, url
         for pipe in pipes:
             os.close(pipe)
 
@@ -279,10 +279,10 @@ def watch(commands: int, answers: int, news: int) -> None:
 
 
 if __name__ == "__main__":
-    colour, url = forked(socket.socket(fileno=int(sys.argv[1])))
-    # Whoever started the tests in the background of a shell has it ignored.
+    mode, url = forked(socket.socket(fileno=int(sys.argv[1])))
+    # A shell that runs the tests in the background has it ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if colour == "sync":
+    if mode == "sync":
         main_sync(url)
     else:
         asyncio.run(main_async(url))

@@ -53,7 +53,7 @@ def test_a_forked_process_has_locks_of_its_own(tmp_path: Path) -> None:
     [
         ({"URL": "reddis://localhost"}, "holdfast.E001", "there is no engine for 'reddis'"),
         ({"URL": "sqlite:///x", "OPTIONS": {"ttl": -1}}, "holdfast.E001", "ttl: "),
-        ({"URL": "sqlite:///x", "OPTIONS": {"colour": 1}}, "holdfast.E001", "colour: "),
+        ({"URL": "sqlite:///x", "OPTIONS": {"mode": 1}}, "holdfast.E001", "mode: "),
         ({"Url": "sqlite:///x"}, "holdfast.E001", "no Url"),
         ("redis://localhost", "holdfast.E001", "must be a dict"),
         ({"URL": "memory://"}, "holdfast.W001", "the same process"),

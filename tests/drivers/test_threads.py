@@ -427,17 +427,17 @@ class TestInterruptions:
 
         assert interrupted_everywhere(work, other, 2) > 5
 
-    @pytest.mark.parametrize("struck", ["the waiter", "another thread"])
-    def test_of_a_waiter(self, client: Client, other: Client, struck: str) -> None:
-        """A signal that strikes another thread, or an instant before this one blocks, does not wake
-        it: it must look by itself."""
+    @pytest.mark.parametrize("interrupted", ["the waiter", "another thread"])
+    def test_of_a_waiter(self, client: Client, other: Client, interrupted: str) -> None:
+        """A signal to another thread, or an instant before this one blocks, does not wake it: it
+        must look by itself."""
 
         def handler(number: int, frame: object) -> None:
             raise KeyboardInterrupt
 
         def interrupt() -> None:
             wait_for(lambda: waiters(other) == 1)
-            thread = threading.main_thread() if struck == "the waiter" else interrupting.thread
+            thread = threading.main_thread() if interrupted == "the waiter" else interrupting.thread
             signal.pthread_kill(thread.ident or 0, signal.SIGUSR1)
             try:
                 wait_for(lambda: waiters(other) == 0)

@@ -35,8 +35,8 @@ def test_the_schemes_of_packages_are_named_with_ours(toy: ToyPlace) -> None:
 
 
 def test_the_options_are_the_packages_own(toy: ToyPlace) -> None:
-    with pytest.raises(ValueError, match="colour: this engine has no such option"):
-        Client(f"{toy.url}?colour=red")
+    with pytest.raises(ValueError, match="mode: this engine has no such option"):
+        Client(f"{toy.url}?mode=red")
 
 
 def test_only_sql_servers_take_a_function_to_connect(toy: ToyPlace) -> None:

@@ -607,7 +607,7 @@ def test_failures_name_the_file(host: Host) -> None:
     host.path.rmdir()
 
 
-class Strike:
+class Interruption:
     """Does something right after a call of that function, as a signal handler can."""
 
     def __init__(self, after: str, what: Callable[[], object]) -> None:
@@ -634,7 +634,7 @@ def test_an_interrupted_statement_is_not_left_unfinished(host: Host) -> None:
 
     store, other = host.client(), host.client()
     say(store, Acquire("warm-up", "a", 30.0))
-    with pytest.raises(KeyboardInterrupt) as _kept, Strike("execute", interrupt):
+    with pytest.raises(KeyboardInterrupt) as _kept, Interruption("execute", interrupt):
         say(store, Acquire("job", "a", 30.0))
     assert other.ask([Acquire("another", "b", 30.0)], until=0.0) == [Granted(1)]
 

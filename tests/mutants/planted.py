@@ -4,7 +4,7 @@ from tests.mutants.mutant import Mutant
 
 
 def contract(engine: str, *parts: str) -> str:
-    """Parts of the contract on one engine, in the colours that `make test` plays."""
+    """Parts of the contract on one engine, in the modes that `make test` plays."""
     files = " ".join(f"tests/contract/test_{part}.py" for part in parts)
     return f"{files} -k '[{engine}-'" if " " not in engine else f"{files} -k '{engine}'"
 

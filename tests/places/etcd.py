@@ -66,7 +66,7 @@ def _server(program: str) -> EtcdServer:
 @cache
 def _keep_grpc_running() -> list[object]:
     """gRPC has threads and files of its own from its first channel to its last. They are not the
-    client's: one channel of each colour is kept, so that they are there from the beginning."""
+    client's: one channel of each mode is kept, so that they are there from the beginning."""
 
     async def channel() -> object:
         return grpc.aio.insecure_channel("127.0.0.1:1")

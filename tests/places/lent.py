@@ -28,15 +28,15 @@ _DRIVERS = {
 class LentPostgresPlace(PostgresPlace):
     """Clients share an engine, which does not mind in which loop it is used."""
 
-    def given(self, colour: str) -> Any:
-        return _engine(self.url, colour)
+    def given(self, mode: str) -> Any:
+        return _engine(self.url, mode)
 
 
 class LentMariaDbPlace(MariaDbPlace):
     """The same on MariaDB."""
 
-    def given(self, colour: str) -> Any:
-        return _engine(self.url, colour)
+    def given(self, mode: str) -> Any:
+        return _engine(self.url, mode)
 
 
 def lent_postgres_place(folder: Path) -> LentPostgresPlace:
@@ -49,10 +49,10 @@ def lent_mariadb_place(folder: Path) -> LentMariaDbPlace:
 
 
 @cache  # the first connection that an engine makes is a slow one
-def _engine(url: str, colour: str) -> Any:
+def _engine(url: str, mode: str) -> Any:
     scheme, where = url.split("://")
-    driver = _DRIVERS[scheme, colour]
-    make = sqlalchemy.create_engine if colour == "sync" else create_async_engine
+    driver = _DRIVERS[scheme, mode]
+    make = sqlalchemy.create_engine if mode == "sync" else create_async_engine
     # Left to itself, PyMySQL reads all authorities of the system for each connection.
     arguments = {"ssl_disabled": True} if driver == "pymysql" else {}
     return make(f"{scheme}+{driver}://{where}", connect_args=arguments, poolclass=NullPool)

@@ -90,16 +90,16 @@ def test_connections_are_reset_all_the_time(cluster: EtcdCluster) -> None:
     nothing_is_left(cluster)
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
 def test_who_waits_at_a_member_that_stops_answering(
-    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch, colour: str
+    cluster: EtcdCluster, monkeypatch: pytest.MonkeyPatch, mode: str
 ) -> None:
     """It is woken by another one, long before it would look by itself."""
     monkeypatch.setattr(locks, "BACKSTOP", 60.0)
     follower = cluster.followers()[0]
     others = [server for server in cluster.servers if server is not follower]
     to_others = ",".join(server.address for server in others)
-    waits = _waits_in_a_thread if colour == "sync" else _waits_in_a_task
+    waits = _waits_in_a_thread if mode == "sync" else _waits_in_a_task
 
     def watches(*servers: EtcdServer) -> int:
         return sum(server.calls("Watch") for server in servers)

@@ -12,7 +12,7 @@ import holdfast
 from holdfast.core.messages import Acquire, Answer, Granted, Held, Release
 from holdfast.drivers.common import clock
 from holdfast.engines.etcd import locks
-from tests.contract.strikes import Strike
+from tests.contract.interrupting import Interruption
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
 
@@ -63,9 +63,9 @@ def test_a_waiter_is_woken_although_the_one_before_it_was_interrupted(
 ) -> None:
     """By a Ctrl-C while the threads that wake waiters were being started."""
     monkeypatch.setattr(locks, "HELD", Held(600.0, wakes=True))
-    strike = Strike(line, ("etcd/threads.py",), functions=("_watch", "start"))
+    interruption = Interruption(line, ("etcd/threads.py",), functions=("_watch", "start"))
     with holdfast.Client(server.url) as other, other.lock("door"):
-        with pytest.raises(KeyboardInterrupt), strike:
+        with pytest.raises(KeyboardInterrupt), interruption:
             client.lock("door").acquire(timeout=30)
         served: list[int] = []
         threads = queue_up(client, 1, served)

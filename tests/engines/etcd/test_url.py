@@ -35,7 +35,7 @@ def test_endpoints() -> None:
         ("etcd://h/0", "url: etcd has no databases"),
         ("etcd://h?ca_cert=/dev/null", "ca_cert: there is no file"),
         ("etcds://h?cert=/no/such", "cert: there is no file"),
-        ("etcd://h?colour=red", "colour: this engine has no such option"),
+        ("etcd://h?mode=red", "mode: this engine has no such option"),
     ],
 )
 def test_what_is_refused(url: str, says: str) -> None:

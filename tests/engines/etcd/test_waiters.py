@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.engines.etcd import waiters
 from holdfast.engines.etcd.protocol import messages
 from holdfast.engines.etcd.waiters import Watches
-from tests.contract.strikes import Strike
+from tests.contract.interrupting import Interruption
 
 
 class Party:
@@ -95,14 +95,14 @@ def test_an_interrupted_end_can_be_made_up_for() -> None:
         party = Party()
         party.watches.opened(party.send)
         party.watches.watch("ben", [b"ann"], 7)
-        strike = Strike(line, (waiters.__file__,), functions=("_end",))
-        with suppress(KeyboardInterrupt), strike:
+        interruption = Interruption(line, (waiters.__file__,), functions=("_end",))
+        with suppress(KeyboardInterrupt), interruption:
             party.watches.end("ben")
         party.watches.end("ben")
         assert party.sent[-1].cancel_request.watch_id == 1
         party.watches.closed(party.send)
-        assert party.woken == [], strike.where
-        if not strike.struck:
+        assert party.woken == [], interruption.where
+        if not interruption.happened:
             break
     assert line > 3
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.lab.servers.redis import RedisServer
-from tests.engines.redis.party import Bare, Colour, Party
+from tests.engines.redis.party import Bare, Mode, Party
 from tests.equipment.servers.masters import RedisMasters
 
 Invite = Callable[..., Party]
@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(params=["sync", "async"])
-def colour(request: pytest.FixtureRequest) -> Any:
+def mode(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
@@ -80,12 +80,12 @@ def five(_five: RedisMasters) -> Iterator[RedisMasters]:
 
 
 @pytest.fixture
-def invite(colour: Colour) -> Iterator[Invite]:
+def invite(mode: Mode) -> Iterator[Invite]:
     """Makes clients, and closes them."""
     parties: list[Party] = []
 
     def make(url: str, **options: Any) -> Party:
-        parties.append(Party(colour, url, **options))
+        parties.append(Party(mode, url, **options))
         return parties[-1]
 
     yield make

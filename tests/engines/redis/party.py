@@ -18,7 +18,7 @@ from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.exchange import Exchange, Reply, conclude
 from holdfast.lab.servers.redis import RedisServer
 
-Colour = Literal["sync", "async"]
+Mode = Literal["sync", "async"]
 
 HANGS_AFTER = 20.0
 """Against hanging, and no more."""
@@ -27,25 +27,25 @@ HANGS_AFTER = 20.0
 class Party:
     """A client, driven by plain calls: `ann(lease.release)`. `begin` does not wait for the end."""
 
-    def __init__(self, colour: Colour, url: str, **options: Any) -> None:
-        self.colour = colour
-        make = holdfast.Client if colour == "sync" else holdfast.AsyncClient
+    def __init__(self, mode: Mode, url: str, **options: Any) -> None:
+        self.mode = mode
+        make = holdfast.Client if mode == "sync" else holdfast.AsyncClient
         self.client: Any = make(url, **options)
         self._leases: list[Any] = []  # one that is dropped is not renewed any more
-        if colour == "async":
+        if mode == "async":
             self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
             self._thread.start()
 
     def __call__(self, call: Callable[..., Any], /, *args: Any, **options: Any) -> Any:
-        if self.colour == "sync":
+        if self.mode == "sync":
             answer = call(*args, **options)
             return list(answer) if inspect.isgenerator(answer) else answer
         return self._submit(call, *args, **options).result(HANGS_AFTER)
 
     def begin(self, call: Callable[..., Any], /, *args: Any, **options: Any) -> "Future[Any]":
         """Start a call, in a thread or a task of its own."""
-        if self.colour == "async":
+        if self.mode == "async":
             return self._submit(call, *args, **options)
         outcome: Future[Any] = Future()
 
@@ -101,7 +101,7 @@ class Party:
         raise AssertionError(f"it answered: {lease}")
 
     def close(self) -> None:
-        if self.colour == "sync":
+        if self.mode == "sync":
             self.client.close()
         else:
             self(self.client.aclose)

@@ -64,7 +64,7 @@ def test_fresh_nodes_have_no_vote_until_the_instant_that_is_told(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("colour", ["sync"], indirect=True)
+@pytest.mark.parametrize("mode", ["sync"], indirect=True)
 def test_nodes_whose_clocks_were_set_back_are_not_kept_out_for_longer(invite: Invite) -> None:
     """They say that they will be started in an hour."""
     with RedisMasters(count=3, own_clock=True) as masters:

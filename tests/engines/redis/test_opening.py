@@ -82,7 +82,7 @@ async def given_up(address: Address, cut: Cut) -> None:
         await cut_short(address.open_async(10), cut)
 
 
-@pytest.mark.parametrize("colour", ["async"], indirect=True)
+@pytest.mark.parametrize("mode", ["async"], indirect=True)
 def test_a_server_far_away_is_reached_if_there_is_no_other(
     server: RedisServer, invite: Invite
 ) -> None:

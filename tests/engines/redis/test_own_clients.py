@@ -16,7 +16,7 @@ import holdfast
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
-from tests.engines.redis.party import Colour
+from tests.engines.redis.party import Mode
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.cluster import RedisCluster
 from tests.equipment.servers.masters import RedisMasters
@@ -28,8 +28,8 @@ from tests.patience import wait_for
 SECRET = "hush-hush"
 
 
-def of(colour: Colour) -> Any:
-    return redis if colour == "sync" else redis.asyncio
+def of(mode: Mode) -> Any:
+    return redis if mode == "sync" else redis.asyncio
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,8 @@ def assert_unused(client: Any) -> None:
     assert not pool._in_use_connections
 
 
-def test_one_client_is_one_server(server: RedisServer, invite: Invite, colour: Colour) -> None:
-    own = of(colour).Redis(port=server.port, db=3, decode_responses=True, client_name="mine")
+def test_one_client_is_one_server(server: RedisServer, invite: Invite, mode: Mode) -> None:
+    own = of(mode).Redis(port=server.port, db=3, decode_responses=True, client_name="mine")
     ann, ben = invite(own, ttl=7), invite(f"{server.url[:-1]}3")
     assert ann.client.url == f"redis://localhost:{server.port}/3"
     assert ann.client.guarantees == ben.client.guarantees
@@ -62,9 +62,9 @@ def test_one_client_is_one_server(server: RedisServer, invite: Invite, colour: C
 
 
 @pytest.mark.slow
-def test_settings_are_taken_over(guarded: SecuredRedis, invite: Invite, colour: Colour) -> None:
+def test_settings_are_taken_over(guarded: SecuredRedis, invite: Invite, mode: Mode) -> None:
     trust = str(guarded.tls and guarded.tls.authority)
-    kind = of(colour).Redis
+    kind = of(mode).Redis
     owns = [
         kind(host=HOST, port=guarded.port, password=SECRET, ssl=True, ssl_ca_certs=trust),
         kind.from_url(f"rediss://:{SECRET}@{HOST}:{guarded.port}/2", ssl_ca_certs=trust),
@@ -85,8 +85,8 @@ def test_settings_are_taken_over(guarded: SecuredRedis, invite: Invite, colour: 
     assert urls == [f"rediss://{guarded.address}/0", f"rediss://{guarded.address}/2", path, path]
 
 
-def test_several_clients_are_a_quorum(three: RedisMasters, invite: Invite, colour: Colour) -> None:
-    owns = [of(colour).Redis(host=HOST, port=server.port) for server in three.servers]
+def test_several_clients_are_a_quorum(three: RedisMasters, invite: Invite, mode: Mode) -> None:
+    owns = [of(mode).Redis(host=HOST, port=server.port) for server in three.servers]
     ann = invite(owns, restart_guard=False, node_timeout=2)
     ben = invite(f"{three.url}?restart_guard=off&node_timeout=2")
     assert ann.client.url == three.url
@@ -103,9 +103,9 @@ def test_several_clients_are_a_quorum(three: RedisMasters, invite: Invite, colou
 
 
 @pytest.mark.slow
-def test_a_client_of_a_sentinel_service(invite: Invite, colour: Colour) -> None:
+def test_a_client_of_a_sentinel_service(invite: Invite, mode: Mode) -> None:
     with SentinelSet(password=SECRET) as watched:
-        manage = Sentinel if colour == "sync" else AsyncSentinel
+        manage = Sentinel if mode == "sync" else AsyncSentinel
         hosts = [(HOST, sentinel.port) for sentinel in watched.sentinels]
         own = manage(hosts).master_for(watched.service, password=SECRET, db=1)
         ann = invite(own, replicas=1)
@@ -120,20 +120,18 @@ def test_a_client_of_a_sentinel_service(invite: Invite, colour: Colour) -> None:
         assert_unused(own)
 
 
-def test_a_client_of_replicas_is_of_no_use(colour: Colour) -> None:
-    manage = Sentinel if colour == "sync" else AsyncSentinel
-    make = holdfast.Client if colour == "sync" else holdfast.AsyncClient
+def test_a_client_of_replicas_is_of_no_use(mode: Mode) -> None:
+    manage = Sentinel if mode == "sync" else AsyncSentinel
+    make = holdfast.Client if mode == "sync" else holdfast.AsyncClient
     with pytest.raises(ValueError, match="replicas"):
         make(manage([("h", 1)]).slave_for("service"))
 
 
 @pytest.mark.slow
-def test_tls_behind_sentinels_without_it(
-    guarded: SecuredRedis, invite: Invite, colour: Colour
-) -> None:
+def test_tls_behind_sentinels_without_it(guarded: SecuredRedis, invite: Invite, mode: Mode) -> None:
     with Watchman() as sentinel:
         sentinel.watch("service", guarded, quorum=1, down_after=30)
-        manage = Sentinel if colour == "sync" else AsyncSentinel
+        manage = Sentinel if mode == "sync" else AsyncSentinel
         own = manage([(HOST, sentinel.port)]).master_for("service", password=SECRET, ssl=True)
         ann = invite(own)
         assert "certificate verify failed" in str(ann.refused())
@@ -150,21 +148,21 @@ def cluster() -> Iterator[RedisCluster]:
 
 
 @pytest.mark.slow
-def test_a_client_of_a_cluster(cluster: RedisCluster, invite: Invite, colour: Colour) -> None:
-    own = of(colour).RedisCluster(host=HOST, port=cluster.nodes[0].port)
+def test_a_client_of_a_cluster(cluster: RedisCluster, invite: Invite, mode: Mode) -> None:
+    own = of(mode).RedisCluster(host=HOST, port=cluster.nodes[0].port)
     ann = invite(own)
     assert ann.client.url.startswith("redis+cluster://")
     for number in range(10):
         ann(ann.takes(f"job {number}").release)
-    if colour == "sync":
+    if mode == "sync":
         own.close()
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_a_client_of_the_other_colour(colour: Colour, several: bool) -> None:
-    wrong, right = of("async" if colour == "sync" else "sync"), of(colour)
-    make = holdfast.Client if colour == "sync" else holdfast.AsyncClient
-    needed = "redis.Redis" if colour == "sync" else "redis.asyncio.Redis"
+def test_a_client_of_the_other_mode(mode: Mode, several: bool) -> None:
+    wrong, right = of("async" if mode == "sync" else "sync"), of(mode)
+    make = holdfast.Client if mode == "sync" else holdfast.AsyncClient
+    needed = "redis.Redis" if mode == "sync" else "redis.asyncio.Redis"
     own = wrong.Redis(port=1, password=SECRET)
     given = [right.Redis(port=2), own] if several else own
     with pytest.raises(TypeError, match=f"url: .*{needed}") as caught:
@@ -180,10 +178,10 @@ def test_what_is_neither_a_url_nor_a_client(given: Any) -> None:
             make(given)
 
 
-def test_the_same_server_twice_is_no_quorum(colour: Colour) -> None:
-    make = holdfast.Client if colour == "sync" else holdfast.AsyncClient
+def test_the_same_server_twice_is_no_quorum(mode: Mode) -> None:
+    make = holdfast.Client if mode == "sync" else holdfast.AsyncClient
     with pytest.raises(ValueError, match="localhost:6379 twice"):
-        make([of(colour).Redis(), of(colour).Redis(db=1)])
+        make([of(mode).Redis(), of(mode).Redis(db=1)])
 
 
 @pytest.mark.parametrize("make", [holdfast.Client, holdfast.AsyncClient])

@@ -276,10 +276,10 @@ def test_a_member_that_only_a_minority_has_is_no_holder(
     ann(lease.release)
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_a_semaphore_is_refused_with_the_reason(colour: str) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_semaphore_is_refused_with_the_reason(mode: str) -> None:
     url = "redlock://127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
-    client: Any = holdfast.Client(url) if colour == "sync" else holdfast.AsyncClient(url)
+    client: Any = holdfast.Client(url) if mode == "sync" else holdfast.AsyncClient(url)
     with pytest.raises(Unsupported, match=r"AB, AC and BC.*use one server"):
         client.semaphore("exports", 2)
     client.semaphore("exports", 1)

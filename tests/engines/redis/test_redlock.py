@@ -129,7 +129,7 @@ class TestFrozenNodes:
         warm_up(party, three)
 
         def work(number: int) -> None:
-            if party.colour == "sync":
+            if party.mode == "sync":
                 lock = party.client.lock(f"crowd{number}")
                 for _ in range(10):
                     lock.acquire().release()
@@ -142,7 +142,7 @@ class TestFrozenNodes:
         for server in three.servers:
             server.freeze()
             crowd = range(8)
-            body = work if party.colour == "sync" else awork
+            body = work if party.mode == "sync" else awork
             done = [party.begin(body, number) for number in crowd]
             for each in done:
                 each.result(20)

@@ -14,7 +14,7 @@ from redis.sentinel import Sentinel
 import holdfast
 from holdfast.lab.servers.process import HOST
 from tests.engines.redis.conftest import Invite
-from tests.engines.redis.party import Colour, Party
+from tests.engines.redis.party import Mode, Party
 from tests.equipment.servers.certificates import Certificates, make_certificates
 from tests.equipment.servers.cluster import RedisCluster
 from tests.equipment.servers.secured import SecuredRedis
@@ -100,25 +100,21 @@ def test_who_is_not_let_in_is_told_why(
         wait_for(is_told)  # to connect may take a busy machine too long
 
 
-def test_a_users_own_client_of_a_cluster(
-    cluster: RedisCluster, invite: Invite, colour: Colour
-) -> None:
-    make = redis.RedisCluster if colour == "sync" else redis.asyncio.RedisCluster
+def test_a_users_own_client_of_a_cluster(cluster: RedisCluster, invite: Invite, mode: Mode) -> None:
+    make = redis.RedisCluster if mode == "sync" else redis.asyncio.RedisCluster
     own: Any = make(host=HOST, port=cluster.nodes[1].port, **settings(cluster.nodes[0]))
     ann = invite(own)
     ann(ann.takes().release)
     assert "a-secret" not in ann.client.url
-    if colour == "sync":
+    if mode == "sync":
         own.close()
 
 
-def test_a_users_own_client_of_sentinels(
-    watched: SentinelSet, invite: Invite, colour: Colour
-) -> None:
+def test_a_users_own_client_of_sentinels(watched: SentinelSet, invite: Invite, mode: Mode) -> None:
     words = settings(watched.servers[0])
     login = {word: words.pop(word) for word in ("username", "password")}
     hosts = [(HOST, sentinel.port) for sentinel in watched.sentinels]
-    manage: Any = Sentinel if colour == "sync" else AsyncSentinel
+    manage: Any = Sentinel if mode == "sync" else AsyncSentinel
     managed = manage(hosts, sentinel_kwargs=words, **words)
     ann = invite(managed.master_for(watched.service, **login))
     ann(ann.takes().release)

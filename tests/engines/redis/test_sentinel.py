@@ -9,7 +9,7 @@ from holdfast import EngineUnavailable, LockError
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
-from tests.engines.redis.party import Colour, Party
+from tests.engines.redis.party import Mode, Party
 from tests.equipment.servers.sentinel import SentinelSet
 from tests.patience import wait_for
 
@@ -198,8 +198,8 @@ def test_a_replica_that_is_silent_does_not_acknowledge(
     ann(ann.takes(timeout=5).release)
 
 
-def test_what_it_promises(colour: Colour) -> None:
-    ann = Party(colour, "redis+sentinel://nowhere/service/3", replicas=1)
+def test_what_it_promises(mode: Mode) -> None:
+    ann = Party(mode, "redis+sentinel://nowhere/service/3", replicas=1)
     promises = ann.client.guarantees
     assert "Sentinel" in promises.engine
     assert "failover" in promises.broken_by[0]

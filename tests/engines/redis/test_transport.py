@@ -21,9 +21,9 @@ from holdfast.core.ports import StoreHost
 from holdfast.drivers.common import clock, log
 from holdfast.engines import open_engine
 from holdfast.lab.servers.redis import RedisServer
-from tests.contract.strikes import Strike
+from tests.contract.interrupting import Interruption
 from tests.engines.redis.conftest import Invite
-from tests.engines.redis.party import Colour
+from tests.engines.redis.party import Mode
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.secured import SecuredRedis
 from tests.patience import wait_for
@@ -131,11 +131,11 @@ def test_a_holder_that_may_not_publish_blocks_no_waiter_that_listens(
     assert scheme == "redlock" or fences == sorted(fences), "a place in the queue was lost"
 
 
-def ask(url: str, colour: Colour, *requests: Any) -> Any:
+def ask(url: str, mode: Mode, *requests: Any) -> Any:
     """What a store answers, by its port."""
     host = StoreHost(clock, lambda holder: None, lambda event: None)
     engine = open_engine(urlsplit(url), {})
-    if colour == "sync":
+    if mode == "sync":
         store = engine.connect(host)
         try:
             return store.ask(requests, clock() + 5)
@@ -175,10 +175,10 @@ def guarded() -> Iterator[SecuredRedis]:
     ],
 )
 def test_what_waiting_will_not_heal_is_told_as_such(
-    guarded: SecuredRedis, colour: Colour, user: str, password: str, database: str
+    guarded: SecuredRedis, mode: Mode, user: str, password: str, database: str
 ) -> None:
     url = guarded.url_for(user, password).removesuffix("/0") + database
-    [answer] = ask(url, colour, Acquire("holdfast:job", "me", LONG))
+    [answer] = ask(url, mode, Acquire("holdfast:job", "me", LONG))
     assert isinstance(answer, Failed)
     assert answer.heals_in == inf, answer
 
@@ -190,8 +190,8 @@ def test_a_key_of_another_kind_is_told_as_such(server: RedisServer, invite: Invi
         ann.takes(timeout=600)
 
 
-def test_a_server_that_is_down_may_come_back(colour: Colour) -> None:
-    [answer] = ask("redis://127.0.0.1:1", colour, Acquire("holdfast:job", "me", LONG))
+def test_a_server_that_is_down_may_come_back(mode: Mode) -> None:
+    [answer] = ask("redis://127.0.0.1:1", mode, Acquire("holdfast:job", "me", LONG))
     assert isinstance(answer, Failed)
     assert answer.heals_in is None
 
@@ -224,16 +224,16 @@ def test_an_interruption_at_any_line_leaves_the_client_usable(
         if not connected:
             store.close()
             store = open_engine(urlsplit(server.url), {}).connect(host)
-        strike = Strike(line, files)
+        interruption = Interruption(line, files)
         try:
-            with strike:
+            with interruption:
                 store.ask((request,), clock() + 5)
         except KeyboardInterrupt:
             pass
         for step in (request, Release("job", "me")):
             [answer] = store.ask((step,), clock() + 5)
             assert not isinstance(answer, Failed), (line, answer)
-        if not strike.struck:
+        if not interruption.happened:
             break
     assert line > 30
     store.close()
@@ -254,18 +254,18 @@ def test_a_signal_handler_may_ask_at_any_line(server: RedisServer) -> None:
             handled.append(store.ask((Acquire("other", "me", LONG),), clock() + 5))
 
         for line in count():
-            strike = Call(line, ("redis/threads.py", "redis/nodes.py"), handle)
-            with strike:
+            interruption = Call(line, ("redis/threads.py", "redis/nodes.py"), handle)
+            with interruption:
                 [answer] = store.ask((Acquire("holdfast:job", "me", LONG),), clock() + 5)
             assert not isinstance(answer, Failed), (line, answer)
-            if not strike.struck:
+            if not interruption.happened:
                 break
         assert len(handled) == line > 30
         store.close()
         assert client.lock("job").acquire(blocking=False) is None
 
 
-class Call(Strike):
+class Call(Interruption):
     """Calls something at the nth line, as a signal handler is called."""
 
     def __init__(self, line: int, files: tuple[str, ...], action: Any) -> None:

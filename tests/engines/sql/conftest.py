@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(params=["sync", "async"])
-def colour(request: pytest.FixtureRequest) -> Any:
+def mode(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
@@ -57,12 +57,12 @@ def pgbouncer(postgres: PostgresServer) -> Iterator[PgBouncer]:
 
 
 @pytest.fixture
-def invite(colour: Any) -> Iterator[Invite]:
-    """Makes parties of one colour, and closes them at the end."""
+def invite(mode: Any) -> Iterator[Invite]:
+    """Makes parties of one mode, and closes them at the end."""
     parties: list[Party] = []
 
     def make(url: str, **options: Any) -> Party:
-        party = Party(colour, url, **options)
+        party = Party(mode, url, **options)
         parties.append(party)
         return party
 
@@ -86,7 +86,7 @@ def level() -> str:
 
 @pytest.fixture
 def ann(database: Database, way: Way) -> Iterator[Party]:
-    party = Party(way.colour, database.url)
+    party = Party(way.mode, database.url)
     yield party
     party.close()
 

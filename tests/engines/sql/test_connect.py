@@ -11,7 +11,7 @@ from pymysql.constants import CLIENT
 
 import holdfast
 from holdfast import EngineUnavailable
-from tests.engines.redis.party import Colour
+from tests.engines.redis.party import Mode
 from tests.engines.sql.conftest import Invite
 from tests.engines.sql.databases import Database
 from tests.equipment.servers.postgres import PostgresServer
@@ -130,8 +130,8 @@ def test_what_it_raises_is_told(database: Database, kind: str, invite: Invite) -
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_happens(
-    colour: Colour, url: Any, connect: Callable[[], Any], error: type[Exception]
+    mode: Mode, url: Any, connect: Callable[[], Any], error: type[Exception]
 ) -> None:
-    make: Any = holdfast.Client if colour == "sync" else holdfast.AsyncClient
+    make: Any = holdfast.Client if mode == "sync" else holdfast.AsyncClient
     with pytest.raises(error, match=r"^connect: "):
         make(url, connect=connect)

@@ -40,7 +40,7 @@ def database(
 @pytest.fixture
 def user(pair: tuple[str, Way]) -> Iterator[Party]:
     """Only its way of calling things is of interest."""
-    party = Party(pair[1].colour, "memory://")
+    party = Party(pair[1].mode, "memory://")
     yield party
     party.close()
 
@@ -53,7 +53,7 @@ def own(database: Database, pair: tuple[str, Way], user: Party) -> Iterator[Tran
 
 
 def check(transaction: Transaction, token: int, name: str = "job") -> None:
-    function = fence.check if transaction.party.colour == "sync" else fence.acheck
+    function = fence.check if transaction.party.mode == "sync" else fence.acheck
     transaction.party(function, transaction.connection, name, token)
 
 

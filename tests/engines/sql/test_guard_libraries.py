@@ -100,7 +100,7 @@ class TestOneLibrary:
         self, kind: str, database: Database, ann: Party, level: str
     ) -> None:
         lease = ann.takes(ttl=LONG, renew=False)
-        for way in (each for each in WAYS[kind] if each.colour == "async"):
+        for way in (each for each in WAYS[kind] if each.mode == "async"):
             with (
                 contextlib.closing(Party("async", database.url)) as stranger,
                 contextlib.closing(way.begin(stranger, database.url, level)) as theirs,

@@ -8,76 +8,76 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import holdfast
-from tests.engines.redis.party import Colour
+from tests.engines.redis.party import Mode
 from tests.engines.sql.users import sqlalchemy_url
 
 SECRET = "hush:h@sh"
 
 
-def engine_of(colour: Colour, url: str, **options: Any) -> Any:
-    make = sqlalchemy.create_engine if colour == "sync" else create_async_engine
-    return make(sqlalchemy_url(url, colour), **options)
+def engine_of(mode: Mode, url: str, **options: Any) -> Any:
+    make = sqlalchemy.create_engine if mode == "sync" else create_async_engine
+    return make(sqlalchemy_url(url, mode), **options)
 
 
-def pool_of(colour: Colour, conninfo: str, **kwargs: Any) -> Any:
-    kind = psycopg_pool.ConnectionPool if colour == "sync" else psycopg_pool.AsyncConnectionPool
+def pool_of(mode: Mode, conninfo: str, **kwargs: Any) -> Any:
+    kind = psycopg_pool.ConnectionPool if mode == "sync" else psycopg_pool.AsyncConnectionPool
     return kind(conninfo, kwargs=kwargs, open=False)
 
 
-def client_of(colour: Colour) -> Any:
-    return holdfast.Client if colour == "sync" else holdfast.AsyncClient
+def client_of(mode: Mode) -> Any:
+    return holdfast.Client if mode == "sync" else holdfast.AsyncClient
 
 
-def test_an_engine_by_name(colour: Colour) -> None:
-    own = engine_of(colour, "postgresql://ann@db.example/shop")
-    client = client_of(colour).from_sqlalchemy(own, ttl=7)
+def test_an_engine_by_name(mode: Mode) -> None:
+    own = engine_of(mode, "postgresql://ann@db.example/shop")
+    client = client_of(mode).from_sqlalchemy(own, ttl=7)
     assert client.url == "postgresql://ann@db.example/shop"
     assert client.lock("job").ttl == 7
-    assert type(client) is client_of(colour)
+    assert type(client) is client_of(mode)
 
 
-def test_nothing_but_an_engine_by_name(colour: Colour) -> None:
-    other: Colour = "async" if colour == "sync" else "sync"
+def test_nothing_but_an_engine_by_name(mode: Mode) -> None:
+    other: Mode = "async" if mode == "sync" else "sync"
     url = "postgresql://h/db"
-    for thing in (url, None, pool_of(colour, url), engine_of(other, url), [engine_of(colour, url)]):
+    for thing in (url, None, pool_of(mode, url), engine_of(other, url), [engine_of(mode, url)]):
         with pytest.raises(TypeError, match=rf"^engine: .* got a .*{type(thing).__name__}$"):
-            client_of(colour).from_sqlalchemy(thing)
+            client_of(mode).from_sqlalchemy(thing)
 
 
-def test_a_password_is_taken_over_and_not_shown(colour: Colour) -> None:
+def test_a_password_is_taken_over_and_not_shown(mode: Mode) -> None:
     arguments = {"password": SECRET, "sslmode": "require"}
-    own = engine_of(colour, "postgresql://ann@db.example/shop", connect_args=arguments)
-    client = client_of(colour)(own)
+    own = engine_of(mode, "postgresql://ann@db.example/shop", connect_args=arguments)
+    client = client_of(mode)(own)
     assert client.url == "postgresql://ann@db.example/shop"
     assert SECRET not in repr(client)
 
 
-def test_where_a_pool_of_psycopg_leads(colour: Colour) -> None:
-    own = pool_of(colour, f"host=db.example password={SECRET}", dbname="shop", user="ann")
-    client = client_of(colour)(own)
+def test_where_a_pool_of_psycopg_leads(mode: Mode) -> None:
+    own = pool_of(mode, f"host=db.example password={SECRET}", dbname="shop", user="ann")
+    client = client_of(mode)(own)
     assert client.url == "postgresql://ann@db.example/shop"
     assert SECRET not in repr(client)
     late = psycopg_pool.ConnectionPool(lambda: "host=h", open=False)
     assert holdfast.Client(late).url == "postgresql:///", "it is not asked before it is needed"
 
 
-def test_options_of_the_engine_can_be_given_too(colour: Colour) -> None:
-    own = engine_of(colour, "postgresql://h/db")
+def test_options_of_the_engine_can_be_given_too(mode: Mode) -> None:
+    own = engine_of(mode, "postgresql://h/db")
     with pytest.raises(ValueError, match=r"^table: "):
-        client_of(colour)(own, table="no name")
+        client_of(mode)(own, table="no name")
     with pytest.raises(ValueError, match=r"^connections: "):
-        client_of(colour)(own, connections=0)
+        client_of(mode)(own, connections=0)
     with pytest.raises(ValueError, match=r"^sslmode: "):
-        client_of(colour)(own, sslmode="require")
+        client_of(mode)(own, sslmode="require")
 
 
-def test_one_of_the_other_colour(colour: Colour) -> None:
-    other: Colour = "async" if colour == "sync" else "sync"
+def test_one_of_the_other_mode(mode: Mode) -> None:
+    other: Mode = "async" if mode == "sync" else "sync"
     for own in (engine_of(other, "postgresql://h/db"), pool_of(other, "host=h")):
         with pytest.raises(TypeError, match=rf"^url: .* got a .*{type(own).__name__}"):
-            client_of(colour)(own)
+            client_of(mode)(own)
 
 
-def test_an_engine_to_what_we_keep_no_locks_in(colour: Colour) -> None:
+def test_an_engine_to_what_we_keep_no_locks_in(mode: Mode) -> None:
     with pytest.raises(ValueError, match=r"^url: .*sqlite"):
-        client_of(colour)(engine_of(colour, "sqlite:///x.db"))
+        client_of(mode)(engine_of(mode, "sqlite:///x.db"))

@@ -172,7 +172,7 @@ def test_a_server_without_a_connection_left_says_so(invite: Invite) -> None:
         [why] = guests[3].refused().values()
         assert "connection" in why
         first = guests[0].client
-        guests[0](first.close if guests[0].colour == "sync" else first.aclose)
+        guests[0](first.close if guests[0].mode == "sync" else first.aclose)
         assert guests[3].takes()
 
 

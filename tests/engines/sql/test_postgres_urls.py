@@ -27,7 +27,7 @@ def test_a_url_as_libpq_knows_it(url: str) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("postgresql://db.invalid/app?colour=red", "colour: this engine has no such option"),
+        ("postgresql://db.invalid/app?mode=red", "mode: this engine has no such option"),
         ("postgresql://db.invalid/app?connections=0", "connections: must be a whole number"),
         ("postgresql://db.invalid/app?connections=many", "connections: must be a whole number"),
         ("postgresql://db.invalid/app?table=a%22b", "table: must be a name"),

@@ -52,8 +52,8 @@ MARIADB = {
 
 def works(url: str, other: str) -> None:
     """All of it, by one client with such settings, and by one without."""
-    for colour in ("sync", "async"):
-        ann, ben = Party(colour, url, prefix=colour), Party("sync", other, prefix=colour)
+    for mode in ("sync", "async"):
+        ann, ben = Party(mode, url, prefix=mode), Party("sync", other, prefix=mode)
         leases = {name: ann.takes(name, ttl=60) for name in NAMES}
         assert not any(ben.tries(name) for name in NAMES), "they do not exclude each other"
         assert sorted(info.name for info in ben(ben.client.leases)) == sorted(NAMES)

@@ -121,8 +121,8 @@ def hostile(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterato
 def parties() -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
 
-        def make(colour: Any, url: str) -> Party:
-            return stack.enter_context(contextlib.closing(Party(colour, url)))
+        def make(mode: Any, url: str) -> Party:
+            return stack.enter_context(contextlib.closing(Party(mode, url)))
 
         yield make
 

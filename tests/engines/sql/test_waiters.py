@@ -15,7 +15,7 @@ from holdfast.engines.sql import commands
 from holdfast.engines.sql.dialect import MICROSECONDS
 from holdfast.engines.sql.waiters import LONGEST_LIFE
 from holdfast.options import read_options
-from tests.contract.strikes import Strike
+from tests.contract.interrupting import Interruption
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database
 from tests.equipment.servers.postgres import PostgresServer
@@ -71,11 +71,11 @@ def test_an_interruption_never_loses_a_permit_to_connect(postgres: PostgresServe
     """There is but one: a client that has lost it answers nobody any more."""
     ask = Asker(f"{postgres.url}?connections=1")
     for line in count():
-        strike = Strike(line, ("sql/threads.py",), functions=("ask", "do", "_enter"))
-        with suppress(KeyboardInterrupt), strike:
+        interruption = Interruption(line, ("sql/threads.py",), functions=("ask", "do", "_enter"))
+        with suppress(KeyboardInterrupt), interruption:
             ask(Acquire(KEY, "ann", 60.0))
-        assert isinstance(ask(Acquire(KEY, "ann", 60.0)), Granted), strike.where
-        if not strike.struck:
+        assert isinstance(ask(Acquire(KEY, "ann", 60.0)), Granted), interruption.where
+        if not interruption.happened:
             break
     assert line >= 5
     ask.close()

@@ -18,7 +18,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from tests.engines.redis.party import Colour
+from tests.engines.redis.party import Mode
 
 READ_COMMITTED, REPEATABLE_READ, SERIALIZABLE = LEVELS = (
     "READ COMMITTED",
@@ -105,20 +105,20 @@ class Way:
     """A library, and whether it is for threads or asyncio. `SQLAlchemy/x`: over driver x."""
 
     library: str
-    colour: Colour
+    mode: Mode
 
     def begin(self, party: Any, url: str, level: str = READ_COMMITTED) -> Transaction:
         """Connect, so that transactions are of this isolation level."""
         name, _, driver = self.library.partition("/")
-        opening = _OPENINGS[name, self.colour]
+        opening = _OPENINGS[name, self.mode]
         connection, close = party(opening, url, level, *([driver] if driver else []))
         if self.library == "asyncpg":
             return AsyncpgTransaction(party, connection, close, level)
-        kind = Transaction if self.colour == "sync" else AsyncTransaction
+        kind = Transaction if self.mode == "sync" else AsyncTransaction
         return kind(party, connection, close)
 
     def __str__(self) -> str:
-        return f"{self.library}-{self.colour}"
+        return f"{self.library}-{self.mode}"
 
 
 def _psycopg(url: str, level: str) -> tuple[Any, Any]:
@@ -217,14 +217,14 @@ async def _settled(connection: Any, level: str) -> tuple[Any, Any]:
 
 
 def _sqlite3(url: str, level: str) -> tuple[Any, Any]:
-    mode = None if level == AUTOCOMMIT else "DEFERRED"
-    connection = sqlite3.connect(urlsplit(url).path, isolation_level=mode)  # type: ignore[arg-type]
+    isolation = None if level == AUTOCOMMIT else "DEFERRED"
+    connection = sqlite3.connect(urlsplit(url).path, isolation_level=isolation)  # type: ignore[arg-type]
     return connection, connection.close
 
 
 async def _aiosqlite(url: str, level: str) -> tuple[Any, Any]:
-    mode = None if level == AUTOCOMMIT else "DEFERRED"
-    connection = await aiosqlite.connect(urlsplit(url).path, isolation_level=mode)
+    isolation = None if level == AUTOCOMMIT else "DEFERRED"
+    connection = await aiosqlite.connect(urlsplit(url).path, isolation_level=isolation)
     return connection, connection.close
 
 
@@ -270,10 +270,10 @@ _DIALECTS = {
 }
 
 
-def sqlalchemy_url(url: str, colour: Colour, driver: str = "") -> str:
+def sqlalchemy_url(url: str, mode: Mode, driver: str = "") -> str:
     scheme, place = url.split("://")
     place = f"/{place}" if scheme == "sqlite" else place
-    dialect = f"{scheme}+{driver}" if driver else _DIALECTS[scheme, colour]
+    dialect = f"{scheme}+{driver}" if driver else _DIALECTS[scheme, mode]
     return f"{dialect}://{place}"
 
 

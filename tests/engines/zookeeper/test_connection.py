@@ -18,7 +18,7 @@ from holdfast.engines.zookeeper.locks import _settle, find
 from holdfast.engines.zookeeper.registry import Claim, Move
 from holdfast.engines.zookeeper.sessions import Session
 from holdfast.lab.servers.process import HOST
-from tests.contract.strikes import Strike
+from tests.contract.interrupting import Interruption
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 
@@ -93,9 +93,12 @@ OURS = {
 }
 
 
-def test_a_strike_is_not_replaced_by_the_error_of_a_closed_connection() -> None:
+def test_an_interruption_is_not_replaced_by_the_error_of_a_closed_connection() -> None:
     client = Connection(Servers((f"{HOST}:1",)), 10.0, 0.0, lambda shortest: 10.0, lambda *_: None)
-    with pytest.raises(KeyboardInterrupt), Strike(1, ("connection.py",), functions=("_enqueue",)):
+    with (
+        pytest.raises(KeyboardInterrupt),
+        Interruption(1, ("connection.py",), functions=("_enqueue",)),
+    ):
         client.begin_end()
 
 

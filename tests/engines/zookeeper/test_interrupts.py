@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import holdfast
-from tests.contract.strikes import Strike
+from tests.contract.interrupting import Interruption
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
@@ -19,31 +19,31 @@ STRIKES = 300
 """If each delayed all later requests until the next heartbeat, that were half a minute."""
 
 
-def test_a_strike_leaves_nothing_half_done(server: ZooKeeperServer) -> None:
+def test_an_interruption_leaves_nothing_half_done(server: ZooKeeperServer) -> None:
     """Neither a lock of kazoo's that stays locked, nor another error in place of the Ctrl-C."""
-    command = [sys.executable, "-m", "tests.engines.zookeeper.struck", server.url, str(ROUNDS)]
+    command = [sys.executable, "-m", "tests.engines.zookeeper.interrupted", server.url, str(ROUNDS)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=110)
     assert ran.returncode == 0, ran.stderr
 
 
-def test_a_strike_does_not_delay_what_is_sent_later(server: ZooKeeperServer) -> None:
+def test_an_interruption_does_not_delay_what_is_sent_later(server: ZooKeeperServer) -> None:
     """Wherever it comes while a request is handed to kazoo's thread."""
     with holdfast.Client(server.url) as client:
         lock = client.lock("delayed", ttl=3)
         with lock:
             pass  # connected from here on
         for number in range(STRIKES):
-            strike = Strike(number % 10, WAYS_IN, functions=HANDING_OVER)
-            with contextlib.suppress(KeyboardInterrupt), strike, lock:
+            interruption = Interruption(number % 10, WAYS_IN, functions=HANDING_OVER)
+            with contextlib.suppress(KeyboardInterrupt), interruption, lock:
                 pass
-            assert strike.struck
+            assert interruption.happened
         assert lock.acquire(timeout=10), "the requests are late"
 
 
-@pytest.mark.parametrize("colour", ["sync", "async"])
-def test_a_process_that_ends_leaves_nothing(server: ZooKeeperServer, colour: str) -> None:
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_a_process_that_ends_leaves_nothing(server: ZooKeeperServer, mode: str) -> None:
     """Its client was never closed; but the lock is free long before its ttl is over."""
-    command = [sys.executable, "-m", "tests.engines.zookeeper.unclosed", server.url, colour]
+    command = [sys.executable, "-m", "tests.engines.zookeeper.unclosed", server.url, mode]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert ran.stdout == "True\n", ran.stderr
     with outsider(server) as eye:

@@ -194,7 +194,7 @@ def test_a_server_without_a_connection_left_says_so(invite: Invite) -> None:
         [why] = guests[10].refused().values()
         assert "no connection left" in why
         first = guests[0].client
-        guests[0](first.close if guests[0].colour == "sync" else first.aclose)
+        guests[0](first.close if guests[0].mode == "sync" else first.aclose)
         wait_for(lambda: guests[10].insists(guests[10].client.inspect, "job 1"))
 
 

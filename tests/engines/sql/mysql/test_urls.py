@@ -34,7 +34,7 @@ def test_mysql_is_labelled_untested() -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("mariadb://db.invalid/app?colour=red", "colour: this engine has no such option"),
+        ("mariadb://db.invalid/app?mode=red", "mode: this engine has no such option"),
         ("mariadb://db.invalid/app?connections=0", "connections: must be a whole number"),
         ("mariadb://db.invalid/app?table=a%60b", "table: must be a name"),
         ("mariadb://db.invalid/app?table=a.b.c", "table: must be a name"),

@@ -1,6 +1,6 @@
-"""A process that is interrupted at one line after the other: `struck.py URL STEP TTL`.
+"""A process that is interrupted at one line after the other: `interrupted.py URL STEP TTL`.
 
-It takes a lock and gives it back, again and again, interrupted each time a few lines later: with a
+It takes and releases a lock, again and again, interrupted each time a few lines later: with a
 client that has not connected yet, with one that has, and while another client holds the lock. After
 each time its client must still work, and the lock be free for all, at once or after its ttl.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import holdfast
 
-from .strikes import Strike
+from .interrupting import Interruption
 
 HOLDFAST = str(Path(holdfast.__file__).parent)
 
@@ -31,9 +31,12 @@ def play(url: str, situation: str, step: int, ttl: float) -> None:
             ann = holdfast.Client(url, ttl=ttl)
         name = f"door {line}, {situation}"
         kept = ben.lock(name).acquire() if situation == "held" else None
-        strike = Strike(line, (HOLDFAST,))
+        interruption = Interruption(line, (HOLDFAST,))
         # On a busy machine 20 ms may be too little for an answer, and a ttl for connecting.
-        with suppress(KeyboardInterrupt, holdfast.EngineUnavailable, holdfast.LockLost), strike:
+        with (
+            suppress(KeyboardInterrupt, holdfast.EngineUnavailable, holdfast.LockLost),
+            interruption,
+        ):
             lease = ann.lock(name).acquire(timeout=60 if kept is None else 0.02)
             if lease is not None:
                 lease.release()
@@ -44,9 +47,9 @@ def play(url: str, situation: str, step: int, ttl: float) -> None:
                 with who.lock(name, timeout=60):
                     pass
         except holdfast.LockError as error:
-            error.add_note(f"interrupted in {strike.where}")
+            error.add_note(f"interrupted in {interruption.where}")
             raise
-        if not strike.struck:
+        if not interruption.happened:
             break
     ann.close()
     ben.close()

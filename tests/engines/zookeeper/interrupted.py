@@ -1,6 +1,6 @@
-"""A program that takes a lock and is struck meanwhile, over and over: `python -m ... URL ROUNDS`.
+"""A program that is interrupted while it takes a lock, again and again: `... URL ROUNDS`.
 
-It ends with an error if anything but the strike comes out of it, or if the lock cannot be had then.
+It ends with an error if it raises anything but the interruption, or if the lock is not free then.
 """
 
 import contextlib
@@ -15,29 +15,29 @@ SOON, LATER = 20e-6, 500e-6
 """Seconds until it is interrupted."""
 
 
-class Strike:
+class Interruption:
     """What a Ctrl-C does, at a random instant."""
 
     def __init__(self) -> None:
         self.over = False
-        signal.signal(signal.SIGALRM, self._strike)
+        signal.signal(signal.SIGALRM, self._interrupt)
         signal.setitimer(signal.ITIMER_REAL, random.uniform(SOON, LATER))
 
-    def _strike(self, number: int, frame: FrameType | None) -> None:
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
         self.over = True
         raise KeyboardInterrupt
 
 
 TTL = 3.0
-"""What was granted at the very instant of a strike is nobody's, and ends with its ttl."""
+"""What was granted at the very instant of a interruption is nobody's, and ends with its ttl."""
 
 
 def take(client: holdfast.Client) -> None:
     lease = None
     with contextlib.suppress(KeyboardInterrupt):
-        strike = Strike()
-        while not strike.over:
-            lease = client.lock("struck", ttl=TTL).acquire(timeout=30)
+        interruption = Interruption()
+        while not interruption.over:
+            lease = client.lock("interrupted", ttl=TTL).acquire(timeout=30)
             give_back(lease)
     give_back(lease)  # it may be that nothing was done yet
 
@@ -50,10 +50,10 @@ def give_back(lease: holdfast.Lease | None) -> None:
 
 def main(url: str, rounds: int) -> None:
     with holdfast.Client(url) as client:
-        give_back(client.lock("struck", ttl=TTL).acquire(timeout=30))  # connected from here on
+        give_back(client.lock("interrupted", ttl=TTL).acquire(timeout=30))  # connected from here on
         for _ in range(rounds):
             take(client)
-            lease = client.lock("struck", ttl=TTL).acquire(timeout=30)
+            lease = client.lock("interrupted", ttl=TTL).acquire(timeout=30)
             assert lease, "somebody still has it"
             give_back(lease)
 

@@ -1,4 +1,4 @@
-"""Being struck at one line after the other, as by a Ctrl-C or by what a signal handler raises."""
+"""An interruption at one line after the other, as by a Ctrl-C, or a signal handler that raises."""
 
 import linecache
 import sys
@@ -9,10 +9,10 @@ OUT_OF_REACH = (
     *("if self._busy_thread == me:", "self._busy_thread =", "self.mutex.release()"),
     *("if permits:", "self._permits.put(None)"),
 )
-"""Where no signal handler runs: between taking, or giving back, a lock and the next call."""
+"""Where no signal handler runs: between taking, or releasing, a lock and the next call."""
 
 
-class Strike:
+class Interruption:
     """Within its block, raises something at the nth line of some files or folders that is come to:
     at any, or at those of some functions only. (One that raises at the end of a `with`, before that
     has let go of a lock, raises where no signal handler can.)"""
@@ -26,7 +26,7 @@ class Strike:
     ) -> None:
         self._left, self._files, self._error = line, files, error
         self._functions = functions
-        self.struck = False
+        self.happened = False
         self.where = ""
 
     def __enter__(self) -> None:
@@ -36,9 +36,9 @@ class Strike:
     def __exit__(self, *_: object) -> None:
         sys.settrace(self._before)
 
-    def __call__(self, frame: FrameType, event: str, _: object) -> "Strike | None":
+    def __call__(self, frame: FrameType, event: str, _: object) -> "Interruption | None":
         code = frame.f_code
-        if self.struck or not any(each in code.co_filename for each in self._files):
+        if self.happened or not any(each in code.co_filename for each in self._files):
             return None
         if code.co_filename == __file__:  # in the wheel, this file is among those of holdfast
             return None
@@ -47,7 +47,7 @@ class Strike:
         if event == "line" and not _is_out_of_reach(frame):
             self._left -= 1
             if self._left < 0:
-                self.struck = True
+                self.happened = True
                 self.where = f"{code.co_filename}, line {frame.f_lineno}"
                 raise self._error("too late")
         return self

@@ -1,12 +1,20 @@
 """Ctrl-C at any instant of a conversation with a server, and the end of a process."""
 
 import contextlib
+import itertools
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 import holdfast
+from holdfast.engines.zookeeper.commands import name_of
+from holdfast.engines.zookeeper.exchange import Round
+from holdfast.engines.zookeeper.locks import find
+from holdfast.engines.zookeeper.registry import Claim
+from holdfast.engines.zookeeper.sessions import Session
 from tests.contract.interrupting import Interruption
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.zookeeper import ZooKeeperServer
@@ -15,8 +23,8 @@ from tests.patience import wait_for
 ROUNDS = 100
 WAYS_IN = ("zookeeper/connection.py", "kazoo/client.py")
 HANDING_OVER = ("_call", "_enqueue", "_wake")
-STRIKES = 300
-"""If each delayed all later requests until the next heartbeat, that were half a minute."""
+INTERRUPTIONS = 300
+"""If each delayed all later requests until the next heartbeat, that would be half a minute."""
 
 
 def test_an_interruption_leaves_nothing_half_done(server: ZooKeeperServer) -> None:
@@ -32,7 +40,7 @@ def test_an_interruption_does_not_delay_what_is_sent_later(server: ZooKeeperServ
         lock = client.lock("delayed", ttl=3)
         with lock:
             pass  # connected from here on
-        for number in range(STRIKES):
+        for number in range(INTERRUPTIONS):
             interruption = Interruption(number % 10, WAYS_IN, functions=HANDING_OVER)
             with contextlib.suppress(KeyboardInterrupt), interruption, lock:
                 pass
@@ -48,3 +56,24 @@ def test_a_process_that_ends_leaves_nothing(server: ZooKeeperServer, mode: str) 
     assert ran.stdout == "True\n", ran.stderr
     with outsider(server) as eye:
         wait_for(lambda: not places(eye, "unclosed"))
+
+
+def test_an_interrupted_search_does_not_forget_that_there_may_be_a_place() -> None:
+    """At any of its lines: it is searched for again, and one of an earlier session is deleted."""
+    holder = "host/1/program/5ec2e7"
+    names = [name_of(1, holder, 3), name_of(2, holder, 4)]
+    for line in itertools.count():
+        session = cast(Session, SimpleNamespace(id=2))
+        claim = Claim("job", holder, session, print, asked=True)
+        steps = find(claim, "/queue")
+        interruption = Interruption(line, ("zookeeper/locks.py",), functions=("find",))
+        with contextlib.suppress(KeyboardInterrupt, StopIteration), interruption:
+            next(steps)
+            deleting = steps.send([None, names])
+            assert isinstance(deleting, Round)
+            steps.send([None])
+        if not interruption.happened:
+            break
+        assert claim.asked, interruption.where
+    assert (claim.place, claim.owner) == (f"/queue/{names[1]}", 2)
+    assert line > 5

@@ -293,14 +293,18 @@ def find(claim: Claim, queue: str) -> Steps[None]:
     if not isinstance(names, NoNodeError):
         secret = secret_of(claim.holder)
         mine = [place for place in in_order(names) if place.secret == secret]
-    claim.gone()
+    owner, own = claim.session.id, ""
     for place in mine:
         path = f"{queue}/{place.name}"
-        if place.session == claim.session.id & SESSION:
-            claim.owner = claim.session.id
-            claim.found(path)
+        if place.session == owner & SESSION:
+            own = path
         else:
             yield Round(claim.session, [commands.delete(path)])
+    # Not earlier: after an interruption, there may still be a place.
+    if own:
+        claim.owner, claim.place, claim.fence = owner, own, 0
+    else:
+        claim.gone()
 
 
 def _is_unknown(reply: Any) -> bool:

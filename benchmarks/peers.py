@@ -63,7 +63,7 @@ class BareSql:
         def acquire_and_release() -> None:
             holder = new_holder()  # as every holder needs one
             now = ceil(clock() * MICROSECONDS)
-            ((_fence, _),) = execute(acquire, (key, holder, ttl, now, ttl, boot, now)).fetchall()
+            ((_fence, *_),) = execute(acquire, (key, holder, ttl, now, ttl, boot, now)).fetchall()
             now = ceil(clock() * MICROSECONDS)
             ((_done,),) = execute(release, (now, boot, key, holder)).fetchall()
 

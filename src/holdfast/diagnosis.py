@@ -26,6 +26,9 @@ NAME = "holdfast-doctor"
 PATIENCE = 10.0
 """Seconds to wait for the lock: another diagnosis may have it."""
 
+FAILING = 2.0
+"""Seconds to try for on servers that fail."""
+
 LATE = 1.0
 """Seconds after which a waiter that was not woken asks by itself."""
 
@@ -96,7 +99,8 @@ def _try_locks(engine: Engine, sibling: Sibling) -> Iterator[Finding]:
 
 
 def _hand_over(ann: Any, ben: Any, queued: Flag) -> Finding:
-    lease = ann.lock(NAME, timeout=PATIENCE, retry=LATE).acquire()
+    lock = ann.lock(NAME, retry=LATE)
+    lease = lock.acquire(timeout=FAILING) or lock.acquire(timeout=PATIENCE)
     if lease is None:
         raise TimeoutError(f"{NAME!r} is taken; another diagnosis may be running")
     with ThreadPoolExecutor(1) as thread:

@@ -1,6 +1,7 @@
 """The layout shows the architecture: who may import whom, and what the core may not touch."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -160,3 +161,14 @@ def test_every_public_name_has_a_home() -> None:
         assert getattr(holdfast, name) is not None
     with pytest.raises(AttributeError, match="Locke"):
         getattr(holdfast, "Locke")  # noqa: B009 - as an attribute, mypy knows better
+
+
+def test_the_map_names_every_module() -> None:
+    """That of CONTRIBUTING.md, of what a newcomer has to find: all but the outer layers."""
+    contributing = (SOURCE.parent.parent / "CONTRIBUTING.md").read_text()
+    the_map = contributing.partition("## The map")[2].partition("\n## ")[0]
+    inner = [SOURCE.glob("*.py")]
+    inner += [(SOURCE / each).rglob("*.py") for each in ("core", "drivers", "engines")]
+    names = {path.name for paths in inner for path in paths if not path.name.startswith("_")}
+    missing = {name for name in names if not re.search(rf"\b{name[:-3]}(\.py)?\b", the_map)}
+    assert missing == set()

@@ -7,10 +7,10 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from holdfast.core.attempt import holder_of
 from holdfast.core.effects import Ask
 from holdfast.core.fanout import FanOut, Pause
-from holdfast.core.guard import RestartGuard
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode
 from holdfast.core.quorum import Quorum
+from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines.redis import drift, quorum_node_timeout
 from holdfast.lab.simulator.driver import Resumption
 from tests.core.stage import acquire, memory_engine

@@ -3,8 +3,8 @@
 import pytest
 
 from holdfast.core.fanout import AcquireRound, FanOut, ReleaseRound
-from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import DONE, MISSING, Acquire, Answer, Failed, Granted, Held, Release
+from holdfast.core.restart_guard import RestartGuard
 
 ASKED, RELEASE = Acquire("job", "me", 2.0), Release("job", "me")
 BROKEN = Failed.at("node", "ERR broken")

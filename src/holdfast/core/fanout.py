@@ -9,7 +9,6 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
-from holdfast.core.guard import RestartGuard, quarantine_of
 from holdfast.core.messages import (
     Answer,
     Done,
@@ -20,6 +19,7 @@ from holdfast.core.messages import (
     NotYours,
     ToNode,
 )
+from holdfast.core.restart_guard import RestartGuard, quarantine_of
 
 T = TypeVar("T")
 

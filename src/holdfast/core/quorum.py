@@ -25,7 +25,6 @@ from typing import NamedTuple, cast
 
 from holdfast.core.attempt import attempt_id, undoing
 from holdfast.core.fanout import AcquireRound, FanOut, Pause, ReleaseRound, Rounds, describe
-from holdfast.core.guard import RestartGuard, quarantine_of
 from holdfast.core.listings import look
 from holdfast.core.messages import (
     DONE,
@@ -44,6 +43,7 @@ from holdfast.core.messages import (
     Repair,
     Request,
 )
+from holdfast.core.restart_guard import RestartGuard, quarantine_of
 
 SCATTER = 0.003
 """Seconds over which waiters that were woken together spread their attempts."""

@@ -22,7 +22,14 @@ from holdfast.core.messages import (
 )
 from holdfast.core.ports import StoreHost
 from holdfast.engines.redis.addresses import server
-from holdfast.engines.redis.cluster import Cluster, NodeRound, Share, Shares, Slots, read_shares
+from holdfast.engines.redis.cluster import (
+    AskForSlots,
+    Cluster,
+    NodeRound,
+    SlotMap,
+    SlotRange,
+    read_slots,
+)
 from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.waiters import Waiters
 from holdfast.engines.urls import Place
@@ -32,10 +39,10 @@ LOW, HIGH = "foo2", "foo"
 """Keys of the slots 1044 and 12182."""
 
 
-def shares(low: Place, high: Place) -> Shares:
+def shares(low: Place, high: Place) -> SlotMap:
     """A reply to `CLUSTER SLOTS`."""
     masters = ((0, 8191, low), (8192, 16383, high))
-    return Shares(
+    return SlotMap(
         [[first, last, [place.host.encode(), place.port]] for first, last, place in masters]
     )
 
@@ -77,7 +84,7 @@ class Net:
 
     def _run(self, sent: NodeRound) -> Sequence[Answer]:
         place, asking = sent.turn
-        if isinstance(sent.requests[0], Slots):
+        if isinstance(sent.requests[0], AskForSlots):
             self.log.append(f"{place.host}?")
             return [self.slots[place]]
         self.log.append(place.host + "!" * asking + str(len(sent.requests)))
@@ -183,7 +190,7 @@ def test_a_write_that_was_not_heard_of_is_not_made_once_more(net: Net) -> None:
 
 def test_nobody_who_knows() -> None:
     net = Net()
-    net.slots = {A: Failed.at("a:1", "Connection refused"), B: Shares(())}
+    net.slots = {A: Failed.at("a:1", "Connection refused"), B: SlotMap(())}
     [answer] = net.ask(acquire(LOW))
     expected = {"a:1": "Connection refused", "b:2": "has no slots assigned"}
     assert isinstance(answer, Failed)
@@ -192,7 +199,7 @@ def test_nobody_who_knows() -> None:
 
 
 def test_a_slot_that_nobody_has(net: Net) -> None:
-    net.slots = dict.fromkeys(net.slots, Shares([[8192, 16383, [b"b", 2]]]))
+    net.slots = dict.fromkeys(net.slots, SlotMap([[8192, 16383, [b"b", 2]]]))
     [low, high] = net.ask(acquire(LOW), acquire(HIGH))
     assert "slot 1044" in str(low)
     assert high == Granted(7)
@@ -242,8 +249,8 @@ def test_a_listing_is_of_all_masters_in_order(net: Net) -> None:
 @pytest.mark.parametrize("host", [None, b"", b"?"])
 def test_a_node_without_a_name_is_where_it_was_asked(host: bytes | None) -> None:
     reply = [[0, 5, [b"b", 2, b"id", []], [b"replica", 9, b"id"]], [6, 9, [host, 7, b"id"]]]
-    shares = read_shares(Place("asked", 6379), reply)
-    assert shares == (Share(0, 5, B), Share(6, 9, Place("asked", 7)))
+    shares = read_slots(Place("asked", 6379), reply)
+    assert shares == (SlotRange(0, 5, B), SlotRange(6, 9, Place("asked", 7)))
 
 
 @pytest.mark.parametrize(

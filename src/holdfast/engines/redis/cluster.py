@@ -47,7 +47,7 @@ MOST_HOPS = 8
 """How often a request is sent elsewhere; more can only be nodes that contradict each other."""
 
 A_MOMENT = 0.02
-"""Until asking again is worth while."""
+"""Until asking again is worthwhile."""
 
 A_STEP = 5.0
 """How long a master may take for each step of a search for locks."""
@@ -56,7 +56,7 @@ MOVING = ("MOVED ", "ASK ", "TRYAGAIN ")
 """How the errors begin that report a slot that moves, or has moved."""
 
 
-class Share(NamedTuple):
+class SlotRange(NamedTuple):
     """Slots, and the master that owns them."""
 
     first: int
@@ -65,12 +65,12 @@ class Share(NamedTuple):
 
 
 @dataclass(slots=True)
-class Slots(Inspect):
+class AskForSlots(Inspect):
     """To any node of a cluster: ask which master owns which slots."""
 
 
 @dataclass(slots=True)
-class Shares(Done):
+class SlotMap(Done):
     """The reply to `CLUSTER SLOTS`."""
 
     reply: Any
@@ -104,7 +104,7 @@ class ClusterCommands(Commands):
 
     def exchange(self, requests: Sequence[Any], wakes: bool) -> Exchange:
         """What to send for requests that are all of one kind."""
-        if isinstance(requests[0], Slots):
+        if isinstance(requests[0], AskForSlots):
             return Exchange((command(b"CLUSTER", b"SLOTS"),), _read_slots)
         return super().exchange(requests, wakes)
 
@@ -126,9 +126,9 @@ class Cluster:
         nodes.adapt = _ask_first
         self._known = self._seeds
         """The nodes to ask about the slots, the one that answered last first."""
-        self._shares: tuple[Share, ...] = ()
+        self._ranges: tuple[SlotRange, ...] = ()
         self._moved: dict[int, Place] = {}
-        """The slots that have moved since the shares were read."""
+        """The slots that have moved since the ranges were read."""
         self._doubtful = True
         self._why: dict[str, str] = {}
         """What the nodes answered when the last question about the slots failed."""
@@ -136,7 +136,7 @@ class Cluster:
     def ask(self, requests: Sequence[Request], until: float) -> Steps[Sequence[Answer]]:
         """Answer each request."""
         first = requests[0]
-        if self._doubtful and not (type(first) is Release and self._shares):
+        if self._doubtful and not (type(first) is Release and self._ranges):
             yield from self._learn(until)
         if isinstance(first, List):
             return [(yield from self._list(first, until))]
@@ -244,7 +244,7 @@ class Cluster:
 
     def _list(self, request: List, until: float) -> Steps[Answer]:
         """Each master lists its own, in order; so the first of all are among the first of each."""
-        while masters := list(dict.fromkeys(share.place for share in self._shares)):
+        while masters := list(dict.fromkeys(each.place for each in self._ranges)):
             rounds = [self._round(Turn(place), (request,), until) for place in masters]
             yield rounds
             answers = [self._nodes.answers(sent)[0] for sent in rounds]
@@ -276,20 +276,20 @@ class Cluster:
             now = self._clock()
             if now >= until:
                 return
-            sent = self._round(Turn(place), (Slots(""),), now + (until - now) / 2)
+            sent = self._round(Turn(place), (AskForSlots(""),), now + (until - now) / 2)
             yield sent
             [answer] = self._nodes.answers(sent)
-            if isinstance(answer, Shares) and answer.reply:
-                self._take(place, read_shares(place, answer.reply))
+            if isinstance(answer, SlotMap) and answer.reply:
+                self._take(place, read_slots(place, answer.reply))
                 return
             none = Failed.at(place.name, "has no slots assigned")
             self._why |= dict((answer if type(answer) is Failed else none).nodes)
             self._known = (*(other for other in self._known if other != place), place)
 
-    def _take(self, source: Place, shares: tuple[Share, ...]) -> None:
-        known = dict.fromkeys((source, *(share.place for share in shares), *self._seeds))
+    def _take(self, source: Place, ranges: tuple[SlotRange, ...]) -> None:
+        known = dict.fromkeys((source, *(each.place for each in ranges), *self._seeds))
         self._known = tuple(known)
-        self._shares = shares
+        self._ranges = ranges
         self._moved = {}
         self._doubtful = False
         self._why = {}
@@ -297,9 +297,9 @@ class Cluster:
     def _owner(self, slot: int) -> Place | None:
         if slot in self._moved:
             return self._moved[slot]
-        shares = self._shares
-        at = bisect_right(shares, slot, key=lambda share: share.first) - 1
-        return shares[at].place if at >= 0 and slot <= shares[at].last else None
+        ranges = self._ranges
+        at = bisect_right(ranges, slot, key=lambda each: each.first) - 1
+        return ranges[at].place if at >= 0 and slot <= ranges[at].last else None
 
     def _redirected(self, why: str, sent: NodeRound, slot: int) -> Turn | None:
         """Where an error redirects the request; None if it is no such error."""
@@ -317,19 +317,19 @@ class Cluster:
 
     def _unknown(self, slot: int) -> Failed:
         """The answer when no node is known that could be asked."""
-        if self._shares:
+        if self._ranges:
             return Failed.at("the cluster", f"no node has slot {slot}")
         return Failed(tuple(self._why.items()) or (("the cluster", "was not asked in time"),))
 
 
-def read_shares(asked: Place, reply: Sequence[Sequence[object]]) -> tuple[Share, ...]:
+def read_slots(asked: Place, reply: Sequence[Sequence[object]]) -> tuple[SlotRange, ...]:
     """Read the reply to `CLUSTER SLOTS`. A node without a name is the one that was asked."""
-    shares = []
+    ranges = []
     for first, last, (host, port, *_), *_ in cast(Sequence[tuple[int, int, list[object]]], reply):
         name = host.decode() if isinstance(host, bytes) else ""
         place = Place(name if name not in ("", "?") else asked.host, cast(int, port))
-        shares.append(Share(first, last, place))
-    return tuple(sorted(shares))
+        ranges.append(SlotRange(first, last, place))
+    return tuple(sorted(ranges))
 
 
 def _slot(request: Request) -> int:
@@ -339,7 +339,7 @@ def _slot(request: Request) -> int:
 
 def _read_slots(replies: list[Reply]) -> Answers:
     [reply] = replies
-    return [failed(reply) if isinstance(reply, Exception) else Shares(reply)]
+    return [failed(reply) if isinstance(reply, Exception) else SlotMap(reply)]
 
 
 def _ask_first(each: FanOut, exchange: Exchange) -> Exchange:

@@ -11,8 +11,8 @@ from typing import Any
 import hiredis
 from redis.exceptions import RedisError
 
-from holdfast.core.guard import RestartGuard
 from holdfast.core.records import Finding, NodeInfo
+from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines import examining
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.exchange import command

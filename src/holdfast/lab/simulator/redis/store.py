@@ -10,10 +10,10 @@ from math import inf
 from typing import Any
 
 from holdfast.core.fanout import FanOut, Pause
-from holdfast.core.guard import RestartGuard
 from holdfast.core.messages import Request
 from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
+from holdfast.core.restart_guard import RestartGuard
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import Commands
 from holdfast.engines.redis.connection import CONNECT_TIMEOUT, Node

@@ -8,13 +8,13 @@ from holdfast.engines.etcd.commands import place_of, same_place
 from holdfast.engines.etcd.sessions import Claim
 
 
-class Guard(NamedTuple):
+class Comparison(NamedTuple):
     """Holds for as long as the lease does: the holder's key is there, and it is the same key.
 
     A transaction with this comparison is carried out while the lock is held, or not at all: the
     cluster decides, so neither a clock nor a pause can come between.
 
-    >>> Guard(b"k", 7).as_json()
+    >>> Comparison(b"k", 7).as_json()
     {'key': 'aw==', 'target': 'CREATE', 'result': 'EQUAL', 'create_revision': '7'}
     """
 
@@ -36,7 +36,7 @@ class Guard(NamedTuple):
         }
 
 
-def guard(claims: Mapping[str, Claim], key: str, holder: str, fence: int) -> Guard:
-    """The guard of a lease: its name with the client's prefix, its holder, and its fence."""
+def compare(claims: Mapping[str, Claim], key: str, holder: str, fence: int) -> Comparison:
+    """The comparison for a lease: its name with the client's prefix, its holder, and its fence."""
     claim = claims.get(holder)
-    return Guard(place_of(key, holder) if claim is None else claim.place, fence)
+    return Comparison(place_of(key, holder) if claim is None else claim.place, fence)

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from holdfast.core.guard import UPTIME_STEP, RestartGuard
+from holdfast.core.restart_guard import UPTIME_STEP, RestartGuard
 
 LONGEST = 60.0
 

@@ -30,6 +30,7 @@ INSTEAD = {
     r"(the )?one who|(those|others|all) who": "the waiter, clients that ...",
     r"for ever": "forever",
     r"so long": "for as long as, for longer; or the number",
+    r"at the most|for want of": "at most, because ... is missing",
     r"(give|gives|giving|given|gave)( \w+){0,2} back": "release (a lock), return (a value)",
     r"strikes?|struck": "interrupts, interrupted",
     r"(can|could)(not| not) be asked": "is unreachable",

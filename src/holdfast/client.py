@@ -583,7 +583,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
         return ReadWriteLock(read._shared(self._shares(0)), write)
 
     def semaphore(self, name: str, slots: int, **options: Unpack[AsyncLockOptions]) -> AsyncLock:
-        """Describe a semaphore of so many `slots`: as `Client.semaphore`, with the `options` of
+        """Describe a semaphore with this many `slots`: as `Client.semaphore`, with the `options` of
         `lock`."""
         slots = self._shares(check_count("slots", slots))
         return self.lock(name, **options)._shared(slots)

@@ -394,7 +394,7 @@ class HookFailed(InternalError):
 
 @dataclass(frozen=True, slots=True)
 class EventsDropped(Event):
-    """A hook was too slow: so many events before this one did not reach it.
+    """A hook was too slow: this many events before it did not reach it.
 
     >>> print(EventsDropped(120))
     120 events were dropped: the hook is too slow

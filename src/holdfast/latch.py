@@ -63,7 +63,7 @@ class BaseLatch(Generic[D]):
 
 
 class Latch(BaseLatch[ThreadDriver]):
-    """Opens when so many participants have counted down, and stays open, for threads: see
+    """Opens when `count` participants have counted down, and stays open, for threads: see
     `Client.latch`.
 
     >>> import holdfast
@@ -105,7 +105,7 @@ class Latch(BaseLatch[ThreadDriver]):
 
 
 class AsyncLatch(BaseLatch[AsyncDriver]):
-    """Opens when so many participants have counted down, and stays open, for asyncio: as `Latch`,
+    """Opens when `count` participants have counted down, and stays open, for asyncio: as `Latch`,
     with methods to await.
 
     >>> import asyncio, holdfast

@@ -72,7 +72,7 @@ class Watched:
     since when it has asked for the lock, by its own clock, if its id tells that."""
     marks: dict[str, str] = field(default_factory=dict)
     """Of the holders that were there at the first look: `>` if it has held the lock for longer than
-    it has been seen, `≤` if it has held it since it asked at the most."""
+    it has been seen, `≤` if it has held it since it asked at most."""
     most: dict[str, float] = field(default_factory=dict)
     """The most that was seen left of each holder's lease: about its ttl."""
     waiters: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))

@@ -49,7 +49,7 @@ def single_instance(
 
     `name` is text, such as `"import:{supplier}"`, filled with the arguments of the task; or a
     function of them. If another task has the lock for longer than `timeout` seconds (default: do
-    not wait), this one is skipped, and returns None; with `retry`, it is tried again after so many
+    not wait), this one is skipped, and returns None; with `retry`, it is tried again after those
     seconds, as often as the task's `max_retries` allows. If the lease is lost, the task fails with
     `LockLost` when it ends.
     """

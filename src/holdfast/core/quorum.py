@@ -228,7 +228,7 @@ class Quorum:
         if nodes + silent < self.size:  # a split vote: the rivals release theirs at once, too
             return Vote(Held(self.uniform(0, draw), wakes=False), draw)
         ends = sorted(answer.remaining for answer in held if answer.holder == owner)
-        must_end = nodes - (total - self.size)  # on so many of its nodes, until a quorum is free
+        must_end = nodes - (total - self.size)  # on that many of its nodes, until a quorum is free
         remaining = ends[max(must_end, 1) - 1]
         wakes = any(answer.wakes for answer in held)
         if nodes >= self.size:

@@ -28,7 +28,7 @@ NODES_EVERY = 5.0
 
 
 class View(App[None]):
-    """The locks of one engine, looked at every so many seconds.
+    """The locks of one engine, looked at every few seconds.
 
     The engine is asked in threads of their own, one look at a time: an engine that does not answer
     does not delay the keys.

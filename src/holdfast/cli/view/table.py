@@ -196,7 +196,7 @@ def _cell(text: str, width: int, style: Style | None = None, right: bool = False
 
 
 class Column(NamedTuple):
-    """What it is sorted by, and how a row is drawn in so many cells at this time."""
+    """What it is sorted by, and how a row is drawn in that many cells at this time."""
 
     sorted_by: Callable[[Row], Any]
     draw: Callable[[Row, int, float], list[Segment]]

@@ -88,7 +88,7 @@ class Perform(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Wait for so many seconds."""
+    """Wait for `seconds`."""
 
     seconds: float
 

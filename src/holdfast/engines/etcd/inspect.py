@@ -42,7 +42,7 @@ def list_locks(request: List) -> Steps[Answer]:
 
 
 def _queues(prefix: str, last: str, limit: int) -> Steps[tuple[dict[str, list[Any]], bool]]:
-    """The places in more than `limit` queues, if there are so many; whether there are more."""
+    """The places in more than `limit` queues, if there are that many; whether there are more."""
     span, more = names_after(prefix, last), True
     queues: dict[str, list[Any]] = {}
     while more and len(queues) <= limit:

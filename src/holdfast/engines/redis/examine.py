@@ -254,7 +254,7 @@ def _replication(name: str, talk: Talk, terms: Terms) -> Iterator[Finding]:
             "critical",
             name,
             f"it has {replicas} replicas, and replicas={terms.replicas} is asked for",
-            "no grant can be confirmed by so many",
+            "no grant can be confirmed by that many",
             "add replicas, or change the option",
         )
 

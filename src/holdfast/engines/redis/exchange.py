@@ -148,7 +148,7 @@ def _is_missing(reply: Reply) -> bool:
 
 
 def _with_scripts(exchange: Exchange, replies: list[Reply]) -> Exchange:
-    """Load all scripts, and send again what failed for want of them."""
+    """Load all scripts, and send again what failed because they were missing."""
     loading = load_scripts()
     again = [index for index, reply in enumerate(replies) if _is_missing(reply)]
 

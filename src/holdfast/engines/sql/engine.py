@@ -18,11 +18,11 @@ OPTIONS = ("table", "connections")
 """The options that every SQL server has."""
 
 CONNECTIONS = 8
-"""How many connections a client opens at the most, besides the one that listens."""
+"""How many connections a client opens at most, besides the one that listens."""
 
 Given: TypeAlias = Callable[[float], Any]
-"""What to connect with, found in so many seconds: a connection of the library's, or the arguments
-for one as a dict."""
+"""What to connect with, found within that many seconds: a connection of the library's, or the
+arguments for one as a dict."""
 
 
 def drift(ttl: float) -> float:

@@ -92,7 +92,7 @@ class Create(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Wait for so many seconds."""
+    """Wait for `seconds`."""
 
     seconds: float
 
@@ -108,7 +108,7 @@ class Exchanges:
     def __init__(
         self, node: str, statements: Statements, clock: Clock, waiters: Waiters, connections: int
     ) -> None:
-        """`connections`: how many it has at the most."""
+        """`connections`: how many it has at most."""
         self._node, self._clock, self._most = node, clock, connections
         self.statements, self.waiters = statements, waiters
         self.server_clock = ServerClock(clock)

@@ -184,7 +184,7 @@ def _dialect(scheme: str) -> Any:
 
 
 def _within(seconds: float, given: Callable[[], Any]) -> Any:
-    """What `given` gives, which may be a connection, in so many seconds. The library may take
+    """What `given` gives, which may be a connection, within that many seconds. The library may take
     longer, so it runs in a thread; what comes too late is closed."""
     outcome: Future[Any] = Future()
 

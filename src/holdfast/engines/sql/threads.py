@@ -24,7 +24,7 @@ from holdfast.engines.sql.waiters import Waiters
 
 
 class ServerStore:
-    """One server, by so many connections at the most."""
+    """One server, over at most `connections` connections."""
 
     def __init__(
         self,

@@ -74,7 +74,7 @@ class Pause(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Wait for so many seconds, or until a result is there."""
+    """Wait for that many seconds, or until a result is there."""
 
     seconds: float
     result: Any = None

@@ -52,7 +52,7 @@ SETTLED = 0.1
 failed is deleted sooner than that, unless its process was stopped."""
 
 LOOK_AGAIN = 0.02
-"""Seconds at the most until a try looks again whether the places of other tries are deleted."""
+"""At most this many seconds until a try looks again whether other tries have deleted theirs."""
 
 BACKSTOP = 10.0
 """Seconds after which a waiter asks again although it was not woken."""

@@ -43,7 +43,7 @@ class Promise:
         self._finish()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for so many seconds, or forever; whether it is there."""
+        """Wait for `timeout` seconds, or forever; whether it is there."""
         if not self._done:
             waiter = threading.Lock()
             waiter.acquire()

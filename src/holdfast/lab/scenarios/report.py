@@ -124,7 +124,7 @@ def summary(outcomes: Sequence[Outcome], terminal: Terminal, left_out: int = 0) 
     bad = [outcome for outcome in outcomes if not outcome.as_expected]
     text = f"{len(outcomes) - len(bad)} of {len(outcomes)} as expected"
     if left_out:
-        text += f", {left_out} left out for want of a program"
+        text += f", {left_out} left out because a program is missing"
     yield ""
     yield terminal.styled(text, "red" if bad else "green")
     for outcome in bad:

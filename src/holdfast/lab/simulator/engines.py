@@ -36,7 +36,7 @@ class SimulatedEngine:
     jumps: bool = True
     """Whether servers go by a clock that can be set."""
     lengthens: float = inf
-    """By how much longer, at the most, a lease lasts when such a clock is set back."""
+    """By how much longer, at most, a lease lasts when such a clock is set back."""
     fair: bool = False
     """Whether waiters get the lock in the order of their arrival."""
     busy: float = 0.4
@@ -84,7 +84,7 @@ def _etcd() -> SimulatedEngine:
         store=EtcdStore,
         drift=drift,
         rate=0.01,
-        ttls=(2.0, 3.0, 6.0),  # waiters have an etcd lease of 5 s at the most
+        ttls=(2.0, 3.0, 6.0),  # waiters have an etcd lease of at most 5 s
         min_ttl=GUARANTEES.min_ttl,
         max_ttl=6.0,
         ttl_step=GUARANTEES.ttl_step,

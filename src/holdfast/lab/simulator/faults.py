@@ -311,7 +311,7 @@ class FaultInjector:
         quarantine: float,
         lengthens: float,
     ) -> None:
-        """`lengthens`: by how much, at the most, a lease lasts longer if a clock is set back."""
+        """`lengthens`: by how much, at most, a lease lasts longer if a clock is set back."""
         self.record, self._timeline = record, record.timeline
         self.servers, self.clients, self.wires = servers, clients, wires
         self.quarantine, self.lengthens = quarantine, lengthens

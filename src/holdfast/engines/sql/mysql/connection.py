@@ -256,7 +256,7 @@ class MySqlConnection:
 
 
 def open_connection(address: Mapping[str, Any], seconds: float) -> pymysql.Connection:
-    """Connect, by blocking for that time at the most."""
+    """Connect, by blocking for at most that time."""
     seconds = max(0.001, seconds)
     try:
         return pymysql.connect(

@@ -14,7 +14,7 @@ from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.server import BaseServer, Place, Receive
 
 EXPIRY_EVERY = 0.5
-"""Seconds between two looks of a server for leases that are over, at the most."""
+"""At most this many seconds between two looks of a server for leases that are over."""
 
 
 class Watcher(NamedTuple):

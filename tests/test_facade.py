@@ -3,7 +3,8 @@
 import asyncio
 import gc
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,20 @@ def test_a_generator_is_not_decorated_since_its_body_would_run_unlocked() -> Non
         with pytest.raises(TypeError, match="async"):
             asyncio.run(client.lock("job")(lambda: work())())
         assert client.inspect("job") is None
+
+
+@pytest.mark.parametrize("kind", ["or_skip", "once", "lock_all"])
+def test_a_lease_outlives_what_its_block_was_entered_with(kind: str) -> None:
+    with Client("memory://outlives") as client:
+        makers: dict[str, Callable[[], Any]] = {
+            "or_skip": lambda: client.lock("job").or_skip,
+            "once": lambda: client.once("job", every=60),
+            "lock_all": lambda: client.lock_all(["job", "other"]),
+        }
+        lease = makers[kind]().__enter__()
+        gc.collect()
+        assert lease.held
+        lease.release()
 
 
 @pytest.mark.parametrize("argument", ["ttl", "timeout", "retry", "max_hold"])

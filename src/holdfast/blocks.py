@@ -17,38 +17,22 @@ from inspect import (
     signature,
 )
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from holdfast.core.ownership import Blocks
 from holdfast.drivers import AsyncDriver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockError
 
-E = TypeVar("E")
 R = TypeVar("R")
 
 
-class WithBlocks(Generic[E]):
-    """For threads. `_block` makes a context manager for one block. What it is entered with is None,
-    or can be released after a Ctrl-C on the way out (`_interrupted`)."""
+class WithBlocks:
+    """For threads. `__enter__` puts something into `_blocks` that has an `__exit__`, and, for a
+    Ctrl-C on the way, `_interrupted`, which has the renewer release it."""
 
     _driver: ThreadDriver
-    _blocks: Blocks[tuple[AbstractContextManager[E], Any]]
-
-    def _block(self) -> AbstractContextManager[E]:
-        raise NotImplementedError
-
-    def __enter__(self) -> E:
-        block = self._block()
-        try:
-            entered = block.__enter__()
-            self._blocks.enter(self._driver.current(), (block, entered), id(sys._getframe(1)))
-            return entered
-        except LockError:
-            raise
-        except BaseException as failure:  # a Ctrl-C may come on the way
-            block.__exit__(type(failure), failure, failure.__traceback__)
-            raise
+    _blocks: Blocks[Any]
 
     def __exit__(
         self,
@@ -57,37 +41,26 @@ class WithBlocks(Generic[E]):
         trace: TracebackType | None,
     ) -> None:
         frame = id(sys._getframe(1))
-        found = None
+        entered = None
         try:
-            found = self._blocks.find(self._driver.current(), frame)
-            found[0].__exit__(kind, error, trace)
+            entered = self._blocks.find(self._driver.current(), frame)
+            entered.__exit__(kind, error, trace)
         except LockError:
             raise
         except BaseException:
-            found = found or self._blocks.find(self._driver.current(), frame)
-            if found[1] is not None:
-                found[1]._interrupted()
+            entered = entered or self._blocks.find(self._driver.current(), frame)
+            entered._interrupted()
             raise
         finally:
-            if found is not None:
-                self._blocks.forget(found)
+            if entered is not None:
+                self._blocks.forget(entered)
 
 
-class AsyncWithBlocks(Generic[E]):
-    """For asyncio."""
+class AsyncWithBlocks:
+    """For asyncio. `__aenter__` enters into `_blocks` what has an `__aexit__`."""
 
     _driver: AsyncDriver
-    _blocks: Blocks[AbstractAsyncContextManager[E]]
-
-    def _block(self) -> AbstractAsyncContextManager[E]:
-        raise NotImplementedError
-
-    async def __aenter__(self) -> E:
-        frame = id(sys._getframe(1))
-        block = self._block()
-        entered = await block.__aenter__()
-        self._blocks.enter(self._driver.current(), block, frame)
-        return entered
+    _blocks: Blocks[Any]
 
     async def __aexit__(
         self,
@@ -95,9 +68,9 @@ class AsyncWithBlocks(Generic[E]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        block = self._blocks.find(self._driver.current(), id(sys._getframe(1)))
-        self._blocks.forget(block)
-        await block.__aexit__(kind, error, trace)
+        entered = self._blocks.find(self._driver.current(), id(sys._getframe(1)))
+        self._blocks.forget(entered)
+        await entered.__aexit__(kind, error, trace)
 
 
 def check_plain_function(function: Callable[..., object]) -> None:

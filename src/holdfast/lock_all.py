@@ -1,7 +1,8 @@
 """Several locks as one: all of them, or none. `LockAll` for threads, `AsyncLockAll` for asyncio."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+import sys
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from types import TracebackType
 from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
@@ -278,7 +279,7 @@ class BaseLockAll(Generic[D]):
         return error
 
 
-class LockAll(WithBlocks[LeaseAll], BaseLockAll[ThreadDriver]):
+class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
     """Several named locks as one, for threads: all of them, or none.
 
     They are acquired in the order of their names, so that callers whose names overlap cannot
@@ -300,7 +301,8 @@ class LockAll(WithBlocks[LeaseAll], BaseLockAll[ThreadDriver]):
         except AcquireTimeout:
             return None
 
-    def _acquire(self, timeout: float | None) -> LeaseAll:
+    def _acquire(self, timeout: float | None, frame: int = 0) -> LeaseAll:
+        """Acquire, and enter the `with` in this frame, if there is one."""
         runtime, holders = self._driver.runtime, self._holders()
         leases: list[Lease] = []  # which are not dropped before they are abandoned
         try:
@@ -311,7 +313,8 @@ class LockAll(WithBlocks[LeaseAll], BaseLockAll[ThreadDriver]):
             if busy:
                 raise self._timed_out(busy)
             leases.extend(Lease(self._driver, state, self._client) for state in states)
-            return LeaseAll(self._driver, leases)
+            lease = LeaseAll(self._driver, leases)
+            return self._entered(lease, frame) if frame else lease
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come between the grants and the caller
@@ -319,20 +322,21 @@ class LockAll(WithBlocks[LeaseAll], BaseLockAll[ThreadDriver]):
                 abandon(runtime, spec, holder)
             raise
 
-    @contextmanager
-    def _block(self) -> Iterator[LeaseAll]:
-        with ExitStack() as stack:
-            leases = self._acquire(self._timeout)
-            stack.push(leases)  # before they are looked at: a Ctrl-C may come there
-            leases.ensure_held()
-            yield leases
+    def _entered(self, lease: LeaseAll, frame: int) -> LeaseAll:
+        if not lease.held:
+            lease.release()  # which raises the loss
+        self._blocks.enter(self._driver.current(), lease, frame)
+        return lease
+
+    def __enter__(self) -> LeaseAll:
+        return self._acquire(self._timeout, id(sys._getframe(1)))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Decorate a `function`: it runs while it holds them all, or raises `AcquireTimeout`."""
         return inside(self, function)
 
 
-class AsyncLockAll(AsyncWithBlocks[AsyncLeaseAll], BaseLockAll[AsyncDriver]):
+class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver]):
     """Several named locks as one, for asyncio: as `LockAll`.
 
     >>> import asyncio, holdfast
@@ -377,13 +381,14 @@ class AsyncLockAll(AsyncWithBlocks[AsyncLeaseAll], BaseLockAll[AsyncDriver]):
         leases = [AsyncLease(self._driver, state, self._client, cancel) for state in states]
         return AsyncLeaseAll(self._driver, leases)
 
-    @asynccontextmanager
-    async def _block(self) -> AsyncIterator[AsyncLeaseAll]:
-        leases = await self._acquire(self._timeout)
-        if not leases.held:
-            await leases.release()  # which raises the loss
-        async with leases:
-            yield leases
+    async def __aenter__(self) -> AsyncLeaseAll:
+        frame = id(sys._getframe(1))
+        lease = await self._acquire(self._timeout)
+        if not lease.held:
+            await lease.release()  # which raises the loss
+        await lease.__aenter__()
+        self._blocks.enter(self._driver.current(), lease, frame)
+        return lease
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]

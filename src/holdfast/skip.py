@@ -6,9 +6,10 @@ a cell, which keeps them out until the next one begins. If a run fails, or its h
 noted, and another may run.
 """
 
+import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Coroutine
+from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from holdfast.blocks import AsyncWithBlocks, WithBlocks, async_inside, inside
@@ -23,7 +24,61 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class OrSkip(WithBlocks[Lease | None]):
+class Run:
+    """One block, for threads: its lease, if it has one, and what to do when it has succeeded."""
+
+    def __init__(self, lease: Lease | None, note: Callable[[], None] | None = None) -> None:
+        self.lease = lease
+        self._note = note
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.lease is None:
+            return
+        try:
+            if error is None and self._note is not None:
+                self._note()
+        except BaseException as failure:
+            self.lease.__exit__(type(failure), failure, failure.__traceback__)
+            raise
+        self.lease.__exit__(kind, error, trace)
+
+    def _interrupted(self) -> None:
+        if self.lease is not None:
+            self.lease._interrupted()
+
+
+class AsyncRun:
+    """The same for asyncio."""
+
+    def __init__(
+        self, lease: AsyncLease | None, note: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        self.lease = lease
+        self._note = note
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self.lease is None:
+            return
+        try:
+            if error is None and self._note is not None:
+                await self._note()
+        except BaseException as failure:
+            await self.lease.__aexit__(type(failure), failure, failure.__traceback__)
+            raise
+        await self.lease.__aexit__(kind, error, trace)
+
+
+class OrSkip(WithBlocks):
     """Skips its work where another holder has the lock, for threads: see `Lock.or_skip`.
 
     >>> import holdfast
@@ -43,14 +98,24 @@ class OrSkip(WithBlocks[Lease | None]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r}>"
 
-    @contextmanager
-    def _block(self) -> Iterator[Lease | None]:
-        with ExitStack() as stack:
+    def _begin(self, lease: Lease) -> Run:
+        return Run(lease)
+
+    def __enter__(self) -> Lease | None:
+        run, lease = Run(None), None
+        try:
             lease = self._acquire()
             if lease is not None:
-                stack.push(lease)  # before it is looked at: a Ctrl-C may come there
-                lease.ensure_held()
-            yield lease
+                run = self._begin(lease)
+            if run.lease is not None:
+                run.lease.ensure_held()
+            self._blocks.enter(self._driver.current(), run, id(sys._getframe(1)))
+            return run.lease
+        except BaseException as failure:  # a Ctrl-C may come on the way
+            self._blocks.forget(run)
+            if lease is not None:
+                lease.__exit__(type(failure), failure, failure.__traceback__)
+            raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R | None]:
         """Decorate a `function`: it runs, or returns None at once."""
@@ -61,7 +126,7 @@ class OrSkip(WithBlocks[Lease | None]):
         return inside(self, function, with_lease=True)
 
 
-class AsyncOrSkip(AsyncWithBlocks[AsyncLease | None]):
+class AsyncOrSkip(AsyncWithBlocks):
     """Skips its work where another holder has the lock, for asyncio: see `Lock.or_skip`.
 
     >>> import asyncio, holdfast
@@ -82,14 +147,24 @@ class AsyncOrSkip(AsyncWithBlocks[AsyncLease | None]):
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._name!r}>"
 
-    @asynccontextmanager
-    async def _block(self) -> AsyncIterator[AsyncLease | None]:
+    async def _begin(self, lease: AsyncLease) -> AsyncRun:
+        return AsyncRun(lease)
+
+    async def __aenter__(self) -> AsyncLease | None:
+        frame = id(sys._getframe(1))
+        run = AsyncRun(None)
         lease = await self._acquire()
-        if lease is None:
-            yield None
-        else:
-            async with lease:
-                yield lease
+        try:
+            if lease is not None:
+                run = await self._begin(lease)
+            if run.lease is not None:
+                await run.lease.__aenter__()
+        except BaseException as failure:
+            if lease is not None:
+                await lease.__aexit__(type(failure), failure, failure.__traceback__)
+            raise
+        self._blocks.enter(self._driver.current(), run, frame)
+        return run.lease
 
     def __call__(
         self, function: Callable[P, Coroutine[Any, Any, R]]
@@ -128,20 +203,19 @@ class Once(OrSkip):
         super().__init__(driver, name, acquire)
         self._cell, self._every = cell, every
 
-    @contextmanager
-    def _block(self) -> Iterator[Lease | None]:
-        with super()._block() as lease:
-            if lease is not None:
-                noted, version = self._cell.get()
-                period = next_period(noted, self._every, time.time())
-                if period is not None:
-                    lease.ensure_held()
-                    yield lease
-                    lease.ensure_held()
-                    if not self._cell.set(repr(period), expect=version):
-                        raise _overtaken(lease)
-                    return
-        yield None
+    def _begin(self, lease: Lease) -> Run:
+        noted, version = self._cell.get()
+        period = next_period(noted, self._every, time.time())
+        if period is None:
+            lease.release()
+            return Run(None)
+
+        def note() -> None:
+            lease.ensure_held()
+            if not self._cell.set(repr(period), expect=version):
+                raise _overtaken(lease)
+
+        return Run(lease, note)
 
 
 class AsyncOnce(AsyncOrSkip):
@@ -169,20 +243,19 @@ class AsyncOnce(AsyncOrSkip):
         super().__init__(driver, name, acquire)
         self._cell, self._every = cell, every
 
-    @asynccontextmanager
-    async def _block(self) -> AsyncIterator[AsyncLease | None]:
-        async with super()._block() as lease:
-            if lease is not None:
-                noted, version = await self._cell.get()
-                period = next_period(noted, self._every, time.time())
-                if period is not None:
-                    lease.ensure_held()
-                    yield lease
-                    lease.ensure_held()
-                    if not await self._cell.set(repr(period), expect=version):
-                        raise _overtaken(lease)
-                    return
-        yield None
+    async def _begin(self, lease: AsyncLease) -> AsyncRun:
+        noted, version = await self._cell.get()
+        period = next_period(noted, self._every, time.time())
+        if period is None:
+            await lease.release()
+            return AsyncRun(None)
+
+        async def note() -> None:
+            lease.ensure_held()
+            if not await self._cell.set(repr(period), expect=version):
+                raise _overtaken(lease)
+
+        return AsyncRun(lease, note)
 
 
 def next_period(noted: bytes | str | None, every: float, now: float) -> float | None:

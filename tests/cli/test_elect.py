@@ -79,6 +79,15 @@ def test_another_candidate_takes_over(holdfast: Holdfast) -> None:
     assert (found.value, later > term, gone(pid)) == ("ben", True, True)
 
 
+def test_a_command_that_a_nameless_signal_ended_is_followed_by_the_next(holdfast: Holdfast) -> None:
+    process = holdfast.start("elect", "-v", "boss", "-c", f"{SHOW}; kill -35 $$")
+    term, _ = facts(process)
+    later, _ = facts(process)
+    assert later > term
+    process.send_signal(signal.SIGTERM)
+    assert "(signal 35)" in finish(process)[2]
+
+
 def test_a_candidate_that_waits_ends_by_the_signal(holdfast: Holdfast) -> None:
     with library.Client(holdfast.url) as client, client.lock("boss"):
         process = holdfast.start("elect", "-v", "boss", "-c", SHOW)

@@ -199,7 +199,6 @@ async def test_a_ttl_is_rounded_up_within_the_engines_range(stage: Stage) -> Non
 
 
 @pytest.mark.turns
-@pytest.mark.turns
 async def test_what_the_engine_does_not_have_is_refused(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     kinds: dict[str, Callable[[], object]] = {
@@ -213,6 +212,7 @@ async def test_what_the_engine_does_not_have_is_refused(stage: Stage) -> None:
     assert stage.place.untouched()
 
 
+@pytest.mark.turns
 async def test_a_closed_client_takes_no_orders(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lock = ann.lock("door")

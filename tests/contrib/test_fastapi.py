@@ -184,7 +184,9 @@ def test_an_endpoint_of_starlette(url: str) -> None:
 class Job:
     """Endless work, as a replica has it."""
 
-    def __init__(self) -> None:
+    def __init__(self, returns: bool = False) -> None:
+        self._returns = returns
+        """Whether it returns when it was cancelled, as if nothing had happened."""
         self.begun: asyncio.Queue[AsyncLease] = asyncio.Queue()
         self.held_at_end: asyncio.Queue[bool] = asyncio.Queue()
 
@@ -192,6 +194,9 @@ class Job:
         self.begun.put_nowait(lease)
         try:
             await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            if not self._returns:
+                raise
         finally:
             self.held_at_end.put_nowait(lease.held)
 
@@ -226,9 +231,10 @@ def test_one_replica_works_and_the_next_one_when_it_ends(redis: RedisServer) -> 
     play(scene)
 
 
-def test_work_is_cancelled_before_its_lease_ends_and_begins_again() -> None:
+@pytest.mark.parametrize("returns", [False, True])
+def test_work_is_cancelled_before_its_lease_ends_and_begins_again(returns: bool) -> None:
     async def scene() -> None:
-        job = Job()
+        job = Job(returns)
         with RedisServer() as server:
             async with AsyncClient(server.url) as client:
                 campaign = asyncio.create_task(lead(client, "job", job, ttl=6, grace=3.9))

@@ -115,6 +115,14 @@ class TestBoots:
         host.now += 0.2
         assert isinstance(say(new, Acquire("job", "new", 30.0)), Granted)
 
+    def test_a_shorter_extension_shortens_no_lease_of_an_earlier_boot(self, host: Host) -> None:
+        say(host.client(), Acquire("job", "me", 30.0))
+        host.boot("second boot", clock=5.0)
+        here = host.client()
+        assert say(here, Extend("job", "me", 1.0)) == DONE
+        host.now += 29.0
+        assert isinstance(say(here, Acquire("job", "other", 30.0)), Held)
+
     def test_a_new_process_for_every_try_is_not_kept_out_for_ever(self, host: Host) -> None:
         old = host.client()
         say(old, Acquire("job", "old", 30.0))

@@ -96,20 +96,15 @@ PLANTED = [
     Mutant(
         "once: a run is noted although its lease was lost",
         "skip.py",
-        "                    lease.ensure_held()\n                    if not self._cell",
-        "                    if not self._cell",
+        "            lease.ensure_held()\n            if not self._cell",
+        "            if not self._cell",
         "tests/contract/test_skipping.py -k '[memory- or [sqlite-'",
     ),
     Mutant(
         "once: a run that failed is noted",
         "skip.py",
-        "                    yield lease\n                    lease.ensure_held()\n"
-        "                    if not self._cell",
-        "                    try:\n                        yield lease\n"
-        "                    except Exception:\n"
-        "                        self._cell.set(repr(period), expect=version)\n"
-        "                        raise\n"
-        "                    if not self._cell",
+        "            if error is None and self._note is not None:\n                self._note()",
+        "            if self._note is not None:\n                self._note()",
         "tests/contract/test_skipping.py -k '[memory- or [sqlite-'",
     ),
     Mutant(
@@ -230,7 +225,7 @@ PLANTED = [
     Mutant(
         "cli: --min-hold keeps the lock for a command that cannot run",
         "cli/hold.py",
-        "if code not in (exits.NOT_EXECUTABLE, exits.NOT_FOUND):",
+        "if self.child.executed:",
         "if True:",
         "tests/cli/test_run.py -k min_hold",
     ),
@@ -702,8 +697,8 @@ PLANTED = [
     Mutant(
         "SQLite: an extension shortens",
         "engines/sql/sqlite/commands.py",
-        "CASE WHEN boot = :boot THEN max(expires, :now + :ttl) ELSE :now + :ttl END",
-        ":now + :ttl",
+        "THEN max(expires, :now + :ttl) ",
+        "THEN :now + :ttl ",
         contract("sqlite", "store"),
     ),
     Mutant(

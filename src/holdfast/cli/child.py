@@ -48,12 +48,14 @@ class Child:
     def __init__(self, argv: tuple[str, ...]) -> None:
         holdfast = os.getpid()
         gate, self._gate = os.pipe()
+        self._failure, failure = os.pipe()  # it is closed when the command is executed
         with all_signals_blocked() as mask:
             self.pid = os.fork()
             if self.pid == 0:
                 os.close(self._gate)
-                _wait_at_gate(argv, gate, mask, holdfast)
+                _wait_at_gate(argv, gate, failure, mask, holdfast)
             os.close(gate)
+            os.close(failure)
             os.setpgid(self.pid, self.pid)  # in both processes, since either may be first
             lifeline, self._lifeline = os.pipe()
             self._watchdog = os.fork()
@@ -63,6 +65,8 @@ class Child:
                 _watch(lifeline, self.pid)
             os.close(lifeline)
         self._ended: Ended | None = None
+        self.executed = True
+        """Whether the command could be executed; known when it is closed."""
 
     def __enter__(self) -> Child:
         return self
@@ -123,6 +127,8 @@ class Child:
             self.send(signal.SIGKILL)
             self._ended = _ended(os.waitpid(self.pid, 0)[1])
         if self._lifeline >= 0:
+            self.executed = not os.read(self._failure, 1)
+            os.close(self._failure)
             os.kill(self._watchdog, signal.SIGKILL)
             os.waitpid(self._watchdog, 0)
             os.close(self._lifeline)
@@ -134,7 +140,7 @@ def _ended(status: int) -> Ended:
 
 
 def _wait_at_gate(
-    argv: tuple[str, ...], gate: int, mask: set[signal.Signals], holdfast: int
+    argv: tuple[str, ...], gate: int, failure: int, mask: set[signal.Signals], holdfast: int
 ) -> NoReturn:
     """The forked process: wait until the gate opens, then execute the command."""
     code = exits.NOT_EXECUTABLE
@@ -152,9 +158,9 @@ def _wait_at_gate(
         os.execvpe(argv[0], argv, environment)  # noqa: S606 - that is the purpose
     except OSError as error:
         code = exits.NOT_FOUND if error.errno == errno.ENOENT else exits.NOT_EXECUTABLE
-        _complain(argv[0], error)
+        _complain(argv[0], error, failure)
     except BaseException as error:  # noqa: BLE001 - must not return into holdfast
-        _complain(argv[0], error)
+        _complain(argv[0], error, failure)
     finally:
         os._exit(code)
 
@@ -181,12 +187,13 @@ def _restore_signals(mask: set[signal.Signals]) -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
-def _complain(command: str, error: BaseException) -> None:
+def _complain(command: str, error: BaseException, failure: int) -> None:
     reason = error.strerror if isinstance(error, OSError) else repr(error)
     if isinstance(error, OSError) and error.errno == errno.ENOEXEC:
         reason = f"{reason}; a script needs a first line such as #!/bin/sh"
     text = f"holdfast: cannot run {command!r}: {reason}\n"
     with suppress(OSError):
+        os.write(failure, b"!")
         os.write(2, text.encode(errors="backslashreplace"))
 
 

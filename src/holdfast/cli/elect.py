@@ -117,7 +117,7 @@ class _Parent:
             code, again = self._term(request, server)
             if not again:
                 return code
-            end = f"exit code {code}" if code >= 0 else signal.Signals(-code).name
+            end = f"exit code {code}" if code >= 0 else f"signal {-code}"
             self.output.detail(f"the term is over ({end}); campaigning again")
             left = max(0.0, began + PAUSE - time.monotonic())
             if arrived := signal.sigtimedwait(self.heeded, left):

@@ -116,7 +116,7 @@ class _Run:
         self.output.detail(f"acquired {self._shown}: fence {fence}, ttl {lease.ttl:g} s")
         release_at = time.monotonic() + self.request.min_hold
         code = self._run_command(lease, rule)
-        if code not in (exits.NOT_EXECUTABLE, exits.NOT_FOUND):  # else another host may run it
+        if self.child.executed:  # else another host may run it
             self._keep(lease, release_at)
         self._release(lease)
         return code

@@ -18,7 +18,6 @@ from holdfast.cli.options import (
     url_option,
 )
 from holdfast.cli.output import Output
-from holdfast.cli.view.app import View
 
 
 @click.command("watch")
@@ -42,6 +41,8 @@ def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) ->
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise click.UsageError("watch needs a terminal. For programs: holdfast ls --json")
     audit, output = open_audit(audit_log), Output(quiet=True)
+    from holdfast.cli.view.app import View  # not above: Textual takes a quarter of a second
+
     with open_client(url, output) as client:
         with bad_arguments_are_usage_errors():
             client.leases(prefix)  # asks nothing yet

@@ -45,8 +45,7 @@ async def on_one_replica(
     try:
         yield
     finally:
-        campaign.cancel()
-        await asyncio.gather(campaign, return_exceptions=True)
+        await _cancelled(campaign)
 
 
 def lead(
@@ -72,31 +71,39 @@ async def _campaign(
     lock: AsyncLock, work: Callable[[AsyncLease], Coroutine[Any, Any, object]], grace: float
 ) -> None:
     while True:
-        term = None
         try:
-            async with (
-                lock as lease,
-                lease._driver.cancel_before_end(lease._state, grace) as term,  # noqa: SLF001
-            ):
-                await _finish(work(lease))
-                return
+            async with lock as lease:
+                if await _finished(asyncio.ensure_future(work(lease)), lease, grace):
+                    return
+                logger.warning("%r is not renewed in time; its work was cancelled", lock.name)
         except ClientClosed:
             return
         except LockError as error:
             logger.warning("%s; trying again", error)
         except Exception:
-            if term is not None and term.expired():
-                logger.warning("%r is not renewed in time; its work was cancelled", lock.name)
-            else:
-                logger.exception("the work under %r failed; trying again", lock.name)
+            logger.exception("the work under %r failed; trying again", lock.name)
         await asyncio.sleep(PAUSE)
 
 
-async def _finish(work: Coroutine[Any, Any, object]) -> None:
+async def _finished(work: "asyncio.Future[Any]", lease: AsyncLease, grace: float) -> bool:
+    """Whether the work has ended by itself; if not, it has been cancelled in time."""
+    lost = asyncio.Event()
+    lease.on_lost(lambda _: lost.set())
+    loss: asyncio.Future[Any] = asyncio.ensure_future(lost.wait())
     try:
-        await work
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise
-        raise RuntimeError("the work was cancelled, but not by this replica") from None
+        while (left := lease.remaining() - grace) > 0:  # it grows with each renewal
+            await asyncio.wait([work, loss], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            if work.cancelled():
+                raise RuntimeError("the work was cancelled, but not by this replica")
+            if work.done():
+                await work
+                return True
+        return False
+    finally:
+        loss.cancel()
+        await _cancelled(work)
+
+
+async def _cancelled(work: "asyncio.Future[Any]") -> None:
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)

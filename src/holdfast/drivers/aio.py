@@ -246,11 +246,9 @@ class AsyncDriver(Driver):
         watches = self._watches.get(lease, [])
         return bool(watches) and await watches.pop().call_off(error)
 
-    def cancel_before_end(
-        self, lease: LeaseState, notice: float | None = None
-    ) -> AbstractAsyncContextManager[asyncio.Timeout]:
+    def cancel_before_end(self, lease: LeaseState) -> AbstractAsyncContextManager[asyncio.Timeout]:
         """Cancel the body before the lease ends: it then leaves as `TimeoutError`."""
-        return cancel_before_end(lease, notice, self.runtime.clock, self._looks)
+        return cancel_before_end(lease, self.runtime.clock, self._looks)
 
     def _belong_to_this_loop(self) -> None:
         loop = asyncio.get_running_loop()

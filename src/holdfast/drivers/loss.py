@@ -49,15 +49,12 @@ class LossWatch:
 
 @asynccontextmanager
 async def cancel_before_end(
-    lease: LeaseState,
-    notice: float | None,
-    clock: Callable[[], float],
-    looks: dict[Callable[[], None], float],
+    lease: LeaseState, clock: Callable[[], float], looks: dict[Callable[[], None], float]
 ) -> AsyncIterator[asyncio.Timeout]:
-    """Cancel the body `notice` seconds before the lease ends, or at once when it is lost: it then
-    leaves as `TimeoutError`. `looks`: what to call when the clock is moved, and by when."""
+    """Cancel the body before the lease ends, or at once when it is lost: it then leaves as
+    `TimeoutError`. `looks`: what to call when the clock is moved, and by when."""
     loop = asyncio.get_running_loop()
-    notice = NOTICE * lease.remaining(clock()) if notice is None else notice
+    notice = NOTICE * lease.remaining(clock())
     timer: asyncio.TimerHandle | None = None
     over = False
 

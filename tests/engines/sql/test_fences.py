@@ -1,5 +1,7 @@
 """`fence.check` on servers: by every library, and when two transactions check at once."""
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -76,6 +78,19 @@ def test_only_an_older_fence_is_refused(database: Database, own: Transaction) ->
     check(own, 2**63 - 1)
     own.rollback()
     check(own, 2)
+
+
+def test_sqlalchemy_without_greenlet(tmp_path: Path) -> None:
+    """Which only its connections of asyncio need."""
+    program = """
+import sys
+sys.modules["greenlet"] = None
+import sqlalchemy, holdfast
+with sqlalchemy.create_engine(sys.argv[1]).begin() as connection:
+    holdfast.fence.check(connection, "a", 1)
+"""
+    url = f"sqlite:///{tmp_path}/data.db"
+    subprocess.run([sys.executable, "-c", program, url], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("pair", FEW, ids=str)

@@ -257,17 +257,25 @@ _DATABASES = {"postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL, "sqlit
 
 
 def _sqlalchemy(connection: Any, awaits: bool) -> Calls[Adapter | None]:
-    from sqlalchemy import Connection, text
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
-    from sqlalchemy.orm import Session, scoped_session
+    from sqlalchemy import text
 
-    if isinstance(connection, async_scoped_session if awaits else scoped_session):
+    wanted: Any
+    session: Any
+    scoped: Any
+    if awaits:  # which needs greenlet
+        from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, async_scoped_session
+
+        wanted, session, scoped = AsyncConnection, AsyncSession, async_scoped_session
+    else:
+        from sqlalchemy import Connection
+        from sqlalchemy.orm import Session, scoped_session
+
+        wanted, session, scoped = Connection, Session, scoped_session
+    if isinstance(connection, scoped):
         connection = connection()
     # A Session that joins a test's transaction does so by a savepoint, which is no nested one: so
     # the Session is asked, and not its connection.
-    is_session = isinstance(connection, AsyncSession if awaits else Session)
-    own: Any = (yield connection.connection) if is_session else connection
-    wanted: Any = AsyncConnection if awaits else Connection
+    own: Any = (yield connection.connection) if isinstance(connection, session) else connection
     if not isinstance(own, wanted):
         return None
     if awaits:

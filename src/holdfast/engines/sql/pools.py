@@ -68,10 +68,14 @@ def _called(connect: Callable[[], Any], arguments: Mapping[str, Any], library: s
 
 def check_engine(engine: Any, *, awaits: bool, argument: str = "engine") -> Any:
     """The same, if it is an `Engine` of SQLAlchemy, or an `AsyncEngine`; else a `TypeError`."""
-    import sqlalchemy
-    from sqlalchemy.ext.asyncio import AsyncEngine
+    if awaits:  # which needs greenlet
+        from sqlalchemy.ext.asyncio import AsyncEngine
 
-    _check_kind(engine, AsyncEngine if awaits else sqlalchemy.Engine, argument)
+        _check_kind(engine, AsyncEngine, argument)
+    else:
+        from sqlalchemy import Engine
+
+        _check_kind(engine, Engine, argument)
     return engine
 
 

@@ -124,7 +124,8 @@ SLOTS = {
     "boot_column": ", boot",
     "boot_value": ", :boot",
     "boot_seen": ", coalesce(m.boot, l.boot) AS boot",
-    "extended": "CASE WHEN boot = :boot THEN max(expires, :now + :ttl) ELSE :now + :ttl END",
+    "extended": "CASE WHEN boot = :boot THEN max(expires, :now + :ttl) "
+    "ELSE :now + max(ttl, :ttl) END",
     "ends": "CASE WHEN boot = :boot THEN expires ELSE :now + ttl END",
     "next_fence": "max(fence, (SELECT floor FROM holdfast_file)) + 1",
     "polls": "listener = ''",

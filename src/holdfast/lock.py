@@ -92,8 +92,8 @@ class BaseLock(Generic[D, L]):
         self._ownership: Ownership[L] = Ownership()
 
     def _shared(self, shares: int) -> Self:
-        """The same, for several holders at once: the slots of a semaphore, or 0 for any number of
-        readers. Only leases with the same `shares` are valid together; a plain lock has 1."""
+        """Make this lock, which was not used yet, one for several holders: as many as a semaphore
+        has slots, or 0 for any number of readers. A plain lock has 1."""
         self._spec = replace(self._spec, shares=shares)
         return self
 

@@ -20,7 +20,7 @@ class Lazy(click.Command):
     def __init__(
         self, name: str, module: str, help_text: str, extra: str = "", libraries: str = ""
     ) -> None:
-        self._module, self._extra, self._missing = module, extra, ""
+        self._module, self._missing = module, ""
         for library in libraries.split():
             if find_spec(library) is None:
                 mend = f"pip install 'holdfast[{extra}]'"
@@ -37,16 +37,7 @@ class Lazy(click.Command):
 
     def load(self) -> click.Command:
         """The command itself."""
-        try:
-            command: click.Command = import_module(self._module).COMMANDS[self.name]
-        except ModuleNotFoundError as error:
-            if not self._extra or (error.name or "").startswith("holdfast"):
-                raise
-            Output().error(
-                f"{self.name} needs {error.name}, which is not installed: "
-                f"pip install 'holdfast[{self._extra}]'"
-            )
-            raise click.exceptions.Exit(exits.UNAVAILABLE) from error
+        command: click.Command = import_module(self._module).COMMANDS[self.name]
         return command
 
 

@@ -1,6 +1,5 @@
 """Safety: no two leases on one name are valid at the same instant, unless they share it, and then
-no more than may; a later grant has a greater fence, unless both are shared; and a register accepts
-no smaller one.
+no more than may; and a later grant has a greater fence, unless both are shared.
 
 Clients learn of their grants late, and not in the order in which the engine made them. So a grant
 is surely the earlier of two
@@ -11,7 +10,7 @@ is surely the earlier of two
 (A lease that is valid is its holder's on the engine, too: what follows its end was granted later.)
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from math import inf
 from operator import le, lt
 from typing import NamedTuple
@@ -20,7 +19,6 @@ from holdfast.lab.history import Event, Finding, History, Hold, Kind, seconds
 
 TWO_HOLDERS = "two holders at once"
 NOT_GREATER = "fence not greater than before"
-STALE_WRITE = "stale write accepted"
 UNCHECKED_WRITE = "stale write accepted (fence not checked)"
 
 
@@ -160,71 +158,23 @@ def _inversion(name: str, before: Grant, later: Grant) -> Finding:
     return Finding(NOT_GREATER, text, before.known, later.known, (before.who, later.who))
 
 
-def stale_writes(history: History, unfenced: Collection[str] = ()) -> list[Finding]:
-    """Every write that a register accepted with a lower fence than one before, or with none.
-
-    The registers that are `unfenced` may accept any write.
-    """
-    findings: list[Finding] = []
-    newest: dict[str, Event] = {}
-    for write in history.of(Kind.WROTE):
-        if write.name in unfenced:
-            continue
-        if write.fence is None:
-            text = (
-                f"{write.name} accepted a write by {write.who} at {seconds(write.at)} with no fence"
-            )
-            findings.append(Finding(STALE_WRITE, text, write.at, write.at, (write.who,)))
-        elif (finding := _behind(STALE_WRITE, write, newest)) is not None:
-            findings.append(finding)
-    return findings
-
-
 def corruption(history: History, registers: Collection[str]) -> list[Finding]:
-    """Every stale write that one of these registers accepted: they check no fences.
-
-    Its writer did not hold the lock while another client did, or it has a lower fence than one that
-    was accepted before.
-    """
+    """Every write with a lower fence than one before that one of these registers accepted: they
+    check no fences."""
     findings: list[Finding] = []
-    newest: dict[str, Event] = {}
-    holds = {hold.hold: hold for hold in history.holds()}
+    newest: dict[str, tuple[int, Event]] = {}
     for write in history.of(Kind.WROTE):
-        if write.name in registers:
-            behind = _behind(UNCHECKED_WRITE, write, newest)
-            finding = _intrusion(write, holds) or behind
-            findings += [] if finding is None else [finding]
+        if write.name not in registers or write.fence is None:
+            continue
+        greatest, before = newest.get(write.name, (write.fence, write))
+        if write.fence >= greatest:
+            newest[write.name] = write.fence, write
+            continue
+        text = (
+            f"{write.name} accepted a write by {write.who} with fence {write.fence} "
+            f"at {seconds(write.at)}, after one by {before.who} with fence {greatest} "
+            f"at {seconds(before.at)}"
+        )
+        who = (before.who, write.who)
+        findings.append(Finding(UNCHECKED_WRITE, text, write.at, write.at, who))
     return findings
-
-
-def _intrusion(write: Event, holds: Mapping[str, Hold]) -> Finding | None:
-    own = holds.get(write.hold)
-    # The instant in which it ends is its own, too: what happened first within it is not known.
-    if own is None or any(since <= write.at <= until for since, until in own.spans):
-        return None
-    others = (each for each in holds.values() if each.name == own.name and each is not own)
-    valid = [each for each in others if any(a <= write.at < b for a, b in each.spans)]
-    if not valid:
-        return None
-    other = min(valid, key=lambda hold: hold.granted or 0.0)
-    text = (
-        f"{own} wrote {write.note!r} to {write.name} at {seconds(write.at)} "
-        f"without having {own.name}, which {other} had"
-    )
-    return Finding(UNCHECKED_WRITE, text, write.at, write.at, (own.who, other.who))
-
-
-def _behind(label: str, write: Event, newest: dict[str, Event]) -> Finding | None:
-    """A finding if a write is older than the newest of its register; else it is the newest."""
-    before = newest.get(write.name)
-    if write.fence is None:
-        return None
-    if before is None or before.fence is None or before.fence <= write.fence:
-        newest[write.name] = write
-        return None
-    text = (
-        f"{write.name} accepted a write by {write.who} with fence {write.fence} "
-        f"at {seconds(write.at)}, after one by {before.who} with fence {before.fence} "
-        f"at {seconds(before.at)}"
-    )
-    return Finding(label, text, before.at, write.at, (before.who, write.who))

@@ -23,7 +23,7 @@ to show that it stays free."""
 
 def judge(history: History, bound: float) -> list[Finding]:
     """What went wrong, including stale writes that the plain register accepted."""
-    kept = checkers.judge(history, tolerance=TOLERANCE, bound=bound, unfenced=[PLAIN])
+    kept = checkers.judge(history, tolerance=TOLERANCE, bound=bound)
     return sorted([*kept, *checkers.corruption(history, [PLAIN])], key=lambda found: found.at)
 
 

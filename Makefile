@@ -39,8 +39,12 @@ $(DEMO)/.installed: pyproject.toml scripts/setup
 # Most tests wait for processes and timers, so more of them at once than there are cores.
 AT_ONCE := -n 8 --dist loadgroup
 
+# Side by side: most tests wait, and leave the time of the cores to lint and types.
 test: $(STAMP) servers
-	@$(MAKE) --no-print-directory --jobs 4 style mypy pyright compiled
+	@$(MAKE) --no-print-directory --jobs 4 style mypy pyright tests
+
+.PHONY: tests
+tests: compiled
 	$(BIN)/python -m pytest $(AT_ONCE)
 
 # Once, or each worker of pytest would compile all tests.

@@ -498,7 +498,7 @@ class Client(BaseClient[ThreadDriver]):
         """
         from holdfast.diagnosis import diagnose
 
-        return diagnose(self._engine, self._ttl, self._sibling)
+        return diagnose(self._engine, self._ttl, self._sibling, self.url)
 
     def nodes(self) -> list[NodeInfo]:
         """The servers that the URL names, as they are now: whether each answers, and how quickly,
@@ -699,7 +699,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
 
         from holdfast.diagnosis import diagnose
 
-        return await asyncio.to_thread(diagnose, self._engine, self._ttl, self._sibling)
+        return await asyncio.to_thread(diagnose, self._engine, self._ttl, self._sibling, self.url)
 
     async def nodes(self) -> list[NodeInfo]:
         """The servers, as they are now: as `Client.nodes`, in another thread."""

@@ -6,14 +6,17 @@ that is missing is found before a job needs it.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 from threading import Event as Flag
 from typing import Any, TypeAlias
 
 from holdfast.core.ports import Engine
 from holdfast.core.records import Finding
-from holdfast.engines.examining import NO_ANSWER
+from holdfast.engines.examining import NO_ANSWER, side_by_side
+from holdfast.engines.probe import what_answers
 from holdfast.errors import LockError
 from holdfast.events import Answered, Event, PollingOnly, Waiting
 
@@ -35,12 +38,29 @@ LATE = 1.0
 _ORDER = ("critical", "warning", "note")
 
 
-def diagnose(engine: Engine, ttl: float, sibling: Sibling) -> list[Finding]:
+def diagnose(engine: Engine, ttl: float, sibling: Sibling, url: str) -> list[Finding]:
     """All findings, the worst first."""
     found = list(engine.examine(ttl))
-    if not any(each.severity == "critical" and NO_ANSWER in each.what for each in found):
+    silent = [each for each in found if NO_ANSWER in each.what]
+    if not any(each.severity == "critical" for each in silent):
         found += _try_locks(engine, sibling)
+    others = other_servers(url, [each.where for each in silent])
+    found = [
+        replace(each, mend=others[each.where]) if each in silent and each.where in others else each
+        for each in found
+    ]
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
+
+
+def other_servers(url: str, nodes: Sequence[str]) -> dict[str, str]:
+    """Of the nodes that do not answer, those at which another kind of server than that of the URL
+    does, and what to do about it. It takes some seconds."""
+    found = side_by_side(partial(what_answers, url), nodes)
+    return {
+        node: f"{kind} seems to answer there: check the port and the scheme of the URL"
+        for node, kind in zip(nodes, found, strict=True)
+        if kind
+    }
 
 
 class Waiter:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -38,6 +38,18 @@ def positive_seconds(value: object) -> float:
     return number
 
 
+def number_between(lowest: float, highest: float) -> Callable[[object], float]:
+    """A number within a range."""
+
+    def number(value: object) -> float:
+        found = _number(value)
+        if not lowest <= found <= highest:
+            raise click.BadParameter(f"{value!r} is not a number from {lowest:g} to {highest:g}.")
+        return found
+
+    return number
+
+
 def _number(value: object) -> float:
     try:
         return float(str(value))
@@ -63,13 +75,18 @@ def open_client(url: str | None, output: Output | None = None) -> Iterator[Clien
     """The client. An invalid URL is a usage error, an unreachable engine exit code 69."""
     output = output or Output()
     show_log(output.without_waiting())
+    with bad_arguments_are_usage_errors():
+        client = Client(url)
     try:
-        with bad_arguments_are_usage_errors():
-            client = Client(url)
         with client:
             yield client
     except EngineUnavailable as error:
+        from holdfast.diagnosis import other_servers  # not above: help must be quick
+
         output.error(str(error))
+        nodes = ",".join(error.nodes).split(",")  # an ensemble is one node with several addresses
+        for node, hint in other_servers(client.url, nodes).items():
+            output.error(f"{node}: {hint}")
         raise click.exceptions.Exit(exits.UNAVAILABLE) from error
 
 

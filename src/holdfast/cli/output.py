@@ -69,3 +69,4 @@ def show_log(output: Output) -> None:
                 output.detail(self.format(record))
 
     logging.getLogger("holdfast").addHandler(LogToPeople())
+    logging.getLogger("kazoo").addHandler(logging.NullHandler())  # what it has to say is said here

@@ -241,5 +241,7 @@ class Contender:
                     release_later(runtime, spec, self.holder)
         if isinstance(outcome, Failing) and not self.was_busy:
             raise unavailable(
-                f"{spec.name!r} was not acquired, since the engine is unreachable", outcome.answer
+                f"{spec.name!r} was not acquired, since the engine ({runtime.engine}) is "
+                "unreachable; `holdfast doctor` examines it",
+                outcome.answer,
             )

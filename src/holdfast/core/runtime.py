@@ -40,6 +40,8 @@ class Runtime:
     not possible, because no more threads can be started.)"""
     notify_lost: Callable[[LeaseState], None]
     """Report a loss and call the lease's callbacks, soon and elsewhere: it must not wait."""
+    engine: str = ""
+    """What it is, for people: "an etcd v3 cluster"."""
     registry: Registry = field(default_factory=Registry)
     pending: PendingReleases = field(default_factory=PendingReleases)
     has_hooks: bool = False

@@ -124,6 +124,7 @@ class Driver(ABC):
             unsubscribe=self._unsubscribe,
             wake=self._wake,
             notify_lost=self._notify_lost,
+            engine=engine.guarantees.engine.partition(";")[0],
             has_hooks=bool(self.hooks),
         )
         self._begin()

@@ -8,6 +8,23 @@ from holdfast.engines import refuse_options
 
 TLS_FILES = ("ca_cert", "cert", "key")
 
+NO_TLS = (
+    *("WRONG_VERSION_NUMBER", "record layer failure", "UNEXPECTED_EOF"),  # OpenSSL
+    "Handshake read failed",  # gRPC
+)
+"""Parts of errors about an answer that is no TLS."""
+
+
+def hint_for_tls(error: str, scheme: str) -> str:
+    """What to add to an error of a connection with TLS. `scheme`: that without TLS.
+
+    >>> hint_for_tls("Handshake read failed (Socket closed)", "etcd")
+    '; the server seems to expect no TLS on this port: try etcd://, not etcds://'
+    """
+    if not any(each in error for each in NO_TLS):
+        return ""
+    return f"; the server seems to expect no TLS on this port: try {scheme}://, not {scheme}s://"
+
 
 class Place(NamedTuple):
     """Where a server listens."""

@@ -15,6 +15,7 @@ from holdfast.core.messages import Failed
 from holdfast.core.ports import Clock
 from holdfast.engines.etcd import commands
 from holdfast.engines.etcd.protocol import METHODS, Method
+from holdfast.engines.urls import hint_for_tls
 from holdfast.events import Event, NodeFailed, NodeRecovered
 
 SETTINGS = (
@@ -104,6 +105,7 @@ def read_error(error: grpc.RpcError) -> ErrorReply:
     if code is Code.DEADLINE_EXCEEDED:
         raise NoAnswer("did not answer in time") from None
     if code in NO_ANSWER:
+        why += hint_for_tls(why, "etcd")
         raise NoAnswer(why, electing=text.startswith(FROM_SERVER)) from None
     return ErrorReply(code, why)
 

@@ -96,9 +96,9 @@ def examine(cluster: Cluster, ttl: float) -> Iterator[Finding]:
             yield examining.unreachable(each.node.name, each.node.error, others=others)
         yield from each.findings
     answering = [each for each in found if each.node.answers]
-    if not answering:
+    if len(found) > 1 and not answering:
         yield examining.unreachable("the cluster", "none of its members does")
-    else:
+    elif answering:
         yield from _alarms(cluster, answering[0].node.name)
         yield from _examine_all(cluster, answering[0])
 

@@ -19,6 +19,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 
 from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Answer, Failed, Release
+from holdfast.engines.urls import hint_for_tls
 
 Reply: TypeAlias = Any
 """What the parser makes of a reply; an error is an exception, returned and not raised."""
@@ -41,9 +42,6 @@ REFUSED = (
 )
 """Parts of errors that do not heal by waiting: a wrong password, a missing right, a key that holds
 something else than a lock."""
-
-NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
-"""What OpenSSL calls an answer that is no TLS."""
 
 INCLUDE = "-- include: "
 
@@ -164,11 +162,7 @@ def _with_scripts(exchange: Exchange, replies: list[Reply]) -> Exchange:
 def explain(error: BaseException) -> str:
     """The text for an error of a connection."""
     text = str(error) or ("timed out" if isinstance(error, TimeoutError) else repr(error))
-    if any(each in text for each in NO_TLS):
-        return (
-            f"{text}; the server seems to expect no TLS on this port: try redis://, not rediss://"
-        )
-    return text
+    return f"{text}{hint_for_tls(text, 'redis')}"
 
 
 def heals_in(error: object) -> float | None:

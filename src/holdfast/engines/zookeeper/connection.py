@@ -31,6 +31,7 @@ from kazoo.protocol.states import KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from holdfast.engines.processes import detach
+from holdfast.engines.urls import hint_for_tls
 from holdfast.engines.zookeeper.promise import Promise
 
 
@@ -286,7 +287,10 @@ class _Handler(ConnectionHandler):  # type: ignore[misc]  # kazoo has no types
             self.client._session_timeout = ceil(timeout * 1000)  # noqa: SLF001 - what kazoo asks for
             times = super()._connect(host, hostip, port)
         except Exception as error:
-            self.client.last_error = f"{host}:{port}: {error}"
+            why = f"{error}{hint_for_tls(str(error), 'zookeeper')}"
+            self.client.last_error = f"{host}:{port}: {why}"
+            if isinstance(error, OSError):
+                raise ConnectionDropped(why) from error  # kazoo logs others with a traceback
             raise
         self.client.last_error = ""
         self._opened(self.client.client_id[0], times[0] * 1.5 / 1000)  # kazoo waits for two thirds

@@ -43,7 +43,7 @@ def examine(servers: Servers, ttl: float) -> Iterator[Finding]:
             yield examining.unreachable(each.node.name, each.node.error, others=others)
         yield from each.findings
     modes = [each.mode for each in found if each.mode]
-    if found and not any(each.node.answers for each in found):
+    if len(found) > 1 and not any(each.node.answers for each in found):
         yield examining.unreachable("the ensemble", "none of its servers does")
     elif modes == ["standalone"]:
         yield Finding(
@@ -159,4 +159,6 @@ def _send(servers: Servers, host: str, word: str) -> str:
     text = received.decode(errors="replace")
     if "not currently serving requests" in text:
         raise ConnectionError("it serves no requests now: it is not in touch with a majority")
+    if not text or "\0" in text:
+        raise ConnectionError("it does not answer as a ZooKeeper server does")
     return "" if "not executed because" in text else text

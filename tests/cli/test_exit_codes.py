@@ -85,10 +85,19 @@ USAGE = {
     "an empty name": ["run", "", "--", "true"],
     "a name that is too long": ["run", "x" * 513, "--", "true"],
     "an unknown engine": ["run", "--url", "gopher://x", "job", "--", "true"],
+    "a port that does not exist": ["ui", "--port", "99999"],
+    "an address without a port": ["elect", "--http", "localhost", "job", "--", "true"],
+    "an address with no such port": ["elect", "--http", ":99999", "job", "--", "true"],
+    "fewer seeds than none": ["lab", "simulate", "--seeds", "-4"],
+    "minutes that are no number": ["lab", "simulate", "--minutes", "nan"],
+    "a drift below zero": ["lab", "simulate", "--drift", "-1"],
     "showing no name": ["show"],
     "showing an empty name": ["show", ""],
     "breaking an empty name": ["break", "--yes", ""],
 }
+
+NUMBERS = ("99999", ":99999", "604800", "256", "-4", "nan", "inf", "-1")
+"""Values of these that an error must name."""
 
 
 def test_64_for_invalid_arguments(holdfast: Holdfast) -> None:
@@ -96,6 +105,7 @@ def test_64_for_invalid_arguments(holdfast: Holdfast) -> None:
     for what, (code, out, err) in zip(USAGE, answers, strict=True):
         assert (what, code, out) == (what, 64, "")
         assert "Traceback" not in err
+        assert not any(value in USAGE[what] and value not in err for value in NUMBERS)
     explained = answers[list(USAGE).index("a kill-after as long as a renewal")][2]
     assert "must be less than 2/3 of the ttl of 6 s" in explained
 

@@ -140,10 +140,14 @@ def listen(address: str) -> socket.socket:
     """A socket that listens on `HOST:PORT`; without a host, on all addresses of this one."""
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
+    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise click.UsageError(
+            f"--http {address!r}: give [HOST]:PORT, with a port from 0 (any that is free) to 65535"
+        )
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, int(port)), family=family)
-    except (OSError, ValueError, OverflowError) as error:
+    except (OSError, ValueError) as error:
         raise click.UsageError(f"--http {address!r}: cannot listen there: {error}") from None
 
 

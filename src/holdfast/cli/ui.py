@@ -29,7 +29,13 @@ STALLED = 20_000
 
 
 @click.command("ui")
-@click.option("--port", default=PORT, show_default=True, help="The port; 0: any that is free.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=PORT,
+    show_default=True,
+    help="The port; 0: any that is free.",
+)
 @click.option("--bind", default="127.0.0.1", show_default=True, metavar="ADDRESS")
 @click.option(
     "--token-file",

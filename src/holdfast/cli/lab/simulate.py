@@ -10,7 +10,7 @@ import sys
 import click
 
 from holdfast.cli.lab import missing_programs_are_told
-from holdfast.cli.options import bad_arguments_are_usage_errors
+from holdfast.cli.options import bad_arguments_are_usage_errors, number_between
 from holdfast.lab.pictures import as_text
 from holdfast.lab.simulator import (
     Plan,
@@ -32,7 +32,13 @@ BROKEN = 1
 
 
 @click.command("simulate")
-@click.option("--seeds", default=1000, show_default=True, help="How many runs to play.")
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="How many runs to play.",
+)
 @click.option("--first", default=0, show_default=True, help="The first seed.")
 @click.option("--random", "at_random", is_flag=True, help="Begin at a random seed, and show it.")
 @click.option("--jobs", type=click.IntRange(1), help="Processes; as many as there are cores.")
@@ -48,14 +54,21 @@ BROKEN = 1
 )
 @click.option("--nodes", type=click.IntRange(1, 9), help="How many nodes; else each run differs.")
 @click.option("--clients", type=click.IntRange(1, 9), help="How many clients.")
-@click.option("--minutes", type=float, help="How long faults happen in each run.")
+@click.option(
+    "--minutes", type=number_between(0.01, 1440), help="How long faults happen in each run."
+)
 @click.option("--guard", type=click.Choice(["on", "off"]), default="on", help="The restart guard.")
 @click.option(
     "--shared",
     is_flag=True,
     help="Readers and semaphores, too; of Redis, one node, or with --nodes a quorum and readers.",
 )
-@click.option("--drift", default=1.0, help="How far clocks drift; 1 is as far as is allowed for.")
+@click.option(
+    "--drift",
+    type=number_between(0, 100),
+    default=1.0,
+    help="How far clocks drift; 1 is as far as is allowed for.",
+)
 def simulate(
     seeds: int,
     first: int,

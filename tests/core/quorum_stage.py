@@ -5,8 +5,8 @@ time. What a client sends to one node arrives in order; a restart takes with it 
 from collections.abc import Callable, Generator, Iterable, Sequence
 
 from holdfast.core.attempt import holder_of
-from holdfast.core.effects import Ask
-from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.effects import Ask, Sleep
+from holdfast.core.fanout import FanOut
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Acquire, Answer, Failed, Granted, Request, ToNode
 from holdfast.core.quorum import Quorum
@@ -33,7 +33,7 @@ def quorum_of(
     return Quorum(names, guards, clock, lambda: EPOCH + clock(), lambda low, high: high, drift)
 
 
-Steps_ = Generator[FanOut | Pause, None, Sequence[Answer]]
+Steps_ = Generator[FanOut | Sleep, None, Sequence[Answer]]
 
 
 class Talk:
@@ -68,7 +68,7 @@ class Talk:
     def _advance(self) -> None:
         try:
             effect = next(self._steps)
-            while isinstance(effect, Pause):
+            while isinstance(effect, Sleep):
                 effect = next(self._steps)
             self.polls.append(effect)
         except StopIteration as stop:
@@ -215,7 +215,7 @@ class Asking:
             self._resume(stop.value)
             return
         timeline = self._client.timeline
-        if isinstance(effect, Pause):
+        if isinstance(effect, Sleep):
             timeline.at(effect.until, self._go_on)
             return
         poll = self._poll = effect

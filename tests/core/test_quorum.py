@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from holdfast.core.fanout import Pause
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import (
     DONE,
     MISSING,
@@ -281,7 +281,7 @@ class TestScatter:
     def test_a_waiter_that_was_woken_waits_a_little_and_at_most_its_patience(self) -> None:
         waiting = Acquire("job", "me", 2.0, queue=True)
         for until, pause in ((1.0, 0.003), (0.001, 0.001)):
-            assert next(quorum_of(3).ask((waiting,), until)) == Pause(pause)
+            assert next(quorum_of(3).ask((waiting,), until)) == Sleep(pause)
 
     def test_its_time_is_counted_from_before_that(self) -> None:
         clock = Clock()
@@ -289,14 +289,14 @@ class TestScatter:
         next(steps)
         clock.now = 0.003
         vote = next(steps)
-        assert not isinstance(vote, Pause)
+        assert not isinstance(vote, Sleep)
         assert vote.until == 0.008  # every node has its whole time all the same
         assert vote.requests[0] == Acquire("job", "me", 0.02, True, NOW + 3000)
         clock.now = 0.02 - drift(0.02)
         vote.take(0, [Granted(1)])
         vote.take(1, [Granted(1)])
         release = next(steps)
-        assert not isinstance(release, Pause)
+        assert not isinstance(release, Sleep)
         assert isinstance(release.requests[0], Release)
 
 

@@ -4,6 +4,9 @@
 generator. An interruption (cancellation, Ctrl-C, a closing client) is thrown in, and the generator
 ends with it: it may clean up its own state, and yields nothing more. What the engine may still have
 of an interrupted caller goes to the pending releases, which the renewer sends.
+
+The exchanges of the engines are such generators as well. Each engine has its own effects for what
+it sends, and sleeps by `Sleep`; its stores run them with `perform`.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -36,7 +39,7 @@ class Wait:
 
 @dataclass(slots=True)
 class Sleep:
-    """Wait until that instant."""
+    """Do nothing until that instant."""
 
     until: float
 

@@ -6,9 +6,9 @@ Answers that arrive later go to `take` as well: after a lost vote they still sho
 """
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import (
     Answer,
     Done,
@@ -137,14 +137,7 @@ class ReleaseRound(FanOut):
             self.over = True
 
 
-@dataclass(slots=True)
-class Pause:
-    """Send nothing until that instant."""
-
-    until: float
-
-
-Rounds: TypeAlias = Generator[FanOut | Pause, None, T]
+Rounds: TypeAlias = Generator[FanOut | Sleep, None, T]
 
 
 def describe(answer: Answer | None) -> str:

@@ -24,7 +24,8 @@ from math import inf
 from typing import NamedTuple, cast
 
 from holdfast.core.attempt import attempt_id, undoing
-from holdfast.core.fanout import AcquireRound, FanOut, Pause, ReleaseRound, Rounds, describe
+from holdfast.core.effects import Sleep
+from holdfast.core.fanout import AcquireRound, FanOut, ReleaseRound, Rounds, describe
 from holdfast.core.listings import look
 from holdfast.core.messages import (
     DONE,
@@ -117,7 +118,7 @@ class Quorum:
         began = self.clock()
         request_timeout = until - began
         if request.queue:
-            yield Pause(began + self.uniform(0, min(SCATTER, request_timeout)))
+            yield Sleep(began + self.uniform(0, min(SCATTER, request_timeout)))
         vote = yield from self._vote(request, request.tries, began, request_timeout)
         if request.once and vote.draw:
             vote = yield from self._settle(request, vote, began, request_timeout)
@@ -144,7 +145,7 @@ class Quorum:
             seen = holder
             longest = min(vote.draw * 2 ** (tries - request.tries), LONGEST_DRAW)
             shortest = min(vote.draw, longest) / 2 if holder else 0.0
-            yield Pause(self.clock() + self.uniform(shortest, longest))
+            yield Sleep(self.clock() + self.uniform(shortest, longest))
             tries += 1
             vote = yield from self._vote(request, tries, self.clock(), request_timeout)
         if vote.draw and type(vote.answer) is Held and not vote.answer.holder:

@@ -26,13 +26,13 @@ class Electing(AsyncEtcdStore):
 
     leaderless = 0
 
-    async def _perform(
+    async def _send(
         self, step: list[Call] | KeepAlives, connection: Connection, until: float
     ) -> list[Any]:
         if self.leaderless > 0:
             self.leaderless -= 1
             raise NoAnswer("no leader", electing=True)
-        return await super()._perform(step, connection, until)
+        return await super()._send(step, connection, until)
 
 
 @pytest.mark.parametrize("holders", [("ann",), ("ann", "ben")], ids=["one", "several"])

@@ -111,7 +111,7 @@ def test_a_member_without_a_leader_says_so(cluster: EtcdCluster) -> None:
 
         def says_so() -> bool:
             try:
-                store._perform([commands.find(b"door")], store._connections.current, clock() + TTL)
+                store._send([commands.find(b"door")], store._connections.current, clock() + TTL)
             except NoAnswer as error:
                 return error.electing
             return False

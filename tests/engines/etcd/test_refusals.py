@@ -55,14 +55,14 @@ def test_a_proxy_for_web_pages_is_not_asked(
 def test_a_keep_alive_that_is_refused(server: EtcdServer, monkeypatch: pytest.MonkeyPatch) -> None:
     with store_on(server) as store:
         store.ask((Acquire("door", "ann", 30),), clock() + 10)
-        perform = store._perform
+        send = store._send
 
         def refuse(step: Step, connection: Connection, until: float) -> Any:
             if isinstance(step, KeepAlives):
                 raise Rejected("permission denied")
-            return perform(step, connection, until)
+            return send(step, connection, until)
 
-        monkeypatch.setattr(store, "_perform", refuse)
+        monkeypatch.setattr(store, "_send", refuse)
         [answer] = store.ask((Extend("door", "ann", 30),), clock() + 10)
         assert isinstance(answer, Failed)
         assert "permission denied" in str(answer)

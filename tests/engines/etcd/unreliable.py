@@ -39,18 +39,18 @@ class UnreliableStore(EtcdStore):
 
     loss: Loss | None = None
 
-    def _perform(self, step: Step, connection: Connection, until: float) -> Any:
+    def _send(self, step: Step, connection: Connection, until: float) -> Any:
         loss = self.loss
         if loss is None:
-            return super()._perform(step, connection, until)
+            return super()._send(step, connection, until)
         number, loss.seen = loss.seen, loss.seen + 1
         if not loss.first <= number < loss.end:
-            return super()._perform(step, connection, until)
+            return super()._send(step, connection, until)
         if loss.fate == "reply lost":
-            super()._perform(step, connection, until)
+            super()._send(step, connection, until)
         elif loss.fate == "late":
             later = clock() + 10
-            loss.late.append(lambda: EtcdStore._perform(self, step, connection, later))
+            loss.late.append(lambda: EtcdStore._send(self, step, connection, later))
         raise NoAnswer("lost")
 
     @contextmanager

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.effects import Sleep
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
@@ -71,7 +72,7 @@ class Net:
         try:
             while True:
                 effect = next(steps)
-                if isinstance(effect, Pause):
+                if isinstance(effect, Sleep):
                     self.log.append("pause")
                     self.now = effect.until
                     continue

@@ -13,7 +13,7 @@ from kazoo.protocol.serialization import Create2
 import holdfast
 from holdfast.engines.zookeeper import connection
 from holdfast.engines.zookeeper.connection import Connection, Security, Servers, _Threads
-from holdfast.engines.zookeeper.exchange import Round
+from holdfast.engines.zookeeper.exchange import Send
 from holdfast.engines.zookeeper.locks import _settle, find
 from holdfast.engines.zookeeper.registry import Claim, Move
 from holdfast.engines.zookeeper.sessions import Session
@@ -78,7 +78,7 @@ def test_the_leader_is_asked_first_when_a_reply_was_lost(claim: Claim) -> None:
     claim.move = Move(claim.session, 7, "/a place", b"")
     for steps in (find(claim, "/queue"), _settle(claim)):
         step = next(steps)
-        assert isinstance(step, Round)
+        assert isinstance(step, Send)
         assert [call.by_leader for call in step.calls] == [True, False]
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import holdfast
 from holdfast.engines.zookeeper.commands import name_of
-from holdfast.engines.zookeeper.exchange import Round
+from holdfast.engines.zookeeper.exchange import Send
 from holdfast.engines.zookeeper.locks import find
 from holdfast.engines.zookeeper.registry import Claim
 from holdfast.engines.zookeeper.sessions import Session
@@ -70,7 +70,7 @@ def test_an_interrupted_search_does_not_forget_that_there_may_be_a_place() -> No
         with contextlib.suppress(KeyboardInterrupt, StopIteration), interruption:
             next(steps)
             deleting = steps.send([None, names])
-            assert isinstance(deleting, Round)
+            assert isinstance(deleting, Send)
             steps.send([None])
         if not interruption.happened:
             break

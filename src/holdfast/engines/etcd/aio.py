@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import grpc
 import grpc.aio
 
-from holdfast.core.effects import perform_async
+from holdfast.core.effects import Sleep, perform_async
 from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
@@ -31,8 +31,7 @@ from holdfast.engines.etcd.connection import (
 )
 from holdfast.engines.etcd.exchanges import (
     Exchanges,
-    Pause,
-    Perform,
+    Send,
     exchange,
     holder_of,
     is_waiting,
@@ -146,12 +145,12 @@ class AsyncEtcdStore:
         steps = exchange(begin, self._connections, self._clock, until, once=once)
         return await perform_async(steps, self._do, (NoAnswer, Rejected))
 
-    async def _do(self, effect: Perform | Pause) -> Any:
-        if isinstance(effect, Pause):
-            return await asyncio.sleep(effect.seconds)
-        return await self._perform(*effect)
+    async def _do(self, effect: Send | Sleep) -> Any:
+        if isinstance(effect, Sleep):
+            return await asyncio.sleep(effect.until - self._clock())
+        return await self._send(*effect)
 
-    async def _perform(
+    async def _send(
         self, step: list[Call] | KeepAlives, connection: Connection, until: float
     ) -> list[Any]:
         left, metadata = max(until - self._clock(), SHORTEST), self._connections.metadata

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import (
     Acquire,
     Answer,
@@ -79,7 +80,7 @@ class Exchanges:
         return [(yield from inspect.list_locks(request))]
 
 
-class Perform(NamedTuple):
+class Send(NamedTuple):
     """Send this to that endpoint by that instant. Gives the replies to the calls, or the ttls."""
 
     step: list[Call] | KeepAlives
@@ -87,13 +88,7 @@ class Perform(NamedTuple):
     until: float
 
 
-class Pause(NamedTuple):
-    """Wait for `seconds`."""
-
-    seconds: float
-
-
-Effects: TypeAlias = Generator[Perform | Pause, Any, T]
+Effects: TypeAlias = Generator[Send | Sleep, Any, T]
 """What a store performs. It throws `NoAnswer` in, or `Rejected`."""
 
 
@@ -113,7 +108,7 @@ def exchange(
         try:
             step = next(steps)
             while True:
-                reply = yield from _perform(step, connections, connection, give_up_at)
+                reply = yield from _send(step, connections, connection, give_up_at)
                 step = steps.send(reply)
         except StopIteration as stop:
             connections.answered(connection)
@@ -124,11 +119,11 @@ def exchange(
             return Failed.at(connection.name, str(error), error.heals_in)
         finally:
             steps.close()
-        yield Pause(pause)
+        yield Sleep(clock() + pause)
     return endpoints.failure
 
 
-def _perform(
+def _send(
     step: Call | list[Call] | KeepAlives,
     connections: Connections,
     connection: Connection,
@@ -138,16 +133,16 @@ def _perform(
     if connections.needs_login:
         yield from _log_in(connections, connection, until)
     if isinstance(step, KeepAlives):
-        ttls = yield Perform(step, connection, until)
+        ttls = yield Send(step, connection, until)
         if len(ttls) < len(step.leases):
             raise NoAnswer("did not answer for every lease")
         return ttls
     calls = step if isinstance(step, list) else [step]
-    replies: list[Any] = yield Perform(calls, connection, until)
+    replies: list[Any] = yield Send(calls, connection, until)
     expired = [at for at, reply in enumerate(replies) if connections.has_expired(reply)]
     if expired:
         yield from _log_in(connections, connection, until)
-        again = yield Perform([calls[at] for at in expired], connection, until)
+        again = yield Send([calls[at] for at in expired], connection, until)
         for at, reply in zip(expired, again, strict=True):
             replies[at] = reply
     return replies if isinstance(step, list) else replies[0]
@@ -155,7 +150,7 @@ def _perform(
 
 def _log_in(connections: Connections, connection: Connection, until: float) -> Effects[None]:
     connections.logged_in("")
-    [reply] = yield Perform([connections.login], connection, until)
+    [reply] = yield Send([connections.login], connection, until)
     connections.logged_in(accepted(reply).token)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from holdfast.core.effects import perform
+from holdfast.core.effects import Sleep, perform
 from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.core.ports import StoreHost
 from holdfast.engines.etcd.commands import Call, KeepAlives, Steps
@@ -23,7 +23,7 @@ from holdfast.engines.etcd.connection import (
     keep_forever,
     read_error,
 )
-from holdfast.engines.etcd.exchanges import Exchanges, Pause, Perform, exchange, is_waiting
+from holdfast.engines.etcd.exchanges import Exchanges, Send, exchange, is_waiting
 from holdfast.engines.etcd.protocol import LEASE_KEEP_ALIVE, WATCH
 from holdfast.engines.etcd.sessions import Claim
 from holdfast.engines.etcd.waiters import LINGER, REOPEN_AFTER, TICK, WATCH_FOR
@@ -98,17 +98,17 @@ class EtcdStore:
         steps = exchange(begin, self._connections, self._clock, until, once=once)
         return perform(steps, self._do, (NoAnswer, Rejected))
 
-    def _do(self, effect: Perform | Pause) -> Any:
-        if isinstance(effect, Pause):
-            return time.sleep(effect.seconds)
+    def _do(self, effect: Send | Sleep) -> Any:
+        if isinstance(effect, Sleep):
+            return time.sleep(max(0.0, effect.until - self._clock()))
         try:
-            return self._perform(*effect)
+            return self._send(*effect)
         except BaseException as error:
             if not isinstance(error, Exception):
                 self._connections.interrupted(effect.connection)
             raise
 
-    def _perform(
+    def _send(
         self, step: list[Call] | KeepAlives, connection: Connection, until: float
     ) -> list[Any]:
         left, metadata = max(until - self._clock(), SHORTEST), self._connections.metadata

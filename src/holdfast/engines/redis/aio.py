@@ -10,8 +10,8 @@ from contextlib import suppress
 from math import inf
 from typing import Any
 
-from holdfast.core.effects import perform_async
-from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.effects import Sleep, perform_async
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Answer, Request, Write
 from holdfast.engines.processes import detach
 from holdfast.engines.redis.connection import GONE, Node
@@ -180,8 +180,8 @@ class AsyncRedisStore:
             self._due = inf
 
     async def _do(self, effect: Effect) -> None:
-        """Pause; or send some rounds, and wait until they are over or their time is."""
-        if isinstance(effect, Pause):
+        """Sleep; or send some rounds, and wait until they are over or their time is."""
+        if isinstance(effect, Sleep):
             await asyncio.sleep(effect.until - self._clock())
             return
         rounds = (effect,) if isinstance(effect, FanOut) else effect

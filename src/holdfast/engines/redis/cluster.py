@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, cast
 
 from redis.crc import key_slot
 
-from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.effects import Sleep
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import (
     Acquire,
     Answer,
@@ -174,7 +175,7 @@ class Cluster:
             if later >= until:
                 return
             if any(turn == turns[index] for index, turn in elsewhere.items()):
-                yield Pause(later)
+                yield Sleep(later)
             else:
                 hops += 1
             turns = elsewhere
@@ -265,7 +266,7 @@ class Cluster:
             later = self._clock() + A_MOMENT
             if not moving or later >= until:
                 return Failed(tuple(node for failed in failures for node in failed.nodes))
-            yield Pause(later)
+            yield Sleep(later)
             yield from self._learn(until)
         return self._unknown(0)
 

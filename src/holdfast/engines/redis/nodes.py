@@ -12,7 +12,8 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.effects import Sleep
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import (
     Acquire,
     Answer,
@@ -170,8 +171,8 @@ def _trust(node: Node) -> None:
     """Take it for open."""
 
 
-Effect: TypeAlias = FanOut | Sequence[FanOut] | Pause
-"""A round, or several to be sent together, that is to be waited for; or a pause."""
+Effect: TypeAlias = FanOut | Sequence[FanOut] | Sleep
+"""A round, or several to be sent together, that is to be waited for; or a sleep."""
 
 T = TypeVar("T")
 Steps: TypeAlias = Generator[Effect, None, T]

@@ -24,8 +24,8 @@ from math import inf
 from threading import get_ident
 from typing import Protocol
 
-from holdfast.core.effects import perform
-from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.effects import Sleep, perform
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Answer, Failed, Request, Write
 from holdfast.engines.redis.connection import GONE, Node
 from holdfast.engines.redis.exchange import BROKEN, explain, heals_in
@@ -190,7 +190,7 @@ class RedisStore:
         return self._owner == get_ident() and self._mutex.locked()
 
     def _do(self, effect: Effect) -> None:
-        if isinstance(effect, Pause):
+        if isinstance(effect, Sleep):
             time.sleep(max(0.0, effect.until - self._clock()))
         else:
             self._perform((effect,) if isinstance(effect, FanOut) else effect)

@@ -17,6 +17,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import (
     Acquire,
     Answer,
@@ -91,14 +92,8 @@ class Create(NamedTuple):
     until: float
 
 
-class Pause(NamedTuple):
-    """Wait for `seconds`."""
-
-    seconds: float
-
-
 T = TypeVar("T")
-Effect: TypeAlias = Prepare | Enter | Open | Run | Create | Pause
+Effect: TypeAlias = Prepare | Enter | Open | Run | Create | Sleep
 Steps: TypeAlias = Generator[Effect, Any, T]
 
 
@@ -202,7 +197,8 @@ class Exchanges:
         if self._clock() >= until:
             raise error
         if isinstance(error, ConflictError):
-            yield Pause(pause(retries.conflicts, FIRST_PAUSE, LONGEST_PAUSE))
+            seconds = pause(retries.conflicts, FIRST_PAUSE, LONGEST_PAUSE)
+            yield Sleep(self._clock() + seconds)
             retries.conflicts += 1
         elif isinstance(error, MissingError) and retries.may_create and connection is not None:
             retries.may_create = False

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from holdfast.core.effects import perform
+from holdfast.core.effects import Sleep, perform
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
 from holdfast.engines.sql.connection import Connect, Connection, SqlError
@@ -16,7 +16,6 @@ from holdfast.engines.sql.exchanges import (
     Enter,
     Exchanges,
     Open,
-    Pause,
     Prepare,
     Run,
 )
@@ -62,8 +61,8 @@ class ServerStore:
                     return connection.create(self._exchanges.statements, until)
                 case Prepare(seconds):
                     return self._exchanges.waiters.prepare(seconds)
-                case Pause(seconds):
-                    return time.sleep(seconds)
+                case Sleep(until):
+                    return time.sleep(max(0.0, until - self._clock()))
 
         try:
             return perform(self._exchanges.ask(requests, until), do, SqlError)

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from holdfast.core.effects import perform_async
+from holdfast.core.effects import Sleep, perform_async
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
-from holdfast.engines.zookeeper.exchange import Wait
+from holdfast.engines.zookeeper.exchange import Await
 from holdfast.engines.zookeeper.exchanges import Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
 from holdfast.engines.zookeeper.threads import Heartbeat
@@ -31,7 +31,7 @@ class AsyncZooKeeperStore:
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         self._heartbeat.start()
-        return await perform_async(self._exchanges.ask(requests, until), self._perform)
+        return await perform_async(self._exchanges.ask(requests, until), self._wait)
 
     async def close(self) -> None:
         """End every session, and with it its nodes."""
@@ -48,14 +48,15 @@ class AsyncZooKeeperStore:
         self._exchanges.forget()
         self._heartbeat = Heartbeat(self._exchanges)
 
-    async def _perform(self, wait: Wait) -> None:
-        result, until = wait.result, self._clock() + wait.seconds
-        if result is None:
-            await asyncio.sleep(wait.seconds)
-        elif wait.seconds:
-            done = _awaitable(result)
-            while not result.ready() and (left := until - self._clock()) > 0:
+    async def _wait(self, effect: Await | Sleep) -> None:
+        left = effect.until - self._clock()
+        if isinstance(effect, Sleep):
+            await asyncio.sleep(left)
+        elif left > 0:
+            done = _awaitable(effect.result)
+            while not effect.result.ready() and left > 0:
                 await asyncio.wait([done], timeout=min(left, LOOK_AGAIN))
+                left = effect.until - self._clock()
 
 
 def _awaitable(result: Any) -> "asyncio.Future[None]":

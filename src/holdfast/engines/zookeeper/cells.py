@@ -8,7 +8,7 @@ from holdfast.core.messages import CHANGED, DONE, Answer, Read, Write
 from holdfast.core.records import Versioned
 from holdfast.engines.zookeeper import commands
 from holdfast.engines.zookeeper.commands import Tree, parents
-from holdfast.engines.zookeeper.exchange import Rejected, Round, Steps
+from holdfast.engines.zookeeper.exchange import Rejected, Send, Steps
 from holdfast.engines.zookeeper.sessions import Sessions
 
 TEXT, BYTES = b"t", b"b"
@@ -25,7 +25,7 @@ class Cells:
         """The value; its version is that of the node, counted from 1."""
         path = self._tree.cell(request.key)
         calls = [commands.sync(), commands.get(path)]
-        _, found = yield Round(self._sessions.any(), calls)
+        _, found = yield Send(self._sessions.any(), calls)
         if isinstance(found, NoNodeError):
             return [Versioned(None, 0)]
         data, known = found
@@ -44,10 +44,10 @@ class Cells:
             if request.expect
             else commands.create(path, data)
         )
-        [written] = yield Round(session, [writing])
+        [written] = yield Send(session, [writing])
         if isinstance(written, NoNodeError) and not request.expect:
             above = [commands.node(each) for each in parents(self._tree.cells)]
-            written = (yield Round(session, [*above, writing]))[-1]
+            written = (yield Send(session, [*above, writing]))[-1]
         return [CHANGED if _has_failed(written) else DONE]
 
 

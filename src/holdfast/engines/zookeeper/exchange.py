@@ -1,12 +1,12 @@
 """An exchange with the servers, step by step: the same for threads and asyncio.
 
-The steps are a generator. It yields a `Round` of calls that go out together in one session, or a
-`Pause`, and is sent the replies: a result, or one of the errors that are `ANSWERS`. It is closed in
+The steps are a generator. It yields a `Send` of calls that go out together in one session, or a
+`Sleep`, and is sent the replies: a result, or one of the errors that are `ANSWERS`. It is closed in
 the middle if there is no reply. If that is because a connection was lost, the exchange begins
 again, unless what may have been done must not be done again.
 
-`side_by_side` runs exchanges. It yields each `Wait`, which a store performs by blocking, or by
-awaiting.
+`side_by_side` runs exchanges. It yields what they wait for, one after the other: a `Sleep` or an
+`Await`, which a store performs by blocking, or by awaiting.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -26,6 +26,7 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import Failed
 from holdfast.core.ports import Clock
 from holdfast.engines.zookeeper.commands import Call
@@ -60,31 +61,23 @@ class Rejected(Exception):
         self.heals_in = heals_in
 
 
-class Round(NamedTuple):
+class Send(NamedTuple):
     """Calls that are sent together."""
 
     session: Session
     calls: list[Call]
 
 
-class Pause(NamedTuple):
-    """Wait for a while."""
+class Await(NamedTuple):
+    """Wait until one of kazoo's results is there, or that instant has come."""
 
-    seconds: float
-
-
-class Wait(NamedTuple):
-    """Wait for that many seconds, or until a result is there."""
-
-    seconds: float
-    result: Any = None
-    """kazoo's, or None: just wait."""
+    result: Any
+    until: float
 
 
-Steps: TypeAlias = Generator[Round | Pause, list[Any], T]
-Waits: TypeAlias = Generator[Wait, None, T]
-Exchange: TypeAlias = Generator[tuple[float, Any], None, T | Failed]
-"""It yields until when it waits, and for which of kazoo's results: None if it just waits."""
+Steps: TypeAlias = Generator[Send | Sleep, list[Any], T]
+Waits: TypeAlias = Generator[Await | Sleep, None, T]
+Exchange: TypeAlias = Waits[T | Failed]
 
 
 def exchange(
@@ -97,8 +90,8 @@ def exchange(
         try:
             step = next(steps)
             while True:
-                if isinstance(step, Pause):
-                    yield min(clock() + step.seconds, until), None
+                if isinstance(step, Sleep):
+                    yield Sleep(min(step.until, until))
                     replies: Any = [] if clock() < until else TOO_LATE
                 else:
                     replies = yield from _replies(step, until, clock)
@@ -118,9 +111,7 @@ def exchange(
             return Failed.at(name, _shown(replies), heals_in)
 
 
-def _replies(
-    step: Round, until: float, clock: Clock
-) -> Generator[tuple[float, Any], None, "list[Any] | BaseException | str"]:
+def _replies(step: Send, until: float, clock: Clock) -> Waits[list[Any] | BaseException | str]:
     """Send some calls; returns their replies, or why there are none."""
     session = step.session
     while not (ready := session.ready).ready():
@@ -144,12 +135,12 @@ def _replies(
     return replies
 
 
-def _is_there(result: Any, until: float) -> Generator[tuple[float, Any], None, bool]:
+def _is_there(result: Any, until: float) -> Waits[bool]:
     """Wait for a result, or an error; False if that comes too late."""
     for _ in range(2):  # the second time for 0 s, unless the process was stopped
         if result.ready():
             break
-        yield until, result
+        yield Await(result, until)
     return bool(result.ready())
 
 
@@ -157,7 +148,7 @@ def side_by_side(exchanges: Sequence[Exchange[T]], clock: Clock) -> Waits[list[T
     """Run exchanges; returns their results. Each sends its calls before those of any are waited
     for."""
     results: dict[int, T | Failed] = {}
-    waiting: dict[int, tuple[float, Any]] = {}
+    waiting: dict[int, Await | Sleep] = {}
 
     def go_on(number: int) -> None:
         waiting.pop(number, None)
@@ -170,12 +161,14 @@ def side_by_side(exchanges: Sequence[Exchange[T]], clock: Clock) -> Waits[list[T
         for number in range(len(exchanges)):
             go_on(number)
         while waiting:
-            for number, (until, result) in list(waiting.items()):
-                late = clock() - until
-                # If the process was stopped until long after that, the answer may be there, or
-                # that a session has ended.
-                stopped = result is not None and late > STOPPED
-                yield Wait(GRACE if stopped else max(0.0, -late), result)
+            for number, wait in list(waiting.items()):
+                now = clock()
+                if isinstance(wait, Await) and now - wait.until > STOPPED:
+                    # The process was stopped until long after that: the answer may be there, or
+                    # that a session has ended.
+                    yield Await(wait.result, now + GRACE)
+                else:
+                    yield wait
                 go_on(number)
     finally:
         for each in exchanges:

@@ -19,7 +19,7 @@ from holdfast.engines.zookeeper.commands import (
     read_entry,
     secret_of,
 )
-from holdfast.engines.zookeeper.exchange import Round, Steps
+from holdfast.engines.zookeeper.exchange import Send, Steps
 from holdfast.engines.zookeeper.sessions import Session, Sessions
 
 
@@ -36,7 +36,7 @@ class Inspection:
     def list_locks(self, request: List) -> Steps[list[Answer]]:
         """The held locks, from as many as wanted."""
         session = self._sessions.any()
-        _, names = yield Round(session, [commands.sync(), commands.children(self._tree.locks)])
+        _, names = yield Send(session, [commands.sync(), commands.children(self._tree.locks)])
         if isinstance(names, NoNodeError):
             return [Listing(())]
         wanted = sorted(
@@ -59,7 +59,7 @@ class Inspection:
             for key, places in zip(keys, queues, strict=True)
             for place in _holders(places)
         ]
-        replies = iter((yield Round(session, [commands.get(path) for path in paths])))
+        replies = iter((yield Send(session, [commands.get(path) for path in paths])))
         found = []
         for key, places in zip(keys, queues, strict=True):
             head = _holders(places)
@@ -75,7 +75,7 @@ class Inspection:
     def _queues(self, session: Session, keys: list[str]) -> Steps[list[list[Place]]]:
         """The places in each queue."""
         calls = [commands.sync(), *(commands.children(self._tree.queue(key)) for key in keys)]
-        _, *found = yield Round(session, calls)
+        _, *found = yield Send(session, calls)
         return [[] if isinstance(names, NoNodeError) else in_order(names) for names in found]
 
     def break_lock(self, request: Break) -> Steps[list[Answer]]:
@@ -93,7 +93,7 @@ class Inspection:
                 return [NOT_YOURS]
             queue = self._tree.queue(request.key)
             calls = [commands.delete(f"{queue}/{each.name}") for each in broken]
-            gone = yield Round(session, calls)
+            gone = yield Send(session, calls)
             if not all(isinstance(each, NoNodeError) for each in gone):
                 return [DONE]
 

@@ -23,6 +23,7 @@ from typing import Any
 
 from kazoo.exceptions import NoAuthError, NoNodeError, UnimplementedError
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Granted, Held
 from holdfast.core.ports import Clock
 from holdfast.engines.queue import in_the_way
@@ -41,7 +42,7 @@ from holdfast.engines.zookeeper.commands import (
     shares_of,
     write_entry,
 )
-from holdfast.engines.zookeeper.exchange import Pause, Rejected, Round, Steps
+from holdfast.engines.zookeeper.exchange import Rejected, Send, Steps
 from holdfast.engines.zookeeper.registry import Claim, Move, Registry
 from holdfast.engines.zookeeper.sessions import Session, Sessions
 
@@ -93,11 +94,11 @@ class Locks:
                 decisive = _decisive(before, shares)
                 if request.once and not (yield from self._is_held(decisive, claim, asked_at)):
                     continue
-                yield Round(claim.session, [commands.delete(claim.place)])
+                yield Send(claim.session, [commands.delete(claim.place)])
                 self._registry.close(claim)
                 return [Held(BACKSTOP, wakes=True)]
             watching = [commands.watch(f"{queue}/{each.name}", claim.wake) for each in obstacles]
-            there = yield Round(claim.session, watching)
+            there = yield Send(claim.session, watching)
             if not any(isinstance(each, NoNodeError) for each in there):
                 return [Held(BACKSTOP, wakes=True)]
 
@@ -105,7 +106,7 @@ class Locks:
         """Have a place in the queue. Returns all places; None if it has none."""
         session = claim.session
         if not session.id or session.id != claim.owner:
-            yield Round(session, [])  # connected, from here on
+            yield Send(session, [])  # connected, from here on
             if claim.place and session.id != claim.owner:
                 claim.gone()
             claim.entry = write_entry(Entry(session.ttl, 0, claim.holder))
@@ -123,7 +124,7 @@ class Locks:
     def _acknowledge(self, claim: Claim, queue: str) -> Steps[Any]:
         """Have the leader acknowledge that the place is there."""
         calls = [commands.put(claim.place, claim.entry), commands.children(queue)]
-        written, names = yield Round(claim.session, calls)
+        written, names = yield Send(claim.session, calls)
         if isinstance(written, NoNodeError):
             return None
         claim.found(claim.place, claim.fence or written.czxid)
@@ -139,7 +140,7 @@ class Locks:
         claim.owner, claim.asked = session.id, True
         name = prefix(session.id, claim.holder, waits=request.queue, shares=request.shares)
         joining = commands.join(queue, name, claim.entry)
-        made, names = yield Round(session, [joining, commands.children(queue)])
+        made, names = yield Send(session, [joining, commands.children(queue)])
         if isinstance(made, NoNodeError):
             refused = yield from self._make_queue(session, queue)
             if refused:
@@ -151,7 +152,7 @@ class Locks:
         claim.found(place, known.czxid)
         claim.created_at = known.ctime
         if known.ephemeralOwner != claim.owner:  # another session has begun meanwhile
-            yield Round(session, [commands.delete(place)])
+            yield Send(session, [commands.delete(place)])
             return None
         return names
 
@@ -159,10 +160,10 @@ class Locks:
         """Create a queue, as a container if the servers have those, and what is missing above it.
         It may exist already. Returns whether the right to is missing."""
         make = commands.node if self._sessions.has_containers is False else commands.container
-        replies = yield Round(session, [make(queue)])
+        replies = yield Send(session, [make(queue)])
         self._sessions.has_containers = make is commands.container and not _is_unknown(replies[0])
         if isinstance(replies[0], NoNodeError):
-            replies = yield Round(session, [make(path) for path in parents(queue)])
+            replies = yield Send(session, [make(path) for path in parents(queue)])
         missing = isinstance(replies[-1], (NoNodeError, NoAuthError))
         return missing and any(isinstance(each, NoAuthError) for each in replies)
 
@@ -173,23 +174,30 @@ class Locks:
         if not tries:
             return True
         queue = self._tree.queue(claim.key)
-        [found] = yield Round(claim.session, [commands.exists(f"{queue}/{tries[-1].name}")])
+        [found] = yield Send(claim.session, [commands.exists(f"{queue}/{tries[-1].name}")])
         if found is None:
             return False
         age = (claim.created_at - found.ctime) / 1000 + self._clock() - asked_at
         if age >= SETTLED:
             return True
-        yield Pause(LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
+        yield Sleep(self._clock() + LOOK_AGAIN * self._chance.uniform(0.2, 1.0))
         return False
 
     def _hold(self, claim: Claim, asked_at: float) -> Steps[Granted | None]:
         """The place has its turn. None if its session has ended."""
-        yield from be_known(claim.session, asked_at, self._sessions.terms.tick)
+        yield from self._be_known(claim.session, asked_at)
         if claim.session.id != claim.owner:
             return None
         ttl = claim.session.ttl
         claim.ends_at = asked_at + ttl
         return Granted(claim.fence, ttl=ttl)
+
+    def _be_known(self, session: Session, since: float) -> Steps[None]:
+        """Have the leader count the session's time from about `since`, or later. Another session
+        may have begun meanwhile: then it counts for that one."""
+        while not session.is_surely_alive(since):
+            yield Sleep(self._clock() + self._sessions.terms.tick / 2)
+            yield Send(session, [commands.sync()])
 
     def extend(
         self, requests: Sequence[Extend], claims: Sequence[Claim], asked_at: float
@@ -202,13 +210,13 @@ class Locks:
             first, *others = claims[len(there) :]
             calls = [commands.put(first.place, first.entry)]
             calls += [commands.exists(claim.place) for claim in others]
-            written, *seen = yield Round(session, calls)
+            written, *seen = yield Send(session, calls)
             if isinstance(written, NoNodeError):
                 there.append(False)
             else:
                 there += [True, *(each is not None for each in seen)]
         if any(there):
-            yield from be_known(session, asked_at, self._sessions.terms.tick)
+            yield from self._be_known(session, asked_at)
         answers: list[Answer] = []
         for request, claim, is_there in zip(requests, claims, there, strict=True):
             ends_at = asked_at + request.ttl
@@ -224,7 +232,7 @@ class Locks:
         if request.ttl <= claim.session.ttl:  # an earlier try was carried out
             return (yield from self.extend([request], [claim], asked_at))
         session = self._sessions.of(request.ttl)
-        yield Round(session, [])  # connected, from here on
+        yield Send(session, [])  # connected, from here on
         if session.ttl < request.ttl:
             raise Rejected(f"grants sessions of {session.ttl:g} s at most: see maxSessionTimeout")
         if claim.pending_release:  # which is under way, and would not find the new place
@@ -234,14 +242,14 @@ class Locks:
         entry = write_entry(Entry(request.ttl, claim.fence, claim.holder))
         place = f"{self._tree.queue(claim.key)}/{name}"
         claim.move = move = Move(session, session.id, place, entry)
-        [made] = yield Round(session, [commands.move(claim.place, place, entry)])
+        [made] = yield Send(session, [commands.move(claim.place, place, entry)])
         if any(isinstance(each, Exception) for each in made):
             claim.move = None
             return [NOT_YOURS]
         claim.moved(move)
         answers = yield from self.extend([request], [claim], asked_at)
         if answers == [NOT_YOURS]:  # it ended here before it was moved there
-            yield Round(session, [commands.delete(place)])
+            yield Send(session, [commands.delete(place)])
         return answers
 
     def release(self, claims: Sequence[Claim]) -> Steps[list[Answer]]:
@@ -258,7 +266,7 @@ class Locks:
             calls = [commands.delete(place) for place in places.values()]
             if self._sessions.has_containers is False:
                 calls += [commands.delete_empty(self._tree.queue(claim.key)) for claim in known]
-            replies = yield Round(claims[0].session, calls)
+            replies = yield Send(claims[0].session, calls)
             deleted = places
         finally:
             for claim in claims:
@@ -277,18 +285,10 @@ class Locks:
         return [DONE if claim.holder in removed else NOT_YOURS for claim in claims]
 
 
-def be_known(session: Session, since: float, tick: float) -> Steps[None]:
-    """Have the leader count the session's time from about `since`, or later. Another session may
-    have begun meanwhile: then it counts for that one."""
-    while not session.is_surely_alive(since):
-        yield Pause(tick / 2)
-        yield Round(session, [commands.sync()])
-
-
 def find(claim: Claim, queue: str) -> Steps[None]:
     """Look for a place that may have been created. One of an earlier session is deleted."""
     # This server may be behind the one that was asked to create it.
-    _, names = yield Round(claim.session, [commands.sync(), commands.children(queue)])
+    _, names = yield Send(claim.session, [commands.sync(), commands.children(queue)])
     mine: list[Place] = []
     if not isinstance(names, NoNodeError):
         secret = secret_of(claim.holder)
@@ -299,7 +299,7 @@ def find(claim: Claim, queue: str) -> Steps[None]:
         if place.session == owner & SESSION:
             own = path
         else:
-            yield Round(claim.session, [commands.delete(path)])
+            yield Send(claim.session, [commands.delete(path)])
     # Not earlier: after an interruption, there may still be a place.
     if own:
         claim.owner, claim.place, claim.fence = owner, own, 0
@@ -332,7 +332,7 @@ def _settle(claim: Claim) -> Steps[None]:
     move = claim.move
     if move is not None:
         # This server may be behind the one that was asked to move it.
-        _, there = yield Round(move.session, [commands.sync(), commands.exists(move.place)])
+        _, there = yield Send(move.session, [commands.sync(), commands.exists(move.place)])
         if there is None:
             claim.move = None
         else:

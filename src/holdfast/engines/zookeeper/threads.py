@@ -5,14 +5,17 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from typing import TypeVar
 
-from holdfast.core.effects import perform
+from holdfast.core.effects import Sleep, perform
 from holdfast.core.messages import Answer, Request
-from holdfast.core.ports import StoreHost
-from holdfast.engines.zookeeper.exchange import Wait
+from holdfast.core.ports import Clock, StoreHost
+from holdfast.engines.zookeeper.exchange import Await, Waits
 from holdfast.engines.zookeeper.exchanges import Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
 from holdfast.events import InternalError
+
+T = TypeVar("T")
 
 
 class ZooKeeperStore:
@@ -25,7 +28,7 @@ class ZooKeeperStore:
     def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         self._heartbeat.start()
-        return perform(self._exchanges.ask(requests, until), _wait)
+        return _perform(self._exchanges.ask(requests, until), self._exchanges.clock)
 
     def close(self) -> None:
         """End every session, and with it its nodes."""
@@ -81,13 +84,17 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stop.wait(self._exchanges.pause):
             try:
-                perform(self._exchanges.beat(), _wait)
+                _perform(self._exchanges.beat(), self._exchanges.clock)
             except Exception as error:  # noqa: BLE001 - a defect must not end all sessions
                 self._exchanges.emit(InternalError("the heartbeat", error))
 
 
-def _wait(wait: Wait) -> None:
-    if wait.result is None:
-        time.sleep(wait.seconds)
-    else:
-        wait.result.wait(wait.seconds)
+def _perform(waits: Waits[T], clock: Clock) -> T:
+    def wait(effect: Await | Sleep) -> None:
+        left = max(0.0, effect.until - clock())
+        if isinstance(effect, Sleep):
+            time.sleep(left)
+        else:
+            effect.result.wait(left)
+
+    return perform(waits, wait)

@@ -11,10 +11,10 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from holdfast.core.effects import perform
+from holdfast.core.effects import Sleep, perform
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.connection import SqlError, wait_for
-from holdfast.engines.sql.exchanges import Open, Pause
+from holdfast.engines.sql.exchanges import Open
 from holdfast.engines.sql.postgres.connection import PostgresConnection
 from holdfast.engines.sql.waiters import Waiters
 
@@ -64,7 +64,7 @@ class ListeningWaiters(Waiters):
 
     def listen(
         self, channel: str, settled: Callable[[], None]
-    ) -> Generator[Open | Subscribe | Receive | Pause, Any, None]:
+    ) -> Generator[Open | Subscribe | Receive | Sleep, Any, None]:
         """Listen until closed; behind a pooler it ends by itself. Pure, as `exchanges` is.
         `settled` is called when it listens for the first time, or knows that it cannot."""
         while not self.is_closed:
@@ -83,7 +83,7 @@ class ListeningWaiters(Waiters):
                 settled()
             finally:
                 self._hang_up()
-            yield Pause(RECONNECT_AFTER)
+            yield Sleep(self._clock() + RECONNECT_AFTER)
         settled()
 
     def prepare(self, seconds: float) -> None:
@@ -91,7 +91,7 @@ class ListeningWaiters(Waiters):
         if self._listener is None:
             with self._mutex:
                 if self._listener is None:
-                    self._listener = Listener(self._connect, self)
+                    self._listener = Listener(self._clock, self._connect, self)
         self._listener.is_settled.wait(seconds)
 
     def close(self) -> None:
@@ -125,9 +125,12 @@ class Listener:
     """The thread."""
 
     def __init__(
-        self, connect: Callable[[float], PostgresConnection], waiters: ListeningWaiters
+        self,
+        clock: Clock,
+        connect: Callable[[float], PostgresConnection],
+        waiters: ListeningWaiters,
     ) -> None:
-        self._connect = connect
+        self._clock, self._connect = clock, connect
         self.is_settled = threading.Event()
         """Set when it listens for the first time, or knows that it cannot."""
         self._listening = waiters.listen(f"holdfast_{secrets.token_hex(8)}", self.is_settled.set)
@@ -155,7 +158,7 @@ class Listener:
             self._stopped.close()
             self._stopping.close()
 
-    def _perform(self, effect: Open | Subscribe | Receive | Pause) -> Any:
+    def _perform(self, effect: Open | Subscribe | Receive | Sleep) -> Any:
         match effect:
             case Open(until):
                 return self._connect(until)
@@ -164,5 +167,6 @@ class Listener:
             case Receive(connection):
                 wait_for([connection.fd, self._stopped.fileno()])
                 return connection.notifications()
-            case Pause(seconds):
-                return wait_for([self._stopped.fileno()], seconds=seconds)
+            case Sleep(until):
+                left = max(0.0, until - self._clock())
+                return wait_for([self._stopped.fileno()], seconds=left)

@@ -9,13 +9,13 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import Failed, Request
 from holdfast.engines.etcd.commands import KeepAlives
 from holdfast.engines.etcd.connection import Cluster, Connections, NoAnswer, read_error
 from holdfast.engines.etcd.exchanges import (
     Exchanges,
-    Pause,
-    Perform,
+    Send,
     exchange,
     holder_of,
     is_waiting,
@@ -172,9 +172,9 @@ class EtcdStore(Store):
         steps = exchange(begin, self._connections, self._clock, until)
         return self._drive(steps, partial(self._do, requests))
 
-    def _do(self, requests: Sequence[Any], effect: Perform | Pause, resume: Resume) -> None:
-        if isinstance(effect, Pause):
-            self._sleep(effect.seconds, resume)
+    def _do(self, requests: Sequence[Any], effect: Send | Sleep, resume: Resume) -> None:
+        if isinstance(effect, Sleep):
+            self._wait_until(effect.until, resume)
             return
         if requests:
             self._sent(requests)  # a fault may wait for any call of an exchange

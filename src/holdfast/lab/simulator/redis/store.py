@@ -9,7 +9,8 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from holdfast.core.fanout import FanOut, Pause
+from holdfast.core.effects import Sleep
+from holdfast.core.fanout import FanOut
 from holdfast.core.messages import Request
 from holdfast.core.ports import StoreHost
 from holdfast.core.quorum import Quorum
@@ -162,10 +163,10 @@ class RedisStore(Store):
         return self._nodes.answers(single)
 
     def _do(
-        self, rounds: list[FanOut], effect: FanOut | Sequence[FanOut] | Pause, resume: Resume
+        self, rounds: list[FanOut], effect: FanOut | Sequence[FanOut] | Sleep, resume: Resume
     ) -> None:
         """Send some rounds, and wait until they are over or their time is."""
-        if isinstance(effect, Pause):
+        if isinstance(effect, Sleep):
             self._wait_until(effect.until, resume)
         else:
             rounds[:] = [effect] if isinstance(effect, FanOut) else effect

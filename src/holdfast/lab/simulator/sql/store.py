@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import Acquire, Failed, Release, Request
 from holdfast.engines.offload import GRACE
 from holdfast.engines.sql.connection import SILENT, BrokenError
 from holdfast.engines.sql.dialect import Statement
 from holdfast.engines.sql.engine import CONNECTIONS
-from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Pause, Prepare, Run
+from holdfast.engines.sql.exchanges import Create, Enter, Exchanges, Open, Prepare, Run
 from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters, Receive, Subscribe
 from holdfast.lab.simulator.client import Client
@@ -213,8 +214,8 @@ class SqlStore(Store):
                 connection.listen(channel, until, resume)
             case Receive(connection):
                 connection.receive(resume)
-            case Pause(seconds):
-                self._sleep(seconds, resume)
+            case Sleep(until):
+                self._wait_until(until, resume)
 
     def _shake_hands(
         self, until: float, resume: Resume, connection: ServerConnection | Exception

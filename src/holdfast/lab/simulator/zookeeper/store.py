@@ -16,9 +16,10 @@ from typing import Any
 from kazoo.protocol.serialization import Close, Connect, GetChildren
 from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import Request
 from holdfast.engines.zookeeper.connection import RETRY, Connection, Servers
-from holdfast.engines.zookeeper.exchange import Wait
+from holdfast.engines.zookeeper.exchange import Await
 from holdfast.engines.zookeeper.exchanges import Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
 from holdfast.lab.simulator.client import Client
@@ -230,13 +231,13 @@ class ZooKeeperStore(Store):
             yield partial(self._sleep, self._exchanges.pause)
             yield from self._drive(self._exchanges.beat(), self._wait)
 
-    def _send(self, requests: Sequence[Any], wait: Wait, resume: Resume) -> None:
+    def _send(self, requests: Sequence[Any], wait: Await | Sleep, resume: Resume) -> None:
         self._sent(requests)  # a fault may wait for any call of an exchange
         self._wait(wait, resume)
 
-    def _wait(self, wait: Wait, resume: Resume) -> None:
-        self._sleep(wait.seconds, resume)
-        if wait.result is not None:
+    def _wait(self, wait: Await | Sleep, resume: Resume) -> None:
+        self._wait_until(wait.until, resume)
+        if isinstance(wait, Await):
             wait.result.call_at_once(lambda result: self._sleep(0.0, resume))
 
 

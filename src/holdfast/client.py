@@ -314,8 +314,8 @@ class Client(BaseClient[ThreadDriver]):
         - `name`: as for `lock`. The writer's side is the lock of that name.
         - `options`: of both sides, as for `lock`.
         """
-        read, write = self.lock(name, **options), self.lock(name, **options)
-        return ReadWriteLock(read._shared(self._shares(0)), write)
+        write = self.lock(name, **options)
+        return ReadWriteLock(write._with_shares(self._shares(0)), write)
 
     def semaphore(self, name: str, slots: int, **options: Unpack[LockOptions]) -> Lock:
         """Describe a semaphore: a lock that several clients may hold at once.
@@ -338,7 +338,7 @@ class Client(BaseClient[ThreadDriver]):
         - `options`: as for `lock`.
         """
         slots = self._shares(check_count("slots", slots))
-        return self.lock(name, **options)._shared(slots)
+        return self.lock(name, **options)._with_shares(slots)
 
     def lock_all(
         self,
@@ -579,14 +579,14 @@ class AsyncClient(BaseClient[AsyncDriver]):
 
     def rwlock(self, name: str, **options: Unpack[AsyncLockOptions]) -> ReadWriteLock[AsyncLock]:
         """Describe a read/write lock: as `Client.rwlock`, with the `options` of `lock`."""
-        read, write = self.lock(name, **options), self.lock(name, **options)
-        return ReadWriteLock(read._shared(self._shares(0)), write)
+        write = self.lock(name, **options)
+        return ReadWriteLock(write._with_shares(self._shares(0)), write)
 
     def semaphore(self, name: str, slots: int, **options: Unpack[AsyncLockOptions]) -> AsyncLock:
         """Describe a semaphore with this many `slots`: as `Client.semaphore`, with the `options` of
         `lock`."""
         slots = self._shares(check_count("slots", slots))
-        return self.lock(name, **options)._shared(slots)
+        return self.lock(name, **options)._with_shares(slots)
 
     def lock_all(
         self,

@@ -83,19 +83,24 @@ class BaseLock(Generic[D, L]):
         timeout: float | None,
         reentrant: bool,
         client: object,
+        cancel_on_loss: bool = False,
     ) -> None:
+        """`cancel_on_loss`: only for asyncio."""
         self._driver = driver
         self._client = client
         self._spec = spec
         self._timeout = timeout
         self._reentrant = reentrant
+        self._cancel_on_loss = cancel_on_loss
         self._ownership: Ownership[L] = Ownership()
 
-    def _shared(self, shares: int) -> Self:
-        """Make this lock, which was not used yet, one for several holders: as many as a semaphore
-        has slots, or 0 for any number of readers. A plain lock has 1."""
-        self._spec = replace(self._spec, shares=shares)
-        return self
+    def _with_shares(self, shares: int) -> Self:
+        """The same lock for several holders: as many as a semaphore has slots, or 0 for any number
+        of readers. A plain lock has 1."""
+        spec = replace(self._spec, shares=shares)
+        return type(self)(
+            self._driver, spec, self._timeout, self._reentrant, self._client, self._cancel_on_loss
+        )
 
     @property
     def name(self) -> str:
@@ -322,18 +327,6 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
     """
 
     _lease = AsyncLease
-
-    def __init__(
-        self,
-        driver: AsyncDriver,
-        spec: LockSpec,
-        timeout: float | None,
-        reentrant: bool,
-        client: object,
-        cancel_on_loss: bool,
-    ) -> None:
-        super().__init__(driver, spec, timeout, reentrant, client)
-        self._cancel_on_loss = cancel_on_loss
 
     def _make_lease(self, state: LeaseState) -> AsyncLease:
         return AsyncLease(self._driver, state, self._client, self._cancel_on_loss)

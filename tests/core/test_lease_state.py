@@ -4,13 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.core.lease_state import (
-    INHERITED,
-    NODE_TIMEOUT,
-    TAKEN,
-    LeaseState,
-    node_timeout,
-)
+from holdfast.core.lease_state import INHERITED, TAKEN, LeaseState
+from holdfast.core.ports import NODE_TIMEOUT, node_timeout
 from holdfast.errors import LockLost, NotHeld
 from tests.core.hand import NOW, TTL, Hand, spec
 

@@ -6,7 +6,6 @@ import pytest
 
 from holdfast.core.attempt import attempt_id
 from holdfast.core.effects import Ask
-from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import (
     DONE,
     NOT_YOURS,
@@ -18,6 +17,7 @@ from holdfast.core.messages import (
     Request,
     Seen,
 )
+from holdfast.core.ports import NODE_TIMEOUT
 from holdfast.core.queries import PAGE, break_lock, inspect, is_held, page
 from holdfast.core.records import Label, LeaseInfo, Member, secret_at
 from holdfast.errors import EngineUnavailable

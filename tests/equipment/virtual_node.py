@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from holdfast.core.effects import Ask
-from holdfast.core.lease_state import LockSpec, node_timeout
+from holdfast.core.lease_state import LockSpec
 from holdfast.core.messages import Acquire, Answer, Failed, Request
-from holdfast.core.ports import Engine
+from holdfast.core.ports import Engine, node_timeout
 from holdfast.engines.memory import Table
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Resumption, Timeline

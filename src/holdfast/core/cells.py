@@ -18,8 +18,8 @@ from typing import TypeVar
 from holdfast.core.backoff import backoff
 from holdfast.core.effects import Sleep, Steps, ask
 from holdfast.core.holding import unavailable
-from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import Answer, Done, Failed, Read, Write
+from holdfast.core.ports import NODE_TIMEOUT
 from holdfast.core.records import Versioned
 from holdfast.core.runtime import Runtime
 from holdfast.errors import UpdateTimeout

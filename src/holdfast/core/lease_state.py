@@ -28,15 +28,6 @@ TAKEN = "the engine reports another holder or none (it expired there, or an oper
 CLOSED = "the client was closed"
 
 
-NODE_TIMEOUT = 5.0
-"""The longest that one node may take to answer."""
-
-
-def node_timeout(ttl: float) -> float:
-    """How long one node may take to answer about a lease of that ttl."""
-    return min(ttl / 3, NODE_TIMEOUT)
-
-
 @dataclass(frozen=True, slots=True)
 class LockSpec:
     """What a `Lock` asks for."""

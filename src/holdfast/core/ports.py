@@ -8,7 +8,6 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
-from holdfast.core.lease_state import node_timeout
 from holdfast.core.messages import Answer, Request
 from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.events import Event
@@ -129,6 +128,15 @@ class Comparison(Protocol):
     def as_json(self) -> dict[str, str]:
         """The same in JSON."""
         ...
+
+
+NODE_TIMEOUT = 5.0
+"""The longest that one node may take to answer."""
+
+
+def node_timeout(ttl: float) -> float:
+    """How long one node may take to answer about a lease of that ttl."""
+    return min(ttl / 3, NODE_TIMEOUT)
 
 
 def find_nothing(ttl: float) -> Iterable[Finding]:

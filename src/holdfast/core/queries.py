@@ -8,8 +8,8 @@ from typing import TypeVar, cast
 from holdfast.core.backoff import spread
 from holdfast.core.effects import Sleep, Steps, ask
 from holdfast.core.holding import unavailable
-from holdfast.core.lease_state import NODE_TIMEOUT
 from holdfast.core.messages import Break, Done, Failed, Inspect, List, Listing, Seen
+from holdfast.core.ports import NODE_TIMEOUT
 from holdfast.core.records import LeaseInfo, Member
 from holdfast.core.runtime import Runtime
 from holdfast.errors import EngineUnavailable

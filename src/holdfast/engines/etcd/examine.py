@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from holdfast.core.lease_state import node_timeout
+from holdfast.core.ports import node_timeout
 from holdfast.core.records import Finding, NodeInfo
 from holdfast.engines import examining
 from holdfast.engines.etcd.connection import (

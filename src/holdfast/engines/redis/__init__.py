@@ -14,8 +14,7 @@ from urllib.parse import SplitResult, unquote
 
 import hiredis  # noqa: F401 - so that its absence is an error before anything else happens
 
-from holdfast.core.lease_state import node_timeout
-from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
+from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost, node_timeout
 from holdfast.core.quorum import Quorum
 from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.core.restart_guard import RestartGuard

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from holdfast.core.lease_state import node_timeout
+from holdfast.core.ports import node_timeout
 from holdfast.core.records import Finding, NodeInfo
 from holdfast.engines import examining
 from holdfast.engines.sql.connection import Connect, SqlError

@@ -8,7 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 
-from holdfast.core.lease_state import node_timeout
+from holdfast.core.ports import node_timeout
 from holdfast.core.records import Finding, NodeInfo
 from holdfast.engines import examining
 from holdfast.engines.zookeeper.connection import Servers

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from math import inf
 
-from holdfast.core.lease_state import node_timeout
+from holdfast.core.ports import node_timeout
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.server import BaseServer
 from holdfast.lab.simulator.store import Store, Wiring

@@ -4,7 +4,8 @@ left of it when it is over."""
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from holdfast.core.lease_state import LockSpec, node_timeout
+from holdfast.core.lease_state import LockSpec
+from holdfast.core.ports import node_timeout
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import SimulatedEngine, engine
 from holdfast.lab.simulator.faults import FaultInjector

@@ -1,6 +1,6 @@
 """Sending the same requests to several nodes at once.
 
-The driver of a quorum sends the requests of a `FanOut` to all its nodes before it reads any reply,
+The store of a quorum sends the requests of a `FanOut` to all its nodes before it reads any reply,
 and calls `take` with the answers of each node until the fan-out is `over` or its time has passed.
 Answers that arrive later go to `take` as well: after a lost vote they still show the winner.
 """

@@ -10,11 +10,11 @@
    committed, and the later one got a greater counter there; so it has the greater fence.
 4. Extended: a quorum answers "still yours". Only then is the lease repaired on nodes that have lost
    it, which is no vote. A quorum of refusals is a loss.
-5. A node in quarantine (see `guard`) has no vote.
+5. A node in quarantine (see `restart_guard`) has no vote.
 6. A vote may end without a winner: the contenders split it, or a majority granted it too late. A
    holder that tries only once votes again, after a random pause, until one of them has the lock.
 
-The algorithms here yield fan-outs and pauses. The driver fills a fan-out with the answers.
+The algorithms here yield fan-outs and sleeps. The store fills a fan-out with the answers.
 """
 
 from collections import Counter

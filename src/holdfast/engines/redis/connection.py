@@ -1,4 +1,4 @@
-"""One server, and the connection to it. Pure: bytes in, bytes out; the drivers own the socket.
+"""One server, and the connection to it. Pure: bytes in, bytes out; the stores own the socket.
 
 1. The server executes commands in the order in which they were sent, and replies in that order. So
    a queue of pending requests is all that matches replies to requests.

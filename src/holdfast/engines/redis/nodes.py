@@ -1,4 +1,4 @@
-"""The servers of one client: what is sent to which. Pure: the drivers connect, send and wait.
+"""The servers of one client: what is sent to which. Pure: the stores connect, send and wait.
 
 1. There is one connection to each node.
 2. A node whose oldest pending request is overdue, or to which a connection could not be made, is
@@ -54,9 +54,9 @@ class Nodes:
     """All servers of one client."""
 
     connect: Callable[[Node, float], None]
-    """Begin to connect; in the end, call `Node.opened` or `Node.lost`. Set by the driver."""
+    """Begin to connect; in the end, call `Node.opened` or `Node.lost`. Set by the store."""
     disconnect: Callable[..., None]
-    """Close a node's connection, and call `Node.lost(why, heals)`. Set by the driver."""
+    """Close a node's connection, and call `Node.lost(why, heals)`. Set by the store."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class Nodes:
         self.adapt: Callable[[FanOut, Exchange], Exchange] | None = None
         """Changes what is sent for some rounds."""
         self.check: Callable[[Node], None] = _trust
-        """Look whether a connection that was idle is still open. Set by a driver that is not told
+        """Look whether a connection that was idle is still open. Set by a store that is not told
         so by its event loop."""
         self.unsent: set[Node] = set()
-        """Where something is outgoing: the driver sends it when it has called `start`, or has
+        """Where something is outgoing: the store sends it when it has called `start`, or has
         received something."""
         self.closed = False
         """Nothing is sent any more."""

@@ -26,7 +26,7 @@ class Waiters:
         self._host = host
         self.subscribe = command(b"SUBSCRIBE", channel.encode())
         self.woken: Callable[[str], None] = _ignore
-        """Called with each waiter that was woken. Set by the driver, if it needs that."""
+        """Called with each waiter that was woken. Set by the store, if it needs that."""
         self._waiting: dict[str, None] = {}
         """The holders that are in a queue."""
         self._later: list[tuple[float, str]] = []
@@ -93,4 +93,4 @@ class Waiters:
 
 
 def _ignore(*what: object) -> None:
-    """Before a driver is there."""
+    """Before a store is there."""

@@ -142,7 +142,7 @@ class Store:
         self._start(activity)
 
     def stop_interrupted(self) -> None:
-        """A real driver notices a cancellation at once; here, before it matters."""
+        """A real store notices a cancellation at once; here, before it matters."""
         for each in list(self._activities):
             each.stop_if_interrupted()
 

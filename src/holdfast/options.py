@@ -94,16 +94,16 @@ def split_url(url: str) -> SplitResult:
     'h1,[::1]:6380,[::2]'
     """
     scheme, mark, rest = url.partition("://")
-    places = re.split("[/?#]", rest, maxsplit=1)[0]
-    if "," not in places:
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
+    if "," not in hosts:
         return urlsplit(url)
-    if "," in places.rpartition("@")[0] and places.count("@") > 1:
+    if "," in hosts.rpartition("@")[0] and hosts.count("@") > 1:
         raise ValueError(
             f"the URL {without_password(url)!r}: name the user and the password once, for all "
             "hosts, as in redlock://user:password@h1,h2,h3 (in a password, @ is written %40, and a "
             "comma %2C)"
         )
-    return urlsplit(f"{scheme}{mark}{rest.removeprefix(places)}")._replace(netloc=places)
+    return urlsplit(f"{scheme}{mark}{rest.removeprefix(hosts)}")._replace(netloc=hosts)
 
 
 _PORTS = {
@@ -151,9 +151,9 @@ def without_password(url: str) -> str:
     'redis://ann@db.example:6379/0?ttl=5'
     """
     scheme, mark, rest = url.partition("://")
-    login, at, place = rest.rpartition("@")
+    login, at, hosts = rest.rpartition("@")
     if at and not rest.startswith("/"):
-        url = scheme + mark + login.partition(":")[0] + at + place
+        url = scheme + mark + login.partition(":")[0] + at + hosts
     return _PASSWORD.sub(r"\1...", url)
 
 

@@ -1299,15 +1299,15 @@ PLANTED = [
     Mutant(
         "a semaphore is a lock",
         "lock.py",
-        "        self._spec = replace(self._spec, shares=shares)\n",
-        "",
+        "spec = replace(self._spec, shares=shares)",
+        "spec = self._spec",
         "tests/contract/test_shares.py -k '[memory- and as_many_holders_as_slots'",
     ),
     Mutant(
         "a reader excludes others",
         "lock.py",
-        "shares=shares)\n        return self",
-        "shares=shares or 1)\n        return self",
+        "spec = replace(self._spec, shares=shares)",
+        "spec = replace(self._spec, shares=shares or 1)",
         "tests/contract/test_shares.py -k '[memory- and many_readers_or_one_writer'",
     ),
     Mutant(

@@ -26,7 +26,7 @@ def hint_for_tls(error: str, scheme: str) -> str:
     return f"; the server seems to expect no TLS on this port: try {scheme}://, not {scheme}s://"
 
 
-class Place(NamedTuple):
+class Endpoint(NamedTuple):
     """Where a server listens."""
 
     host: str
@@ -38,11 +38,11 @@ class Place(NamedTuple):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def read_places(url: SplitResult, port: int) -> list[Place]:
+def read_endpoints(url: SplitResult, port: int) -> list[Endpoint]:
     """The hosts of a URL, which may name several: `h1:p1,h2,[::1]:p3`."""
     _, _, text = url.netloc.rpartition("@")
     several = text.split(",")
-    places = []
+    endpoints = []
     for each in several:
         host, colon, digits = each.rpartition(":")
         if not colon or each.endswith("]"):
@@ -54,8 +54,8 @@ def read_places(url: SplitResult, port: int) -> list[Place]:
             raise ValueError(f"url: an IPv6 address is written in brackets, got {each!r}")
         if not bare and len(several) > 1:
             raise ValueError(f"url: one of several hosts is empty in {text!r}")
-        places.append(Place(_host(bare) or "localhost", int(digits)))
-    return places
+        endpoints.append(Endpoint(_host(bare) or "localhost", int(digits)))
+    return endpoints
 
 
 def _host(name: str) -> str:

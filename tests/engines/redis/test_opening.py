@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 import holdfast
 from holdfast.engines.redis.addresses import Address, sentinel
 from holdfast.engines.redis.addresses import server as address_of
-from holdfast.engines.urls import Place
+from holdfast.engines.urls import Endpoint
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract.steps import Cut, cut_everywhere, cut_short
 from tests.engines.redis.conftest import Invite
@@ -32,7 +32,7 @@ def test_no_step_swallows_a_cancellation(server: RedisServer, settings: dict[str
 
 def test_no_question_to_a_sentinel_swallows_one(server: RedisServer) -> None:
     host, _, port = server.address.rpartition(":")
-    no_sentinel = sentinel([Place(host, int(port))], "service", {}, {})
+    no_sentinel = sentinel([Endpoint(host, int(port))], "service", {}, {})
     assert asyncio.run(given_up_everywhere(no_sentinel)) > 5
 
 

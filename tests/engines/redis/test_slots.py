@@ -33,18 +33,18 @@ from holdfast.engines.redis.cluster import (
 )
 from holdfast.engines.redis.nodes import Nodes
 from holdfast.engines.redis.waiters import Waiters
-from holdfast.engines.urls import Place
+from holdfast.engines.urls import Endpoint
 
-A, B, C = Place("a", 1), Place("b", 2), Place("c", 3)
+A, B, C = Endpoint("a", 1), Endpoint("b", 2), Endpoint("c", 3)
 LOW, HIGH = "foo2", "foo"
 """Keys of the slots 1044 and 12182."""
 
 
-def shares(low: Place, high: Place) -> SlotMap:
+def shares(low: Endpoint, high: Endpoint) -> SlotMap:
     """A reply to `CLUSTER SLOTS`."""
     masters = ((0, 8191, low), (8192, 16383, high))
     return SlotMap(
-        [[first, last, [place.host.encode(), place.port]] for first, last, place in masters]
+        [[first, last, [owner.host.encode(), owner.port]] for first, last, owner in masters]
     )
 
 
@@ -55,17 +55,17 @@ MOVED_TO_C = Failed.at("x", "MOVED 1044 c:3")
 class Net:
     """Nodes whose answers are scripted: the last of a script is repeated."""
 
-    def __init__(self, *seeds: Place) -> None:
+    def __init__(self, *seeds: Endpoint) -> None:
         self.now = 0.0
         host = StoreHost(lambda: self.now, lambda _: None, lambda _: None)
         self.nodes = Nodes(host, lambda *_: pytest.fail("nothing is sent"), Waiters(host, ""))
-        self.cluster = Cluster(seeds or (A, B), lambda place: server(place._asdict()), self.nodes)
-        self.answers: dict[tuple[Place, bool], list[Answer]] = {}
-        self.slots: dict[Place, Answer] = dict.fromkeys((A, B, C), SHARES)
+        self.cluster = Cluster(seeds or (A, B), lambda at: server(at._asdict()), self.nodes)
+        self.answers: dict[tuple[Endpoint, bool], list[Answer]] = {}
+        self.slots: dict[Endpoint, Answer] = dict.fromkeys((A, B, C), SHARES)
         self.log: list[str] = []
 
-    def says(self, place: Place, *answers: Answer, asking: bool = False) -> None:
-        self.answers[place, asking] = list(answers)
+    def says(self, endpoint: Endpoint, *answers: Answer, asking: bool = False) -> None:
+        self.answers[endpoint, asking] = list(answers)
 
     def ask(self, *requests: Request, until: float = 1.0) -> Sequence[Answer]:
         steps = self.cluster.ask(requests, until)
@@ -84,12 +84,12 @@ class Net:
             return answers
 
     def _run(self, sent: NodeRound) -> Sequence[Answer]:
-        place, asking = sent.turn
+        endpoint, asking = sent.turn
         if isinstance(sent.requests[0], AskForSlots):
-            self.log.append(f"{place.host}?")
-            return [self.slots[place]]
-        self.log.append(place.host + "!" * asking + str(len(sent.requests)))
-        script = self.answers[place, asking]
+            self.log.append(f"{endpoint.host}?")
+            return [self.slots[endpoint]]
+        self.log.append(endpoint.host + "!" * asking + str(len(sent.requests)))
+        script = self.answers[endpoint, asking]
         answer = script.pop(0) if len(script) > 1 else script[0]
         return [answer] * len(sent.requests)
 
@@ -97,8 +97,8 @@ class Net:
 @pytest.fixture
 def net() -> Net:
     net = Net()
-    for place in (A, B, C):
-        net.says(place, Granted(7))
+    for endpoint in (A, B, C):
+        net.says(endpoint, Granted(7))
     return net
 
 
@@ -226,7 +226,7 @@ def test_every_node_has_half_of_what_is_left_to_tell_of_the_slots() -> None:
     def silence(sent: NodeRound) -> Sequence[Answer]:
         spent.append(sent.until - net.now)
         net.now = sent.until
-        return [Failed.at(sent.turn.place.name, "did not answer in time")]
+        return [Failed.at(sent.turn.endpoint.name, "did not answer in time")]
 
     net._run = silence  # type: ignore[method-assign]
     net.ask(acquire(LOW))
@@ -250,20 +250,25 @@ def test_a_listing_is_of_all_masters_in_order(net: Net) -> None:
 @pytest.mark.parametrize("host", [None, b"", b"?"])
 def test_a_node_without_a_name_is_where_it_was_asked(host: bytes | None) -> None:
     reply = [[0, 5, [b"b", 2, b"id", []], [b"replica", 9, b"id"]], [6, 9, [host, 7, b"id"]]]
-    shares = read_slots(Place("asked", 6379), reply)
-    assert shares == (SlotRange(0, 5, B), SlotRange(6, 9, Place("asked", 7)))
+    shares = read_slots(Endpoint("asked", 6379), reply)
+    assert shares == (SlotRange(0, 5, B), SlotRange(6, 9, Endpoint("asked", 7)))
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
-    [("c:3", C), ("::1:3", Place("::1", 3)), (":3", Place("a", 3)), ("?:3", Place("a", 3))],
+    ("text", "endpoint"),
+    [
+        ("c:3", C),
+        ("::1:3", Endpoint("::1", 3)),
+        (":3", Endpoint("a", 3)),
+        ("?:3", Endpoint("a", 3)),
+    ],
 )
-def test_the_ways_of_saying_where(text: str, place: Place, net: Net) -> None:
+def test_the_ways_of_saying_where(text: str, endpoint: Endpoint, net: Net) -> None:
     net.says(A, Failed.at("a", f"MOVED 1044 {text}"))
-    net.says(place, Granted(8))
+    net.says(endpoint, Granted(8))
     assert net.ask(acquire(LOW)) == [Granted(8)]
 
 
-def test_names_of_places() -> None:
-    assert Place("h", 5).name == "h:5"
-    assert Place("::1", 5).name == "[::1]:5"
+def test_names_of_endpoints() -> None:
+    assert Endpoint("h", 5).name == "h:5"
+    assert Endpoint("::1", 5).name == "[::1]:5"

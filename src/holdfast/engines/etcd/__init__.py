@@ -19,7 +19,7 @@ from holdfast.engines.etcd.comparison import compare
 from holdfast.engines.etcd.connection import Cluster
 from holdfast.engines.etcd.sessions import Claim, oldest
 from holdfast.engines.processes import gevent_is_patched, refuse_eventlet
-from holdfast.engines.urls import TLS_FILES, Options, read_places
+from holdfast.engines.urls import TLS_FILES, Options, read_endpoints
 
 DAY = 86400.0
 MIN_TTL = 2.0
@@ -117,7 +117,7 @@ def _cluster(url: SplitResult, given: dict[str, str]) -> Cluster:
         return grpc.ssl_channel_credentials(read.get("ca_cert"), read.get("key"), read.get("cert"))
 
     return Cluster(
-        endpoints=tuple(place.name for place in read_places(url, DEFAULT_PORT)),
+        endpoints=tuple(endpoint.name for endpoint in read_endpoints(url, DEFAULT_PORT)),
         user=unquote(user),
         password=unquote(password),
         security=security if url.scheme == "etcds" else None,

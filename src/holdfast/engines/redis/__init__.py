@@ -33,7 +33,7 @@ from holdfast.engines.redis.handshake import Handshake, NodeHandshake
 from holdfast.engines.redis.nodes import Nodes, Route, Single, Voting
 from holdfast.engines.redis.options import MOST_DATABASES, RedisOptions, read_login
 from holdfast.engines.redis.waiters import Waiters
-from holdfast.engines.urls import Place, read_places
+from holdfast.engines.urls import Endpoint, read_endpoints
 
 Parts: TypeAlias = tuple[Nodes, Route]
 """What a store is made of."""
@@ -77,21 +77,21 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     secure = options.security(options.switch("tls", default=False) or url.scheme == "rediss")
     settings = login | options.connection() | secure
     if url.scheme == "redis+sentinel":
-        places = read_places(url, SENTINEL_PORT)
+        endpoints = read_endpoints(url, SENTINEL_PORT)
         service, _, number = path.strip("/").partition("/")
         if not service:
             raise ValueError("url: redis+sentinel://host/service names a service, got none")
         asking = options.sentinel_login() | secure
-        address = sentinel(places, service, settings | {"db": _database(number)}, asking)
+        address = sentinel(endpoints, service, settings | {"db": _database(number)}, asking)
         return _single(address, SENTINEL, options)
-    places = read_places(url, DEFAULT_PORT)
+    endpoints = read_endpoints(url, DEFAULT_PORT)
     number = path.strip("/")
     if url.scheme == "redis+cluster":
         if number not in ("", "0"):
             raise ValueError(f"url: a cluster has no database but 0, got {number!r}")
-        return _cluster(places, settings, options)
+        return _cluster(endpoints, settings, options)
     settings |= {"db": _database(number)}
-    addresses = [server(settings | place._asdict()) for place in places]
+    addresses = [server(settings | endpoint._asdict()) for endpoint in endpoints]
     if url.scheme == "redlock":
         return _redlock(addresses, options)
     if len(addresses) > 1:
@@ -113,15 +113,15 @@ def of_clients(
         if len(found) > 1:
             raise TypeError("url: a quorum is of independent servers, got a cluster among them")
         seeds, settings = clusters[0]
-        shown = f"redis+cluster://{_listed(place.name for place in seeds)}"
+        shown = f"redis+cluster://{_listed(endpoint.name for endpoint in seeds)}"
         return shown, lambda given: _cluster(seeds, settings, RedisOptions(given))
     if len(servers) > 1:
         addresses = [each.address for each in servers]
         shown = f"redlock://{_listed(address.name for address in addresses)}"
         return shown, lambda given: _redlock(addresses, RedisOptions(given))
-    address, scheme, place, path = servers[0]
+    address, scheme, endpoint, path = servers[0]
     promises = SENTINEL if scheme == "redis+sentinel" else SINGLE
-    shown = f"{scheme}://{place}{path}"
+    shown = f"{scheme}://{endpoint}{path}"
     return shown, lambda given: _single(address, promises, RedisOptions(given))
 
 
@@ -158,13 +158,13 @@ def _getset(address: Address, guarantees: Guarantees, options: RedisOptions) -> 
     return _examined(_engine(parts, getset(guarantees), node_timeout, why), [address])
 
 
-def _cluster(seeds: Sequence[Place], settings: Settings, options: RedisOptions) -> Engine:
+def _cluster(seeds: Sequence[Endpoint], settings: Settings, options: RedisOptions) -> Engine:
     keep = options.number("fence_keep", HOUR, 1, 366 * DAY)
     replicas = options.count("replicas", 0, 100)
     options.end()
 
-    def address(place: Place) -> Address:
-        return server(settings | place._asdict())
+    def address(endpoint: Endpoint) -> Address:
+        return server(settings | endpoint._asdict())
 
     def parts(host: StoreHost) -> Parts:
         from holdfast.engines.redis.cluster import Cluster, ClusterCommands

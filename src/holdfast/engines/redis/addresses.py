@@ -20,7 +20,7 @@ from redis.exceptions import RedisError, ResponseError
 from redis.retry import Retry
 
 from holdfast.core.effects import perform, perform_async
-from holdfast.engines.urls import Place
+from holdfast.engines.urls import Endpoint
 
 DEFAULT_PORT, SENTINEL_PORT = 6379, 26379
 SHORTEST_TIMEOUT = 0.001
@@ -56,33 +56,33 @@ def server(settings: Settings, kind: Any = None) -> Address:
         opening = _open_async(kind or _kind(nonblocking, settings), settings, timeout)
         return await _cancellable(opening)
 
-    name = settings.get("path") or Place(settings["host"], settings["port"]).name
+    name = settings.get("path") or Endpoint(settings["host"], settings["port"]).name
     return Address(name, open_blocking, open_async, encrypted=_is_encrypted(settings))
 
 
 def sentinel(
-    places: Sequence[Place], service: str, settings: Settings, asking: Settings
+    endpoints: Sequence[Endpoint], service: str, settings: Settings, asking: Settings
 ) -> Address:
     """The server that the sentinels report as the master; `asking` are the settings for them. They
     are asked one after another, the one that answered last first, and each has half of the time
     that is left."""
-    known = list(places)
+    known = list(endpoints)
 
     def find(timeout: float) -> Generator[tuple[Settings, float], Any, tuple[Settings, float]]:
         """Yields whom to ask, and for how long; returns where the master is, and the time left."""
         give_up_at = time.monotonic() + timeout
         problems: list[str] = []
-        for place in list(known):
-            answer = yield asking | place._asdict(), (give_up_at - time.monotonic()) / 2
-            others = [other for other in places if other != place]
+        for endpoint in list(known):
+            answer = yield asking | endpoint._asdict(), (give_up_at - time.monotonic()) / 2
+            others = [other for other in endpoints if other != endpoint]
             if isinstance(answer, (list, tuple)):
-                known[:] = [place, *others]
+                known[:] = [endpoint, *others]
                 host, port = answer
                 master = settings | {"host": host.decode(), "port": int(port)}
                 return master, give_up_at - time.monotonic()
-            known[:] = [*others, place]
+            known[:] = [*others, endpoint]
             problem = answer or f"it knows of no master of {service!r}"
-            problems.append(f"sentinel {place.name}: {problem}")
+            problems.append(f"sentinel {endpoint.name}: {problem}")
         raise RedisError("; ".join(problems))
 
     def open_blocking(timeout: float) -> Any:

@@ -19,7 +19,7 @@ from holdfast.engines.redis.addresses import (
     sentinel,
     server,
 )
-from holdfast.engines.urls import Place
+from holdfast.engines.urls import Endpoint
 
 WORDS = (
     "host",
@@ -41,7 +41,7 @@ class Server(NamedTuple):
 
     address: Address
     scheme: str
-    place: str
+    endpoint: str
     """What stands between the scheme and the path of a URL."""
     path: str
 
@@ -49,7 +49,7 @@ class Server(NamedTuple):
 class ClusterOf(NamedTuple):
     """One client's cluster."""
 
-    seeds: list[Place]
+    seeds: list[Endpoint]
     settings: Settings
 
 
@@ -68,10 +68,10 @@ def read_client(client: Any, *, awaits: bool) -> Server | ClusterOf:
     if "path" in settings:
         address = server(settings, pool.connection_class)
         return Server(address, "unix", "", quote(settings["path"]))
-    place = Place(settings.get("host", "localhost"), int(settings.get("port", DEFAULT_PORT)))
-    settings |= place._asdict()
+    endpoint = Endpoint(settings.get("host", "localhost"), int(settings.get("port", DEFAULT_PORT)))
+    settings |= endpoint._asdict()
     address = server(settings, pool.connection_class)
-    return Server(address, "rediss" if encrypted else "redis", place.name, f"/{database}")
+    return Server(address, "rediss" if encrypted else "redis", endpoint.name, f"/{database}")
 
 
 def _check_kind(client: Any, *, awaits: bool) -> None:
@@ -98,14 +98,14 @@ def _settings(given: Mapping[str, Any], *, encrypted: bool) -> Settings:
 def _sentinel(pool: Any, settings: Settings) -> Server:
     if not pool.is_master:
         raise ValueError("url: a lock is kept by the master, got a client of its replicas")
-    places, asking = [], {}
+    endpoints, asking = [], {}
     for each in pool.sentinel_manager.sentinels:
         kind, given = each.connection_pool.connection_class, each.connection_pool.connection_kwargs
         encrypted = issubclass(kind, (SSLConnection, AsyncSSLConnection))
         asking = _settings(given, encrypted=encrypted)
-        places.append(Place(asking.pop("host"), int(asking.pop("port"))))
-    address = sentinel(places, pool.service_name, settings, asking)
-    hosts = ",".join(place.name for place in places)
+        endpoints.append(Endpoint(asking.pop("host"), int(asking.pop("port"))))
+    address = sentinel(endpoints, pool.service_name, settings, asking)
+    hosts = ",".join(endpoint.name for endpoint in endpoints)
     return Server(address, "redis+sentinel", hosts, f"/{pool.service_name}/{settings['db']}")
 
 
@@ -118,4 +118,4 @@ def _cluster(client: Any) -> ClusterOf:
     for name in ("host", "port", "db"):
         settings.pop(name, None)
     nodes = manager.startup_nodes.values()
-    return ClusterOf([Place(node.host, int(node.port)) for node in nodes], settings)
+    return ClusterOf([Endpoint(node.host, int(node.port)) for node in nodes], settings)

@@ -42,7 +42,7 @@ from holdfast.engines.redis.exchange import Answers, Exchange, Reply, command, f
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.keys import keys_of
 from holdfast.engines.redis.nodes import Nodes, Steps, replicated
-from holdfast.engines.urls import Place
+from holdfast.engines.urls import Endpoint
 
 MOST_HOPS = 8
 """How often a request is sent elsewhere; more can only be nodes that contradict each other."""
@@ -62,7 +62,7 @@ class SlotRange(NamedTuple):
 
     first: int
     last: int
-    place: Place
+    master: Endpoint
 
 
 @dataclass(slots=True)
@@ -80,7 +80,7 @@ class SlotMap(Done):
 class Turn(NamedTuple):
     """Where to ask, and how."""
 
-    place: Place
+    endpoint: Endpoint
     asking: bool = False
     """Whether another node redirected this request there, by `ASK`."""
 
@@ -115,20 +115,20 @@ class Cluster:
 
     def __init__(
         self,
-        seeds: Sequence[Place],
-        address: Callable[[Place], Address],
+        seeds: Sequence[Endpoint],
+        address: Callable[[Endpoint], Address],
         nodes: Nodes,
         replicas: int = 0,
     ) -> None:
         self._seeds = tuple(seeds)
         self._address, self._nodes, self._replicas = address, nodes, replicas
         self._clock = nodes.clock
-        self._by_place: dict[tuple[Place, bool], Node] = {}
+        self._by_endpoint: dict[tuple[Endpoint, bool], Node] = {}
         nodes.adapt = _ask_first
         self._known = self._seeds
         """The nodes to ask about the slots, the one that answered last first."""
         self._ranges: tuple[SlotRange, ...] = ()
-        self._moved: dict[int, Place] = {}
+        self._moved: dict[int, Endpoint] = {}
         """The slots that have moved since the ranges were read."""
         self._doubtful = True
         self._why: dict[str, str] = {}
@@ -143,7 +143,7 @@ class Cluster:
             return [(yield from self._list(first, until))]
         slots = [_slot(request) for request in requests]
         answers: list[Answer] = [self._unknown(slot) for slot in slots]
-        turns = {i: Turn(place) for i, slot in enumerate(slots) if (place := self._owner(slot))}
+        turns = {i: Turn(owner) for i, slot in enumerate(slots) if (owner := self._owner(slot))}
         if len(turns) < len(slots):
             self._doubtful = True  # the node that was asked may not have known better
         yield from self._send(requests, slots, turns, answers, until)
@@ -183,7 +183,7 @@ class Cluster:
     def _run(
         self, requests: Sequence[Request], turns: dict[int, Turn], until: float
     ) -> Steps[list[tuple[NodeRound, list[int]]]]:
-        """Send requests: what goes to one place goes together, in order."""
+        """Send requests: what goes to one endpoint goes together, in order."""
         groups: dict[Turn, list[int]] = {}
         for index, turn in turns.items():
             groups.setdefault(turn, []).append(index)
@@ -195,26 +195,27 @@ class Cluster:
         return rounds
 
     def _round(self, turn: Turn, requests: Sequence[Request], until: float) -> NodeRound:
-        node = self._node(turn.place, exclusive=type(requests[0]) is Write)
+        node = self._node(turn.endpoint, exclusive=type(requests[0]) is Write)
         return NodeRound(turn, requests, node.index, until)
 
-    def _node(self, place: Place, *, exclusive: bool = False) -> Node:
-        node = self._by_place.get((place, exclusive))
+    def _node(self, endpoint: Endpoint, *, exclusive: bool = False) -> Node:
+        node = self._by_endpoint.get((endpoint, exclusive))
         if node is None:
-            made = self._nodes.add(self._address(place), Handshake(), exclusive=exclusive)
-            node = self._by_place.setdefault((place, exclusive), made)  # another thread's, perhaps
+            made = self._nodes.add(self._address(endpoint), Handshake(), exclusive=exclusive)
+            # Another thread may have made it meanwhile.
+            node = self._by_endpoint.setdefault((endpoint, exclusive), made)
         return node
 
     def _replicate(
         self, requests: Sequence[Request], slots: Sequence[int], answers: list[Answer], until: float
     ) -> Steps[None]:
         """Count only what enough replicas of each master have acknowledged."""
-        masters: dict[Place, list[int]] = {}
+        masters: dict[Endpoint, list[int]] = {}
         for index, slot in enumerate(slots):
-            if (place := self._owner(slot)) is not None:
-                masters.setdefault(place, []).append(index)
-        for place, indices in masters.items():
-            exclusive = self._node(place, exclusive=True).index
+            if (owner := self._owner(slot)) is not None:
+                masters.setdefault(owner, []).append(index)
+        for master, indices in masters.items():
+            exclusive = self._node(master, exclusive=True).index
             key = cast(Acquire, requests[indices[0]]).key
             some: Sequence[Answer] = [answers[index] for index in indices]
             some = yield from replicated(self._nodes, exclusive, key, some, until)
@@ -224,36 +225,36 @@ class Cluster:
     def _elsewhere(
         self, failures: Sequence[tuple[int, NodeRound, str]], slots: Sequence[int], until: float
     ) -> Steps[dict[int, Turn]]:
-        """Where to ask again, for those of the failed requests for which there is such a place."""
+        """Where to ask again, for those of the failed requests that another node may answer."""
         turns: dict[int, Turn] = {}
-        unanswered: dict[int, Place] = {}
+        unanswered: dict[int, Endpoint] = {}
         for index, sent, why in failures:
             turn = self._redirected(why, sent, slots[index])
             if turn is not None:
                 turns[index] = turn
             elif type(sent.requests[0]) is not Write:  # which must not be repeated
-                unanswered[index] = sent.turn.place
+                unanswered[index] = sent.turn.endpoint
         self._doubtful = True
         releases = type(failures[0][1].requests[0]) is Release
         if unanswered:
             yield from self._learn(until)
-            for index, place in unanswered.items():
+            for index, endpoint in unanswered.items():
                 owner = self._owner(slots[index])
-                if owner is not None and owner != place and not releases:
+                if owner is not None and owner != endpoint and not releases:
                     turns[index] = Turn(owner)
         return turns
 
     def _list(self, request: List, until: float) -> Steps[Answer]:
         """Each master lists its own, in order; so the first of all are among the first of each."""
-        while masters := list(dict.fromkeys(each.place for each in self._ranges)):
-            rounds = [self._round(Turn(place), (request,), until) for place in masters]
+        while masters := list(dict.fromkeys(each.master for each in self._ranges)):
+            rounds = [self._round(Turn(master), (request,), until) for master in masters]
             yield rounds
             answers = [self._nodes.answers(sent)[0] for sent in rounds]
-            for at, place in enumerate(masters):
+            for at, master in enumerate(masters):
                 while type(answer := answers[at]) is Listing and answer.cursor:
                     until = max(until, self._clock() + A_STEP)
                     further = replace(request, cursor=answer.cursor)
-                    sent = self._round(Turn(place), (further,), until)
+                    sent = self._round(Turn(master), (further,), until)
                     yield sent
                     [answers[at]] = self._nodes.answers(sent)
             failures = [answer for answer in answers if type(answer) is Failed]
@@ -273,34 +274,34 @@ class Cluster:
     def _learn(self, until: float) -> Steps[None]:
         """Ask one node after another which master owns which slots, until one answers. Each has
         half of the time that is left."""
-        for place in self._known:
+        for endpoint in self._known:
             now = self._clock()
             if now >= until:
                 return
-            sent = self._round(Turn(place), (AskForSlots(""),), now + (until - now) / 2)
+            sent = self._round(Turn(endpoint), (AskForSlots(""),), now + (until - now) / 2)
             yield sent
             [answer] = self._nodes.answers(sent)
             if isinstance(answer, SlotMap) and answer.reply:
-                self._take(place, read_slots(place, answer.reply))
+                self._take(endpoint, read_slots(endpoint, answer.reply))
                 return
-            none = Failed.at(place.name, "has no slots assigned")
+            none = Failed.at(endpoint.name, "has no slots assigned")
             self._why |= dict((answer if type(answer) is Failed else none).nodes)
-            self._known = (*(other for other in self._known if other != place), place)
+            self._known = (*(other for other in self._known if other != endpoint), endpoint)
 
-    def _take(self, source: Place, ranges: tuple[SlotRange, ...]) -> None:
-        known = dict.fromkeys((source, *(each.place for each in ranges), *self._seeds))
+    def _take(self, source: Endpoint, ranges: tuple[SlotRange, ...]) -> None:
+        known = dict.fromkeys((source, *(each.master for each in ranges), *self._seeds))
         self._known = tuple(known)
         self._ranges = ranges
         self._moved = {}
         self._doubtful = False
         self._why = {}
 
-    def _owner(self, slot: int) -> Place | None:
+    def _owner(self, slot: int) -> Endpoint | None:
         if slot in self._moved:
             return self._moved[slot]
         ranges = self._ranges
         at = bisect_right(ranges, slot, key=lambda each: each.first) - 1
-        return ranges[at].place if at >= 0 and slot <= ranges[at].last else None
+        return ranges[at].master if at >= 0 and slot <= ranges[at].last else None
 
     def _redirected(self, why: str, sent: NodeRound, slot: int) -> Turn | None:
         """Where an error redirects the request; None if it is no such error."""
@@ -310,11 +311,11 @@ class Cluster:
         if kind not in ("MOVED", "ASK"):
             return None
         host, _, port = rest.partition(" ")[2].rpartition(":")
-        place = Place(host if host not in ("", "?") else sent.turn.place.host, int(port))
+        endpoint = Endpoint(host if host not in ("", "?") else sent.turn.endpoint.host, int(port))
         if kind == "ASK":
-            return Turn(place, asking=True)
-        self._moved[slot] = place
-        return Turn(place)
+            return Turn(endpoint, asking=True)
+        self._moved[slot] = endpoint
+        return Turn(endpoint)
 
     def _unknown(self, slot: int) -> Failed:
         """The answer when no node is known that could be asked."""
@@ -323,13 +324,13 @@ class Cluster:
         return Failed(tuple(self._why.items()) or (("the cluster", "was not asked in time"),))
 
 
-def read_slots(asked: Place, reply: Sequence[Sequence[object]]) -> tuple[SlotRange, ...]:
+def read_slots(asked: Endpoint, reply: Sequence[Sequence[object]]) -> tuple[SlotRange, ...]:
     """Read the reply to `CLUSTER SLOTS`. A node without a name is the one that was asked."""
     ranges = []
     for first, last, (host, port, *_), *_ in cast(Sequence[tuple[int, int, list[object]]], reply):
         name = host.decode() if isinstance(host, bytes) else ""
-        place = Place(name if name not in ("", "?") else asked.host, cast(int, port))
-        ranges.append(SlotRange(first, last, place))
+        endpoint = Endpoint(name if name not in ("", "?") else asked.host, cast(int, port))
+        ranges.append(SlotRange(first, last, endpoint))
     return tuple(sorted(ranges))
 
 

@@ -13,7 +13,7 @@ import kazoo  # noqa: F401 - so that its absence is reported before anything els
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines.processes import refuse_eventlet
-from holdfast.engines.urls import TLS_FILES, Options, read_places
+from holdfast.engines.urls import TLS_FILES, Options, read_endpoints
 from holdfast.engines.zookeeper.connection import Security, Servers
 from holdfast.engines.zookeeper.sessions import MARGIN, SHORTEST, Terms
 
@@ -35,7 +35,7 @@ def engine(url: SplitResult, given: dict[str, str]) -> Engine:
     security = Security(**files) if url.scheme == "zookeepers" else None
     if security is not None:
         security.check()
-    hosts = tuple(place.name for place in read_places(url, PORTS[url.scheme]))
+    hosts = tuple(endpoint.name for endpoint in read_endpoints(url, PORTS[url.scheme]))
     login, _, _ = url.netloc.rpartition("@")
     servers = Servers(hosts, unquote(login), security)
     terms = Terms(servers, tick)

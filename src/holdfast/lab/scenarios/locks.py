@@ -40,8 +40,8 @@ class CarelessLock:
     """
 
     def __init__(self, url: str, ttl: float, *, in_one_step: bool) -> None:
-        place = urlsplit(url)
-        self._address = (place.hostname or "", place.port or 0)
+        parts = urlsplit(url)
+        self._address = (parts.hostname or "", parts.port or 0)
         self._ttl = ttl
         self._in_one_step = in_one_step
         self._connection: Connection | None = None

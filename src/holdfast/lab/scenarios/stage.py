@@ -69,9 +69,9 @@ class Node(RedisServer):
         return int(self.info("server")["uptime_in_seconds"])
 
 
-def quorum_of(places: Iterable[Node | Link], options: str = "restart_guard=off") -> str:
+def quorum_of(nodes: Iterable[Node | Link], options: str = "restart_guard=off") -> str:
     """The URL of some nodes together."""
-    return f"redlock://{','.join(place.address for place in places)}?{options}"
+    return f"redlock://{','.join(node.address for node in nodes)}?{options}"
 
 
 class Links:

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from holdfast.drivers.common import log
-from tests.contract import Engine
+from tests.contract import EngineUnderTest
 
 pytest_plugins = [
     "pytester",
@@ -29,9 +29,9 @@ def pytest_configure() -> None:
             signal.signal(signum, usual)
 
 
-def pytest_holdfast_engines() -> list[Engine]:
+def pytest_holdfast_engines() -> list[EngineUnderTest]:
     """Those of this repository, for the contract. (Their servers are imported only for it.)"""
-    from tests.places.engines import ENGINES
+    from tests.backends.engines import ENGINES
 
     return list(ENGINES)
 

@@ -10,7 +10,7 @@ import pytest
 
 import holdfast as library
 from holdfast import fence
-from tests.places.sql import postgres_place
+from tests.backends.sql import postgres_backend
 
 from .processes import Holdfast
 
@@ -26,7 +26,7 @@ def test_for_sqlite(holdfast: Holdfast) -> None:
 def test_a_role_that_may_not_make_tables_can_lock_when_somebody_else_has(
     holdfast: Holdfast, tmp_path: Path
 ) -> None:
-    server = postgres_place(tmp_path).server
+    server = postgres_backend(tmp_path).server
 
     def drop_tables() -> None:
         found = server.query("SELECT tablename FROM pg_tables WHERE tablename LIKE 'holdfast%'")

@@ -3,7 +3,7 @@
 It is part of the wheel, as `holdfast.contract`, for the authors of engines: docs/new-engine.md.
 """
 
-from .engine import Engine
-from .place import Place
+from .backend import Backend
+from .engine import EngineUnderTest
 
-__all__ = ["Engine", "Place"]
+__all__ = ["Backend", "EngineUnderTest"]

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .place import Place
+from .backend import Backend
 
 NEEDS = ("processes", "outage", "restart", "order", "cells", "shares", "slots")
 
 
 @dataclass(frozen=True)
-class Engine:
+class EngineUnderTest:
     """One engine under contract.
 
-    It makes a `Place` for each test, given an empty folder. What it cannot keep, it says in
+    It makes a `Backend` for each test, given an empty folder. What it cannot keep, it says in
     `cannot`, by the name of a scenario (its function without `test_`) or of a need, each with the
     reason:
 
@@ -29,7 +29,7 @@ class Engine:
     """
 
     name: str
-    place: Callable[[Path], Place]
+    backend: Callable[[Path], Backend]
     unit: float = 0.5
     """The shortest ttl that a busy machine can keep."""
     cannot: Mapping[str, str] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from zlib import crc32
 
 import pytest
 
-from .engine import NEEDS, Engine
+from .engine import NEEDS, EngineUnderTest
 from .stage import Mode, Stage
 
 HANGS_AFTER = 60.0
@@ -23,7 +23,7 @@ SLOW_HANGS_AFTER = 110.0
 class Hooks:
     """What the plugin asks for."""
 
-    def pytest_holdfast_engines(self) -> list[Engine]:
+    def pytest_holdfast_engines(self) -> list[EngineUnderTest]:
         """The engines to play the contract on: in a conftest.py, a function of this name."""
         raise NotImplementedError
 
@@ -47,7 +47,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "stage" not in metafunc.fixturenames:
         return
     config = metafunc.config
-    found: list[list[Engine]] = config.hook.pytest_holdfast_engines()
+    found: list[list[EngineUnderTest]] = config.hook.pytest_holdfast_engines()
     engines = [engine for each in found for engine in each]
     if not engines:
         raise pytest.UsageError(
@@ -89,7 +89,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def short_run(
-    engines: list[Engine],
+    engines: list[EngineUnderTest],
     scenario: str,
     part: str,
     modes: list[str],
@@ -127,14 +127,14 @@ def short_run(
 @pytest.fixture
 def stage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Stage]:
     """An engine with a fresh store, and a mode."""
-    engine: Engine
+    engine: EngineUnderTest
     mode: Mode
     engine, mode = request.param
-    place = engine.place(tmp_path)
+    backend = engine.backend(tmp_path)
     try:
-        yield Stage(engine, mode, place)
+        yield Stage(engine, mode, backend)
     finally:
-        place.close()
+        backend.close()
 
 
 @pytest.hookimpl(tryfirst=True)

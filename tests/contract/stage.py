@@ -14,9 +14,9 @@ from typing import Any, Literal
 import holdfast
 
 from .actors import Actor, TaskActor, ThreadActor
-from .engine import Engine
+from .backend import Backend
+from .engine import EngineUnderTest
 from .killable import Worker, parent
-from .place import Place
 
 Mode = Literal["sync", "async"]
 
@@ -30,10 +30,10 @@ A_WHILE = 0.3
 class Stage:
     """Where one scenario is played. What it hands out it clears away, and looks if it is gone."""
 
-    def __init__(self, engine: Engine, mode: Mode, place: Place) -> None:
+    def __init__(self, engine: EngineUnderTest, mode: Mode, backend: Backend) -> None:
         self.engine = engine
         self.mode = mode
-        self.place = place
+        self.backend = backend
         self._clients: list[Any] = []
         self._actors: list[Actor] = []
         self._workers: list[Worker] = []
@@ -41,7 +41,7 @@ class Stage:
     def client(self, url: str | None = None, **options: Any) -> Any:
         """A `Client` or an `AsyncClient` of this engine."""
         make = holdfast.Client if self.mode == "sync" else holdfast.AsyncClient
-        client = make(url or self.place.given(self.mode), **options)
+        client = make(url or self.backend.given(self.mode), **options)
         self._clients.append(client)
         return client
 
@@ -57,7 +57,7 @@ class Stage:
 
     async def worker(self, mode: Mode | None = None) -> Worker:
         """A process with a client of this engine, that can be killed."""
-        worker = await Worker.start(self.place.url, mode or self.mode)
+        worker = await Worker.start(self.backend.url, mode or self.mode)
         self._workers.append(worker)
         return worker
 

@@ -55,7 +55,7 @@ async def test_bad_arguments_of_a_lock(stage: Stage, argument: str) -> None:
     for value in BAD_OF_LOCK[argument]:
         with refused(argument, value):
             ann.lock(**{"name": "door", argument: value})
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 @pytest.mark.parametrize("argument", BAD_OF_CLIENT)
@@ -63,21 +63,21 @@ async def test_bad_arguments_of_a_client(stage: Stage, argument: str) -> None:
     make = holdfast.Client if stage.mode == "sync" else holdfast.AsyncClient
     for value in BAD_OF_CLIENT[argument]:
         with refused(argument, value):
-            make(**{"url": stage.place.url, argument: value})
-    assert stage.place.untouched()
+            make(**{"url": stage.backend.url, argument: value})
+    assert stage.backend.untouched()
 
 
 async def test_an_option_that_no_url_knows(stage: Stage) -> None:
     with pytest.raises((ValueError, TypeError), match="tll"):
-        stage.client(f"{stage.place.url}?tll=30")
+        stage.client(f"{stage.backend.url}?tll=30")
     with pytest.raises((ValueError, TypeError), match="ttl"):
-        stage.client(f"{stage.place.url}?ttl=soon")
-    assert stage.place.untouched()
+        stage.client(f"{stage.backend.url}?ttl=soon")
+    assert stage.backend.untouched()
 
 
 async def test_an_option_of_the_url(stage: Stage) -> None:
-    mark = "&" if "?" in stage.place.url else "?"
-    ann = stage.actor("ann", stage.client(f"{stage.place.url}{mark}ttl={stage.ttl:g}"))
+    mark = "&" if "?" in stage.backend.url else "?"
+    ann = stage.actor("ann", stage.client(f"{stage.backend.url}{mark}ttl={stage.ttl:g}"))
     lease = await ann(ann.lock("door").acquire)
     assert lease.ttl == pytest.approx(stage.ttl)
 
@@ -87,14 +87,14 @@ async def test_bad_timeout_of_an_acquire(stage: Stage) -> None:
     for value in BAD_TIMEOUT:
         with refused("timeout", value):
             await ann(ann.lock("door").acquire, timeout=value)
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 async def test_not_blocking_and_a_timeout_contradict_each_other(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     with pytest.raises(ValueError, match="timeout"):
         await ann(ann.lock("door").acquire, blocking=False, timeout=5)
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 async def test_bad_ttl_of_an_extend(stage: Stage) -> None:
@@ -112,7 +112,7 @@ async def test_bad_name_of_an_inspection(stage: Stage) -> None:
         for call in (ann.client.inspect, ann.client.break_lock):
             with refused("name", value):
                 await ann(call, value)
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 async def test_bad_prefix_of_a_list(stage: Stage) -> None:
@@ -120,7 +120,7 @@ async def test_bad_prefix_of_a_list(stage: Stage) -> None:
     for value in (7, None, b"x"):
         with refused("prefix", value):
             await ann(ann.client.leases, prefix=value)
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 async def test_a_callback_that_cannot_be_called(stage: Stage) -> None:
@@ -135,7 +135,7 @@ async def test_a_switch_that_is_no_switch(stage: Stage) -> None:
     for option in ("renew", "reentrant"):
         with refused(option, "no"):
             ann.lock("door", **{option: "no"})
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 @pytest.mark.mode("sync")

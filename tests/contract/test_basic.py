@@ -182,7 +182,7 @@ async def test_a_lock_is_a_description_to_use_again(stage: Stage) -> None:
 async def test_describing_a_lock_asks_nothing(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     ann.lock("door", ttl=stage.long, timeout=5, renew=False, reentrant=True, max_hold=5, retry=1)
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 async def test_a_ttl_is_rounded_up_within_the_engines_range(stage: Stage) -> None:
@@ -209,7 +209,7 @@ async def test_what_the_engine_does_not_have_is_refused(stage: Stage) -> None:
     for need, make in kinds.items():
         with pytest.raises(Unsupported) if need in stage.engine.cannot else nullcontext():
             make()
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 @pytest.mark.turns

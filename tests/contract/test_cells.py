@@ -25,7 +25,7 @@ pytestmark = pytest.mark.needs("cells")
 @contextmanager
 def rival(stage: Stage, value: str) -> Iterator[holdfast.Cell]:
     """The same cell, for another client that comes between in the middle of an update."""
-    with holdfast.Client(stage.place.url) as client:
+    with holdfast.Client(stage.backend.url) as client:
         cell = client.cell("stock")
         cell.set(value, expect=0)
         yield cell
@@ -39,7 +39,7 @@ def one_less(value: Any) -> str:
 async def test_a_cell_that_was_never_set(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     cell = ann.client.cell("stock")
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
     assert cell.name == "stock"
     assert await ann(cell.get) == Versioned(None, 0)
 
@@ -239,7 +239,7 @@ async def test_bad_arguments_are_refused_by_name(stage: Stage, argument: str) ->
 
     with pytest.raises(TypeError, match=r"fn: .* is async"):
         await ann(ann.client.cell("stock").update, awaits)
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 @pytest.mark.core
@@ -260,7 +260,7 @@ async def test_a_cell_outlives_a_restart(stage: Stage) -> None:
     await ann(ann.client.cell("stock").set, "1", expect=0)
     before = await ann(ann.client.cell("stock").get)
     await stage.close(ann.client)
-    stage.place.restart()
+    stage.backend.restart()
     (ben,) = stage.cast("ben")
     assert await ben(ben.client.cell("stock").get) == before
 
@@ -279,7 +279,7 @@ async def test_an_engine_that_does_not_answer(stage: Stage) -> None:
         tries.append(value)
         return "2"
 
-    with stage.place.outage():
+    with stage.backend.outage():
         calls = [
             ann.begins(cell.set, "2", expect=before.version),
             ben.begins(ben.client.cell("stock").update, two),
@@ -310,14 +310,14 @@ async def test_cancelled_anywhere(stage: Stage, again: int | None) -> None:
         cell.get,
     ]
 
-    connected = stage.place.residue()
+    connected = stage.backend.residue()
 
     async def attempt(doing: Callable[[], Awaitable[Any]], cut: Cut) -> bool:
         before = await bens.get()
         async with nothing_left(cut):
             reached = await cut_short(doing(), cut)
         # What was sent may still be on its way: it has arrived, or never will, when these are done.
-        await stage.until(lambda: stage.place.residue() == connected)
+        await stage.until(lambda: stage.backend.residue() == connected)
         await cell.get()
         after = await bens.get()
         assert int(after.value) - int(before.value) in (0, 1)

@@ -42,7 +42,7 @@ async def test_a_client_that_did_nothing_leaves_nothing(stage: Stage) -> None:
     client = stage.client()
     await stage.close(client)
     assert Leftovers() == before
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 @pytest.mark.core
@@ -75,7 +75,7 @@ async def test_use_leaves_no_rows_and_no_files(stage: Stage) -> None:
             await ben(ben.client.break_lock, "door")
         await stage.close(ann.client)
         await stage.close(ben.client)
-        return stage.place.residue()
+        return stage.backend.residue()
 
     once = await uses(1)
     assert await uses(3) == once

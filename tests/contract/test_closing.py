@@ -90,7 +90,7 @@ async def test_an_acquire_in_flight_does_not_enter_and_leaves_nothing(stage: Sta
     ann, ben = stage.cast("ann", "ben")
     await stage.takes(ann, "door")
     await stage.takes(ben, "gate")
-    with stage.place.outage():
+    with stage.backend.outage():
         section = asyncio.ensure_future(ann.inside(ann.lock("door", ttl=stage.long), _never))
         await stage.passes(0.05)
         closing = asyncio.ensure_future(_close(ann.client))
@@ -135,7 +135,7 @@ async def test_a_client_can_be_closed_after_its_loop_has_ended(stage: Stage) -> 
     ann, ben = stage.cast("ann", "ben")
 
     def in_loops_of_their_own() -> list[Any]:
-        client = type(ann.client)(stage.place.given("async"))
+        client = type(ann.client)(stage.backend.given("async"))
         told: list[Any] = []
 
         async def acquires() -> Any:

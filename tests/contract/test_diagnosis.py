@@ -33,7 +33,7 @@ async def test_the_nodes_of_a_sound_engine(stage: Stage) -> None:
 async def test_the_nodes_of_an_engine_that_is_down(stage: Stage) -> None:
     """Those that are down say why; of a quorum, some may be up."""
     (ann,) = stage.cast("ann")
-    with stage.place.outage():
+    with stage.backend.outage():
         nodes = await ann(ann.client.nodes)
     silent = [node for node in nodes if not node.answers]
     assert bool(silent) == bool(nodes)
@@ -45,7 +45,7 @@ async def test_the_nodes_of_an_engine_that_is_down(stage: Stage) -> None:
 @pytest.mark.needs("outage")
 async def test_an_engine_that_is_down(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
-    with stage.place.outage():
+    with stage.backend.outage():
         findings = await ann(ann.client.diagnose)
     assert findings[0].severity == "critical"
     assert all(finding.what and finding.where for finding in findings)

@@ -29,7 +29,7 @@ async def test_a_decorated_function_runs_locked(stage: Stage) -> None:
     assert decorated.__name__ == "nightly"
     assert decorated.__doc__ == "What it does."
     assert inspect.iscoroutinefunction(decorated) == (stage.mode == "async")
-    assert stage.place.untouched(), "decorating asks nothing"
+    assert stage.backend.untouched(), "decorating asks nothing"
     assert await ann(decorated, 7) == 14
     assert await ann(decorated, 7, factor=3) == 21
     assert await stage.takes(ben, "nightly")

@@ -54,7 +54,7 @@ class TestCandidates:
         ann, ben = stage.cast("ann", "ben")
         election = ann.client.election("boss", value="ann:80", label="blue")
         watching = ben.client.election("boss")
-        assert stage.place.untouched()
+        assert stage.backend.untouched()
         assert (election.name, election.value) == ("boss", "ann:80")
         assert await ben(watching.leader) is None
         lease = await ann(election.campaign)
@@ -134,7 +134,7 @@ class TestCandidates:
                 client.election("boss", value=value)
         with pytest.raises(ValueError, match="name"):
             client.election("x" * 510)
-        assert stage.place.untouched()
+        assert stage.backend.untouched()
 
 
 @pytest.mark.needs("cells")

@@ -70,7 +70,7 @@ async def test_fences_rise_over_a_restart(stage: Stage) -> None:
         await ann(lease.release)
     held = await ann(ann.lock("gate").acquire)
     await stage.close(ann.client)
-    stage.place.restart()
+    stage.backend.restart()
 
     (ben,) = stage.cast("ben")
     for _ in range(3):

@@ -33,7 +33,7 @@ async def play(stage: Stage, library: str) -> str:
         pytest.xfail(f"{stage.engine.name} does not work under {library} yet")
     if find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
-    command = [sys.executable, "-P", "-W", "ignore", str(PROGRAM), library, stage.place.url]
+    command = [sys.executable, "-P", "-W", "ignore", str(PROGRAM), library, stage.backend.url]
     program = await asyncio.create_subprocess_exec(
         *command, str(stage.short), stdout=PIPE, stderr=PIPE, env=environment()
     )

@@ -77,7 +77,7 @@ async def nobody_waits(stage: Stage, watcher: Actor, name: str) -> None:
 )
 async def test_an_interruption_anywhere_leaves_the_client_usable(stage: Stage, step: int) -> None:
     """And the lock: it is free for all, at once or after its ttl."""
-    arguments = (stage.place.url, str(step), str(stage.short))
+    arguments = (stage.backend.url, str(step), str(stage.short))
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", f"{__package__}.interrupted", *arguments),
         stdout=asyncio.subprocess.PIPE,

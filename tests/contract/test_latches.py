@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.needs("cells"), pytest.mark.turns]
 async def test_it_opens_with_the_last_participant_and_stays_open(stage: Stage) -> None:
     ann, ben, eve = stage.cast("ann", "ben", "eve")
     latch = eve.client.latch("ready", 2, retry=0.02)
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
     assert (latch.name, latch.count) == ("ready", 2)
     assert not await eve(latch.wait, 0)
     assert not await eve(latch.wait, A_WHILE)
@@ -69,7 +69,7 @@ async def test_it_outlives_a_restart_of_the_store(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     await ann(ann.client.latch("ready", 2).count_down, "ann")
     await stage.close(ann.client)
-    stage.place.restart()
+    stage.backend.restart()
     (ben,) = stage.cast("ben")
     assert await ben(ben.client.latch("ready", 2).count_down, "ben") == 0
 
@@ -99,7 +99,7 @@ async def test_bad_arguments_are_refused(stage: Stage) -> None:
             await ann(latch.count_down, participant)
     with pytest.raises(ValueError, match="timeout"):
         await ann(latch.wait, -2)
-    assert stage.place.untouched()
+    assert stage.backend.untouched()
 
 
 @pytest.mark.core

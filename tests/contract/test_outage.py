@@ -20,7 +20,7 @@ pytestmark = pytest.mark.needs("outage")
 async def test_trying_once_says_that_nobody_answered(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     await stage.takes(ann, "door")
-    with stage.place.outage():
+    with stage.backend.outage():
         for once in ({"blocking": False}, {"timeout": 0}):
             with pytest.raises(EngineUnavailable) as error:
                 await asyncio.wait_for(
@@ -39,7 +39,7 @@ async def test_trying_once_says_that_nobody_answered(stage: Stage) -> None:
 async def test_blocking_with_a_timeout_tries_until_then(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     await stage.takes(ann, "door")
-    with stage.place.outage():
+    with stage.backend.outage():
         began = time.monotonic()
         with pytest.raises(EngineUnavailable):
             await ann(ann.lock("door", ttl=stage.ttl).acquire, timeout=0.4)
@@ -53,7 +53,7 @@ async def test_blocking_with_a_timeout_tries_until_then(stage: Stage) -> None:
 async def test_blocking_without_a_timeout_gives_up_after_a_ttl(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     await stage.takes(ann, "door")
-    with stage.place.outage():
+    with stage.backend.outage():
         began = time.monotonic()
         with pytest.raises(EngineUnavailable):
             await asyncio.wait_for(
@@ -66,7 +66,7 @@ async def test_blocking_without_a_timeout_gives_up_after_a_ttl(stage: Stage) -> 
 async def test_an_outage_that_passes_is_waited_out(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     await stage.takes(ann, "door")
-    with stage.place.outage():
+    with stage.backend.outage():
         waiting = ann.begins(ann.lock("door", ttl=stage.long).acquire, timeout=30)
         await stage.passes(0.3)
         assert not waiting.done()
@@ -78,7 +78,7 @@ async def test_other_tasks_run_while_nobody_answers(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     await stage.takes(ann, "door")
     turns = 0
-    with stage.place.outage():
+    with stage.backend.outage():
         waiting = ann.begins(ann.lock("door", ttl=stage.ttl).acquire, timeout=0.5)
         while not waiting.done():
             turns += 1
@@ -95,7 +95,7 @@ async def test_a_lease_outlives_a_passing_outage(stage: Stage) -> None:
     ttl = 3 * stage.ttl
     lease = await ann(ann.lock("door", ttl=ttl).acquire)
     lease.on_lost(told.append)
-    with stage.place.outage():
+    with stage.backend.outage():
         await stage.until(
             lambda: lease.remaining() < 0.5 * ttl, ttl + AT_ONCE
         )  # a renewal has failed
@@ -113,7 +113,7 @@ async def test_a_lease_is_lost_at_its_deadline_in_a_lasting_outage(stage: Stage)
     lease = await ann(ann.lock("door", ttl=stage.ttl).acquire)
     ends = time.monotonic() + lease.remaining()
     lease.on_lost(lambda lost: told.append((time.monotonic(), lost.lost, lost.remaining())))
-    with stage.place.outage():
+    with stage.backend.outage():
         await stage.until(lambda: told, stage.ttl + AT_ONCE)
         instant, *facts = told[0]
         assert facts == [True, 0]
@@ -128,7 +128,7 @@ async def test_a_lease_is_lost_at_its_deadline_in_a_lasting_outage(stage: Stage)
 async def test_a_release_that_nobody_answers_ends_with_the_ttl(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("door", ttl=stage.ttl).acquire)
-    with stage.place.outage():
+    with stage.backend.outage():
         with pytest.raises(LockError):
             await asyncio.wait_for(ann(lease.release), stage.ttl + AT_ONCE)
         assert not lease.held
@@ -149,7 +149,7 @@ async def test_asking_about_a_lock_that_nobody_answers_for(stage: Stage) -> None
         assert info is not None
         assert info.holder == lease.holder
 
-    with stage.place.outage():
+    with stage.backend.outage():
         await asyncio.gather(look(ann), look(ben))  # one is connected, the other is not
 
 
@@ -158,7 +158,7 @@ async def test_closing_while_nobody_answers_does_not_hang(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     lease = await ann(ann.lock("door", ttl=stage.ttl).acquire)
     await stage.takes(ben, "gate")
-    with stage.place.outage():
+    with stage.backend.outage():
         waiting = ben.begins(ben.lock("gate", ttl=stage.ttl).acquire, timeout=60)
         await stage.close(ann.client)
         await stage.close(ben.client)

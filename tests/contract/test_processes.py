@@ -183,7 +183,7 @@ async def test_a_death_at_any_moment_frees_the_name(stage: Stage) -> None:
 @pytest.mark.turns
 @SHARED
 async def test_a_program_that_closes_nothing_ends_without_a_word(stage: Stage) -> None:
-    command = (sys.executable, "-P", "-c", CARELESS, stage.mode, stage.place.url)
+    command = (sys.executable, "-P", "-c", CARELESS, stage.mode, stage.backend.url)
     program = await asyncio.create_subprocess_exec(*command, stderr=PIPE, env=environment())
     try:
         _, said = await asyncio.wait_for(program.communicate(), 5 * AT_ONCE)

@@ -57,7 +57,7 @@ async def test_taking_it_again_asks_nothing(stage: Stage) -> None:
     (ann,) = stage.cast("ann")
     lock = ann.lock("door", reentrant=True)
     await ann(lock.acquire)
-    with stage.place.outage():
+    with stage.backend.outage():
         assert await ann(lock.acquire, blocking=False)
         await ann(lock.release)
     await ann(lock.release)

@@ -289,7 +289,7 @@ async def test_a_share_that_was_asked_for_in_vain_is_not_taken(stage: Stage, sha
     lock = share(stage, ann, shares, ttl=stage.ttl)
     held = await ben(share(stage, ben, shares).acquire)
     await ann((await stage.tries(ann, lock)).release)
-    with stage.place.outage(), pytest.raises(EngineUnavailable):
+    with stage.backend.outage(), pytest.raises(EngineUnavailable):
         await asyncio.wait_for(ann(lock.acquire, blocking=False), AT_ONCE)
 
     async def is_alone() -> bool:

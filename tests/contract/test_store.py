@@ -38,7 +38,7 @@ class Port:
 
     def __init__(self, stage: Stage) -> None:
         self._awaits = stage.mode == "async"
-        given = stage.place.given(stage.mode)
+        given = stage.backend.given(stage.mode)
         opening = None
         if not isinstance(given, str):
             given, opening = of_clients(given, awaits=self._awaits)

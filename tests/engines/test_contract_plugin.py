@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
+from tests.backends.toy import PAGE, install
 from tests.equipment.examples import blocks
-from tests.places.toy import PAGE, install
 
 ROOT = Path(__file__).parents[2]
 GROWING = "row.fence + 1"

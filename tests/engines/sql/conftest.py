@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from tests.backends.mysql import mariadb_backend
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import Database, MariaDb, Postgres
 from tests.engines.sql.users import REPEATABLE_READ, Transaction, Way
 from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.equipment.servers.postgres import PostgresServer
-from tests.places.mysql import mariadb_place
 
 Invite = Callable[..., Party]
 
@@ -75,7 +75,7 @@ def invite(mode: Any) -> Iterator[Invite]:
 def database(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Database:
     if kind == "postgres":
         return Postgres(request.getfixturevalue("postgres"))
-    return MariaDb(mariadb_place(tmp_path).server)
+    return MariaDb(mariadb_backend(tmp_path).server)
 
 
 @pytest.fixture

@@ -7,24 +7,24 @@ from pathlib import Path
 
 import pytest
 
+from tests.backends.mysql import mariadb_backend
+from tests.backends.sql import postgres_backend
 from tests.cli.processes import Holdfast, end_session
-from tests.contract import Place
+from tests.contract import Backend
 from tests.engines.redis.party import Party
-from tests.places.mysql import mariadb_place
-from tests.places.sql import postgres_place
 
 pytestmark = pytest.mark.slow
 
-PLACES: dict[str, Callable[[Path], Place]] = {
-    "postgres": postgres_place,
-    "mariadb": mariadb_place,
+BACKENDS: dict[str, Callable[[Path], Backend]] = {
+    "postgres": postgres_backend,
+    "mariadb": mariadb_backend,
 }
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=BACKENDS)
 def command(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Holdfast]:
     cli = Holdfast(tmp_path / "none.db")
-    cli.url = PLACES[request.param](tmp_path).url
+    cli.url = BACKENDS[request.param](tmp_path).url
     yield cli
     for process in cli.started:
         end_session(process.pid)

@@ -11,11 +11,11 @@ import pytest
 
 import holdfast
 from holdfast import fence, schema
+from tests.backends.mysql import mariadb_backend
 from tests.engines.redis.party import Party
 from tests.engines.sql.databases import CONFLICTS, Database, MariaDb, Postgres
 from tests.engines.sql.users import LEVELS, READ_COMMITTED, WAYS, Transaction, Way
 from tests.patience import wait_for
-from tests.places.mysql import mariadb_place
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +36,7 @@ def database(
     if pair[0] == "postgres":
         yield Postgres(request.getfixturevalue("postgres"))
     else:
-        yield MariaDb(mariadb_place(tmp_path).server)
+        yield MariaDb(mariadb_backend(tmp_path).server)
 
 
 @pytest.fixture

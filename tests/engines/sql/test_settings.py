@@ -10,12 +10,12 @@ import pytest
 
 import holdfast
 from holdfast import schema
+from tests.backends.mysql import mariadb_backend
 from tests.engines.redis.party import Party
 from tests.engines.sql.users import WAYS
 from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.equipment.servers.postgres import PostgresServer
 from tests.patience import wait_for
-from tests.places.mysql import mariadb_place
 
 pytestmark = pytest.mark.slow
 
@@ -147,7 +147,7 @@ def test_postgres_behind_a_pooler(hostile: str, pgbouncer: PgBouncer, parties: A
 
 
 def test_mariadb(tmp_path: Any, parties: Any) -> None:
-    server = mariadb_place(tmp_path).server
+    server = mariadb_backend(tmp_path).server
     [defaults] = server.query(f"SELECT {', '.join(f'@@GLOBAL.{name}' for name in MARIADB)}")
     for name, value in MARIADB.items():
         server.query(f"SET GLOBAL {name} = %s", (value,))

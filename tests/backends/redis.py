@@ -1,4 +1,4 @@
-"""Places on real Redis servers. They are started once for each test process, and emptied for each
+"""Backends on real Redis servers. They are started once for each test process, and emptied for each
 test."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 from holdfast.engines.redis import nodes as redis_nodes
 from holdfast.lab.servers.programs import find_valkey
 from holdfast.lab.servers.redis import RedisServer
-from tests.contract import Place
+from tests.contract import Backend
 from tests.equipment.servers.cluster import RedisCluster
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.sentinel import SentinelSet
@@ -25,7 +25,7 @@ NEVER = -1
 """What Redis says of a key that does not go by itself."""
 
 
-class RedisPlace(Place):
+class RedisBackend(Backend):
     """Servers without persistence, so that they are quick. None of them remembers a restart by
     itself, so the orderly one saves before."""
 
@@ -66,7 +66,7 @@ class RedisPlace(Place):
         return sorted(found)
 
 
-class RedlockPlace(RedisPlace):
+class RedlockBackend(RedisBackend):
     """Several masters. One that is slow is not waited for long, so that a silent one costs little;
     but on a busy machine all of them are slow, and that is no outage."""
 
@@ -79,7 +79,7 @@ class RedlockPlace(RedisPlace):
         self._patch.undo()
 
 
-class ClusterPlace(RedisPlace):
+class ClusterBackend(RedisBackend):
     """A cluster whose nodes do not give each other up because a test has frozen them."""
 
     def __init__(self, cluster: RedisCluster) -> None:
@@ -92,7 +92,7 @@ class ClusterPlace(RedisPlace):
         self.cluster.settle()
 
 
-class SentinelPlace(RedisPlace):
+class SentinelBackend(RedisBackend):
     """A master behind sentinels, which do not give it up because a test has frozen it."""
 
     def __init__(self, watched: SentinelSet) -> None:
@@ -118,33 +118,33 @@ def lasting_keys(server: RedisServer) -> list[str]:
     return [key for key, ms in left.items() if ms == NEVER or ms > FLEETING]
 
 
-def single_place(folder: Path) -> RedisPlace:
+def single_backend(folder: Path) -> RedisBackend:
     server = _single()
-    return RedisPlace(server.url, [server])
+    return RedisBackend(server.url, [server])
 
 
-def getset_place(folder: Path) -> RedisPlace:
+def getset_backend(folder: Path) -> RedisBackend:
     server = _single()
-    return RedisPlace(f"{server.url}?protocol=getset", [server])
+    return RedisBackend(f"{server.url}?protocol=getset", [server])
 
 
-def valkey_place(folder: Path) -> RedisPlace:
+def valkey_backend(folder: Path) -> RedisBackend:
     server = _valkey()
-    return RedisPlace(server.url, [server])
+    return RedisBackend(server.url, [server])
 
 
-def redlock_place(folder: Path) -> RedlockPlace:
+def redlock_backend(folder: Path) -> RedlockBackend:
     # Young nodes would be in quarantine for a minute; the guard has tests of its own.
     masters = _masters()
-    return RedlockPlace(f"{masters.url}?restart_guard=off&node_timeout=0.5", masters.servers)
+    return RedlockBackend(f"{masters.url}?restart_guard=off&node_timeout=0.5", masters.servers)
 
 
-def cluster_place(folder: Path) -> ClusterPlace:
-    return ClusterPlace(_cluster())
+def cluster_backend(folder: Path) -> ClusterBackend:
+    return ClusterBackend(_cluster())
 
 
-def sentinel_place(folder: Path) -> SentinelPlace:
-    return SentinelPlace(_watched())
+def sentinel_backend(folder: Path) -> SentinelBackend:
+    return SentinelBackend(_watched())
 
 
 def patient(cluster: RedisCluster) -> RedisCluster:

@@ -8,22 +8,22 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tests.contract import Engine, Place
+from tests.contract import Backend, EngineUnderTest
 
-from .etcd import debian_place, wheel_place
-from .lent import lent_mariadb_place, lent_postgres_place
-from .mysql import mariadb_place, mysql_place
+from .etcd import debian_backend, wheel_backend
+from .lent import lent_mariadb_backend, lent_postgres_backend
+from .mysql import mariadb_backend, mysql_backend
 from .redis import (
-    cluster_place,
-    getset_place,
-    redlock_place,
-    sentinel_place,
-    single_place,
-    valkey_place,
+    cluster_backend,
+    getset_backend,
+    redlock_backend,
+    sentinel_backend,
+    single_backend,
+    valkey_backend,
 )
-from .sql import pgbouncer_place, postgres_place
-from .toy import ToyPlace
-from .zookeeper import zookeeper_place
+from .sql import pgbouncer_backend, postgres_backend
+from .toy import ToyBackend
+from .zookeeper import zookeeper_backend
 
 VARIANT = frozenset({"basic", "fences", "order", "store", "waiting"})
 """What `make test` plays on the variants of an engine, by turns."""
@@ -31,7 +31,7 @@ VARIANT = frozenset({"basic", "fences", "order", "store", "waiting"})
 OLD_CLIENTS = "it is for the locks of old clients"
 
 
-class MemoryPlace(Place):
+class MemoryBackend(Backend):
     """A space of its own within this process."""
 
     _numbers = itertools.count()
@@ -40,7 +40,7 @@ class MemoryPlace(Place):
         self.url = f"memory://contract-{next(self._numbers)}"
 
 
-class SqlitePlace(Place):
+class SqliteBackend(Backend):
     """A file alone in its folder, so that whatever else appears there was left behind."""
 
     def __init__(self, folder: Path) -> None:
@@ -87,9 +87,9 @@ class SqlitePlace(Place):
 
 
 ENGINES = (
-    Engine(
+    EngineUnderTest(
         "memory",
-        MemoryPlace,
+        MemoryBackend,
         quick=True,
         cannot={
             "processes": "it lives in one process",
@@ -97,42 +97,42 @@ ENGINES = (
             "restart": "it ends with its process",
         },
     ),
-    Engine("sqlite", SqlitePlace),
-    Engine("postgres", postgres_place, server="postgres"),
-    Engine(
+    EngineUnderTest("sqlite", SqliteBackend),
+    EngineUnderTest("postgres", postgres_backend, server="postgres"),
+    EngineUnderTest(
         "pgbouncer",
-        pgbouncer_place,
+        pgbouncer_backend,
         server="postgres",
         variant_of="postgres",
         only=VARIANT,
     ),
-    Engine("mariadb", mariadb_place, server="mariadb"),
-    Engine(
+    EngineUnderTest("mariadb", mariadb_backend, server="mariadb"),
+    EngineUnderTest(
         "mysql",  # its statements, on MariaDB
-        mysql_place,
+        mysql_backend,
         server="mariadb",
         variant_of="mariadb",
         only=VARIANT,
     ),
-    Engine(
+    EngineUnderTest(
         "lent postgres",  # by a user's own pool
-        lent_postgres_place,
+        lent_postgres_backend,
         server="postgres",
         variant_of="postgres",
         only=VARIANT,
     ),
-    Engine(
+    EngineUnderTest(
         "lent mariadb",
-        lent_mariadb_place,
+        lent_mariadb_backend,
         server="mariadb",
         variant_of="mariadb",
         only=VARIANT,
     ),
-    Engine("redis", single_place),
-    Engine("valkey", valkey_place, variant_of="redis", only=VARIANT),
-    Engine(
+    EngineUnderTest("redis", single_backend),
+    EngineUnderTest("valkey", valkey_backend, variant_of="redis", only=VARIANT),
+    EngineUnderTest(
         "redlock",
-        redlock_place,
+        redlock_backend,
         unit=1.0,
         cannot={
             "cells": "its nodes are independent",
@@ -140,9 +140,9 @@ ENGINES = (
             "slots": "majorities cannot count",
         },
     ),
-    Engine(
+    EngineUnderTest(
         "sentinel",
-        sentinel_place,
+        sentinel_backend,
         server="sentinel",
         variant_of="redis",
         only=VARIANT,
@@ -151,16 +151,16 @@ ENGINES = (
             "connection to a silent one, so a late request is undone a moment after it is done"
         },
     ),
-    Engine(
+    EngineUnderTest(
         "cluster",
-        cluster_place,
+        cluster_backend,
         server="cluster",
         variant_of="redis",
         only=VARIANT | {"cells", "shares"},
     ),
-    Engine(
+    EngineUnderTest(
         "getset",
-        getset_place,
+        getset_backend,
         only=VARIANT,
         cannot={
             "order": "its waiters poll",
@@ -169,27 +169,27 @@ ENGINES = (
             "slots": OLD_CLIENTS,
         },
     ),
-    Engine("etcd", wheel_place, unit=1.0, server="etcd"),
-    Engine(
+    EngineUnderTest("etcd", wheel_backend, unit=1.0, server="etcd"),
+    EngineUnderTest(
         "etcd 3.4",
-        debian_place,
+        debian_backend,
         unit=1.0,
         server="etcd 3.4",
         variant_of="etcd",
         only=VARIANT,
     ),
-    Engine(
+    EngineUnderTest(
         "zookeeper",
-        zookeeper_place,
+        zookeeper_backend,
         unit=1.0,
         server="zookeeper",
         cannot={
             "a_killed_waiter_blocks_nobody": "a dead waiter has its place until its session ends"
         },
     ),
-    Engine(
+    EngineUnderTest(
         "toy",  # that of docs/new-engine.md
-        ToyPlace,
+        ToyBackend,
         only=VARIANT | {"cells", "inspection"},
         cannot={
             "processes": "it lives in one process",

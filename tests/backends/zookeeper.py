@@ -1,5 +1,5 @@
-"""Places on a real ZooKeeper server. It is started once for each test process, and emptied for each
-test."""
+"""Backends on a real ZooKeeper server. It is started once for each test process, and emptied for
+each test."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
-from tests.contract import Place
+from tests.contract import Backend
 from tests.equipment.servers.zookeeper import ZooKeeperServer
 from tests.patience import wait_for
 
 ROOT = "/holdfast"
 
 
-class ZooKeeperPlace(Place):
+class ZooKeeperBackend(Backend):
     """One server, without anything of ours on it."""
 
     def __init__(self, server: ZooKeeperServer) -> None:
@@ -79,8 +79,8 @@ def _below(client: KazooClient, path: str) -> Iterator[str]:
         yield from _below(client, f"{path}/{name}")
 
 
-def zookeeper_place(folder: Path) -> ZooKeeperPlace:
-    return ZooKeeperPlace(_server())
+def zookeeper_backend(folder: Path) -> ZooKeeperBackend:
+    return ZooKeeperBackend(_server())
 
 
 @cache

@@ -6,7 +6,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from tests.contract import Place
+from tests.contract import Backend
 from tests.equipment.examples import blocks
 
 PAGE = Path(__file__).parent.parent.parent / "docs" / "new-engine.md"
@@ -30,7 +30,7 @@ def install(folder: Path) -> None:
     (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
 
 
-class ToyPlace(Place):
+class ToyBackend(Backend):
     """Its package is installed for one test."""
 
     url = "toy://contract"

@@ -1,4 +1,4 @@
-"""Places on real SQL servers to which a user's own pool leads.
+"""Backends on real SQL servers to which a user's own pool leads.
 
 The pools keep nothing: what is given back to them is closed, so that a connection that is left is
 one that was not given back.
@@ -14,8 +14,8 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
-from .mysql import MariaDbPlace, mariadb_place
-from .sql import PostgresPlace, postgres_place
+from .mysql import MariaDbBackend, mariadb_backend
+from .sql import PostgresBackend, postgres_backend
 
 _DRIVERS = {
     ("postgresql", "sync"): "psycopg",
@@ -25,27 +25,27 @@ _DRIVERS = {
 }
 
 
-class LentPostgresPlace(PostgresPlace):
+class LentPostgresBackend(PostgresBackend):
     """Clients share an engine, which does not mind in which loop it is used."""
 
     def given(self, mode: str) -> Any:
         return _engine(self.url, mode)
 
 
-class LentMariaDbPlace(MariaDbPlace):
+class LentMariaDbBackend(MariaDbBackend):
     """The same on MariaDB."""
 
     def given(self, mode: str) -> Any:
         return _engine(self.url, mode)
 
 
-def lent_postgres_place(folder: Path) -> LentPostgresPlace:
-    place = postgres_place(folder)
-    return LentPostgresPlace(place.server, place.url)
+def lent_postgres_backend(folder: Path) -> LentPostgresBackend:
+    backend = postgres_backend(folder)
+    return LentPostgresBackend(backend.server, backend.url)
 
 
-def lent_mariadb_place(folder: Path) -> LentMariaDbPlace:
-    return LentMariaDbPlace(mariadb_place(folder).server, "mariadb")
+def lent_mariadb_backend(folder: Path) -> LentMariaDbBackend:
+    return LentMariaDbBackend(mariadb_backend(folder).server, "mariadb")
 
 
 @cache  # the first connection that an engine makes is a slow one

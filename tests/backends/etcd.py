@@ -1,4 +1,4 @@
-"""Places on real etcd servers. They are started once for each test process, and emptied for each
+"""Backends on real etcd servers. They are started once for each test process, and emptied for each
 test."""
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 import grpc
 import grpc.aio
 
-from tests.contract import Place
+from tests.contract import Backend
 from tests.equipment.servers.etcd import EtcdServer, find_etcd, find_etcd_wheel
 
 
-class EtcdPlace(Place):
+class EtcdBackend(Backend):
     """One server. It keeps what it is told on the disk, so a restart is no loss."""
 
     def __init__(self, server: EtcdServer) -> None:
@@ -48,12 +48,12 @@ class EtcdPlace(Place):
         return sorted([*keys, f"{len(self.server.leases())} leases"])
 
 
-def debian_place(folder: Path) -> EtcdPlace:
-    return EtcdPlace(_server(find_etcd()))
+def debian_backend(folder: Path) -> EtcdBackend:
+    return EtcdBackend(_server(find_etcd()))
 
 
-def wheel_place(folder: Path) -> EtcdPlace:
-    return EtcdPlace(_server(find_etcd_wheel()))
+def wheel_backend(folder: Path) -> EtcdBackend:
+    return EtcdBackend(_server(find_etcd_wheel()))
 
 
 @cache

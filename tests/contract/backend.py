@@ -4,7 +4,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 
-class Place:
+class Backend:
     """A fresh store for one test."""
 
     url: str

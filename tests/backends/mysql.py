@@ -1,4 +1,4 @@
-"""Places on a real MariaDB server, which is started once for each test process."""
+"""Backends on a real MariaDB server, which is started once for each test process."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.contract import Place
+from tests.contract import Backend
 from tests.equipment.servers.mariadb import USER, MariaDbServer
 
 from .sockets import connections_to
 
 
-class MariaDbPlace(Place):
+class MariaDbBackend(Backend):
     """A server with nothing in the tables. The first test finds none at all."""
 
     def __init__(self, server: MariaDbServer, scheme: str) -> None:
@@ -55,12 +55,12 @@ class MariaDbPlace(Place):
             return found
 
 
-def mariadb_place(folder: Path) -> MariaDbPlace:
-    return MariaDbPlace(_mariadb(), "mariadb")
+def mariadb_backend(folder: Path) -> MariaDbBackend:
+    return MariaDbBackend(_mariadb(), "mariadb")
 
 
-def mysql_place(folder: Path) -> MariaDbPlace:
-    return MariaDbPlace(_mariadb(), "mysql")
+def mysql_backend(folder: Path) -> MariaDbBackend:
+    return MariaDbBackend(_mariadb(), "mysql")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Places on real SQL servers. They are started once for each test process, and emptied for each
+"""Backends on real SQL servers. They are started once for each test process, and emptied for each
 test."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.contract import Place
+from tests.contract import Backend
 from tests.equipment.servers.pgbouncer import PgBouncer
 from tests.equipment.servers.postgres import PostgresServer
 
@@ -24,7 +24,7 @@ TABLES = [
 ]
 
 
-class PostgresPlace(Place):
+class PostgresBackend(Backend):
     """A server with nothing in the tables. The first test finds none at all."""
 
     def __init__(self, server: PostgresServer, url: str) -> None:
@@ -63,14 +63,14 @@ class PostgresPlace(Place):
             return {t: each.fetchall() if each.description else [] for t, each in cursors.items()}
 
 
-def postgres_place(folder: Path) -> PostgresPlace:
+def postgres_backend(folder: Path) -> PostgresBackend:
     server = _postgres()
-    return PostgresPlace(server, server.url)
+    return PostgresBackend(server, server.url)
 
 
-def pgbouncer_place(folder: Path) -> PostgresPlace:
+def pgbouncer_backend(folder: Path) -> PostgresBackend:
     pooler = _pgbouncer()
-    return PostgresPlace(pooler.server, pooler.url)
+    return PostgresBackend(pooler.server, pooler.url)
 
 
 @cache

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class Exchanges:
-    """All exchanges of one client. `claims` is shared with `guard`."""
+    """All exchanges of one client. `claims` is shared with `comparison`."""
 
     def __init__(
         self,

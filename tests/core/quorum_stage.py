@@ -3,6 +3,7 @@ time. What a client sends to one node arrives in order; a restart takes with it 
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.effects import Ask, Sleep
@@ -102,7 +103,7 @@ class QuorumNode:
             self._inbox.setdefault(sender, []).append(action)
             self._work()
 
-    def execute(self, requests: Sequence[ToNode], client: "QuorumClient") -> list[Answer]:
+    def execute(self, requests: Sequence[Any], client: "QuorumClient") -> list[Answer]:
         answers = []
         for request in requests:
             self.asked.append(request)

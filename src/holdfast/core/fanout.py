@@ -25,11 +25,12 @@ T = TypeVar("T")
 
 
 class FanOut:
-    """Send these requests to these nodes, and collect the answers until `until`."""
+    """Send these requests to these nodes, and collect the answers until `until`. Which requests
+    there are is between the algorithm and the store; a quorum has those of `ToNode`."""
 
     __slots__ = ("answers", "nodes", "over", "requests", "settled", "until")
 
-    def __init__(self, requests: Sequence[ToNode], nodes: Sequence[int], until: float) -> None:
+    def __init__(self, requests: Sequence[object], nodes: Sequence[int], until: float) -> None:
         self.requests = requests
         self.nodes = nodes
         self.until = until

@@ -28,7 +28,6 @@ from holdfast.core.messages import (
     Done,
     Extend,
     Failed,
-    Inspect,
     List,
     Listing,
     Release,
@@ -66,7 +65,7 @@ class SlotRange(NamedTuple):
 
 
 @dataclass(slots=True)
-class AskForSlots(Inspect):
+class AskForSlots:
     """To any node of a cluster: ask which master owns which slots."""
 
 
@@ -90,7 +89,7 @@ class NodeRound(FanOut):
 
     __slots__ = ("turn",)
 
-    def __init__(self, turn: Turn, requests: Sequence[Request], node: int, until: float) -> None:
+    def __init__(self, turn: Turn, requests: Sequence[object], node: int, until: float) -> None:
         super().__init__(requests, (node,), until)
         self.turn = turn
 
@@ -194,7 +193,7 @@ class Cluster:
         yield [sent for sent, _ in rounds]
         return rounds
 
-    def _round(self, turn: Turn, requests: Sequence[Request], until: float) -> NodeRound:
+    def _round(self, turn: Turn, requests: Sequence[object], until: float) -> NodeRound:
         node = self._node(turn.endpoint, exclusive=type(requests[0]) is Write)
         return NodeRound(turn, requests, node.index, until)
 
@@ -278,7 +277,7 @@ class Cluster:
             now = self._clock()
             if now >= until:
                 return
-            sent = self._round(Turn(endpoint), (AskForSlots(""),), now + (until - now) / 2)
+            sent = self._round(Turn(endpoint), (AskForSlots(),), now + (until - now) / 2)
             yield sent
             [answer] = self._nodes.answers(sent)
             if isinstance(answer, SlotMap) and answer.reply:

@@ -220,7 +220,7 @@ class Voting:
             self._is_first = False
             began = self._quorum.clock()
             connected_by = min(until, began + FIRST_CONTACT)
-            yield FanOut((Ping(),), self._quorum.all_nodes, connected_by)  # type: ignore[arg-type]
+            yield FanOut((Ping(),), self._quorum.all_nodes, connected_by)
             until += self._quorum.clock() - began
         return (yield from self._quorum.ask(requests, until))
 
@@ -231,7 +231,7 @@ def replicated(
     """Count only what enough replicas have acknowledged."""
     if not any(isinstance(answer, (Granted, Done)) for answer in answers):
         return answers
-    confirmation = FanOut((Replicated(key),), (exclusive,), until)  # type: ignore[arg-type]
+    confirmation = FanOut((Replicated(key),), (exclusive,), until)
     yield confirmation
     [acknowledged] = nodes.answers(confirmation)
     if not isinstance(acknowledged, Failed):

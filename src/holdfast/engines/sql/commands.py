@@ -116,44 +116,72 @@ class Commands:
             self._sql.listing, prefix=request.prefix, after=request.after, limit=request.limit
         )
 
-    def _acquire(self, request: Acquire, until: float) -> Steps[Answer]:
-        if request.shares != 1:
-            self._waiters.sharing[request.holder] = alone(request.holder, request.shares)
-            return self._share(request, until)
-        if request.holder in self._waiters.sharing:
-            return self._share_again(request, until)
-        return self._ask(request, until)
-
     def _wait(self, request: Acquire, until: float) -> Steps[Answer]:
         answer = yield from self._acquire(request, until)
         if isinstance(answer, Granted):
             self._waiters.stop_polling(request.holder)
         return answer
 
-    def _ask(self, request: Acquire, until: float) -> Steps[Answer]:
-        """For the whole lock."""
+    def _acquire(self, request: Acquire, until: float) -> Steps[Answer]:
+        """Take it; if that cannot be done, join the queue, and take it if it is our turn."""
         key, holder, waiters = request.key, request.holder, self._waiters
+        is_shared, place = request.shares != 1, waiters.place(holder)
+        if is_shared:
+            waiters.sharing[holder] = alone(holder, request.shares)
+        take = self._take_share if is_shared else self._take_whole
         listener, pid = waiters.listener() if request.queue else ("", 0)
-        if request.queue and not listener and waiters.place(holder):
+        if request.queue and place and not listener:
             held = yield from self._poll(request)
             if held is not None:
                 return held
-        is_mine = False
+        # One that asks for a place has just tried to take it.
+        answer = (yield from take(request, until)) if place or not request.queue else None
         for _ in range(ROUNDS):
-            answer = yield from self._take(request, until)
-            if isinstance(answer, (Granted, Failed)) or (answer and not request.queue):
+            if answer is not None:
                 return answer
-            if is_mine and answer is None:
-                break  # a transaction relies on the last lease
-            # Join the queue. If the lock is free or expired: whose turn is it?
             first = self._statements(self._sql.adopt, key=key, holder=holder)
             first += self._join(request, listener, pid)
-            _, state = yield from self._settle(key, holder, first, me=holder)
-            self._joined(request, state)
-            is_mine = state.owner in ("", holder)  # "": the row was deleted meanwhile
+            if is_shared:
+                state = yield from self._shares.arrange(key, holder, first, request.shares)
+                is_mine = state.may_enter
+            else:
+                _, state = yield from self._settle(key, holder, first, me=holder)
+                is_mine = state.owner in ("", holder)  # "": the row was deleted meanwhile
+            if request.queue and state.place:
+                waiters.joined(holder, state.place, life_of(request.ttl))
             if not is_mine:
                 return self._held(request, state.remaining, listener)
-        return Held(GUARDED, wakes=False)
+            answer = yield from take(request, until, is_offered=True)
+        return answer or Held(GUARDED, wakes=False)
+
+    def _take_whole(
+        self, request: Acquire, until: float, *, is_offered: bool = False
+    ) -> Steps[Answer | None]:
+        """None if the queue has to be asked whose turn it is."""
+        answer = yield from self._take(request, until, request.holder)
+        if isinstance(answer, Held) and request.queue:
+            return None
+        if answer is None and is_offered:
+            return Held(GUARDED, wakes=False)  # a transaction relies on the last lease
+        return answer
+
+    def _take_share(
+        self, request: Acquire, until: float, *, is_offered: bool = False
+    ) -> Steps[Answer | None]:
+        """The same, for a share of the lock."""
+        sharing, holder = self._waiters.sharing, request.holder
+        if not request.queue and not is_offered:
+            answer = yield from self._take(request, until, sharing[holder])
+            if isinstance(answer, (Granted, Failed)):
+                return answer
+        state = yield from self._shares.take(request, until, self._lock_wait(until))
+        if isinstance(state, Granted):
+            sharing[holder] = ""
+        if not isinstance(state, State):
+            return state
+        if state.is_member:
+            return Held(GUARDED, wakes=False)  # a transaction relies on the last lease
+        return None
 
     def _held(self, request: Acquire, remaining: float, listener: str) -> Held:
         """The answer if another client has the lock. If the asker does not wait, nothing is left of
@@ -167,46 +195,6 @@ class Commands:
         if self._waiters.polls(request.key, request.holder, request.shares):
             return Held(min(remaining, POLL), wakes=False)
         return Held(SHORTEST_LIFE, wakes=True)  # by the one that polls for it
-
-    def _share(self, request: Acquire, until: float) -> Steps[Answer]:
-        """As `_ask`, for a share of the lock."""
-        holder, waiters, shares = request.holder, self._waiters, self._shares
-        listener, pid = waiters.listener() if request.queue else ("", 0)
-        if not listener and waiters.place(holder):
-            held = yield from self._poll(request)
-            if held is not None:
-                return held
-        if not request.queue:
-            answer = yield from self._take(request, until, waiters.row_holder(holder))
-            if isinstance(answer, (Granted, Failed)):
-                return answer
-        for _ in range(ROUNDS):
-            state = yield from shares.take(request, until, self._lock_wait(until))
-            if isinstance(state, Granted):
-                waiters.sharing[holder] = ""
-            if not isinstance(state, State):
-                return state
-            if state.owner == holder:  # it has the whole lock
-                return (yield from self._take(request, until)) or Held(GUARDED, wakes=False)
-            if state.is_member:
-                break  # a transaction relies on the last lease
-            first = self._statements(self._sql.adopt, key=request.key, holder=holder)
-            first += self._join(request, listener, pid)
-            state = yield from shares.arrange(request.key, holder, first, request.shares)
-            self._joined(request, state)
-            if not state.may_enter:
-                return self._held(request, state.remaining, listener)
-        return Held(GUARDED, wakes=False)
-
-    def _share_again(self, request: Acquire, until: float) -> Steps[Answer]:
-        """A holder that asked for a share asks for the whole lock: it keeps the share if it has
-        it."""
-        holder, shares, waiters = request.holder, self._shares, self._waiters
-        state = yield from shares.look(request.key, holder)
-        if state.is_member or (state.owner and state.owner == waiters.row_holder(holder)):
-            return (yield from self._share(request, until))
-        del waiters.sharing[holder]
-        return (yield from self._acquire(request, until))
 
     def _join(self, request: Acquire, listener: str, pid: int) -> tuple[Statement, ...]:
         """Take a place in the queue, if it waits."""
@@ -223,10 +211,6 @@ class Commands:
             pid=pid,
             own_life=_micro(life_of(request.ttl)),
         )
-
-    def _joined(self, request: Acquire, state: State) -> None:
-        if state.place and request.queue:
-            self._waiters.joined(request.holder, state.place, life_of(request.ttl))
 
     def _poll(self, request: Acquire) -> Steps[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
@@ -250,13 +234,11 @@ class Commands:
                     return None
         return answer
 
-    def _take(
-        self, request: Acquire, until: float, holder: str | None = None
-    ) -> Steps[Answer | None]:
+    def _take(self, request: Acquire, until: float, holder: str) -> Steps[Answer | None]:
         """Take it, if it is free and has no queue, or is offered to us. None if it is neither ours
         nor held by another: then there is a queue, or a transaction that relies on it. `holder`: in
-        the row, if that is not the asker's id."""
-        key, holder, sql = request.key, holder or request.holder, self._sql
+        the row."""
+        key, sql = request.key, self._sql
         for _ in range(2):
             asked_at, deadline = self._clock.ours(), self._clock.deadline(until)
             ttl = _micro(request.ttl)
@@ -282,18 +264,12 @@ class Commands:
         return Failed.at(self.node, "the server's clock was set during the request")
 
     def _extend(self, request: Extend) -> Steps[Answer]:
-        holder, row_holder = request.holder, self._waiters.row_holder(request.holder)
-        if row_holder and (yield from self._extend_row(request, row_holder)):
-            return DONE
-        if (yield from self._shares.extend([request])):
-            return DONE
-        if row_holder != holder and (yield from self._extend_row(request, holder)):
-            return DONE  # it has the whole lock
-        return NOT_YOURS
-
-    def _extend_row(self, request: Extend, holder: str) -> Steps[bool]:
-        [rows] = yield (self._extension(request, holder),)
-        return bool(rows)
+        row_holder = self._waiters.row_holder(request.holder)
+        if row_holder:
+            [rows] = yield (self._extension(request, row_holder),)
+            if rows:
+                return DONE
+        return DONE if (yield from self._shares.extend([request])) else NOT_YOURS
 
     def _extension(self, request: Extend, holder: str) -> Statement:
         [statement] = self._statements(

@@ -156,7 +156,7 @@ class Dialect:
     not delay the others. `again`: also of an offer that was made before, since a waiter that knew
     of it has left, or is dead."""
     drop: Text
-    """Takes the waiter that the lock is offered to out of the queue."""
+    """Takes the waiter that has the lock, or is offered it, out of the queue."""
     take_away: Text
     """Ends the lease of `only`, or of any holder if that is null; gives a row if done."""
     inspect: Text

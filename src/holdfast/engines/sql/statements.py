@@ -119,7 +119,7 @@ WHERE name = :key AND (holder IS NULL OR {expired})
   AND coalesce((SELECT shares {from_first_waiter}), 1) = 1
 """,
     "drop": """
-DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :key AND offered)
+DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :key)
 """,
     "take_away": """
 UPDATE {leases} SET holder = NULL, offered = FALSE, expires = {now}{set_boot}

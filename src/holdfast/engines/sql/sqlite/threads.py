@@ -172,8 +172,6 @@ class SqliteStore:
         if type(request) is Acquire:
             if request.shares != 1:
                 return not request.queue and not waiters.place(request.holder)
-            if request.holder in waiters.sharing:
-                return False
             return not request.queue or bool(
                 waiters.place(request.holder) and waiters.listener()[0]
             )

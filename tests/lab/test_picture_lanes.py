@@ -4,7 +4,6 @@ import pytest
 
 from holdfast.lab.history import Event, History, Kind
 from holdfast.lab.pictures.lanes import Look, Role, cuts, fence_labels, lanes_of
-from holdfast.lab.pictures.sentences import describe_fences
 from holdfast.lab.pictures.sheet import Axis
 from tests.lab.picture_samples import life, vote
 
@@ -33,8 +32,8 @@ def test_a_cut_is_shown_where_messages_are_sent() -> None:
         [
             Event(0.0, "a", Kind.CUT, peer="n1"),
             Event(0.001, "n1", Kind.CUT, peer="a"),
-            Event(0.002, "a", Kind.CUT, peer="n2"),
-            Event(5.0, "a", Kind.HEALED, peer="n2"),
+            Event(0.002, "a", Kind.CUT, peer="n2, n3"),
+            Event(5.0, "a", Kind.HEALED, peer="n2, n3"),
             Event(6.0, "b", Kind.CUT, peer="n1"),
             Event(8.99, "n1", Kind.HEALED, peer="a"),
             Event(9.0, "", Kind.HEALED),
@@ -43,7 +42,7 @@ def test_a_cut_is_shown_where_messages_are_sent() -> None:
     found = [(who, span.labels[0], span.since, span.until) for who, span in cuts(history)]
     assert sorted(found) == [
         ("a", "does not reach n1", 0.0, 9.0),
-        ("a", "does not reach n2", 0.002, 5.0),
+        ("a", "does not reach n2, n3", 0.002, 5.0),
         ("b", "does not reach n1", 6.0, 9.0),
         ("n1", "does not reach a", 0.001, 8.99),
     ]
@@ -81,7 +80,8 @@ def test_who_waits_waits_until_it_dies() -> None:
 
 
 def test_lanes_are_in_the_order_in_which_people_count() -> None:
-    events = [Event(0.0, who, Kind.STARTED) for who in ("n10", "n2", "x")]
+    events = [Event(0.0, who, Kind.STARTED) for who in ("n10", "x")]
+    events.append(Event(0.0, "A", Kind.CUT, peer="n10, n2"))
     lanes = lanes_of(History([*events, *life("B", 1, 0, 1, 2), *life("A", 2, 0, 1, 2)]))
     assert [lane.name for lane in lanes] == ["A", "B", "n2", "n10", "x"]
     assert [lane.tint for lane in lanes] == [0, 1, None, None, None]
@@ -92,5 +92,3 @@ def test_fences_are_labelled_by_their_order() -> None:
     events = [Event(at, "A", Kind.GRANTED, fence=fence) for at, fence in enumerate(fences)]
     labels = fence_labels(History(events))
     assert labels == {1760000000123456: "#1", 1760000000123999: "#2"}
-    assert describe_fences(labels) == "fences: #1 < #2"
-    assert describe_fences({}) == describe_fences({n: f"#{n}" for n in range(9)}) == ""

@@ -161,7 +161,6 @@ def test_a_pause_in_the_terminal() -> None:
         "\n"
         "── waits   ██ holds the lock   » extended   ▞▞ lease expired, not noticed yet\n"
         "░▒ paused   ◆ lost   ● write accepted   ⊘ write rejected   ▼╬ went wrong\n"
-        "fences: #1 < #2\n"
         "\n"
         "✗ no write is undone, 6.70 s to 7.50 s: plain took A's write, with fence #1,\n"
         "  after B's, with fence #2: B's work is gone"

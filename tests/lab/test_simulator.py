@@ -6,35 +6,20 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
-from random import Random
 
 import pytest
 
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, campaign, draw, play
-from holdfast.lab.simulator.driver import Timeline
 from holdfast.lab.simulator.faults import Crash, Cut, Drift, Fault, Jump, Reset, Skew
-from holdfast.lab.simulator.network import Network
 from holdfast.lab.simulator.plan import Section, Task
-from holdfast.lab.simulator.record import Mark, Record, Registers, When
+from holdfast.lab.simulator.record import Mark, When
 from holdfast.lab.simulator.run import Simulation
-
-CORPUS = [
-    int(line.split()[0])
-    for line in (Path(__file__).parent / "seeds.txt").read_text().splitlines()
-    if line and not line.startswith("#")
-]
-
-
-@pytest.mark.parametrize("seed", CORPUS)
-def test_seeds_that_once_failed(seed: int) -> None:
-    assert play(draw(seed)).findings == ()
 
 
 def test_a_few_runs_keep_every_promise() -> None:
     """`make soak` plays thousands, from another first seed every time."""
-    seeds = range(20)
+    seeds = range(26)
     tally = campaign(seeds, Setup())
     assert tally.failed == [], [play(draw(seed)).findings for seed in tally.failed]
     assert tally.seeds == len(seeds)
@@ -62,8 +47,7 @@ def test_a_lock_that_is_handed_over_was_not_free() -> None:
     tasks = tuple(Task(client, tuple(turns)) for client in range(3))
     plan = replace(draw(0, Setup(1, 3)), tasks=tasks, faults=(), tail=0.0, seconds=40.0)
     stage = Simulation(plan)
-    for [(_, back)] in stage._wires:
-        back.slow = True  # some replies take much longer than others, without any fault
+    stage.network.tail = 0.3  # some replies take much longer than others, without any fault
     run = stage.play()
     early = [
         (event.at, later.at)
@@ -78,7 +62,7 @@ def test_a_lock_that_is_handed_over_was_not_free() -> None:
 
 @pytest.mark.slow
 def test_runs_are_eventful() -> None:
-    """Every fault happens; so does what is to be tested: losses, refusals, stale writes."""
+    """Every fault happens; so does what is to be tested: losses, refusals."""
     kinds, faults = Counter[Kind](), Counter[str]()
     for seed in range(190, 235):
         run = play(draw(seed))
@@ -87,7 +71,7 @@ def test_runs_are_eventful() -> None:
         faults.update(run.faults)
     every = {each.kind for each in Fault.__subclasses__()} | {Cut.one_way, Crash.amnesia}
     assert every - set(faults) == {"isolated node", "client close"}  # of other engines
-    for kind in (Kind.GRANTED, Kind.EXTENDED, Kind.LOST, Kind.REFUSED, Kind.REJECTED):
+    for kind in (Kind.GRANTED, Kind.EXTENDED, Kind.LOST, Kind.REFUSED):
         assert kinds[kind] > 10, kind
 
 
@@ -136,31 +120,19 @@ def test_a_vote_that_failed_is_given_back_late_and_the_next_one_stands(late: flo
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("setup", "rule", "first"),
+    ("setup", "rule"),
     [
-        (Setup(nodes=3, guard=False), "two holders at once", 790),  # which needs many tries
-        (Setup(nodes=3, drift=4.0), "lease without a quorum", 0),
-        (Setup(nodes=1, drift=4.0), "lease without a quorum", 0),
+        (Setup(nodes=3, guard=False), "two holders at once"),
+        (Setup(nodes=3, drift=4.0), "lease without a quorum"),
+        (Setup(nodes=1, drift=4.0), "lease without a quorum"),
     ],
     ids=["nodes that lose data, without a guard", "clocks too far apart", "one node's clock, too"],
 )
-def test_what_the_algorithm_does_not_allow_for_is_found_out(
-    setup: Setup, rule: str, first: int
-) -> None:
-    for seed in range(first, 3000):
+def test_what_the_algorithm_does_not_allow_for_is_found_out(setup: Setup, rule: str) -> None:
+    for seed in range(3000):
         if any(finding.label == rule for finding in play(draw(seed, setup)).findings):
             return
     pytest.fail("nothing was found")
-
-
-def test_the_fence_of_a_holder_keeps_old_ones_out_and_never_itself() -> None:
-    record = Record(Timeline(1))
-    registers = Registers(record, Network(record.timeline, Random(1)))
-    for who, fence, holds in (("c0", 5, True), ("c1", 4, False), ("c2", 4, True)):
-        registers.write(who, "job", who, fence, lambda holds=holds: holds)  # type: ignore[misc]
-        record.timeline.run()
-    assert [event.kind for event in record.history] == [Kind.WROTE, Kind.REJECTED, Kind.REJECTED]
-    assert [finding.who for finding in record.findings] == [("c2",)]
 
 
 def test_the_same_seed_is_the_same_run() -> None:

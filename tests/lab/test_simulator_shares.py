@@ -24,12 +24,6 @@ WRITER_AND_READER = (1, 0)
 SLOTS = (2, 2, 2)
 
 
-def labels(engine: str, seed: int) -> set[str]:
-    """What goes wrong in this run."""
-    setup = Setup(engine=engine, shared=True)
-    return {finding.label for finding in play(draw(seed, setup)).findings}
-
-
 def crowd(engine: str, *kinds: int) -> set[str]:
     """What goes wrong when clients ask for such shares one after the other, and nothing fails. They
     come late, when all is known to be calm."""
@@ -58,7 +52,7 @@ def plant(patch: pytest.MonkeyPatch, before: str, after: str) -> None:
 def test_a_few_runs_keep_every_promise(engine: str) -> None:
     setup = Setup(engine=engine, shared=True)
     grants, shares = 0, set[int | None]()
-    for seed in range(5):
+    for seed in range(7):
         run = play(draw(seed, setup))
         assert run.findings == (), seed
         grants += run.grants
@@ -71,18 +65,6 @@ def test_a_few_runs_keep_every_promise(engine: str) -> None:
 @pytest.mark.parametrize("kinds", [READERS_AND_WRITER, WRITER_AND_READER, SLOTS], ids=str)
 def test_a_crowd_keeps_every_promise(engine: str, kinds: tuple[int, ...]) -> None:
     assert crowd(engine, *kinds) == set()
-
-
-@pytest.mark.parametrize(("engine", "seed"), [("sql", 35), ("sql", 62), ("etcd", 1771)])
-def test_false_alarms(engine: str, seed: int) -> None:
-    """A waiter leaves the queue before it reports that it has given up; a place that was asked for
-    in vain is in the queue for a while, before that of the lease."""
-    assert labels(engine, seed) == set()
-
-
-def test_a_reader_does_not_wait_for_a_dead_holder_whose_lease_a_clock_lengthened() -> None:
-    """The clock was set back, and the lease of an exclusive holder ends with its ttl even so."""
-    assert labels("sql", 40) == set()
 
 
 @pytest.mark.parametrize("engine", ["etcd", "zookeeper"])

@@ -16,7 +16,7 @@ from holdfast.lab.simulator.sql.database import STATEMENTS, Database
 
 SQL = Setup(engine="sql")
 
-EXTENDED_LATE, ACQUIRED_LATE, SET_BACK, INTERRUPTED = (2, 17), (46, 60), (40, 148), (33, 164)
+EXTENDED_LATE, SET_BACK, INTERRUPTED = (24, 54), (29, 152), (55, 102)
 """Seeds in which a request comes late, a clock is set back, or a request is interrupted."""
 
 
@@ -36,18 +36,11 @@ def labels(*seeds: int) -> set[str]:
 
 def test_a_few_runs_keep_every_promise() -> None:
     grants = 0
-    for seed in (*range(12), *ACQUIRED_LATE, *SET_BACK, *INTERRUPTED):
+    for seed in (*range(16), *SET_BACK, *INTERRUPTED):
         run = play(draw(seed, SQL))
         assert run.findings == (), seed
         grants += run.grants
     assert grants > 100
-
-
-@pytest.mark.parametrize("seed", [1790, 2417, 2948, 3343])
-def test_false_alarms(seed: int) -> None:
-    """Two connections listen to one channel, the first of which is broken; the lease of a dead
-    holder is counted anew long after the clock was set back."""
-    assert play(draw(seed, SQL)).findings == ()
 
 
 def test_the_same_seed_is_the_same_run() -> None:

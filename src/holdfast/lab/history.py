@@ -45,7 +45,7 @@ class Kind(StrEnum):
     STARTED = "started"
     """A client or node starts, or restarts; `note` says whether it lost its data."""
     CUT = "cut"
-    """Messages from `who` to `peer` are not delivered."""
+    """Messages from `who` to `peer`, or to each of several, are not delivered."""
     HEALED = "healed"
     """Messages from `who` to `peer` are delivered again; without a peer: the last fault is over."""
     JUMPED = "jumped"

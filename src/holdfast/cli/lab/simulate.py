@@ -53,10 +53,6 @@ BROKEN = 1
     help="Whose code to play.",
 )
 @click.option("--nodes", type=click.IntRange(1, 9), help="How many nodes; else each run differs.")
-@click.option("--clients", type=click.IntRange(1, 9), help="How many clients.")
-@click.option(
-    "--minutes", type=number_between(0.01, 1440), help="How long faults happen in each run."
-)
 @click.option("--guard", type=click.Choice(["on", "off"]), default="on", help="The restart guard.")
 @click.option(
     "--shared",
@@ -79,8 +75,6 @@ def simulate(
     tasks: str,
     engine: str,
     nodes: int | None,
-    clients: int | None,
-    minutes: float | None,
     guard: str,
     drift: float,
     shared: bool,
@@ -92,8 +86,7 @@ def simulate(
     faults than the algorithm tolerates, and promises are broken: this shows that they are noticed.
     """
     with bad_arguments_are_usage_errors(), missing_programs_are_told():
-        seconds = minutes * 60 if minutes else None
-        setup = Setup(nodes, clients, seconds, guard == "on", drift, engine, shared)
+        setup = Setup(nodes, guard=guard == "on", drift=drift, engine=engine, shared=shared)
         run = None
         if seed is None:
             first = secrets.randbelow(MOST) if at_random else first
@@ -154,10 +147,6 @@ def _options_of(setup: Setup) -> list[str]:
         options.append("--shared")
     if setup.nodes is not None:
         options.append(f"--nodes {setup.nodes}")
-    if setup.clients is not None:
-        options.append(f"--clients {setup.clients}")
-    if setup.seconds is not None:
-        options.append(f"--minutes {setup.seconds / 60:g}")
     if not setup.guard:
         options.append("--guard off")
     if setup.drift != usual.drift:

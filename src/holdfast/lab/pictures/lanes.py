@@ -95,48 +95,30 @@ class Lane:
     marks: list[Mark] = field(default_factory=list)
 
 
-_TOGETHER = 0.005
-"""Links that are cut, and healed, within this part of a run are one cut."""
 _EXPIRED = ("lease expired", "expired")
 _AT_ONCE = 0.02
 """Seconds within which a holder that is not paused notices that its lease has expired."""
 
 
-def cuts(history: History) -> Iterator[tuple[str, Span]]:
-    """Which peers each client or node did not reach, and when; links cut together are one span."""
-    tolerance = _TOGETHER * (history.events[-1].at - history.events[0].at) if len(history) else 0.0
-    found: dict[str, list[tuple[float, float, list[str]]]] = {}
-    for since, until, who, peer in _links(history):
-        for began, ended, peers in found.setdefault(who, []):
-            together = ended == until or abs(ended - until) <= tolerance
-            if together and abs(began - since) <= tolerance:
-                peers.append(peer)
-                break
-        else:
-            found[who].append((since, until, [peer]))
-    for who, since, until, peers in ((who, *cut) for who, some in found.items() for cut in some):
-        names = ", ".join(peers)
-        labels = (f"does not reach {names}", f"↛ {names}", f"↛ {len(peers)}", "↛")
-        yield who, Span(Look.CUT, since, until, labels=labels)
+def cuts(history: History) -> list[tuple[str, Span]]:
+    """Which peers each client or node did not reach, and when."""
+    begun: dict[tuple[str, str], float] = {}
+    found: list[tuple[str, Span]] = []
 
+    def end(who: str, peers: str, until: float) -> None:
+        labels = (f"does not reach {peers}", f"↛ {peers}", "↛")
+        found.append((who, Span(Look.CUT, begun.pop((who, peers)), until, labels=labels)))
 
-def _links(history: History) -> list[tuple[float, float, str, str]]:
-    """Every link that was cut: since when, until when, from, to."""
-    open_cuts: dict[tuple[str, str], float] = {}
-    found: list[tuple[float, float, str, str]] = []
     for event in history.of(Kind.CUT, Kind.HEALED):
-        if event.kind is Kind.CUT and not (event.who and event.peer):
-            continue  # the link is not known
-        if event.kind is Kind.CUT:
-            open_cuts.setdefault((event.who, event.peer), event.at)
-            continue
-        found += [(open_cuts.pop(link), event.at, *link) for link in _healed(event, open_cuts)]
-    return sorted(found + [(since, inf, *link) for link, since in open_cuts.items()])
-
-
-def _healed(event: Event, open_cuts: dict[tuple[str, str], float]) -> list[tuple[str, str]]:
-    """The links that this event heals: one, or, without a peer, all."""
-    return [link for link in open_cuts if not event.peer or link == (event.who, event.peer)]
+        cut = (event.who, event.peer)
+        if event.kind is Kind.CUT and all(cut):
+            begun.setdefault(cut, event.at)
+        for each in [each for each in begun if event.kind is Kind.HEALED]:
+            if each == cut or not event.peer:
+                end(*each, event.at)
+    for each in list(begun):
+        end(*each, inf)
+    return found
 
 
 _WRITES = (Kind.WROTE, Kind.REJECTED)
@@ -182,8 +164,12 @@ def lanes_of(history: History) -> list[Lane]:
 
 def names_in(history: History) -> set[str]:
     """What may be written beside a lane."""
-    names = {name for event in history for name in (event.who, event.peer)}
-    return names | {event.name for event in history.of(*_WRITES)}
+    return _actors(history) | {event.name for event in history.of(*_WRITES)}
+
+
+def _actors(history: History) -> set[str]:
+    """All clients and nodes."""
+    return {name for event in history for name in (event.who, *event.peer.split(", "))}
 
 
 class _Lanes:
@@ -191,7 +177,6 @@ class _Lanes:
 
     def __init__(self, history: History, clients: set[str]) -> None:
         registers = {event.name for event in history.of(*_WRITES)}
-        named = {event.who for event in history} | {event.peer for event in history}
         self.tints = {name: number for number, name in enumerate(_sorted(clients))}
         self.fences = fence_labels(history)
         self.several_locks = len({event.name for event in history.of(Kind.ASKED)}) > 1
@@ -202,7 +187,7 @@ class _Lanes:
         self._run = [Lane("", Role.RUN)] if any(map(_is_of_the_run, history)) else []
         self._by_name = {name: Lane(name, Role.CLIENT, self.tints[name]) for name in self.tints}
         self._registers = {name: Lane(name, Role.REGISTER) for name in _sorted(registers)}
-        nodes = _sorted(named - clients - {""})
+        nodes = _sorted(_actors(history) - clients - {""})
         self._by_name |= {name: Lane(name, Role.NODE) for name in nodes}
 
     def of(self, who: str) -> Lane:

@@ -68,20 +68,6 @@ def describe(event: Event, instant: Instant, fences: Mapping[int, str]) -> str:
     return clean(described)
 
 
-MOST_FENCES = 8
-
-
-def describe_fences(labels: Mapping[int, str]) -> str:
-    """The order of the fences, unless there is none, or it is too long.
-
-    >>> describe_fences({33: "#1", 34: "#2"})
-    'fences: #1 < #2'
-    """
-    if not 1 < len(labels) <= MOST_FENCES:
-        return ""
-    return "fences: " + " < ".join(labels.values())
-
-
 MOST_FINDINGS = 5
 """How many findings are written out."""
 

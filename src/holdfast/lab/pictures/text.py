@@ -7,7 +7,7 @@ from math import isfinite
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures.chart import BROKEN, EXTENDED, VEILED, Chart
 from holdfast.lab.pictures.lanes import Lane, Look, Symbol, fence_labels, lanes_of, names_in
-from holdfast.lab.pictures.sentences import clean, describe, describe_fences, describe_findings
+from holdfast.lab.pictures.sentences import clean, describe, describe_findings
 from holdfast.lab.pictures.sheet import Axis, Line
 
 _CODES = {
@@ -85,8 +85,6 @@ def drawn(
     lanes, fences = lanes_of(history), fence_labels(history)
     chart = Chart(lanes, findings, axis, gutter)
     lines = [*chart.lines(), *_legend(lanes, width, broken=bool(findings))]
-    if order := describe_fences(fences):
-        lines.append([(order, "dim")])
     below: list[Line] = []
     for finding in describe_findings(findings, axis.instant, fences):
         wrapped = textwrap.wrap(finding, width, initial_indent="✗ ", subsequent_indent="  ")

@@ -88,13 +88,13 @@ class Links:
         """Lose everything between the client and these nodes."""
         for node in nodes:
             self._links[node.name].cut()
-            self._log.note(self._who, Kind.CUT, peer=node.name)
+        self._log.note(self._who, Kind.CUT, peer=", ".join(node.name for node in nodes))
 
     def heal(self, *nodes: Node) -> None:
         """Let the client reach these nodes again."""
         for node in nodes:
             self._links[node.name].heal()
-            self._log.note(self._who, Kind.HEALED, peer=node.name)
+        self._log.note(self._who, Kind.HEALED, peer=", ".join(node.name for node in nodes))
 
 
 REGISTERS = "registers.db"

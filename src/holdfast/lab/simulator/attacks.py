@@ -21,15 +21,14 @@ from holdfast.lab.simulator.faults import (
     Isolate,
     Jump,
     Kill,
-    Lose,
     Pause,
     Reset,
     Skew,
-    Slow,
 )
 from holdfast.lab.simulator.record import Mark, When
 
 MARKS = tuple(mark for mark in Mark if mark is not Mark.START)
+SENT = (Mark.SENT_ACQUIRE, Mark.SENT_RAISE, Mark.SENT_EXTEND, Mark.SENT_RELEASE)
 LATEST = 6
 """A fault waits for the nth event of its kind, with n up to this."""
 
@@ -106,35 +105,24 @@ class Target:
 Attack: TypeAlias = Callable[[Target], list[Fault]]
 
 
-def late_votes(target: Target) -> list[Fault]:
-    """Nodes are paused while a vote is in flight, until its client has given up or died."""
-    when = target.moment(Mark.SENT_ACQUIRE)
+def held_up(target: Target) -> list[Fault]:
+    """Messages between a client and some nodes are held up, in one direction or both."""
+    random, client = target.random, target.client()
+    marks = (Mark.ASKED, Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING, Mark.DEADLINE, *SENT)
+    to, back = random.choice(((True, False), (False, True), (True, True)))
+    when = target.moment(*marks, who=client)
+    return [Cut(when, client, target.some(), to=to, back=back, lasting=target.duration())]
+
+
+def frozen_nodes(target: Target) -> list[Fault]:
+    """Nodes are paused while a vote or a release is in flight, perhaps until its client has given
+    up or died."""
+    random = target.random
+    when = target.moment(Mark.SENT_ACQUIRE, Mark.SENT_RELEASE, Mark.RELEASING, Mark.REFUSED)
     freeze = Freeze(when, target.some(), target.duration())
-    end = target.random.choice((None, Kill, Cancel))
-    then = When(
-        when.mark, when.nth, when.delay + target.random.uniform(0, 2) * target.request_timeout
-    )
+    end = random.choice((None, None, Kill, Cancel))
+    then = replace(when, delay=when.delay + random.uniform(0, 2) * target.request_timeout)
     return [freeze, *([end(then, target.client())] if end else [])]
-
-
-def _held_up(*marks: Mark, to: bool = False, back: bool = False) -> Attack:
-    """Messages between a client and nodes are held up, after an event of one of these kinds."""
-
-    def attack(target: Target) -> list[Fault]:
-        client = target.client()
-        when = target.moment(*marks, who=client)
-        return [Cut(when, client, target.some(), to=to, back=back, lasting=target.duration())]
-
-    return attack
-
-
-late_answers = _held_up(
-    Mark.SENT_ACQUIRE, Mark.SENT_RAISE, Mark.SENT_EXTEND, Mark.SENT_RELEASE, back=True
-)
-late_requests = _held_up(Mark.ASKED, Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING, to=True)
-isolated_client = _held_up(
-    Mark.GRANTED, Mark.ASKED, Mark.EXTENDED, Mark.DEADLINE, to=True, back=True
-)
 
 
 def lost_vote(target: Target) -> list[Fault]:
@@ -166,21 +154,15 @@ def restarts(target: Target) -> list[Fault]:
     return [Crash(target.moment(), target.some(), target.duration(), loses_data)]
 
 
-def stopped_holder(target: Target) -> list[Fault]:
-    """A holder is paused until about its deadline."""
-    client = target.client()
-    marks = (Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND, Mark.SENT_ACQUIRE, Mark.RELEASING)
-    when = target.moment(*marks, who=client)
-    return [Pause(when, client, target.duration(), target.random.random() < 0.5)]
-
-
-def late_reading(target: Target) -> list[Fault]:
-    """A client is paused while its reply arrives, and reads it after the deadline."""
+def paused(target: Target) -> list[Fault]:
+    """A client is paused while its reply arrives, or while it holds the lock, until about its
+    deadline or beyond."""
     random, client = target.random, target.client()
-    mark = random.choice((Mark.SENT_EXTEND, Mark.SENT_ACQUIRE, Mark.SENT_RAISE))
-    when = When(mark, random.randint(1, LATEST), random.uniform(0, 0.0015), client)
-    lasting = random.choice((random.uniform(0.6, 1), random.uniform(0.95, 1.4))) * target.ttl
-    return [Pause(when, client, lasting, random.random() < 0.2)]
+    when = target.moment(Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING, *SENT, who=client)
+    if random.random() < 0.6:  # before the reply
+        when = replace(when, delay=random.uniform(0, 0.0015))
+    lasting = random.choice((target.duration(), random.uniform(0.6, 1.4) * target.ttl))
+    return [Pause(when, client, lasting, random.random() < 0.3)]
 
 
 def dead_holder(target: Target) -> list[Fault]:
@@ -196,16 +178,6 @@ def cancelled(target: Target) -> list[Fault]:
     again = When(when.mark, when.nth, when.delay + random.uniform(0, 0.005), client)
     twice = [Cancel(again, client)] if random.random() < 0.4 else []
     return [Cancel(when, client), *twice]
-
-
-def late_renewal(target: Target) -> list[Fault]:
-    """A renewal arrives, or its answers do, around the deadline."""
-    random, client = target.random, target.client()
-    when = target.moment(Mark.SENT_EXTEND, who=client)
-    to = random.random() < 0.5
-    lasting = random.uniform(0.3, 1.1) * target.ttl
-    nodes = target.some(random.choice((target.quorum, target.nodes)))
-    return [Cut(when, client, nodes, to=to, back=not to or random.random() < 0.5, lasting=lasting)]
 
 
 def diverging_counters(target: Target) -> list[Fault]:
@@ -227,45 +199,17 @@ def diverging_counters(target: Target) -> list[Fault]:
     return faults
 
 
-def late_releases(target: Target) -> list[Fault]:
-    """Some nodes do not receive a release, or receive it late."""
-    when = target.moment(Mark.RELEASING, Mark.SENT_RELEASE, Mark.REFUSED)
-    return [Freeze(when, target.some(max(1, target.nodes - target.quorum)), target.duration())]
-
-
 def broken_connections(target: Target) -> list[Fault]:
-    """Connections break with something in flight, and are made again."""
-    random, client = target.random, target.client()
-    marks = (Mark.SENT_ACQUIRE, Mark.SENT_EXTEND, Mark.SENT_RELEASE, Mark.SENT_RAISE)
-    when = target.moment(*marks, who=client)
-    nodes = target.some()
-    faults: list[Fault] = [Reset(when, client, nodes, ghost=random.random() < 0.6)]
-    if random.random() < 0.4:
-        faults.append(Freeze(When(when.mark, when.nth, 0.0), nodes, target.duration()))
-    return faults
-
-
-def reconnections(target: Target) -> list[Fault]:
-    """Connections break around a wait, and are made again; what was in flight is executed."""
-    random, client = target.random, target.client()
-    marks = (Mark.ASKED, Mark.SENT_ACQUIRE, Mark.SENT_RELEASE, Mark.RELEASED, Mark.DEADLINE)
-    faults: list[Fault] = [Reset(target.moment(*marks), client, target.some(), ghost=True)]
-    if random.random() < 0.4:
+    """Connections break, with something in flight or around a wait, and are made again; perhaps
+    once more, or while nodes are paused."""
+    random, client, nodes = target.random, target.client(), target.some()
+    when = target.moment(Mark.ASKED, Mark.RELEASED, Mark.DEADLINE, *SENT, who=client)
+    faults: list[Fault] = [Reset(when, client, nodes, ghost=random.random() < 0.7)]
+    if random.random() < 0.3:
         faults.append(Reset(target.moment(), client, target.some(), ghost=True))
+    if random.random() < 0.3:
+        faults.append(Freeze(replace(when, delay=0.0), nodes, target.duration()))
     return faults
-
-
-def lost_messages(target: Target) -> list[Fault]:
-    """Single messages are lost, there or back."""
-    random, client = target.random, target.client()
-    when = target.moment(who=client)
-    return [Lose(when, client, node, random.random() < 0.5) for node in target.some()]
-
-
-def slow_network(target: Target) -> list[Fault]:
-    """Messages take long, some very."""
-    client = target.client()
-    return [Slow(target.moment(), client, target.some(), target.duration() + target.ttl)]
 
 
 def cut_off_server(target: Target) -> list[Fault]:
@@ -329,27 +273,17 @@ def clock_set_back(target: Target) -> list[Fault]:
 
 
 ATTACKS: tuple[Attack, ...] = (
-    late_votes,
-    late_answers,
-    late_requests,
-    isolated_client,
-    lost_vote,
-    lost_vote,
+    *(held_up,) * 4,
+    *(frozen_nodes,) * 2,
+    *(lost_vote,) * 2,
     restarts,
-    stopped_holder,
-    late_reading,
-    late_reading,
+    *(paused,) * 3,
     dead_holder,
     cancelled,
-    late_renewal,
-    diverging_counters,
-    diverging_counters,
-    late_releases,
-    broken_connections,
-    reconnections,
-    lost_messages,
-    slow_network,
+    *(diverging_counters,) * 2,
+    *(broken_connections,) * 2,
 )
+"""Those that matter most are there more than once."""
 
 OF_ENGINE: dict[str, tuple[Attack, ...]] = {
     "zookeeper": (

@@ -39,42 +39,6 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
-class Slow(Fault):
-    """Most messages between a client and some nodes are late, a few by seconds."""
-
-    client: int
-    nodes: tuple[int, ...]
-    lasting: float
-    kind = "slow network"
-
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
-        wires = [wire for node in self.nodes for wire in run.wires[self.client][node]]
-        nodes = ", ".join(f"n{node}" for node in self.nodes)
-        for wire in wires:
-            wire.slow += 1
-        run.note(f"c{self.client}", f"slow to {nodes}")
-        yield self.lasting
-        for wire in wires:
-            wire.slow -= 1
-        run.note(f"c{self.client}", f"not slow any more to {nodes}")
-
-
-@dataclass(frozen=True, slots=True)
-class Lose(Fault):
-    """The next message from a client to a node, or back, is lost, and its connection with it."""
-
-    client: int
-    node: int
-    back: bool
-    kind = "lost message"
-
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
-        run.wires[self.client][self.node][self.back].doomed = True
-        run.note(f"c{self.client}", "the next message is lost", f"n{self.node}")
-        yield AFTERMATH * 3
-
-
-@dataclass(frozen=True, slots=True)
 class Reset(Fault):
     """Connections break. The client connects again; with `ghost`, what was in flight on the old
     one is still executed, in any order with what is sent on the new one."""
@@ -112,17 +76,24 @@ class Cut(Fault):
         return self.kind if self.to and self.back else self.one_way
 
     def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
-        ends: list[tuple[Wire, str, str]] = []
-        for node in self.nodes:
-            there, back = run.wires[self.client][node]
-            ends += [(there, f"c{self.client}", f"n{node}")] * self.to
-            ends += [(back, f"n{node}", f"c{self.client}")] * self.back
-        for wire, who, peer in ends:
+        client, nodes = f"c{self.client}", [f"n{node}" for node in self.nodes]
+        pairs = [run.wires[self.client][node] for node in self.nodes]
+        wires: list[Wire] = []
+        cuts: list[tuple[str, str]] = []
+        if self.to:
+            wires += [there for there, _ in pairs]
+            cuts.append((client, ", ".join(nodes)))
+        if self.back:
+            wires += [back for _, back in pairs]
+            cuts += [(node, client) for node in nodes]
+        for wire in wires:
             wire.cuts += 1
+        for who, peer in cuts:
             run.record.add(who, Kind.CUT, peer=peer)
         yield self.lasting
-        for wire, who, peer in ends:
+        for who, peer in cuts:
             run.record.add(who, Kind.HEALED, peer=peer)
+        for wire in wires:
             wire.mend()
 
 
@@ -334,9 +305,6 @@ class FaultInjector:
         self._healed = True
         for steps in list(self._under_way):
             self._end(steps)
-        for pair in (pair for wires in self.wires for pair in wires):
-            for wire in pair:
-                wire.doomed = False
         self.record.add("", Kind.HEALED)
 
     def disturb(self, seconds: float) -> None:

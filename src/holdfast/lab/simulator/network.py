@@ -19,9 +19,6 @@ QUICK = (0.0003, 0.001)
 TAIL, TAIL_INDEX, LONGEST = 0.002, 0.9, 3.0
 """The heavy tail: a Pareto distribution, cut off."""
 
-SLOW_SHARE = 0.5
-"""How many messages are in the tail while a wire is slow."""
-
 LATEST = 4.0
 """How much later, in seconds, a request may be carried out for which its client does not wait."""
 
@@ -31,9 +28,6 @@ class Wire:
     """One direction between one client and one node, for all their connections."""
 
     cuts: int = 0
-    slow: int = 0
-    doomed: bool = False
-    """The next message is lost, with its connection."""
     held: list[Callable[[], None]] = field(default_factory=list)
 
     def deliver(self, action: Callable[[], None]) -> None:
@@ -61,11 +55,10 @@ class Network:
     tail: float = 0.0
     """How many messages are late, always."""
 
-    def delay(self, wire: Wire) -> float:
-        """How long the next message on a wire takes."""
+    def delay(self) -> float:
+        """How long the next message takes."""
         random = self.random
-        tail = SLOW_SHARE if wire.slow else self.tail
-        if tail and random.random() < tail:
+        if self.tail and random.random() < self.tail:
             return min(TAIL * random.paretovariate(TAIL_INDEX), LONGEST)
         return random.uniform(*QUICK)
 
@@ -98,19 +91,19 @@ class Connection:
 
     def to_node(self, action: Callable[[], None]) -> None:
         """Send something there."""
-        if self.broken or self._lost(self._there):
+        if self.broken:
             return
         network = self._network
-        self._there_at = max(self._there_at, network.timeline.now + network.delay(self._there))
+        self._there_at = max(self._there_at, network.timeline.now + network.delay())
         self._under_way.append(action)
         network.timeline.at(self._there_at, lambda: self._there.deliver(self._arrive))
 
     def to_client(self, action: Callable[[], None]) -> None:
         """Send something back."""
-        if self.broken or self._lost(self._back):
+        if self.broken:
             return
         network = self._network
-        self._back_at = max(self._back_at, network.timeline.now + network.delay(self._back))
+        self._back_at = max(self._back_at, network.timeline.now + network.delay())
         network.timeline.at(self._back_at, lambda: self._back.deliver(lambda: self._return(action)))
 
     def reset(self, *, ghost: bool = False, late: float = 0.0) -> None:
@@ -125,15 +118,8 @@ class Connection:
                 network.timeline.at(network.timeline.now + late, action)
             else:
                 action()
-        later = network.timeline.now + network.delay(self._back)
+        later = network.timeline.now + network.delay()
         network.timeline.at(later, lambda: self._back.deliver(self.on_broken))
-
-    def _lost(self, wire: Wire) -> bool:
-        if wire.doomed:
-            wire.doomed = False
-            self.reset()
-            return True
-        return False
 
     def _arrive(self) -> None:
         if self._under_way:

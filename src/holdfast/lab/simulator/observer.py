@@ -9,12 +9,10 @@ from typing import Any
 
 from holdfast.core.lease_state import LeaseState
 from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
-from holdfast.core.records import LeaseInfo
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.plan import Section
-from holdfast.lab.simulator.record import Registers
 from holdfast.lab.simulator.scene import Leftovers, Scene, Turn
 from holdfast.lab.simulator.server import PRECISION, BaseServer
 
@@ -39,9 +37,8 @@ JUST_NOW = 0.1
 class Observer:
     """Gets every step of every client."""
 
-    def __init__(self, scene: Scene, registers: Registers) -> None:
+    def __init__(self, scene: Scene) -> None:
         self._scene, self._record, self._timeline = scene, scene.record, scene.record.timeline
-        self._registers = registers
         self._engine = engine(scene.plan.engine)
         self._waiting: dict[str, Turn] = {}
         """By hold, the turns whose acquire has not returned."""
@@ -223,31 +220,9 @@ class Observer:
         self._free_since[turn.section.name] = self._timeline.now
         self.leftovers.check_later(turn)
 
-    def looked(self, turn: Turn, lease: LeaseState, found: LeaseInfo | None) -> None:
-        """A holder has asked who holds the lock: itself, unless a node has lost its data."""
-        if not self._is_calm(self._timeline.now):
-            return
-        if found is None or lease.holder not in (member.holder for member in found.members):
-            text = f"held by {lease.holder}, reported as held by {found and found.holder}"
-            self.find("wrong holder reported", text, turn.client.name)
-        elif found.fence < lease.fence or (found.fence > lease.fence and lease.spec.shares == 1):
-            text = f"the fence is {lease.fence}, reported as {found.fence}"
-            self.find("wrong holder reported", text, turn.client.name)
-
     def note(self, turn: Turn, text: str) -> None:
         """Something worth a line."""
         self._add(turn, Kind.NOTED, note=text)
-
-    def write(self, turn: Turn, lease: LeaseState) -> None:
-        """A client writes to the register if it believes that it holds the lock."""
-        client = turn.client
-
-        def is_alone() -> bool:
-            return lease.is_held(client.clock()) and lease.spec.shares == 1
-
-        if lease.is_held(client.clock()):
-            name, hold = turn.section.name, turn.hold
-            self._registers.write(client.name, name, hold, lease.fence, is_alone)
 
     def find(self, label: str, text: str, *who: str) -> None:
         """Something went wrong."""

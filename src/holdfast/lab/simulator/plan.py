@@ -43,8 +43,6 @@ class Section:
     work: float
     extend_to: float | None = None
     """Halfway through its work, extend the lease to this ttl."""
-    looks: bool = False
-    """Halfway through its work, ask the engine who holds the lock."""
     shares: int = 1
     """How many may hold the lock at once; 0: any number."""
 
@@ -110,7 +108,7 @@ KINDS = (1, 0, 0, 2, 2)
 KINDS_OF_QUORUM = (1, 0, 0)
 """A quorum has no semaphores."""
 
-TAILS = (0.0, 0.0, 0.0, 0.0, 0.01, 0.05)
+TAILS = (0.0, 0.0, 0.0, 0.0, 0.02, 0.2)
 SHARE_OF_DRIFT = 0.45
 """How much of the drift allowed for each of two clocks may have: the rest is for what rounds."""
 
@@ -236,5 +234,4 @@ def _section(
     choices = (simulated.ttl(ttl / 2), ttl, simulated.max_ttl)
     extend_to = random.choice(choices) if random.random() < 0.25 else None
     own = simulated.ttl(min(ttl, max_hold) if max_hold else ttl)
-    looks = random.random() < 0.1
-    return Section(rest, name, timeout, own, renew, max_hold, work, extend_to, looks)
+    return Section(rest, name, timeout, own, renew, max_hold, work, extend_to)

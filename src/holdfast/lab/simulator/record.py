@@ -1,8 +1,4 @@
-"""The history of a run, the faults that wait for an event, and a register for each lock, to which
-its holders write, and which checks the fence.
-
-Writes are messages, and may be late: the fence is what keeps those of an old holder out.
-"""
+"""The history of a run, and the faults that wait for an event."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -12,10 +8,6 @@ from typing import Any
 
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.simulator.driver import Timeline
-from holdfast.lab.simulator.network import Network, Wire
-
-LATE = 0.1
-"""How many writes are late."""
 
 
 class Mark(StrEnum):
@@ -104,30 +96,3 @@ class Record:
             self.counts[mark, who] += 1
             for delay, action in self._due.pop((mark, who, self.counts[mark, who]), ()):
                 self.timeline.at(at + delay, action)
-
-
-class Registers:
-    """The register of each lock."""
-
-    def __init__(self, record: Record, network: Network) -> None:
-        self._record, self._network = record, network
-        self._seen: dict[str, int] = {}
-
-    def write(
-        self, who: str, name: str, hold: str, fence: int, is_alone: Callable[[], bool]
-    ) -> None:
-        """Send a write. `is_alone`: whether its client is the lock's only holder."""
-        wire = Wire(slow=self._network.random.random() < LATE)
-        timeline = self._network.timeline
-        arrival = timeline.now + self._network.delay(wire)
-        timeline.at(arrival, lambda: self._arrive(who, name, hold, fence, is_alone))
-
-    def _arrive(
-        self, who: str, name: str, hold: str, fence: int, is_alone: Callable[[], bool]
-    ) -> None:
-        seen = self._seen.get(name, 0)
-        self._seen[name] = max(fence, seen)
-        kind = Kind.WROTE if fence >= seen else Kind.REJECTED
-        self._record.add(who, kind, name=f"{name}/fenced", hold=hold, fence=fence)
-        if fence < seen and is_alone():
-            self._record.find("holder's write rejected", f"with fence {fence}, not {seen}", who)

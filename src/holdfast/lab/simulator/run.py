@@ -14,7 +14,7 @@ from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.network import Network, Wire
 from holdfast.lab.simulator.observer import Observer
 from holdfast.lab.simulator.plan import Plan, Section, Task
-from holdfast.lab.simulator.record import Record, Registers
+from holdfast.lab.simulator.record import Record
 from holdfast.lab.simulator.scene import Scene
 from holdfast.lab.simulator.store import Wiring
 from holdfast.lab.simulator.tasks import work_through
@@ -86,10 +86,8 @@ class Simulation:
             self.quarantine,
             self.engine.lengthens,
         )
-        self.observer = Observer(
-            Scene(plan, self.record, self.servers, self.clients, self.injector),
-            Registers(self.record, self.network),
-        )
+        scene = Scene(plan, self.record, self.servers, self.clients, self.injector)
+        self.observer = Observer(scene)
         for _ in range(plan.clients):
             self._join()
 

@@ -4,7 +4,6 @@ from holdfast.core.acquire import acquire
 from holdfast.core.effects import Sleep, Steps
 from holdfast.core.holding import extend
 from holdfast.core.lease_state import LeaseState
-from holdfast.core.queries import inspect
 from holdfast.core.release import begin_leave, deliver, finish_leave
 from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
 from holdfast.lab.simulator.client import Client
@@ -54,14 +53,10 @@ def take(observer: Observer, turn: Turn) -> Steps[None]:
 
 def _work(observer: Observer, turn: Turn, lease: LeaseState) -> Steps[None]:
     half = turn.section.work / 2
-    observer.write(turn, lease)
     yield Sleep(turn.client.clock() + half)
     if turn.section.extend_to is not None:
         yield from _extend(observer, turn, lease, turn.section.extend_to)
-    if turn.section.looks:
-        yield from _look(observer, turn, lease)
     yield Sleep(turn.client.clock() + half)
-    observer.write(turn, lease)
 
 
 def _extend(observer: Observer, turn: Turn, lease: LeaseState, ttl: float) -> Steps[None]:
@@ -72,17 +67,6 @@ def _extend(observer: Observer, turn: Turn, lease: LeaseState, ttl: float) -> St
     now = turn.client.clock()
     if not lease.is_held(now):
         observer.find("loss not reported", "extended, and not held", turn.client.name)
-
-
-def _look(observer: Observer, turn: Turn, lease: LeaseState) -> Steps[None]:
-    """Ask who holds the lock. A client that holds it throughout gets its own name."""
-    runtime, began = turn.client.runtime, lease.is_held(turn.client.clock())
-    try:
-        found = yield from inspect(runtime, "", turn.section.name)
-    except EngineUnavailable:
-        return
-    if began and lease.is_held(turn.client.clock()):
-        observer.looked(turn, lease, found)
 
 
 def _leave(

@@ -120,7 +120,7 @@ class ServerConnection:
         timeline = self._client.timeline
         self._wires.reset(ghost=ghost, late=late or self._link.network.lateness())
         there = self._link.there
-        learns = timeline.now + self._link.network.delay(there)
+        learns = timeline.now + self._link.network.delay()
         timeline.at(learns, lambda: there.deliver(lambda: self._server.hang_up(self._wires)))
 
     def _send(self, data: Any, until: float, resume: Resume) -> None:

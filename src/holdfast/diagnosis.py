@@ -44,7 +44,7 @@ def diagnose(engine: Engine, ttl: float, sibling: Sibling, url: str) -> list[Fin
     silent = [each for each in found if NO_ANSWER in each.what]
     if not any(each.severity == "critical" for each in silent):
         found += _try_locks(engine, sibling)
-    others = other_servers(url, [each.where for each in silent])
+    others = _other_servers(url, [each.where for each in silent])
     found = [
         replace(each, mend=others[each.where]) if each in silent and each.where in others else each
         for each in found
@@ -52,7 +52,7 @@ def diagnose(engine: Engine, ttl: float, sibling: Sibling, url: str) -> list[Fin
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
 
 
-def other_servers(url: str, nodes: Sequence[str]) -> dict[str, str]:
+def _other_servers(url: str, nodes: Sequence[str]) -> dict[str, str]:
     """Of the nodes that do not answer, those at which another kind of server than that of the URL
     does, and what to do about it. It takes some seconds."""
     found = side_by_side(partial(what_answers, url), nodes)

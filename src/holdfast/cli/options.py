@@ -81,12 +81,7 @@ def open_client(url: str | None, output: Output | None = None) -> Iterator[Clien
         with client:
             yield client
     except EngineUnavailable as error:
-        from holdfast.diagnosis import other_servers  # not above: help must be quick
-
         output.error(str(error))
-        nodes = ",".join(error.nodes).split(",")  # an ensemble is one node with several addresses
-        for node, hint in other_servers(client.url, nodes).items():
-            output.error(f"{node}: {hint}")
         raise click.exceptions.Exit(exits.UNAVAILABLE) from error
 
 

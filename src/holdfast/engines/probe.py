@@ -1,7 +1,9 @@
 """What kind of server answers at an address: for a URL with a wrong port or a wrong scheme.
 
 A server that receives another protocol than its own closes the connection, or waits for the rest of
-the message. So it is asked in one protocol after the other, each on a connection of its own.
+the message. So it is asked in one protocol after the other, each on a connection of its own. Only
+the doctor does that: to some servers each of these connections is a login that failed, and MariaDB
+blocks a host that has too many of them.
 """
 
 import re

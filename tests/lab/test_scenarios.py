@@ -1,6 +1,5 @@
 """The classic failures come out as they should, and one that does not is noticed."""
 
-import json
 import os
 import re
 import time
@@ -162,12 +161,6 @@ class TestVerdicts:
             steps.line(Event(1.0, who, Kind.GRANTED, "job", who, fence, until=9.0))
         steps.line(Event(2.0, "B", Kind.WROTE, "fenced", "B", 34))
         assert "fence #1 < #2" in steps.line(Event(3.0, "A", Kind.REJECTED, "fenced", "A", 33))
-
-    def test_programs_get_plain_json(self) -> None:
-        outcome = self.outcome(self.variant(), TWO_HOLDERS)
-        [data] = json.loads(report.as_json([outcome]), parse_constant=pytest.fail)
-        assert (data["scenario"], data["variant"], data["as_expected"]) == ("test", "plain", False)
-        assert data["findings"][0]["until"] is None
 
     def test_colours_are_only_for_terminals(self) -> None:
         outcome = self.outcome(self.variant(), TWO_HOLDERS)

@@ -14,7 +14,6 @@ from typing import TypeAlias
 import click
 
 from holdfast.cli.lab import missing_programs_are_told
-from holdfast.cli.options import json_option
 from holdfast.cli.output import Output
 from holdfast.lab.history import Event
 from holdfast.lab.pictures import as_svg
@@ -48,8 +47,7 @@ def list_() -> None:
     help="Draw it into this file. Several variants get a file each, with their names added: "
     "FILE-pause-writes-on.svg.",
 )
-@json_option
-def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> None:
+def run(scenario: str, variant: str | None, svg: Path | None) -> None:
     """Run a scenario, by its name or `all`, and show what happened and why.
 
     Starts Redis servers and clients on this machine, stops, kills and disconnects them, and removes
@@ -62,11 +60,9 @@ def run(scenario: str, variant: str | None, svg: Path | None, as_json: bool) -> 
     signal.signal(signal.SIGTERM, _leave)
     with missing_programs_are_told():
         need_library("redis", "pip install 'holdfast[lab]'")
-        outcomes = _run_quietly(chosen) if as_json else _run_and_show(chosen, _terminal())
+        outcomes = _run_and_show(chosen, _terminal())
     if svg is not None:
         _draw(outcomes, svg)
-    if as_json:
-        click.echo(report.as_json(outcomes))
     _conclude(outcomes)
 
 
@@ -100,11 +96,6 @@ def _choose(name: str, variant: str | None) -> list[tuple[Scenario, Variant]]:
         names = ", ".join(one.name for _, one in there)
         raise click.UsageError(f"{name} has no variant {variant!r}. There are: {names}.")
     return chosen
-
-
-def _run_quietly(chosen: Chosen) -> list[Outcome]:
-    attempts = [_attempt(each, chosen, lambda _: None) for each in chosen]
-    return [outcome for outcome in attempts if outcome is not None]
 
 
 def _run_and_show(chosen: Chosen, terminal: report.Terminal) -> list[Outcome]:

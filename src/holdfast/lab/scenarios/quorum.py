@@ -1,5 +1,6 @@
 """A quorum: votes are lost in a restart, or expired by a clock; nodes are down, or cut off."""
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.lab.history import Kind
@@ -11,33 +12,44 @@ from holdfast.lab.scenarios.scenario import (
     Scenario,
     Variant,
 )
-from holdfast.lab.scenarios.stage import Stage, quorum_of
+from holdfast.lab.scenarios.stage import Node, Stage, quorum_of
 from holdfast.lab.servers.redis import AppendOnly
 
-AMNESIA_TTL = 2.0
-UNGUARDED, GUARDED = "restart_guard=off", f"restart_guard=on&max_ttl={AMNESIA_TTL:g}"
-OLD = int(AMNESIA_TTL) + 2
+LOST_VOTE_TTL = 2.0
+UNGUARDED, GUARDED = "restart_guard=off", f"restart_guard=on&max_ttl={LOST_VOTE_TTL:g}"
+OLD = int(LOST_VOTE_TTL) + 2
 """Seconds after which a restarted node has a vote again: what it lost has expired."""
 
 
-def play_amnesia(stage: Stage, *, options: str, append_only: AppendOnly = "no") -> None:
-    """A holds three of five nodes, one of which restarts; B asks the others and that one."""
-    nodes = stage.nodes(5, append_only=append_only)
-    if options == GUARDED:
-        stage.wait_until(lambda: all(n.uptime() >= OLD for n in nodes), "old nodes")
+def play_lost_vote(
+    stage: Stage, nodes: Sequence[Node], lose_vote: Callable[[Node], None], options: str = UNGUARDED
+) -> None:
+    """A holds three of five nodes, one of which loses its vote; B asks the others and that one."""
     _, _, n3, n4, n5 = nodes
     network = stage.links("A", nodes)
-    a = stage.client("A", network.url(options), ttl=AMNESIA_TTL, renew=False)
-    b = stage.client("B", quorum_of(nodes, options), ttl=AMNESIA_TTL, renew=False)
+    a = stage.client("A", network.url(options), ttl=LOST_VOTE_TTL, renew=False)
+    b = stage.client("B", quorum_of(nodes, options), ttl=LOST_VOTE_TTL, renew=False)
     network.cut(n4, n5)
     a.acquires()
     stage.show_votes(nodes)
-    n3.crash()
-    n3.come_back()
+    lose_vote(n3)
     b.acquires()
     stage.show_votes((n3, n4, n5))
     b.writes("by B")
     a.writes("by A")
+
+
+def play_amnesia(stage: Stage, *, options: str, append_only: AppendOnly = "no") -> None:
+    """The node restarts."""
+    nodes = stage.nodes(5, append_only=append_only)
+    if options == GUARDED:
+        stage.wait_until(lambda: all(n.uptime() >= OLD for n in nodes), "old nodes")
+
+    def restart(node: Node) -> None:
+        node.crash()
+        node.come_back()
+
+    play_lost_vote(stage, nodes, restart, options)
 
 
 AMNESIA = Scenario(
@@ -74,30 +86,13 @@ AMNESIA = Scenario(
 )
 
 
-CLOCK_JUMP_TTL = 2.0
 LITTLE = 0.018
 """Less than what a holder allows for: 1 % of its ttl and 2 ms, which is 22 ms."""
 
 
 def play_clock_jump(stage: Stage, *, jump: float) -> None:
-    """A holds three of five nodes, and the clock of one of them jumps; B asks for the rest."""
-    nodes = stage.nodes(5, own_clock=True)
-    _, _, n3, n4, n5 = nodes
-    options = "restart_guard=off"
-    network = stage.links("A", nodes)
-    a = stage.client("A", network.url(options), ttl=CLOCK_JUMP_TTL, renew=False)
-    b = stage.client("B", quorum_of(nodes, options), ttl=CLOCK_JUMP_TTL, renew=False)
-    for client in (a, b):  # connecting takes longer than the jump
-        client.acquires()
-        client.releases()
-    network.cut(n4, n5)
-    a.acquires()
-    stage.show_votes(nodes)
-    n3.jump(jump)
-    b.acquires()
-    stage.show_votes((n3, n4, n5))
-    b.writes("by B")
-    a.writes("by A")
+    """The node's clock jumps."""
+    play_lost_vote(stage, stage.nodes(5, own_clock=True), lambda node: node.jump(jump))
 
 
 CLOCK_JUMP = Scenario(
@@ -119,7 +114,7 @@ CLOCK_JUMP = Scenario(
         Variant(
             "past-ttl",
             "it jumps by more than the ttl",
-            partial(play_clock_jump, jump=CLOCK_JUMP_TTL + 1),
+            partial(play_clock_jump, jump=LOST_VOTE_TTL + 1),
             "For the node, A's vote has expired, so it votes for B: a clock that is set forward is "
             "as bad as lost data. B's fence is greater all the same, and A's write is rejected.",
             breaks=(TWO_HOLDERS, UNCHECKED_WRITE),
@@ -216,10 +211,11 @@ PARTITION_TTL = 1.5
 def of_a_quorum(stage: Stage) -> None:
     """A keeps two of five nodes, B reaches the other three."""
     nodes = stage.nodes(5)
-    options = "restart_guard=off"
     near, far = nodes[:2], nodes[2:]
     networks = {who: stage.links(who, nodes) for who in ("A", "B")}
-    a, b = (stage.client(who, networks[who].url(options), ttl=PARTITION_TTL) for who in ("A", "B"))
+    a, b = (
+        stage.client(who, networks[who].url(UNGUARDED), ttl=PARTITION_TTL) for who in ("A", "B")
+    )
     a.acquires()
     stage.wait_until(lambda: all(node.is_locked() for node in nodes), "votes of all nodes")
     stage.show_votes(nodes)

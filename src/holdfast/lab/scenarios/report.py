@@ -1,13 +1,11 @@
 """What people read while a scenario runs, and after it. Pure: what happened in, lines out."""
 
-import json
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import inf, isfinite
-from typing import Any
+from dataclasses import dataclass
+from math import inf
 
-from holdfast.lab.history import Event, Finding, Kind
+from holdfast.lab.history import Event, Kind
 from holdfast.lab.pictures import as_text
 from holdfast.lab.pictures.sentences import describe
 from holdfast.lab.pictures.text import painted
@@ -134,28 +132,6 @@ def summary(outcomes: Sequence[Outcome], terminal: Terminal, left_out: int = 0) 
 def in_words(labels: Iterable[str]) -> str:
     """What goes wrong, or that nothing does."""
     return "; ".join(sorted(labels)) or KEPT
-
-
-def as_json(outcomes: Iterable[Outcome]) -> str:
-    """The same for programs."""
-    return json.dumps([_as_data(outcome) for outcome in outcomes], indent=2, ensure_ascii=False)
-
-
-def _as_data(outcome: Outcome) -> dict[str, Any]:
-    return {
-        "scenario": outcome.scenario.name,
-        "variant": outcome.variant.name,
-        "as_expected": outcome.as_expected,
-        "expected": sorted(outcome.variant.breaks),
-        "seen": sorted(outcome.broken),
-        "aborted": outcome.aborted,
-        "findings": [_finding_as_data(finding) for finding in outcome.findings],
-        "events": [json.loads(event.as_json()) for event in outcome.history],
-    }
-
-
-def _finding_as_data(finding: Finding) -> dict[str, Any]:
-    return asdict(finding) | {"until": finding.until if isfinite(finding.until) else None}
 
 
 def _seen(outcome: Outcome) -> str:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import click
 
-from holdfast import Finding, Guarantees
+import holdfast
 from holdfast.cli import exits
 from holdfast.cli.options import bad_arguments_are_usage_errors, json_option, open_client
 from holdfast.cli.output import printable
@@ -45,7 +45,7 @@ def doctor(url: str | None, fix_hints: bool, as_json: bool) -> None:
 COMMANDS = {"doctor": doctor}
 
 
-def _print(url: str, guarantees: Guarantees, findings: list[Finding]) -> None:
+def _print(url: str, guarantees: holdfast.Guarantees, findings: list[holdfast.Finding]) -> None:
     click.secho(printable(url), bold=True)
     click.echo(f"{guarantees.engine}: one holder {guarantees.exclusion}")
     for finding in findings:
@@ -65,7 +65,9 @@ def _print(url: str, guarantees: Guarantees, findings: list[Finding]) -> None:
         click.echo(f"- {reason}")
 
 
-def _as_dict(url: str, guarantees: Guarantees, findings: list[Finding]) -> dict[str, object]:
+def _as_dict(
+    url: str, guarantees: holdfast.Guarantees, findings: list[holdfast.Finding]
+) -> dict[str, object]:
     return {
         "url": url,
         "engine": guarantees.engine,

@@ -14,7 +14,7 @@ from typing import TypedDict
 
 import click
 
-from holdfast import Client, EngineUnavailable, Lease, LeaseAll, LockLost
+import holdfast
 from holdfast.cli import exits
 from holdfast.cli.child import Child
 from holdfast.cli.options import (
@@ -98,7 +98,7 @@ class _Run:
     terminal: Terminal
     on_start: Callable[[], object] = lambda: None
 
-    def with_client(self, client: Client) -> int:
+    def with_client(self, client: holdfast.Client) -> int:
         acquire, rule = self._prepare(client)
         self.output.detail(f"waiting for {self._shown} on {client.url}")
         for name in self.request.names if self.request.timeout != 0 else ():
@@ -125,10 +125,12 @@ class _Run:
     def _shown(self) -> str:
         return ", ".join(map(repr, self.request.names))
 
-    def _fences(self, lease: Lease | LeaseAll) -> dict[str, int]:
-        return {lease.name: lease.fence} if isinstance(lease, Lease) else lease.fences
+    def _fences(self, lease: holdfast.Lease | holdfast.LeaseAll) -> dict[str, int]:
+        return {lease.name: lease.fence} if isinstance(lease, holdfast.Lease) else lease.fences
 
-    def _prepare(self, client: Client) -> tuple[Callable[[], Lease | LeaseAll | None], LossRule]:
+    def _prepare(
+        self, client: holdfast.Client
+    ) -> tuple[Callable[[], holdfast.Lease | holdfast.LeaseAll | None], LossRule]:
         """How to acquire, and what to do after a loss."""
         request = self.request
         options: _Options = {
@@ -136,7 +138,7 @@ class _Run:
             "max_hold": request.max_hold,
             "label": request.label,
         }
-        acquire: Callable[[], Lease | LeaseAll | None]
+        acquire: Callable[[], holdfast.Lease | holdfast.LeaseAll | None]
         with bad_arguments_are_usage_errors():
             lock = client.lock(request.name, **options)
             if request.shared:
@@ -163,12 +165,14 @@ class _Run:
             )
         return LossRule(self.request.on_lost, kill_after, self.request.max_hold or math.inf)
 
-    def _acquire(self, acquire: Callable[[], Lease | LeaseAll | None]) -> Lease | LeaseAll | None:
+    def _acquire(
+        self, acquire: Callable[[], holdfast.Lease | holdfast.LeaseAll | None]
+    ) -> holdfast.Lease | holdfast.LeaseAll | None:
         """Wait in a thread, so that this one can handle signals.
 
         Closing the client then ends the wait, and releases what was acquired.
         """
-        answer: Future[Lease | LeaseAll | None] = Future()
+        answer: Future[holdfast.Lease | holdfast.LeaseAll | None] = Future()
 
         def ask() -> None:
             try:
@@ -188,7 +192,7 @@ class _Run:
                 return answer.result()
             self.signals.wait(math.inf)
 
-    def _run_command(self, lease: Lease | LeaseAll, rule: LossRule) -> int:
+    def _run_command(self, lease: holdfast.Lease | holdfast.LeaseAll, rule: LossRule) -> int:
         fence = self._fences(lease)[self.request.name]
         supervisor = Supervisor(
             self.child,
@@ -210,7 +214,7 @@ class _Run:
             self.child.close()  # also after an error: the command must not outlive the lease
             self.terminal.take_back(self.child.pid)
 
-    def _environment(self, lease: Lease | LeaseAll) -> dict[str, str]:
+    def _environment(self, lease: holdfast.Lease | holdfast.LeaseAll) -> dict[str, str]:
         fences = self._fences(lease)
         found = {
             "HOLDFAST_NAME": self.request.name,
@@ -219,7 +223,7 @@ class _Run:
         }
         return found | ({"HOLDFAST_FENCES": json.dumps(fences)} if self.request.also else {})
 
-    def _keep(self, lease: Lease | LeaseAll, release_at: float) -> None:
+    def _keep(self, lease: holdfast.Lease | holdfast.LeaseAll, release_at: float) -> None:
         """Keep the lock until --min-hold is over, unless the lease is lost or a signal arrives."""
         while (left := release_at - time.monotonic()) > 0:
             if self.signals.ending():
@@ -231,23 +235,23 @@ class _Run:
         if self.request.min_hold and lease.lost:
             self.output.note(f"the lease on {self._shown} was lost after the command had ended")
 
-    def _release(self, lease: Lease | LeaseAll) -> None:
+    def _release(self, lease: holdfast.Lease | holdfast.LeaseAll) -> None:
         try:
             lease.release()
-        except LockLost as loss:
+        except holdfast.LockLost as loss:
             self.output.detail(str(loss))
-        except EngineUnavailable as error:
+        except holdfast.EngineUnavailable as error:
             self.output.note(str(error))
         else:
             self.output.detail(f"released {self._shown}")
 
-    def _explain_conflict(self, client: Client) -> None:
+    def _explain_conflict(self, client: holdfast.Client) -> None:
         name, by = self.request.name, ""
         try:
             for info in filter(None, map(client.inspect, self.request.names)):
                 name, by = info.name, f" by {describe_holders(info)}"
                 break
-        except EngineUnavailable:
+        except holdfast.EngineUnavailable:
             pass
         waited = f" after {self.request.timeout:g} s" if self.request.timeout else ""
         self.output.note(f"{name!r} is still held{by}; gave up{waited}, nothing was run")

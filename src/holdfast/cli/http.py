@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import click
 
-from holdfast import Client, Leader, LockError
+import holdfast
 from holdfast.cli import exits
 from holdfast.cli.hold import Request
 from holdfast.cli.options import label_as_dict, open_client
@@ -61,7 +61,7 @@ class Board:
         return json.dumps({"name": self._name, **facts})
 
 
-def as_dict(leader: Leader | None) -> dict[str, object] | None:
+def as_dict(leader: holdfast.Leader | None) -> dict[str, object] | None:
     """A leader as JSON has it."""
     if leader is None:
         return None
@@ -73,14 +73,14 @@ def as_dict(leader: Leader | None) -> dict[str, object] | None:
     }
 
 
-def observe(client: Client, name: str, board: Board) -> None:
+def observe(client: holdfast.Client, name: str, board: Board) -> None:
     """Post each change, until the client is closed."""
     pause = threading.Event()
     while not client.closed:
         try:
             for leader in client.election(name).observe():
                 board.post(200, leader=as_dict(leader))
-        except (LockError, ValueError) as error:
+        except (holdfast.LockError, ValueError) as error:
             board.post(503, error=str(error))
             pause.wait(RETRY)
 

@@ -13,8 +13,7 @@ from pathlib import Path
 
 import click
 
-from holdfast import LeaseInfo, Member, schema
-from holdfast.breaking import LIMITS, break_held, operator, refusal
+import holdfast
 from holdfast.cli import exits
 from holdfast.cli.options import (
     audit_log_option,
@@ -97,6 +96,8 @@ def break_lock(
     fences keep their writes in order. Exit code 1: the lock was free, changed hands, or you
     answered no; nothing was changed.
     """
+    from holdfast.breaking import break_held, operator, refusal  # not above: help must be quick
+
     if not yes and not sys.stdin.isatty():
         raise click.UsageError("there is no terminal to ask on: give --yes to break the lock.")
     if audit_log and not reason.strip():
@@ -137,13 +138,15 @@ def print_ddl(url: str | None) -> None:
     Clients create the tables on first use, if their role may. This command makes no connection.
     """
     with bad_arguments_are_usage_errors():
-        click.echo(schema.ddl(url))
+        click.echo(holdfast.schema.ddl(url))
 
 
 COMMANDS = {"ls": list_locks, "show": show_lock, "break": break_lock, "ddl": print_ddl}
 
 
-def _confirmed(info: LeaseInfo, holder: str) -> bool:
+def _confirmed(info: holdfast.LeaseInfo, holder: str) -> bool:
+    from holdfast.breaking import LIMITS
+
     chosen = [member for member in info.members if member.holder == holder]
     held_by = describe_holder(chosen[0]) if chosen else describe_holders(info)
     held = f"{info.name!r} is held by {held_by}, fence {info.fence}"
@@ -155,7 +158,7 @@ def _confirmed(info: LeaseInfo, holder: str) -> bool:
         raise click.UsageError("the terminal does not answer: give --yes to break it.") from None
 
 
-def _print_table(leases: Iterable[LeaseInfo]) -> None:
+def _print_table(leases: Iterable[holdfast.LeaseInfo]) -> None:
     head = ("NAME", "FENCE", "LEFT", "WAITERS", "HELD BY")
     rows = [head, *(_row(info, member) for info in leases for member in info.members)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -167,7 +170,7 @@ def _print_table(leases: Iterable[LeaseInfo]) -> None:
         )
 
 
-def _print_facts(info: LeaseInfo) -> None:
+def _print_facts(info: holdfast.LeaseInfo) -> None:
     facts = [("name", printable(info.name))]
     if info.shares != 1:
         of = f"{len(info.members)} of {info.shares} slots" if info.shares else "for reading"
@@ -184,7 +187,7 @@ def _print_facts(info: LeaseInfo) -> None:
         click.echo(f"{click.style(f'{fact:<7}', fg='cyan')}  {value}")
 
 
-def _row(info: LeaseInfo, member: Member) -> tuple[str, str, str, str, str]:
+def _row(info: holdfast.LeaseInfo, member: holdfast.Member) -> tuple[str, str, str, str, str]:
     return (
         printable(info.name),
         str(info.fence),
@@ -194,7 +197,7 @@ def _row(info: LeaseInfo, member: Member) -> tuple[str, str, str, str, str]:
     )
 
 
-def _waiters(info: LeaseInfo) -> str:
+def _waiters(info: holdfast.LeaseInfo) -> str:
     return "?" if info.waiters is None else str(info.waiters)
 
 
@@ -213,13 +216,13 @@ def _duration(seconds: float) -> str:
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
 
 
-def _as_dict(info: LeaseInfo) -> dict[str, object]:
+def _as_dict(info: holdfast.LeaseInfo) -> dict[str, object]:
     first, *_ = members = [_member_as_dict(member) for member in info.members]
     counts = {"fence": info.fence, "waiters": info.waiters, "shares": info.shares}
     return {"name": info.name, **first, **counts, "members": members}
 
 
-def _member_as_dict(member: Member) -> dict[str, object]:
+def _member_as_dict(member: holdfast.Member) -> dict[str, object]:
     return {
         "holder": member.holder,
         "remaining": round(member.remaining, 3) if member.remaining < inf else None,

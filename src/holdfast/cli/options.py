@@ -1,4 +1,8 @@
-"""Shared by several commands: the --url option, times, and opening the client."""
+"""Shared by several commands: the --url option, times, and opening the client.
+
+The commands' modules `import holdfast`, which loads each public name when it is first used: help
+must be quick.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from holdfast import Client, EngineUnavailable, Label, LeaseInfo, LockError, Member
-from holdfast.breaking import Audit
+import holdfast
 from holdfast.cli import exits
 from holdfast.cli.output import Output, printable, show_log
+
+if TYPE_CHECKING:
+    from holdfast.breaking import Audit
 
 MOST_COMPLETIONS = 100
 
@@ -71,16 +77,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Machine-read
 
 
 @contextmanager
-def open_client(url: str | None, output: Output | None = None) -> Iterator[Client]:
+def open_client(url: str | None, output: Output | None = None) -> Iterator[holdfast.Client]:
     """The client. An invalid URL is a usage error, an unreachable engine exit code 69."""
     output = output or Output()
     show_log(output.without_waiting())
     with bad_arguments_are_usage_errors():
-        client = Client(url)
+        client = holdfast.Client(url)
     try:
         with client:
             yield client
-    except EngineUnavailable as error:
+    except holdfast.EngineUnavailable as error:
         output.error(str(error))
         raise click.exceptions.Exit(exits.UNAVAILABLE) from error
 
@@ -96,6 +102,8 @@ def bad_arguments_are_usage_errors() -> Iterator[None]:
 
 def open_audit(path: Path | None) -> Audit:
     """The record of broken locks. A file that cannot be written is a usage error."""
+    from holdfast.breaking import Audit  # not above: help must be quick
+
     try:
         return Audit(path)
     except OSError as error:
@@ -105,13 +113,13 @@ def open_audit(path: Path | None) -> Audit:
 def complete_name(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """The names of held locks that begin so, for the completion of a shell."""
     try:
-        with Client(ctx.params.get("url")) as client:
+        with holdfast.Client(ctx.params.get("url")) as client:
             return [info.name for info in islice(client.leases(incomplete), MOST_COMPLETIONS)]
-    except (LockError, ValueError, ModuleNotFoundError):
+    except (holdfast.LockError, ValueError, ModuleNotFoundError):
         return []
 
 
-def label_as_dict(label: Label | None) -> dict[str, object]:
+def label_as_dict(label: holdfast.Label | None) -> dict[str, object]:
     """Who a holder is, for JSON."""
     return {
         "host": label.host if label else None,
@@ -121,7 +129,7 @@ def label_as_dict(label: Label | None) -> dict[str, object]:
     }
 
 
-def describe_holder(info: LeaseInfo | Member) -> str:
+def describe_holder(info: holdfast.LeaseInfo | holdfast.Member) -> str:
     """The holder, for people."""
     if info.label is None:
         return printable(info.holder)
@@ -129,7 +137,7 @@ def describe_holder(info: LeaseInfo | Member) -> str:
     return printable(f"{info.label.program}{text} on {info.label.host}, pid {info.label.pid}")
 
 
-def describe_holders(info: LeaseInfo) -> str:
+def describe_holders(info: holdfast.LeaseInfo) -> str:
     """All holders of a lock, for people."""
     others = len(info.members) - 1
     more = f" and {others} other{'s' if others > 1 else ''}" if others > 0 else ""

@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from math import inf
 
-from holdfast import Lease, LeaseAll
+import holdfast
 from holdfast.cli import exits
 from holdfast.cli.child import Child, Ended
 from holdfast.cli.options import OnLost
@@ -57,7 +57,7 @@ class Supervisor:
     def __init__(
         self,
         child: Child,
-        lease: Lease | LeaseAll,
+        lease: holdfast.Lease | holdfast.LeaseAll,
         shown: str,
         rule: LossRule,
         signals: Signals,

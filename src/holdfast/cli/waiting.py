@@ -8,7 +8,7 @@ import threading
 from contextlib import suppress
 from math import inf
 
-from holdfast import Client, LockError
+import holdfast
 from holdfast.cli.options import describe_holders
 from holdfast.cli.output import printable, stderr_is_ready
 from holdfast.cli.signals import all_signals_blocked
@@ -23,7 +23,7 @@ class WaitingLine:
     """On a terminal: one line, which is written anew every second and removed in the end. A thread
     of its own looks, since the engine may take its time to answer."""
 
-    def __init__(self, client: Client, name: str, *, quiet: bool) -> None:
+    def __init__(self, client: holdfast.Client, name: str, *, quiet: bool) -> None:
         self._client, self._name = client, name
         self._shown = not quiet and sys.stderr.isatty()
         self._over = threading.Event()
@@ -55,7 +55,7 @@ class WaitingLine:
         waiting = f"waiting for {printable(self._name)}"
         try:
             info = self._client.inspect(self._name)
-        except LockError:
+        except holdfast.LockError:
             return f"{waiting}: the engine is unreachable"
         if info is None:
             return waiting
@@ -69,13 +69,13 @@ def _write(text: str) -> None:
             os.write(2, text.encode(errors="replace"))
 
 
-def waits_for_its_parent(client: Client, name: str) -> bool:
+def waits_for_its_parent(client: holdfast.Client, name: str) -> bool:
     """Whether this runs inside a `holdfast run` that holds the lock which it is to wait for."""
     if os.environ.get("HOLDFAST_NAME") != name:
         return False
     try:
         info = client.inspect(name)
-    except LockError:
+    except holdfast.LockError:
         return False
     holder = os.environ.get("HOLDFAST_HOLDER")
     return info is not None and any(member.holder == holder for member in info.members)

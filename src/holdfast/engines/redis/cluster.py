@@ -99,7 +99,7 @@ class ClusterCommands(Commands):
 
     def __init__(self, *, keep: float, channel: str, replicas: int) -> None:
         super().__init__(
-            quorum=False, keep=keep, channel=channel, scattered=True, replicas=replicas
+            quorum=False, keep=keep, channel=channel, in_cluster=True, replicas=replicas
         )
 
     def exchange(self, requests: Sequence[Any], wakes: bool) -> Exchange:

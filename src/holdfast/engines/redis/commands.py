@@ -74,17 +74,17 @@ class Commands:
         quorum: bool,
         keep: float,
         channel: str,
-        scattered: bool = False,
+        in_cluster: bool = False,
         replicas: int = 0,
         offer: float = OFFER,
     ) -> None:
         self._quorum = quorum
         self._keep = keep
         self._channel = channel.encode()
-        self._scattered = scattered
+        self._in_cluster = in_cluster
         self._replicas = replicas
-        self._keys_of = partial(keys_of, in_cluster=scattered)
-        self._inspector = Inspector(in_cluster=scattered)
+        self._keys_of = partial(keys_of, in_cluster=in_cluster)
+        self._inspector = Inspector(in_cluster=in_cluster)
         self._offer = _milliseconds(offer)
         missing = MISSING if quorum else NOT_YOURS
         self._codes: dict[int, Answer] = {1: DONE, 0: NOT_YOURS, -1: missing}
@@ -121,7 +121,7 @@ class Commands:
             breaking = self._release_head(first.key, True) + word(holder)
             return Exchange((breaking,), self._read_codes)
         if type(first) is Read or type(first) is Write:
-            return cell_exchange(first, self._replicas, in_cluster=self._scattered)
+            return cell_exchange(first, self._replicas, in_cluster=self._in_cluster)
         if type(first) is Ping:
             return Exchange((command(b"PING"),), lambda replies: [DONE])
         if type(first) is Replicated:
@@ -152,7 +152,7 @@ class Commands:
         return call("release", keys, keep, self._offer, self._channel, more=1)
 
     def _extend(self, requests: Sequence[Extend]) -> Exchange:
-        size = 1 if self._scattered else LEASES_IN_A_CALL
+        size = 1 if self._in_cluster else LEASES_IN_A_CALL
         batches = [requests[at : at + size] for at in range(0, len(requests), size)]
 
         def read(replies: list[Reply]) -> Answers:

@@ -227,7 +227,7 @@ class AsyncRedisStore:
                 following = min(following, now + ONE_MORE_LOOK)
             else:
                 self._nodes.expire(exchange.round)
-                exchange.waiter.wake()
+                exchange.caller.wake()
         following = min(following, self._waiters.next_due)
         if following < inf:
             self._fire_at(following)

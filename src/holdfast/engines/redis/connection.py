@@ -26,7 +26,7 @@ import hiredis
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.fanout import FanOut
-from holdfast.core.messages import DONE, Acquire, Answer, Failed, Held, Inspect, Release
+from holdfast.core.messages import DONE, Acquire, Answer, Failed, Held, Release
 from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.exchange import (
@@ -59,14 +59,14 @@ NEW, SENT, ACTIVE, REFUSED = "new", "sent", "active", "refused"
 """The states of a subscription."""
 
 
-class NoWaiter:
+class NoCaller:
     """For a round that no thread or task waits for."""
 
     def wake(self) -> None:
         """Do nothing."""
 
 
-NO_WAITER = NoWaiter()
+NO_CALLER = NoCaller()
 
 
 class Owner(Protocol):
@@ -236,7 +236,7 @@ class Node:
             answers = [failed(f"the reply makes no sense: {error}")] * len(each.requests)
         if isinstance(answers, Exchange):
             if self._goes_on(exchange):
-                answers.round, answers.waiter = each, exchange.waiter
+                answers.round, answers.caller = each, exchange.caller
                 self._send(answers)
                 return
             answers = [failed("its caller has stopped waiting")] * len(each.requests)
@@ -253,7 +253,7 @@ class Node:
         if not each.over:
             each.take(self.index, answers)
             if each.over:
-                exchange.waiter.wake()
+                exchange.caller.wake()
         elif not each.settled:
             _take_late(each, self.index, answers)
         if type(first) is Failed and any(code in str(first) for code in NOT_THE_MASTER):
@@ -329,8 +329,8 @@ class Node:
 
     def _send_own(self, exchange: Exchange) -> None:
         """Send what no caller waits for."""
-        exchange.round = FanOut((Inspect(""),), (self.index,), inf)
-        exchange.waiter = NO_WAITER
+        exchange.round = FanOut((None,), (self.index,), inf)  # none of a caller's requests
+        exchange.caller = NO_CALLER
         self._send(exchange)
 
     def _named(self, answer: Answer) -> Answer:
@@ -349,7 +349,7 @@ class Node:
         """The same for a request whose caller waits already."""
         self._fail(exchange, why, heals)
         if exchange.round.over:
-            exchange.waiter.wake()
+            exchange.caller.wake()
 
     def _failed(self, why: str) -> None:
         is_first = not self.last_error and self._nodes.size and why != GONE

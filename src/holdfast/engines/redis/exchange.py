@@ -53,8 +53,8 @@ SCRIPTS = (
 """The files in the folder `scripts`. Each begins with its keys, its arguments and its result."""
 
 
-class Waiter(Protocol):
-    """A thread or task that waits for a round."""
+class Caller(Protocol):
+    """The thread or task that waits for a round."""
 
     def wake(self) -> None:
         """The round is over."""
@@ -72,7 +72,7 @@ class Exchange:
     """Whether it loads the scripts: if one is missing then, loading it again would not help."""
     round: FanOut = field(init=False)
     """The round that waits for the answers. Set when it is sent, as is the next."""
-    waiter: Waiter = field(init=False)
+    caller: Caller = field(init=False)
     """Woken when the round is over."""
 
     @property

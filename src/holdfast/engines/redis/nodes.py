@@ -32,7 +32,7 @@ from holdfast.core.quorum import Quorum
 from holdfast.engines.redis.addresses import Address
 from holdfast.engines.redis.commands import Ping, Replicated
 from holdfast.engines.redis.connection import GONE, SILENT, Node
-from holdfast.engines.redis.exchange import Exchange, Waiter
+from holdfast.engines.redis.exchange import Caller, Exchange
 from holdfast.engines.redis.handshake import Handshake
 from holdfast.engines.redis.waiters import Waiters
 
@@ -102,12 +102,12 @@ class Nodes:
         for node in self.all:
             node.forget()
 
-    def start(self, rounds: Sequence[FanOut], waiter: Waiter) -> None:
-        """Send the requests of some rounds; `waiter` is woken whenever one of them is over."""
+    def start(self, rounds: Sequence[FanOut], caller: Caller) -> None:
+        """Send the requests of some rounds; `caller` is woken whenever one of them is over."""
         now = self.clock()
         if self.closed:
             self._refuse(rounds)
-            waiter.wake()
+            caller.wake()
             return
         for each in rounds:
             for index in each.nodes:
@@ -124,7 +124,7 @@ class Nodes:
             exchange = self._exchange(each.requests, wakes)
             if self.adapt is not None:
                 exchange = self.adapt(each, exchange)
-            exchange.round, exchange.waiter = each, waiter
+            exchange.round, exchange.caller = each, caller
             for index in each.nodes:
                 self.all[index].start(exchange, now, spare)
 

@@ -172,19 +172,19 @@ class RedisStore(Store):
             rounds[:] = [effect] if isinstance(effect, FanOut) else effect
             self._send(Rounds(tuple(rounds), resume))
 
-    def _send(self, waiter: "Rounds") -> None:
+    def _send(self, caller: "Rounds") -> None:
         def time_out() -> None:
-            for each in waiter.rounds:
+            for each in caller.rounds:
                 if not each.over:
                     self._nodes.expire(each)
-            waiter.wake()
+            caller.wake()
 
-        self._nodes.start(waiter.rounds, waiter)
+        self._nodes.start(caller.rounds, caller)
         self.flush_all()
-        for each in waiter.rounds:
+        for each in caller.rounds:
             self._sent(each.requests)
-        waiter.wake()
-        self.client.at(max(each.until for each in waiter.rounds), time_out)
+        caller.wake()
+        self.client.at(max(each.until for each in caller.rounds), time_out)
 
     def _add(self, index: int, wiring: Wiring) -> Node:
         address, handshake = _address(wiring.servers[index].name), Handshake()

@@ -32,7 +32,7 @@ class Event:
     level: ClassVar[int] = logging.WARNING
     """At which level it is logged."""
     at: float = field(default_factory=time.time, compare=False)
-    """When it happened, in seconds since 1970."""
+    """When it happened, in seconds since 1970: for people and traces. No lock depends on it."""
 
     @property
     def facts(self) -> Mapping[str, object]:

@@ -17,6 +17,7 @@ The rules that every engine keeps:
 4. A place in the queue (`Acquire` with `queue`) ends with `Release`, with the grant, or when the
    waiter dies. When the lock becomes free, it is *offered* to the first waiter, and to those behind
    it that may share it; each holds it once it has asked again. It has `OFFER` seconds for that.
+   (How each engine notices that a waiter died is in docs/internals.md.)
 """
 
 from dataclasses import dataclass, field

@@ -23,11 +23,11 @@ from holdfast.core.ports import StoreHost
 from holdfast.engines.zookeeper.cells import Cells
 from holdfast.engines.zookeeper.commands import Tree
 from holdfast.engines.zookeeper.connection import Connection
-from holdfast.engines.zookeeper.exchange import Exchange, Steps, Waits, exchange, side_by_side
 from holdfast.engines.zookeeper.inspect import Inspection
 from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim, Registry
 from holdfast.engines.zookeeper.sessions import HEARTBEATS, Session, Sessions, Terms
+from holdfast.engines.zookeeper.steps import Exchange, Steps, Waits, exchange, side_by_side
 
 CHANCE = random.Random()  # noqa: S311 - not a secret
 

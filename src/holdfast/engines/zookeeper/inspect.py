@@ -19,8 +19,8 @@ from holdfast.engines.zookeeper.commands import (
     read_entry,
     secret_of,
 )
-from holdfast.engines.zookeeper.exchange import Send, Steps
 from holdfast.engines.zookeeper.sessions import Session, Sessions
+from holdfast.engines.zookeeper.steps import Send, Steps
 
 
 class Inspection:

@@ -42,9 +42,9 @@ from holdfast.engines.zookeeper.commands import (
     shares_of,
     write_entry,
 )
-from holdfast.engines.zookeeper.exchange import Rejected, Send, Steps
 from holdfast.engines.zookeeper.registry import Claim, Move, Registry
 from holdfast.engines.zookeeper.sessions import Session, Sessions
+from holdfast.engines.zookeeper.steps import Rejected, Send, Steps
 
 SHARES_OF = attrgetter("shares")
 

@@ -1,4 +1,4 @@
-"""An exchange with the servers, step by step: the same for threads and asyncio.
+"""The steps of an exchange with the servers, and what runs them: the same for threads and asyncio.
 
 The steps are a generator. It yields a `Send` of calls that go out together in one session, or a
 `Sleep`, and is sent the replies: a result, or one of the errors that are `ANSWERS`. It is closed in

@@ -70,7 +70,7 @@ def test_a_lease_on_a_session_that_the_leader_may_have_given_up_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What a follower has acknowledged is not yet known to the leader."""
-    monkeypatch.setattr(Session, "is_surely_alive", lambda session, since: True)
+    monkeypatch.setattr(Session, "is_fresh", lambda session, since: True)
     found = {finding.label for step in range(1, 9) for finding in paused_at(step).findings}
     assert "lease without a quorum" in found
 

@@ -39,7 +39,7 @@ def clock() -> Clock:
 
 def test_what_was_answered_is_not_known_yet(session: Session) -> None:
     session.answered(100.0)
-    assert not session.is_surely_alive(100.0)
+    assert not session.is_fresh(100.0)
 
 
 def test_it_is_known_when_something_later_is_answered(session: Session, clock: Clock) -> None:
@@ -70,8 +70,8 @@ def test_requests_that_may_have_arrived_together_prove_nothing(
 def test_an_old_proof_is_good_for_the_margin_only(session: Session) -> None:
     session.answered(100.0)
     session.answered(101.0)
-    assert session.is_surely_alive(102.0)
-    assert not session.is_surely_alive(102.1)
+    assert session.is_fresh(102.0)
+    assert not session.is_fresh(102.1)
 
 
 def test_a_new_connection_is_the_leaders_own_word(session: Session) -> None:

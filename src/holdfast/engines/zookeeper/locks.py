@@ -185,17 +185,17 @@ class Locks:
 
     def _hold(self, claim: Claim, asked_at: float) -> Steps[Granted | None]:
         """The place has its turn. None if its session has ended."""
-        yield from self._be_known(claim.session, asked_at)
+        yield from self._be_fresh(claim.session, asked_at)
         if claim.session.id != claim.owner:
             return None
         ttl = claim.session.ttl
         claim.ends_at = asked_at + ttl
         return Granted(claim.fence, ttl=ttl)
 
-    def _be_known(self, session: Session, since: float) -> Steps[None]:
-        """Have the leader count the session's time from about `since`, or later. Another session
-        may have begun meanwhile: then it counts for that one."""
-        while not session.is_surely_alive(since):
+    def _be_fresh(self, session: Session, since: float) -> Steps[None]:
+        """Have the servers count from about `since`, or later. Another session may have begun
+        meanwhile: then it counts for that one."""
+        while not session.is_fresh(since):
             yield Sleep(self._clock() + self._sessions.terms.tick / 2)
             yield Send(session, [commands.sync()])
 
@@ -216,7 +216,7 @@ class Locks:
             else:
                 there += [True, *(each is not None for each in seen)]
         if any(there):
-            yield from self._be_known(session, asked_at)
+            yield from self._be_fresh(session, asked_at)
         answers: list[Answer] = []
         for request, claim, is_there in zip(requests, claims, there, strict=True):
             ends_at = asked_at + request.ttl

@@ -152,8 +152,9 @@ class Session:
                 self.known_at = max(self.known_at, self._answered.popleft()[0])
             self._answered.append((sent_at, now))
 
-    def is_surely_alive(self, since: float) -> bool:
-        """Whether it lives for a ttl, less the margin, from that instant on."""
+    def is_fresh(self, since: float) -> bool:
+        """Whether a lease that was asked for at that instant can rest on it: it lives for a ttl,
+        less the margin, from then on."""
         return self.known_at >= since - MARGIN * self._terms.tick
 
     def heartbeat(self) -> None:

@@ -124,7 +124,7 @@ PLANTED = [
     Mutant(
         "one who gives up leaves its place",
         "core/acquire.py",
-        "        if self.queued:\n            timeout",
+        "        if self.needs_cleanup:\n            timeout",
         "        if False:\n            timeout",
         CORE,
     ),

@@ -102,7 +102,7 @@ class Contender:
         """When the last try left."""
         self.queue = False
         """Whether to ask for a place in the queue; from the second try on."""
-        self.queued = False
+        self.needs_cleanup = False
         """Whether the engine may have something of ours: a place in the queue, or an unknown
         grant."""
         self.was_busy = False
@@ -188,7 +188,7 @@ class Contender:
                 if self.is_reported:
                     self.runtime.emit(Waiting(self.spec.name, self.holder, held.remaining))
             return Busy(now, self.give_up_at)  # ask again at once, for a place in the queue
-        self.queued = True
+        self.needs_cleanup = True
         pause = held.remaining
         if not held.wakes:
             pause = min(pause, spread(self.spec.retry, self.runtime.uniform))
@@ -196,7 +196,7 @@ class Contender:
 
     def _failing(self, answer: Answer) -> Failing:
         now = self.runtime.clock()
-        self.queued = True
+        self.needs_cleanup = True
         if self.give_up_at - self.began >= HASTE:
             self.was_busy = False
         self.failing_since = min(self.failing_since, now)
@@ -231,7 +231,7 @@ class Contender:
         """
         runtime, spec = self.runtime, self.spec
         failing = isinstance(outcome, Failing)
-        if self.queued:
+        if self.needs_cleanup:
             timeout = (
                 min(spec.request_timeout, FAILING_TIMEOUT) if failing else spec.request_timeout
             )

@@ -138,7 +138,7 @@ class Chart:
             line.write(at, "┴", "dim")
             numbers.write(min(at, self._width - len(number)), number, "dim")
         yield self._beside("", "", line)
-        yield self._beside(self._axis.unit, "dim", numbers)
+        yield self._beside("s", "dim", numbers)
 
 
 def _tint(number: int | None, *, on: bool = False) -> str:

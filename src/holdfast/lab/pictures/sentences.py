@@ -1,7 +1,6 @@
 """What happened, in words: a sentence for each event."""
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from math import inf, isfinite
 
@@ -9,16 +8,6 @@ from holdfast.lab.history import Event, Finding, Kind
 
 Instant = Callable[[float], str]
 """How an instant is written."""
-
-
-def clean(text: str) -> str:
-    """A text from a history without what would harm a terminal or an XML document."""
-    return "".join("·" if _is_harmful(character) else character for character in text)
-
-
-def _is_harmful(character: str) -> bool:
-    """Control characters, marks that turn the writing around, and half characters."""
-    return unicodedata.category(character) in ("Cc", "Cf", "Cs", "Zl", "Zp", "Cn")
 
 
 def is_vote(event: Event) -> bool:
@@ -57,7 +46,7 @@ def describe(event: Event, instant: Instant, fences: Mapping[int, str]) -> str:
         sentence = _VOTE if event.until > event.at else _NO_VOTE
     elif event.kind is Kind.HEALED and not event.peer:
         sentence = _ALL_HEALED
-    described = sentence.format(
+    return sentence.format(
         who=event.who or "note",
         name=event.name,
         peer=event.peer,
@@ -65,7 +54,6 @@ def describe(event: Event, instant: Instant, fences: Mapping[int, str]) -> str:
         until=f", until {instant(event.until)}" if isfinite(event.until) else "",
         because=f": {event.note}" if event.note else "",
     )
-    return clean(described)
 
 
 MOST_FINDINGS = 5

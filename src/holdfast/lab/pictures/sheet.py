@@ -7,10 +7,6 @@ from math import ceil, floor, log10
 from typing import NamedTuple, TypeAlias
 
 _STEPS = (*(digit * 10.0**power for power in range(-6, 5) for digit in (1, 2, 5)),)
-_IN_MILLISECONDS_BELOW = 0.1
-"""A step between two ticks that is shorter is given in milliseconds."""
-
-
 _BETWEEN_TICKS = 10
 """Columns from one tick to the next, at least."""
 
@@ -44,11 +40,6 @@ class Axis:
         least = _BETWEEN_TICKS / self.width * self.length
         return next((step for step in _STEPS if step >= least), _STEPS[-1])
 
-    @property
-    def unit(self) -> str:
-        """What the numbers at the ticks mean."""
-        return "ms" if self.step < _IN_MILLISECONDS_BELOW else "s"
-
     def ticks(self) -> Iterator[tuple[float, str]]:
         """Where the ticks are, and their numbers."""
         step = self.step
@@ -57,12 +48,11 @@ class Axis:
 
     def instant(self, at: float) -> str:
         """An instant in words, finer than the ticks."""
-        return f"{self._number(at, finer=2)} {self.unit}"
+        return f"{self._number(at, finer=2)} s"
 
     def _number(self, at: float, finer: int) -> str:
-        scale = 1000.0 if self.unit == "ms" else 1.0
-        decimals = max(0, finer - floor(log10(self.step * scale) + 1e-9))
-        return f"{at * scale:.{decimals}f}"
+        decimals = max(0, finer - floor(log10(self.step) + 1e-9))
+        return f"{at:.{decimals}f}"
 
 
 def fit(text: str, room: float) -> str:

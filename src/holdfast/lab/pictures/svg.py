@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from holdfast.lab.history import Finding, History
-from holdfast.lab.pictures.sentences import clean, describe_findings
+from holdfast.lab.pictures.sentences import describe_findings
 from holdfast.lab.pictures.sheet import Line
 from holdfast.lab.pictures.text import drawn
 
@@ -60,7 +60,6 @@ def as_svg(
     history: History, *, title: str, findings: Sequence[Finding] = (), caption: str = ""
 ) -> str:
     """The picture of a history, with a title, and a caption below it."""
-    title = clean(title)
     axis, picture = drawn(history, findings, WIDTH)
     lines: list[Line] = [[(line, "bold")] for line in textwrap.wrap(title, WIDTH)]
     lines += [[], *picture, []]
@@ -69,7 +68,7 @@ def as_svg(
     width, height = 2 * PAD + WIDTH * CELL, 2 * PAD + len(lines) * ROW
     pieces = [
         f"<title>{escape(title)}</title>",
-        f"<desc>{escape(clean(f'A timeline. {described}').strip())}</desc>",
+        f"<desc>{escape(f'A timeline. {described}'.strip())}</desc>",
         f"<style>{_STYLE}</style>",
         f'<rect x=".5" y=".5" width="{width - 1:g}" height="{height - 1:g}" rx="10" class="card"/>',
         *(piece for number, line in enumerate(lines) for piece in _row(line, PAD + number * ROW)),
@@ -107,4 +106,4 @@ def _box(block: str, x: float, top: float, wide: float, colour: str) -> str:
 
 def _text(text: str, x: float, top: float, wide: float, class_: str) -> str:
     place = f'x="{x:.1f}" y="{top + 14:g}" textLength="{wide:.1f}" lengthAdjust="spacingAndGlyphs"'
-    return f'<text {place} class="{class_}" xml:space="preserve">{escape(clean(text))}</text>'
+    return f'<text {place} class="{class_}" xml:space="preserve">{escape(text)}</text>'

@@ -7,7 +7,7 @@ from math import isfinite
 from holdfast.lab.history import Finding, History
 from holdfast.lab.pictures.chart import BROKEN, EXTENDED, VEILED, Chart
 from holdfast.lab.pictures.lanes import Lane, Look, Symbol, fence_labels, lanes_of, names_in
-from holdfast.lab.pictures.sentences import clean, describe, describe_findings
+from holdfast.lab.pictures.sentences import describe, describe_findings
 from holdfast.lab.pictures.sheet import Axis, Line
 
 _CODES = {
@@ -31,7 +31,7 @@ _CODES = {
 def painted(line: Line, *, colour: bool) -> str:
     """A line as text; with ANSI codes for its styles if there are colours."""
     text = ""
-    for piece, styles in ((clean(piece), styles) for piece, styles in line):
+    for piece, styles in line:
         codes = ";".join(_CODES[style] for style in styles.split()) if colour and piece else ""
         text += f"\x1b[{codes}m{piece}\x1b[0m" if codes else piece
     return text
@@ -45,7 +45,6 @@ _BEYOND = 0.3
 """How much longer than its events a picture may be, to show when the last leases end."""
 _MARGIN = 0.02
 """What is left free at either end, as a part of all."""
-_LEAST_WIDTH = 40
 _WIDEST_NAME = 16
 
 
@@ -74,8 +73,6 @@ def drawn(
     history: History, findings: Sequence[Finding], width: int, until: float | None = None
 ) -> tuple[Axis, list[Line]]:
     """The picture, its legend and what was found, in lines of characters."""
-    if width < _LEAST_WIDTH:
-        raise ValueError(f"width must be at least {_LEAST_WIDTH}, not {width}")
     names = max((len(name) for name in names_in(history)), default=0)
     gutter = min(names, _WIDEST_NAME) + 2
     first, last = _extent(history, findings)

@@ -35,10 +35,6 @@ class Clock:
         """Set it forwards by `seconds`, or back if negative: in force on return."""
         self._write(self.offset + seconds)
 
-    def set_right(self) -> None:
-        """Undo all jumps."""
-        self._write(0.0)
-
     @property
     def offset(self) -> float:
         """How far it is ahead of the true time, in seconds."""

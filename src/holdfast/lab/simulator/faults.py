@@ -23,11 +23,7 @@ class Fault:
 
     when: When
     kind: ClassVar[str]
-
-    @property
-    def name(self) -> str:
-        """Its name in reports."""
-        return self.kind
+    """Its name in reports."""
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         """Steps that do it, yield how long it lasts (None: it does not disturb the run), and undo
@@ -68,12 +64,6 @@ class Cut(Fault):
     back: bool
     lasting: float
     kind = "partition"
-    one_way: ClassVar[str] = "one-way partition"
-
-    @property
-    def name(self) -> str:
-        """Its name in reports."""
-        return self.kind if self.to and self.back else self.one_way
 
     def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         client, nodes = f"c{self.client}", [f"n{node}" for node in self.nodes]
@@ -141,12 +131,6 @@ class Crash(Fault):
     lasting: float
     loses_data: bool
     kind = "node crash"
-    amnesia: ClassVar[str] = "node crash with data loss"
-
-    @property
-    def name(self) -> str:
-        """Its name in reports."""
-        return self.amnesia if self.loses_data else self.kind
 
     def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         down = [node for node in self.nodes if run.servers[node].up]
@@ -318,7 +302,7 @@ class FaultInjector:
     def _begin(self, fault: Fault) -> None:
         if self._healed:
             return
-        self.done[fault.name] += 1
+        self.done[fault.kind] += 1
         steps = fault.begin(self)
         lasting = next(steps)
         if lasting is not None:

@@ -1,7 +1,6 @@
 """Liveness: a holder learns of its loss, and a free lock is granted."""
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import inf
 
 from holdfast.lab.history import Finding, History, Hold, Kind, Span, seconds
@@ -33,17 +32,6 @@ class Absences:
             if since <= due:
                 due = max(due, until + tolerance)
         return due
-
-    def present(self, who: str, span: Span) -> Iterator[Span]:
-        """What is left of a span without its pauses. An instant is a span, too."""
-        begin, end = span
-        for since, until in self._pauses.get(who, ()):
-            if since < end and until > begin:
-                if begin < since:
-                    yield begin, since
-                begin = until
-        if begin <= end:
-            yield begin, end
 
 
 LATE_LOSS = "loss noticed too late"
@@ -106,18 +94,20 @@ def starvation(history: History, bound: float, until: float | None = None) -> li
     over = history.end if until is None else until
     absences = Absences(history)
     leases = history.leases()
-    wanted: dict[str, list[Hold]] = {}
+    wanted: dict[str, list[tuple[float, float, str]]] = {}
     for hold in history.holds():
-        wanted.setdefault(hold.name, []).append(hold)
+        end = min(hold.answered, absences.crash(hold.who, hold.asked))
+        wanted.setdefault(hold.name, []).append((hold.asked, end, hold.who))
     findings: list[Finding] = []
-    for name, requests in wanted.items():
-        gaps = _gaps(leases.get(name, []), (healed[-1], over))
-        wants = sorted(want for hold in requests for want in _wants(hold, absences))
-        findings += (
-            _not_granted(name, span, requests)
-            for span in _unmet(wants, gaps)
-            if span[1] - span[0] > bound
-        )
+    for name, wants in wanted.items():
+        for free_since, free_until in _gaps(leases.get(name, []), (healed[-1], over)):
+            if free_until - free_since <= bound:
+                continue
+            within = [want for want in wants if want[0] < free_until and want[1] > free_since]
+            first = max(free_since, min((asked for asked, _, _ in within), default=inf))
+            last = min(free_until, max((end for _, end, _ in within), default=-inf))
+            if last - first > bound:
+                findings.append(_not_granted(name, (first, last), {who for _, _, who in within}))
     return findings
 
 
@@ -132,30 +122,8 @@ def _gaps(leases: list[Hold], judged: Span) -> Iterator[Span]:
         yield free_since, over
 
 
-def _wants(hold: Hold, absences: Absences) -> Iterator[Span]:
-    """When a client that was not paused waited for an answer."""
-    crash = absences.crash(hold.who, hold.asked)
-    yield from absences.present(hold.who, (hold.asked, min(hold.answered, crash)))
-
-
-def _unmet(wants: list[Span], gaps: Iterable[Span]) -> Iterator[Span]:
-    """Of each gap, the part from the first want to the last. Both come in the order of time."""
-    ahead = deque(wants)
-    last = -inf
-    for free_since, free_until in gaps:
-        first = free_since if last > free_since else inf
-        while ahead and ahead[0][0] < free_until:
-            since, until = ahead.popleft()
-            if until > free_since:
-                first = min(first, max(since, free_since))
-            last = max(last, until)
-        if first < inf:
-            yield first, min(last, free_until)
-
-
-def _not_granted(name: str, span: Span, requests: list[Hold]) -> Finding:
+def _not_granted(name: str, span: Span, who: set[str]) -> Finding:
     since, until = span
-    who = {hold.who for hold in requests if hold.asked < until and hold.answered > since}
     text = (
         f"{name} was free and wanted from {seconds(since)} to {seconds(until)}, "
         f"and none of {', '.join(sorted(who))} was granted it"

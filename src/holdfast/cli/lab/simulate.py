@@ -44,7 +44,7 @@ BROKEN = 1
 @click.option("--jobs", type=click.IntRange(1), help="Processes; as many as there are cores.")
 @click.option("--seed", type=int, help="Play this one, and show it.")
 @click.option("--without", default="", help="With --seed: leave these faults out, as 0,3,4.")
-@click.option("--tasks", default="", help="With --seed: only these tasks, as number:sections,…")
+@click.option("--tasks", default="", help="With --seed: only these tasks, as 0,2.")
 @click.option(
     "--engine",
     type=click.Choice(["redis", "etcd", "zookeeper", "sql"]),
@@ -98,7 +98,7 @@ def simulate(
                 run = play(draw(tally.failed[0], setup))
         else:
             plan = draw(seed, setup).without(*_numbers(without))
-            run = play(plan.only(_counts(tasks)) if tasks else plan)
+            run = play(plan.only(*_numbers(tasks)) if tasks else plan)
             _show(run)
     if run is not None and run.findings:
         if seed is None:
@@ -132,8 +132,7 @@ def _blame(run: Run, setup: Setup) -> None:
     words = [f"--seed {run.plan.seed}", *_options_of(setup)]
     if part.without:
         words.append(f"--without {','.join(map(str, part.without))}")
-    tasks = ",".join(f"{number}:{count}" for number, count in part.tasks.items())
-    words.append(f"--tasks {tasks}")
+    words.append(f"--tasks {','.join(map(str, part.tasks))}")
     click.echo(f"\nplay it again: holdfast lab simulate {' '.join(words)}")
 
 
@@ -161,8 +160,6 @@ def _show(run: Run) -> None:
     end = max((finding.until for finding in run.findings), default=run.plan.seconds)
     until = max(end + 0.1, 0.1)
     click.echo(as_text(run.history, findings=run.findings, width=width, colour=colour, until=until))
-    for finding in run.findings:
-        click.echo(f"{finding.at:.4f} {finding.label}: {finding.text}")
 
 
 def _describe(plan: Plan) -> None:
@@ -175,11 +172,6 @@ def _describe(plan: Plan) -> None:
 
 def _numbers(text: str) -> list[int]:
     return [int(word) for word in text.split(",") if word]
-
-
-def _counts(text: str) -> dict[int, int]:
-    pairs = (word.partition(":") for word in text.split(",") if word)
-    return {int(number): int(count or 1_000_000) for number, _, count in pairs}
 
 
 COMMANDS: dict[str, click.Command] = {"simulate": simulate}

@@ -24,17 +24,17 @@ class Part(NamedTuple):
 
     without: tuple[int, ...]
     """The numbers of the faults that are left out."""
-    tasks: dict[int, int]
-    """The numbers of the tasks that are played, and how many sections of each."""
+    tasks: tuple[int, ...]
+    """The numbers of the tasks that are played."""
 
     def of(self, plan: Plan) -> Plan:
         """That part of the plan."""
-        return plan.without(*self.without).only(self.tasks)
+        return plan.without(*self.without).only(*self.tasks)
 
 
 def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Part:
     """The smallest part of a plan that still fails: nothing more can be left out."""
-    part = Part((), {number: len(task.sections) for number, task in enumerate(plan.tasks)})
+    part = Part((), tuple(range(len(plan.tasks))))
     while True:
         smaller = _shrink_once(plan, part, still)
         if smaller == part:
@@ -49,16 +49,12 @@ def _shrink_once(plan: Plan, part: Part, still: Callable[[Plan], bool]) -> Part:
         return part._replace(without=tuple(number for number in every if number not in kept))
 
     def with_tasks(kept: Sequence[int]) -> Part:
-        return part._replace(tasks={number: part.tasks[number] for number in kept})
+        return part._replace(tasks=tuple(kept))
 
     present = [number for number in every if number not in part.without]
     part = with_faults(reduce(present, lambda kept: still(with_faults(kept).of(plan))))
-    tasks = reduce(list(part.tasks), lambda kept: bool(kept) and still(with_tasks(kept).of(plan)))
-    part = with_tasks(tasks)
-    for number, sections in part.tasks.items():
-        shorter = (part._replace(tasks={**part.tasks, number: n}) for n in range(1, sections))
-        part = next((fewer for fewer in shorter if still(fewer.of(plan))), part)
-    return part
+    tasks = reduce(part.tasks, lambda kept: bool(kept) and still(with_tasks(kept).of(plan)))
+    return with_tasks(tasks)
 
 
 def reduce(things: Sequence[T], still: Callable[[Sequence[T]], bool]) -> list[T]:

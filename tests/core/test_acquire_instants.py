@@ -220,6 +220,8 @@ class TestFailures:
         play = begin(Hand(), timeout).hears(wrong).hears(wrong)
         assert isinstance(play.error, EngineUnavailable)
         assert play.error.nodes == {"node": "wrong password"}
+        assert "cannot be used like this" in str(play.error)
+        assert "unreachable" not in str(play.error)
 
     def test_what_heals_by_itself_is_waited_for(self) -> None:
         play = begin(Hand(), None).hears(Failed.at("node", "quarantine", 100.0))

@@ -240,8 +240,10 @@ class Contender:
                 with runtime.mutex:
                     release_later(runtime, spec, self.holder)
         if isinstance(outcome, Failing) and not self.was_busy:
+            refused = isinstance(outcome.answer, Failed) and outcome.answer.heals_in == inf
+            state = "cannot be used like this" if refused else "is unreachable"
             raise unavailable(
-                f"{spec.name!r} was not acquired, since the engine ({runtime.engine}) is "
-                "unreachable; `holdfast doctor` examines it",
+                f"{spec.name!r} was not acquired, since the engine ({runtime.engine}) {state}; "
+                "`holdfast doctor` examines it",
                 outcome.answer,
             )

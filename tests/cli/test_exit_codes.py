@@ -89,7 +89,7 @@ USAGE = {
     "an address without a port": ["elect", "--http", "localhost", "job", "--", "true"],
     "an address with no such port": ["elect", "--http", ":99999", "job", "--", "true"],
     "fewer seeds than none": ["lab", "simulate", "--seeds", "-4"],
-    "minutes that are no number": ["lab", "simulate", "--minutes", "nan"],
+    "a drift that is no number": ["lab", "simulate", "--drift", "nan"],
     "a drift below zero": ["lab", "simulate", "--drift", "-1"],
     "showing no name": ["show"],
     "showing an empty name": ["show", ""],

@@ -1,13 +1,13 @@
 """What an observer looks at: the parts of a run, one turn of a client under a lock, and what is
 left of it when it is over."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from holdfast.core.lease_state import LockSpec
 from holdfast.core.ports import node_timeout
 from holdfast.lab.simulator.client import Client
-from holdfast.lab.simulator.engines import SimulatedEngine, engine
+from holdfast.lab.simulator.engines import SimulatedEngine
 from holdfast.lab.simulator.faults import FaultInjector
 from holdfast.lab.simulator.plan import Plan, Section
 from holdfast.lab.simulator.record import Record
@@ -79,14 +79,8 @@ class Leftovers:
         self._timeline = scene.record.timeline
 
     def check_later(self, turn: Turn) -> None:
-        """Check the nodes soon after a turn; and again when what may linger there is gone."""
-        self._at(TIDY_AFTER, lambda: self._check(turn))
-        lingers = engine(self._scene.plan.engine).lingers
-        if lingers:
-            self._at(1.2 * lingers, lambda: self._check_gone(turn))
-
-    def _at(self, seconds: float, action: Callable[[], None]) -> None:
-        self._timeline.at(self._timeline.now + seconds, action)
+        """Check the nodes soon after a turn."""
+        self._timeline.at(self._timeline.now + TIDY_AFTER, lambda: self._check(turn))
 
     def check_all(self) -> None:
         """At the end: no lock on any node, no waiter, no renewer that failed."""
@@ -117,14 +111,7 @@ class Leftovers:
                 continue
             self._check_node(turn, server)
         if later:
-            self._at(TIDY_AFTER, lambda: self._check(turn))
-
-    def _check_gone(self, turn: Turn) -> None:
-        """Nothing may be left of a turn that ended long ago, whatever happened in it."""
-        settled_at = self._scene.injector.disturbed_until + self._scene.plan.max_ttl * 1.2
-        if self._timeline.now > settled_at and not turn.client.crashed:
-            for server in self._scene.servers:
-                self._check_node(turn, server)
+            self.check_later(turn)
 
     def _check_node(self, turn: Turn, server: BaseServer) -> None:
         for left in server.remains(turn.spec.key, turn.holder):

@@ -110,14 +110,14 @@ def cuts(history: History) -> list[tuple[str, Span]]:
         found.append((who, Span(Look.CUT, begun.pop((who, peers)), until, labels=labels)))
 
     for event in history.of(Kind.CUT, Kind.HEALED):
-        cut = (event.who, event.peer)
-        if event.kind is Kind.CUT and all(cut):
-            begun.setdefault(cut, event.at)
-        for each in [each for each in begun if event.kind is Kind.HEALED]:
-            if each == cut or not event.peer:
-                end(*each, event.at)
-    for each in list(begun):
-        end(*each, inf)
+        if event.kind is Kind.CUT:
+            begun.setdefault((event.who, event.peer), event.at)
+            continue
+        for who, peers in list(begun):
+            if not event.peer or (who, peers) == (event.who, event.peer):
+                end(who, peers, event.at)
+    for who, peers in list(begun):
+        end(who, peers, inf)
     return found
 
 

@@ -10,11 +10,10 @@
 All of it needs the runtime's mutex.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
 
-from holdfast.core.backoff import FIRST, LONGEST
+from holdfast.core.backoff import Uniform, pause_after
 from holdfast.core.messages import Release
 
 MOST = 10_000
@@ -33,7 +32,7 @@ class PendingRelease:
     was_held: bool = False
     """Whether there was a lease, which others may have to wait for; else the engine may know
     nothing of this holder."""
-    pause: float = FIRST
+    failures: int = 0
 
 
 class PendingReleases:
@@ -74,12 +73,12 @@ class PendingReleases:
         found = [each.release for each in self._entries.values() if each.not_before <= now]
         return found[:limit]
 
-    def failed(self, holder: str, now: float, uniform: Callable[[float, float], float]) -> None:
+    def failed(self, holder: str, now: float, uniform: Uniform) -> None:
         """It was not confirmed: later again, and behind the others."""
         entry = self._entries.pop(holder, None)
         if entry is not None:
-            entry.not_before = now + uniform(entry.pause / 2, entry.pause)
-            entry.pause = min(2 * entry.pause, LONGEST)
+            entry.not_before = now + pause_after(entry.failures, uniform)
+            entry.failures += 1
             self._entries[holder] = entry
 
     def next_due(self) -> float:

@@ -7,7 +7,6 @@ SqlError
  └── MissingError   a table does not exist; nothing was done
 """
 
-import random
 import select
 from collections.abc import Callable, Sequence
 from math import ceil, inf
@@ -80,12 +79,6 @@ class Connection(Protocol):
 
 Connect: TypeAlias = Callable[[Clock, float], Connection]
 """Opens a connection by that instant of this clock; raises `SqlError`."""
-
-
-def pause(tries: int, first: float, longest: float) -> float:
-    """How long to stand back while another transaction is in the way: longer each time."""
-    ceiling = min(first * 2 ** min(tries, 10), longest)
-    return random.uniform(ceiling / 2, ceiling)  # noqa: S311 - no secret
 
 
 def wait_for(

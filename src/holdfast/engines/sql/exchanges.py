@@ -17,6 +17,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from holdfast.core.backoff import Uniform, pause_after
 from holdfast.core.effects import Sleep
 from holdfast.core.messages import (
     Acquire,
@@ -39,7 +40,6 @@ from holdfast.engines.sql.connection import (
     MissingError,
     RefusedError,
     SqlError,
-    pause,
 )
 from holdfast.engines.sql.dialect import VERSION, ServerClock, Statement, Statements
 from holdfast.engines.sql.dialect import Steps as Command
@@ -101,10 +101,16 @@ class Exchanges:
     """All exchanges of one client with its server, and its connections."""
 
     def __init__(
-        self, node: str, statements: Statements, clock: Clock, waiters: Waiters, connections: int
+        self,
+        node: str,
+        statements: Statements,
+        clock: Clock,
+        uniform: Uniform,
+        waiters: Waiters,
+        connections: int,
     ) -> None:
         """`connections`: how many it has at most."""
-        self._node, self._clock, self._most = node, clock, connections
+        self._node, self._clock, self._uniform, self._most = node, clock, uniform, connections
         self.statements, self.waiters = statements, waiters
         self.server_clock = ServerClock(clock)
         self._commands = Commands(node, statements.dialect, self.server_clock, waiters)
@@ -197,7 +203,7 @@ class Exchanges:
         if self._clock() >= until:
             raise error
         if isinstance(error, ConflictError):
-            seconds = pause(retries.conflicts, FIRST_PAUSE, LONGEST_PAUSE)
+            seconds = pause_after(retries.conflicts, self._uniform, FIRST_PAUSE, LONGEST_PAUSE)
             yield Sleep(self._clock() + seconds)
             retries.conflicts += 1
         elif isinstance(error, MissingError) and retries.may_create and connection is not None:

@@ -1,5 +1,6 @@
 """The store of an SQL server, for threads. A thread takes a free connection, or opens another."""
 
+import random
 import time
 from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
@@ -37,7 +38,7 @@ class ServerStore:
         """`waiters`: makes them, given a way to open a connection by an instant."""
         self._connect, self._clock, self._connections = connect, host.clock, connections
         own = waiters(host, self._open)
-        self._exchanges = Exchanges(node, statements, host.clock, own, connections)
+        self._exchanges = Exchanges(node, statements, host.clock, random.uniform, own, connections)
         self._begin()
 
     def _begin(self) -> None:

@@ -17,10 +17,10 @@ from threading import get_ident
 from typing import Any, TypeVar
 from weakref import ref
 
+from holdfast.core.backoff import pause_after
 from holdfast.core.messages import DONE, Acquire, Answer, Extend, Failed, Granted, Release, Request
 from holdfast.core.ports import Clock, Notify
 from holdfast.engines.sql.commands import Commands
-from holdfast.engines.sql.connection import pause
 from holdfast.engines.sql.dialect import MICROSECONDS, BootClock, Results, Statement, Steps
 from holdfast.engines.sql.shares import MARKER, alone
 from holdfast.engines.sql.sqlite import commands as sql
@@ -88,9 +88,7 @@ class SqliteStore:
                     return self._failed(requests, explain(error), heals_in(error))
             except (UnusableError, OSError) as error:
                 return self._failed(requests, str(error), inf)
-            time.sleep(
-                max(0.0, min(pause(tries, FIRST_PAUSE, LONGEST_PAUSE), until - self._clock()))
-            )
+            time.sleep(max(0.0, min(_pause_after(tries), until - self._clock())))
             tries += 1
 
     def ask_now(self, requests: Sequence[Request]) -> list[Answer] | None:
@@ -252,7 +250,7 @@ class SqliteStore:
                     raise
             else:
                 return results
-            time.sleep(pause(tries, FIRST_PAUSE, LONGEST_PAUSE))
+            time.sleep(_pause_after(tries))
             tries += 1
 
     def _open(self) -> None:
@@ -318,6 +316,10 @@ class SqliteStore:
         self, requests: Sequence[Request], why: str, heals: float | None = None
     ) -> list[Answer]:
         return [Failed.at(str(self._path), why, heals)] * len(requests)
+
+
+def _pause_after(tries: int) -> float:
+    return pause_after(tries, random.uniform, FIRST_PAUSE, LONGEST_PAUSE)
 
 
 def _bring_up_to_date(connection: sqlite3.Connection, boot: str) -> None:

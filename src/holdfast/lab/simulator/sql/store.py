@@ -176,7 +176,12 @@ class SqlStore(Store):
         self.connections = [self._link]
         self._waiters = ListeningWaiters(self.host.clock, self.host.notify, _nowhere)
         self._exchanges = Exchanges(
-            wiring.servers[0].name, STATEMENTS, self.host.clock, self._waiters, CONNECTIONS
+            wiring.servers[0].name,
+            STATEMENTS,
+            self.host.clock,
+            client.timeline.random.uniform,
+            self._waiters,
+            CONNECTIONS,
         )
         self._settling: list[Resume] | None = None
         """Waiters that wait until the listener listens; None: it has yet to be started."""

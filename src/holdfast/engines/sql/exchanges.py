@@ -60,9 +60,9 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.001, 0.05
 
 
 class Prepare(NamedTuple):
-    """A waiter is about to join: begin to listen, and wait up to `seconds` for that."""
+    """A waiter is about to join: begin to listen, and wait for that, until `until` at most."""
 
-    seconds: float
+    until: float
 
 
 class Enter(NamedTuple):
@@ -127,7 +127,7 @@ class Exchanges:
         """Answer each request; `Failed` for what could not be answered by `until`."""
         request = requests[0]
         if isinstance(request, Acquire) and request.queue:
-            yield Prepare(max(0.0, until - self._clock()) / 2)
+            yield Prepare((self._clock() + until) / 2)
             until = max(until, self._clock() + LEAST_TIME)
         if not (yield Enter(until)):
             return self._failed(requests, f"all {self._most} connections are busy")

@@ -60,8 +60,8 @@ class ServerStore:
                     return self._open(until)
                 case Create(connection, until):
                     return connection.create(self._exchanges.statements, until)
-                case Prepare(seconds):
-                    return self._exchanges.waiters.prepare(seconds)
+                case Prepare(until):
+                    return self._exchanges.waiters.prepare(until)
                 case Sleep(until):
                     return time.sleep(max(0.0, until - self._clock()))
 

@@ -122,8 +122,8 @@ class Waiters:
         self._places.pop(holder, None)
         self.sharing.pop(holder, None)
 
-    def prepare(self, seconds: float) -> None:
-        """A waiter is about to join: begin to listen, and wait up to `seconds` for that."""
+    def prepare(self, until: float) -> None:
+        """A waiter is about to join: begin to listen, and wait for that, until `until` at most."""
 
     def close(self) -> None:
         """Stop listening."""

@@ -86,13 +86,13 @@ class ListeningWaiters(Waiters):
             yield Sleep(self._clock() + RECONNECT_AFTER)
         settled()
 
-    def prepare(self, seconds: float) -> None:
+    def prepare(self, until: float) -> None:
         """Start the listener; the first time, wait until it listens, or knows that it cannot."""
         if self._listener is None:
             with self._mutex:
                 if self._listener is None:
                     self._listener = Listener(self._clock, self._connect, self)
-        self._listener.is_settled.wait(seconds)
+        self._listener.is_settled.wait(max(0.0, until - self._clock()))
 
     def close(self) -> None:
         """Stop listening."""

@@ -209,8 +209,8 @@ class SqlStore(Store):
                 connection.run(statements, until, resume)
             case Open(until):
                 self._link.connect(until, partial(self._shake_hands, until, resume))
-            case Prepare(seconds):
-                self._prepare(seconds, resume)
+            case Prepare(until):
+                self._prepare(until, resume)
             case Enter():
                 resume(True)
             case Create():
@@ -242,7 +242,7 @@ class SqlStore(Store):
 
         connection.run((HANDSHAKE(),), until, learn)
 
-    def _prepare(self, seconds: float, resume: Resume) -> None:
+    def _prepare(self, until: float, resume: Resume) -> None:
         if self._is_settled:
             resume(None)
             return
@@ -251,7 +251,7 @@ class SqlStore(Store):
             listening = self._waiters.listen(f"{self.client.name}:channel", self._settle)
             self._start(Activity(self.client, self._drive(listening, partial(self._do, ()))))
         self._settling.append(resume)
-        self._sleep(seconds, resume)
+        self._wait_until(until, resume)
 
     def _settle(self) -> None:
         self._is_settled = True

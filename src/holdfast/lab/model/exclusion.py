@@ -32,11 +32,6 @@ SLOTS = 2
 KINDS = {"R": "reads", "W": "writes", "S": "takes a slot"}
 
 
-def majority(nodes: int, kind: str) -> int:
-    """How many nodes must grant the lock."""
-    return nodes // 2 + 1
-
-
 def grant(node: Node, name: str, kind: str) -> Node | None:
     """What a node is after it has granted the lock; None: it refuses."""
     granted, fence = node.acquire(name, 0, kind == "R")
@@ -48,19 +43,12 @@ def release(node: Node, name: str) -> Node:
     return node.release(name)._replace(counter=0)
 
 
-def repair(node: Node, name: str, kind: str) -> Node:
-    """What a node is after it was to restore a lease."""
-    return node.repair(name, 0, kind == "R")._replace(counter=0)
-
-
 @dataclass(frozen=True, slots=True)
 class Rules:
     """What nodes and clients do. The defaults are what the code does."""
 
-    enough: Callable[[int, str], int] = majority
     grant: Callable[[Node, str, str], Node | None] = grant
     release: Callable[[Node, str], Node] = release
-    repair: Callable[[Node, str, str], Node] = repair
     guard: bool = True
     """Whether a node that restarted has no vote for a while."""
 
@@ -185,7 +173,7 @@ class Exclusion:
             votes=_add(site.votes, name) if has_vote else site.votes,
         )
         votes = sum(name in each.votes for each in then.sites)
-        held = votes >= self.rules.enough(self.scope.nodes, client.kind)
+        held = votes > self.scope.nodes // 2
         client = client._replace(phase=HOLDING if held else ASKING)
         step = f"{begins}n{at + 1} grants it to {name}"
         step += "." if has_vote else ", without a vote."
@@ -195,7 +183,8 @@ class Exclusion:
     def _repairs(self, state: State, who: int, at: int) -> Iterator[Move]:
         """A node restores the lease of a holder."""
         name, site = NAMES[who], state.sites[at]
-        node = self.rules.repair(site.node, name, state.clients[who].kind)
+        reads = state.clients[who].kind == "R"
+        node = site.node.repair(name, 0, reads)._replace(counter=0)
         if node != site.node:
             then = self._with(state, at, node=node, asked=_add(site.asked, name))
             yield f"n{at + 1} restores {name}'s.", then._replace(repairs=state.repairs - 1)

@@ -54,21 +54,6 @@ def repair_as_it_is(node: Node, holder: str, token: int, reads: bool) -> Node:
     return node.repair(holder, token, reads)
 
 
-def one_node_reads(nodes: int, kind: str) -> int:
-    """A reader needs no majority."""
-    return 1 if kind == "R" else exclusion.majority(nodes, kind)
-
-
-def write_beside(node: Node, name: str, kind: str) -> Node | None:
-    """A node that readers share is free for a writer."""
-    return exclusion.grant(Node() if node.shared and kind == "W" else node, name, kind)
-
-
-def release_all(node: Node, name: str) -> Node:
-    """The release of one reader frees the node, though others remain."""
-    return Node() if name in node.owner else node
-
-
 def two_slots(node: Node, name: str, kind: str) -> Node | None:
     """A node has two slots, and counts on its own."""
     owners = "".join(sorted(node.owner + name))
@@ -228,24 +213,6 @@ _ALL = (
         Group.WRONG,
         Model(RESTORED, replace(RULES, repair=repair_as_it_is)),
         "a reader's lease that is restored late leaves the counter as it is",
-    ),
-    Variant(
-        "one-node-reads",
-        Group.WRONG,
-        Exclusion(CROWD, replace(CODE, enough=one_node_reads)),
-        "a reader needs no majority",
-    ),
-    Variant(
-        "write-beside",
-        Group.WRONG,
-        Exclusion(CROWD, replace(CODE, grant=write_beside)),
-        "a writer takes a node that readers share",
-    ),
-    Variant(
-        "release-all",
-        Group.WRONG,
-        Exclusion(CROWD, replace(CODE, release=release_all)),
-        "a reader's release frees the node, though others remain",
     ),
     Variant(
         "no-guard",

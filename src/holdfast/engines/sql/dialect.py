@@ -129,6 +129,8 @@ class Dialect:
     look: Text
     """Gives a state, and behind it `place`, the asker's in the queue or null, and `queued`. Of a
     shared lock, `remaining` is that of the member whose lease ends first."""
+    poll: Text
+    """As `look`, and behind it how many wait before `place`, up to 100."""
     extend: Text
     """Gives a row if done."""
     release: Text

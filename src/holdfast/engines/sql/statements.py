@@ -75,12 +75,20 @@ FROM (
 ) AS seen WHERE {running} ORDER BY seen.name
 """
 
-TEXTS = {
-    "look": """
+LOOK = """
 SELECT NULL, {now}, {until_free}, ttl, holder,
-       (SELECT place FROM {waiters} WHERE holder = :holder), queued
+       (SELECT place FROM {waiters} WHERE holder = :holder), queuedAHEAD
 FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
-""",
+"""
+
+TEXTS = {
+    "look": LOOK.replace("AHEAD", ""),
+    "poll": LOOK.replace(
+        "AHEAD",
+        """, (SELECT count(*) FROM (
+    SELECT 1 FROM {waiters} WHERE name = :key AND place < :place LIMIT 100
+) AS ahead)""",
+    ),
     "extend": """
 UPDATE {leases} SET expires = {extended}{set_boot}, ttl = {greatest}(ttl, :ttl)
 WHERE name = :key AND holder = :holder AND NOT offered AND {running} {done}

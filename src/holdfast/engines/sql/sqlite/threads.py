@@ -57,8 +57,8 @@ class SqliteStore:
     """One SQLite file."""
 
     def __init__(self, path: Path, clock: Clock, notify: Notify) -> None:
-        self._path, self._clock, self._notify = path, clock, notify
-        self._waiters: PipeWaiters | None = None
+        self._path, self._clock = path.resolve(), clock  # its pipes are beside the file itself
+        self._waiters = PipeWaiters(self._path, clock, notify)
         self._begin()
         _forks.add(self)
 
@@ -126,14 +126,11 @@ class SqliteStore:
         with self.mutex:
             self._closed = True
             self.close_connection()
-            waiters, self._waiters = self._waiters, None
-        if waiters is not None:
-            waiters.close()
+        self._waiters.close()
 
     def forget(self) -> None:
         """In a forked child: the connection was closed before; the pipe is the parent's."""
-        if self._waiters is not None:
-            self._waiters.forget()
+        self._waiters.forget()
         self._begin()
 
     def close_connection(self) -> None:
@@ -166,12 +163,10 @@ class SqliteStore:
     def _is_brief(self, request: Request) -> bool:
         """Whether one statement is mostly enough: not for a newcomer in a queue, nor for a waiter
         that polls, nor for a holder that had to wait, since others may wait, too."""
-        waiters = self._waiters_now
+        waiters = self._waiters
         if type(request) is Acquire:
-            if request.shares != 1:
-                return not request.queue and not waiters.place(request.holder)
             return not request.queue or bool(
-                waiters.place(request.holder) and waiters.listener()[0]
+                request.shares == 1 and waiters.place(request.holder) and waiters.listener()[0]
             )
         return (
             type(request) is Release
@@ -182,7 +177,7 @@ class SqliteStore:
     def _answer_briefly(self, request: Request) -> Answer | None:
         """By the one statement that is mostly enough: the first of the command for this request.
         None if it is not enough; then it had no effect."""
-        connection, clock, waiters = self._connection, self._boot_clock, self._waiters_now
+        connection, clock, waiters = self._connection, self._boot_clock, self._waiters
         assert connection is not None  # noqa: S101 - it is open
         if type(request) is Acquire:
             self._acquires += 1
@@ -212,7 +207,7 @@ class SqliteStore:
             results = [[]]
         answer = self._run(self._commands.answer(request, until), until, results, waits=waits)
         if type(request) is Release:
-            self._waiters_now.released(request.holder)
+            self._waiters.released(request.holder)
         return answer
 
     def _run(
@@ -256,7 +251,6 @@ class SqliteStore:
     def _open(self) -> None:
         if self._closed:
             raise UnusableError("this client is closed")
-        self._path = self._path.resolve()  # its pipes are beside the file, whatever it is called
         connection = connect(self._path)
         try:
             self._set_up(connection)
@@ -272,9 +266,6 @@ class SqliteStore:
         connection.execute("COMMIT")
         relax(connection)
         self._boot_clock = BootClock(self._clock, boot)
-        if self._waiters is None:
-            self._waiters = PipeWaiters(self._path, self._clock, self._notify)
-        self._waiters_now = self._waiters
         self._commands = Commands(str(self._path), sql.DIALECT, self._boot_clock, self._waiters)
         self._bury(connection)
         self._prune(connection)

@@ -197,6 +197,18 @@ def test_another_one_polls_when_the_first_gives_up(base: Base, poller: Poller) -
     assert not poller.waits("dora").wakes
 
 
+def test_another_one_polls_when_the_first_is_heard_of_no_more(base: Base, poller: Poller) -> None:
+    """It has given up, and its release could not be sent."""
+    poller.waits("ben", ttl=1.0)
+    base.now += 0.5
+    assert poller.waits("cleo").remaining == SHORTEST_LIFE
+    base.now += SHORTEST_LIFE
+    assert poller.waits("cleo").remaining < SHORTEST_LIFE
+    base.now += LONGEST_LIFE
+    poller.waits("cleo")
+    assert waiters(base) == 1
+
+
 def test_one_that_lost_its_place_asks_for_it_again(base: Base, poller: Poller) -> None:
     for holder in ("ben", "cleo", "dora"):
         poller.waits(holder)

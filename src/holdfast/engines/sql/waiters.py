@@ -69,9 +69,18 @@ class Waiters:
         return self.sharing.get(holder, holder)
 
     def polls(self, key: str, holder: str, shares: int) -> bool:
-        """A waiter has to poll; gives False if another one polls for it."""
+        """A waiter has to poll; gives False if another one polls for it. One that was not marked as
+        alive for its whole life does not poll any more: its release could not be sent."""
         self._polling[holder] = key, shares
-        return self._queue(key)[:1] == [holder]
+        now = self._clock()
+        for first in self._queue(key):
+            place = self._places.get(first)
+            if first == holder:
+                break
+            if place is not None and now < place.alive_at + place.life:
+                return False
+            self._polling.pop(first, None)
+        return True
 
     def stale(self, key: str) -> list[tuple[str, float]]:
         """Of those that poll for this lock, in their order: all that have to be marked as alive,

@@ -188,13 +188,18 @@ class TestFailures:
 
     def test_they_are_reported_once_they_last(self) -> None:
         hand = Hand()
-        play = begin(hand, None).hears(BROKEN, at=NOW + 1)
-        play.goes_on(at=NOW + 1.5).hears(BROKEN, at=NOW + 1.999)
+        play = begin(hand, None).hears(BROKEN, at=NOW + 0.5)
+        play.goes_on(at=NOW + 1).hears(BROKEN, at=NOW + 1.499)
         assert hand.events == []
-        play.goes_on(at=NOW + 2).hears(BROKEN, at=NOW + 2)
+        play.goes_on(at=NOW + 1.5).hears(BROKEN, at=NOW + 1.5)
         [event] = hand.events
         assert isinstance(event, AcquireFailed)
         assert event.remaining == TTL - 1
+
+    def test_one_request_that_was_long_without_an_answer_is_reported_at_once(self) -> None:
+        hand = Hand()
+        begin(hand, None).hears(BROKEN, at=NOW + 1)
+        assert [type(event) for event in hand.events] == [AcquireFailed]
 
     def test_a_process_that_was_stopped_during_a_request_tries_again(self) -> None:
         play = begin(Hand(), None).hears(BROKEN, at=NOW + 2 * TTL)

@@ -33,7 +33,7 @@ FAILING_TIMEOUT = 0.1
 """How long to wait for the confirmation of a release by an engine that has not been answering."""
 
 NOTICE = 1.0
-"""How long an acquire fails before that is reported."""
+"""How long an acquire fails before that is reported; one request without an answer may take it."""
 
 HASTE = 0.25
 """A last try has less time than this: too little to prove that the engine fails."""
@@ -207,7 +207,7 @@ class Contender:
         if self.timeout is None:
             heals_at = now + heals_in if heals_in else self.failing_since
             give_up_at = heals_at + self.spec.ttl
-        if now - self.failing_since >= NOTICE and now < give_up_at:
+        if now - min(self.failing_since, self.began) >= NOTICE and now < give_up_at:
             self.runtime.emit(AcquireFailed(self.spec.name, give_up_at - now, str(answer)))
         self.pauses = self.pauses or backoff(self.runtime.uniform)
         return Failing(now + next(self.pauses), give_up_at, answer)

@@ -582,6 +582,27 @@ PLANTED = [
         "",
         POLLING,
     ),
+    Mutant(
+        "SQL: a waiter that is far back sleeps until it is taken for dead",
+        "engines/sql/commands.py",
+        "ahead * POLL_BEHIND, waiters.stale_in(key))",
+        "ahead * POLL_BEHIND)",
+        POLLING,
+    ),
+    Mutant(
+        "SQL: a waiter that is gone polls for the others",
+        "engines/sql/waiters.py",
+        "now < place.alive_at + place.life",
+        "now < place.alive_at + 100 * place.life",
+        POLLING,
+    ),
+    Mutant(
+        "SQL: a holder that asks again stays in the queue",
+        "engines/sql/statements.py",
+        "(SELECT holder FROM {leases} WHERE name = :key)\n",
+        "(SELECT holder FROM {leases} WHERE name = :key AND offered)\n",
+        POLLING,
+    ),
     # PostgreSQL
     Mutant(
         "PostgreSQL: an expired lease is extended",

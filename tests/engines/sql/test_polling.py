@@ -108,6 +108,17 @@ def test_with_a_short_ttl_it_is_taken_for_dead_sooner(base: Base, poller: Poller
 
 
 @KINDS
+def test_one_that_was_granted_it_and_asks_again_does_not_join_the_queue(
+    base: Base, shares: int
+) -> None:
+    """It has not received the grant."""
+    granted = fence(base.ask(Acquire(KEY, "ben", TTL, shares=shares)))
+    again = base.ask(Acquire(KEY, "ben", TTL, queue=True, shares=shares), Poller(base).client)
+    assert fence(again) == granted
+    assert waiters(base) == 0
+
+
+@KINDS
 def test_it_is_alive_to_a_statement_that_began_before_it_was_marked(
     base: Base, poller: Poller, shares: int
 ) -> None:

@@ -50,7 +50,7 @@ class TestVotes:
 
     def test_it_lets_go_of_itself_and_of_those_before(self) -> None:
         talk = Talk(quorum_of(3), AGAIN).hears({0: Granted(9)})
-        assert talk.poll.requests == (Release("job", "me#2", True),)
+        assert talk.poll.requests == (Release("job", "me#2", True, keeps_place=True),)
         assert isinstance(talk.hears({0: DONE}).answer, Failed)
 
 

@@ -62,7 +62,9 @@ def test_a_majority_of_grants_is_enough_and_ends_the_round(count: int) -> None:
 def test_one_grant_too_few_is_no_lock_and_is_given_back_by_all(count: int) -> None:
     few = count // 2
     talk = Talk(quorum_of(count), ME).hears(granted([NOW] * few))
-    assert talk.poll.requests == (Release("job", "me#0", True),)  # they may have granted it
+    assert talk.poll.requests == (
+        Release("job", "me#0", True, keeps_place=True),
+    )  # they may have granted it
     assert list(talk.poll.nodes) == list(range(count))  # the silent ones too
     talk.hears(dict.fromkeys(range(few), DONE))
     assert isinstance(talk.answer, Failed)
@@ -148,7 +150,7 @@ def test_time_left_is_judged_after_the_last_answer() -> None:
     talk.hears(granted([NOW] * 3))
     # The third may have granted, too, though nobody waited for it. Somebody may have been told to
     # wait for us, so they are to be woken.
-    assert talk.poll.requests == (Release("job", "me#0", True),)
+    assert talk.poll.requests == (Release("job", "me#0", True, keeps_place=True),)
     assert list(talk.poll.nodes) == [0, 1, 2]
     talk.hears(dict.fromkeys(range(3), DONE))
     assert isinstance(talk.answer, Failed)
@@ -160,7 +162,7 @@ def test_time_left_is_judged_after_the_second_round_too() -> None:
     talk = Talk(quorum_of(3, clock), ME).hears(granted([NOW, NOW + 5]))
     clock.now = ME.ttl
     talk.hears({0: Granted(NOW + 5)})
-    assert talk.poll.requests == (Release("job", "me#0", True),)
+    assert talk.poll.requests == (Release("job", "me#0", True, keeps_place=True),)
     assert isinstance(talk.hears({}).answer, Failed)
 
 
@@ -168,7 +170,7 @@ class TestFences:
     def test_a_node_that_was_raised_to_something_else_does_not_count(self) -> None:
         talk = Talk(quorum_of(3), ME).hears({0: Granted(7), 1: Granted(9)})
         talk.hears({0: Granted(10)})
-        assert talk.poll.requests == (Release("job", "me#0", True),)
+        assert talk.poll.requests == (Release("job", "me#0", True, keeps_place=True),)
 
     def test_equal_grants_cost_one_round(self) -> None:
         talk = Talk(quorum_of(5), ME).hears({4: Granted(9), 0: Granted(9), 2: Granted(9)})
@@ -202,7 +204,7 @@ class TestFences:
     ) -> None:
         talk = Talk(quorum_of(3), ME).hears({0: Granted(7), 1: Granted(9)})
         talk.hears(dict(answers))
-        assert talk.poll.requests == (Release("job", "me#0", True),)
+        assert talk.poll.requests == (Release("job", "me#0", True, keeps_place=True),)
         assert list(talk.poll.nodes) == [0, 1, 2]
         assert not isinstance(talk.hears({0: DONE, 1: DONE, 2: DONE}).answer, Granted)
 
@@ -226,7 +228,7 @@ class TestRefusals:
         talk.poll.take(0, [Granted(NOW)])
         talk.poll.take(1, [BY_A])
         talk.hears({2: BY_B})
-        assert talk.poll.requests == (Release("job", "me#0", False),)
+        assert talk.poll.requests == (Release("job", "me#0", False, keeps_place=True),)
         assert list(talk.poll.nodes) == [0]
         assert talk.hears({0: DONE}).answer == Held(2 * 3 * 0.01, False, "")
 
@@ -241,7 +243,7 @@ class TestRefusals:
         for node in range(count):
             talk.poll.take(node, [Granted(NOW) if node < half else BY_A])
         talk.hears({})
-        assert talk.poll.requests == (Release("job", "me#0", False),)
+        assert talk.poll.requests == (Release("job", "me#0", False, keeps_place=True),)
         answer = talk.hears(dict.fromkeys(range(half), DONE)).answer
         assert isinstance(answer, Held)
         assert not answer.wakes
@@ -357,7 +359,7 @@ class TestQuarantine:
         talk.poll.take(0, [Granted(9)])
         quorum.guards[0].quarantined_until = 10.0
         talk.hears({1: Granted(9)})
-        assert talk.poll.requests == (Release("job", "me#0", True),)
+        assert talk.poll.requests == (Release("job", "me#0", True, keeps_place=True),)
         assert not isinstance(talk.hears({}).answer, Granted)
 
     def test_it_is_given_back_if_that_leaves_too_few(self) -> None:
@@ -365,7 +367,7 @@ class TestQuarantine:
         talk = Talk(quorum, ME)
         quorum.guards[0].quarantined_until = 10.0
         talk.hears({0: Granted(9), 1: Granted(9), 2: BROKEN})
-        assert talk.poll.requests[0] == Release("job", "me#0", True)
+        assert talk.poll.requests[0] == Release("job", "me#0", True, keeps_place=True)
         assert list(talk.poll.nodes) == [0, 1, 2]
 
     def test_a_majority_found_to_be_in_quarantine_is_a_failure_that_says_so(self) -> None:

@@ -75,7 +75,7 @@ def test_what_was_granted_in_vain_is_given_back_within_the_same_patience() -> No
     talk = Talk(quorum_of(3, clock), ME, until=BEGAN + 1)
     clock.now += 0.75
     talk.hears({0: Granted(1), 1: by("a", 9.0), 2: by("a", 9.0)})
-    assert talk.poll.requests == (Release("job", "me#0", False),)
+    assert talk.poll.requests == (Release("job", "me#0", False, keeps_place=True),)
     assert talk.poll.until == BEGAN + 1.75
 
 

@@ -64,7 +64,8 @@ def quorum(random: Random, ground: Ground) -> tuple[str, list[str], list[str | i
         case 3 | 4:
             who = random.choice([owner, owner, owner[:1] + (tries or "#0"), ""])
             later: str | int = OFFER if random.randrange(2) else ""
-            channel = CHANNELS.get(who[:1], "")
+            goes_on = "#" in who and random.randrange(2) == 0
+            channel = "" if goes_on else CHANNELS.get(who[:1], "")
             return "unvote", [lock[0], lock[2]], [f"{later} {channel}", who]
         case 5:
             return "raise", [*lock[:2]], [fence, KEEP, owner]

@@ -75,3 +75,25 @@ def test_a_reader_needs_a_majority() -> None:
     assert run.findings == ()
     assert grants(run)[0] == "c0"
     assert set(grants(run)[1:]) == {"c1", "c2", "c3"}
+
+
+@pytest.mark.parametrize("seed", [117, 132, 157, 215])
+def test_no_reader_overtakes_two_writers_that_wait(seed: int) -> None:
+    """A vote is lost as soon as two of three nodes refuse it, and is then released on the third:
+    the writer keeps its place there. These seeds differ in how long messages take."""
+
+    def section(kind: int, rest: float, work: float) -> Section:
+        return Section(rest, "job", None, 2.0, True, None, work, shares=kind)
+
+    tasks = (
+        Task(0, (section(READ, 1.9, 4.4),)),
+        Task(1, (section(READ, 1.96, 0.19), section(READ, 0.04, 0.0))),
+        Task(2, (section(WRITE, 0.0, 4.4), section(READ, 0.0, 0.0), section(WRITE, 0.0, 4.4))),
+        Task(3, (section(WRITE, 0.01, 0.25),)),
+    )
+    plan = draw(seed, Setup(nodes=3, clients=4, shared=True))
+    run = play(replace(plan, tasks=tasks, faults=(), tail=0.0))
+    assert run.findings == ()
+    held = [(event.who, event.shares) for event in run.history if event.kind is Kind.GRANTED]
+    writers = [at for at, (who, kind) in enumerate(held[1:], 1) if kind is None and who != "c4"]
+    assert held.index(("c1", READ), held.index(("c1", READ)) + 1) > min(writers)

@@ -426,6 +426,13 @@ PLANTED = [
         f"{READERS} -k majority",
     ),
     Mutant(
+        "quorum: a lost vote costs the writer its place on a slow node",
+        "core/quorum.py",
+        "Release(key, name, wake, keeps_place=True)",
+        "Release(key, name, wake, keeps_place=False)",
+        f"{READERS} -k overtakes",
+    ),
+    Mutant(
         "quorum: a release frees a node on which readers remain",
         "engines/redis/scripts/unvote.lua",
         "is_free = ends == 0",
@@ -993,8 +1000,8 @@ PLANTED = [
     Mutant(
         "Redis: breaking takes the lock from another holder, too",
         "engines/redis/commands.py",
-        "self._release_head(first.key, True) + word(holder)",
-        'self._release_head(first.key, True) + word(b"")',
+        "self._release_head(first.key, True, False) + word(holder)",
+        'self._release_head(first.key, True, False) + word(b"")',
         contract("redis", "inspection"),
     ),
     Mutant(

@@ -70,6 +70,8 @@ class Release:
     holder: str
     wake: bool = True
     """Over a quorum: whether waiters should try. Not after a vote that was lost to a holder."""
+    keeps_place: bool = False
+    """Over a quorum: only an attempt is released. Its holder goes on waiting."""
 
 
 @dataclass(slots=True)

@@ -208,7 +208,8 @@ class Quorum:
         doubtful = [node for node in fan_out.nodes if type(fan_out.answer_of(node)) is not Held]
         if doubtful:
             # If it may have been on a quorum of nodes, other clients may be waiting for its end.
-            release = Release(key, name, wake=len(doubtful) >= self.size)
+            wake = len(doubtful) >= self.size
+            release = Release(key, name, wake, keeps_place=True)
             yield ReleaseRound(release, doubtful, until, len(doubtful))
 
     def _refusal(self, fan_out: AcquireRound, took: float) -> Vote:

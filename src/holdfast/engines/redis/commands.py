@@ -105,7 +105,7 @@ class Commands:
         if type(first) is Release:
             head_of = self._release_head
             commands = [
-                head_of(each.key, each.wake) + word(each.holder.encode())
+                head_of(each.key, each.wake, each.keeps_place) + word(each.holder.encode())
                 for each in cast(Sequence[Release], requests)
             ]
             return Exchange(commands, self._read_codes)
@@ -118,7 +118,7 @@ class Commands:
             return self._raise(first)
         if type(first) is Break:
             holder = first.holder.encode(errors="surrogateescape")
-            breaking = self._release_head(first.key, True) + word(holder)
+            breaking = self._release_head(first.key, True, False) + word(holder)
             return Exchange((breaking,), self._read_codes)
         if type(first) is Read or type(first) is Write:
             return cell_exchange(first, self._replicas, in_cluster=self._in_cluster)
@@ -143,10 +143,11 @@ class Commands:
             return call("share", keys, *lasting, self._offer, channel, b"%d" % shares, more=1)
         return call("acquire", keys, *lasting, self._offer, channel, more=1)
 
-    def _make_release_head(self, key: str, wake: bool) -> bytes:
+    def _make_release_head(self, key: str, wake: bool, keeps_place: bool) -> bytes:
         keys = self._keys_of(key)
         if self._quorum:
-            waking = b"%b %b" % (self._offer if wake else b"", self._channel)
+            channel = b"" if keeps_place else self._channel
+            waking = b"%b %b" % (self._offer if wake else b"", channel)
             return call("unvote", (keys.lock, keys.queue), waking, more=1)
         keep = _milliseconds(self._keep)
         return call("release", keys, keep, self._offer, self._channel, more=1)

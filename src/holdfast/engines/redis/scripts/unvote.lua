@@ -1,8 +1,8 @@
 -- Release what a holder has on one node of a quorum: the lock, or its place in the waiting room.
 -- KEYS    1 lock, 2 waiting room
 -- ARGV    1 '<delay> <channel>': the delay (ms) after which further waiters try ('': wake none) and the
---         channel of the holder, 2 holder (releases all its attempts), or one attempt (releases it and
---         earlier ones), or '' (an operator breaks the lock)
+--         channel of the holder ('': it goes on waiting, and keeps its place), 2 holder (releases all its
+--         attempts), or one attempt (releases it and earlier ones), or '' (an operator breaks the lock)
 -- Result  1 if the lock was released, 0 if another holder has it, -1 if it is free
 local lock, room, waking, holder = KEYS[1], KEYS[2], ARGV[1], ARGV[2]
 local owner = redis.call('GET', lock)
@@ -14,10 +14,13 @@ end
 -- include: members.lua, attempt.lua
 local delay, channel = string.match(waking, '^(%d*) (.*)$')
 local me, last = read_attempt(holder)
-redis.call('ZREM', room, channel .. ' ' .. me)
-redis.call('ZREM', room .. ':kinds', me)
--- A writer that gives up lets in the readers that wait behind it.
-local lets_in = forget_writer(lock, me)
+local lets_in = false
+if channel ~= '' then
+  redis.call('ZREM', room, channel .. ' ' .. me)
+  redis.call('ZREM', room .. ':kinds', me)
+  -- A writer that gives up lets in the readers that wait behind it.
+  lets_in = forget_writer(lock, me)
+end
 
 -- Whether this attempt is to be released.
 local function is_mine(attempt)

@@ -117,6 +117,6 @@ def test_an_error_says_that_the_server_has_no_tls(
         pytest.raises(holdfast.EngineUnavailable) as caught,
     ):
         client.lock("job").acquire(timeout=2)
-    assert f"try {scheme}://, not {scheme}s://" in str(caught.value)
+    assert f"Without TLS, the URL begins with {scheme}://" in str(caught.value)
     assert f"since the engine ({client.guarantees.engine}) is unreachable" in str(caught.value)
     assert not any(record.exc_info for record in caplog.records)

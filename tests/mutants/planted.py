@@ -518,6 +518,22 @@ PLANTED = [
     ),
     # shares whose holders are killed or stopped, or were asked for in vain
     Mutant(
+        "SQL: a waiter that is gone polls for the others",
+        "engines/sql/waiters.py",
+        "now < place.alive_at + place.life",
+        "now < place.alive_at + 100 * place.life",
+        POLLING,
+    ),
+    Mutant(
+        "SQL: a waiter that forgot its place does not take what it is offered",
+        "engines/sql/commands.py",
+        "        answer = yield from take(request, until)\n        for _ in range(ROUNDS):\n",
+        "        skip = request.queue and not place\n"
+        "        answer = None if skip else (yield from take(request, until))\n"
+        "        for _ in range(ROUNDS):\n",
+        "tests/engines/sql/test_shares.py -k 'forgot or deleted'",
+    ),
+    Mutant(
         "SQL: the renewal of a share does not lengthen it",
         "engines/sql/statements.py",
         "UPDATE {members} SET expires = {extended}, ttl",
@@ -587,27 +603,6 @@ PLANTED = [
         "engines/sql/waiters.py",
         "                self._notify(other)\n",
         "",
-        POLLING,
-    ),
-    Mutant(
-        "SQL: a waiter that is far back sleeps until it is taken for dead",
-        "engines/sql/commands.py",
-        "ahead * POLL_BEHIND, waiters.stale_in(key))",
-        "ahead * POLL_BEHIND)",
-        POLLING,
-    ),
-    Mutant(
-        "SQL: a waiter that is gone polls for the others",
-        "engines/sql/waiters.py",
-        "now < place.alive_at + place.life",
-        "now < place.alive_at + 100 * place.life",
-        POLLING,
-    ),
-    Mutant(
-        "SQL: a holder that asks again stays in the queue",
-        "engines/sql/statements.py",
-        "(SELECT holder FROM {leases} WHERE name = :key)\n",
-        "(SELECT holder FROM {leases} WHERE name = :key AND offered)\n",
         POLLING,
     ),
     # PostgreSQL

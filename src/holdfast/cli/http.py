@@ -140,7 +140,7 @@ def listen(address: str) -> socket.socket:
     """A socket that listens on `HOST:PORT`; without a host, on all addresses of this one."""
     host, _, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not port.isascii() or not port.isdigit() or int(port) > 65535:
+    if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 65535):
         raise click.UsageError(
             f"--http {address!r}: give [HOST]:PORT, with a port from 0 (any that is free) to 65535"
         )

@@ -8,22 +8,30 @@ from holdfast.engines import refuse_options
 
 TLS_FILES = ("ca_cert", "cert", "key")
 
-NO_TLS = (
-    *("WRONG_VERSION_NUMBER", "record layer failure", "UNEXPECTED_EOF"),  # OpenSSL
-    "Handshake read failed",  # gRPC
-)
-"""Parts of errors about an answer that is no TLS."""
+NO_TLS = ("WRONG_VERSION_NUMBER", "record layer failure")
+"""What OpenSSL calls an answer that is no TLS."""
+
+CLOSED = ("UNEXPECTED_EOF", "Handshake read failed")
+"""What OpenSSL and gRPC call a connection that was closed during the handshake. A server without
+TLS does that, and so does a proxy whose server is down."""
 
 
 def hint_for_tls(error: str, scheme: str) -> str:
     """What to add to an error of a connection with TLS. `scheme`: that without TLS.
 
-    >>> hint_for_tls("Handshake read failed (Socket closed)", "etcd")
+    >>> hint_for_tls("[SSL: WRONG_VERSION_NUMBER] wrong version number", "etcd")
     '; the server seems to expect no TLS on this port: try etcd://, not etcds://'
     """
-    if not any(each in error for each in NO_TLS):
-        return ""
-    return f"; the server seems to expect no TLS on this port: try {scheme}://, not {scheme}s://"
+    if any(each in error for each in NO_TLS):
+        return (
+            f"; the server seems to expect no TLS on this port: try {scheme}://, not {scheme}s://"
+        )
+    if any(each in error for each in CLOSED):
+        return (
+            "; it was closed during the TLS handshake: is the server up, and does it have TLS on "
+            f"this port? Without TLS, the URL begins with {scheme}://"
+        )
+    return ""
 
 
 class Endpoint(NamedTuple):

@@ -162,25 +162,6 @@ def test_the_first_of_a_client_polls_for_all(base: Base, poller: Poller, shares:
         poller.gets("dora", shares)
 
 
-def test_the_further_back_the_less_often_it_polls_and_it_stays_alive(
-    base: Base, poller: Poller
-) -> None:
-    clients = [poller, *(Poller(base) for _ in range(99))]
-    ttls = [TTL if n % 10 else 1.0 for n in range(100)]
-    asks_at, asked = [base.now] * 100, [0] * 100
-    end = base.now + 20.0
-    while min(asks_at) < end:
-        n = asks_at.index(min(asks_at))
-        base.now = asks_at[n]
-        held = clients[n].waits(f"waiter {n}", ttl=ttls[n])
-        asks_at[n] += max(held.remaining, 0.001)
-        asked[n] += 1
-    assert waiters(base) == 100
-    assert 100 <= asked[0] <= 102
-    assert asked[1] > asked[2] > asked[9] > asked[41] > asked[99] >= 7
-    assert asked[99] <= 9
-
-
 def test_all_readers_of_a_client_ask_when_the_first_has_the_lock(
     base: Base, poller: Poller
 ) -> None:

@@ -68,7 +68,8 @@ class NoShares(Shares):
         return NOT_YOURS
 
     def arrange(self, key: str, asker: str, *_: Any, **__: Any) -> Steps[State]:
-        return (yield from self.look(key, asker))
+        [[row]] = yield self._statements(self._shared.peek, key=key, holder=asker, shares=1)
+        return State.of(row)
 
 
 class Base:
@@ -477,6 +478,34 @@ def test_a_client_that_knows_of_no_shares_offers_one_the_whole_lock(base: Base) 
     together.add(fence(base.ask(Acquire(KEY, "ben", 5.0, queue=True, shares=2))))
     assert len(together) == 1
     assert members(base) == ["ann", "ben"]
+
+
+@pytest.mark.parametrize("shares", [0, 3, 1])
+@pytest.mark.parametrize("client", [1, 2], ids=["listens", "polls"])
+def test_a_client_that_forgot_its_place_takes_what_it_is_offered(
+    base: Base, shares: int, client: int
+) -> None:
+    """The reply to its join was lost. (Another client stands for it, which knows of no place.)"""
+    fence(base.ask(Acquire(KEY, "old", 5.0), base.old))
+    request = Acquire(KEY, "ann", 5.0, queue=True, shares=shares)
+    assert isinstance(base.ask(request), Held)
+    base.ask(Release(KEY, "old"), base.old)
+    fence(base.ask(request, base.clients[client]))
+
+
+@pytest.mark.parametrize("shares", [1, 0, 3])
+@pytest.mark.parametrize("client", [0, 2], ids=["listens", "polls"])
+def test_a_lock_whose_row_was_deleted_is_taken_without_a_place(shares: int, client: int) -> None:
+    base = Sqlite()
+    fence(base.ask(Acquire(KEY, "ann", 5.0), base.clients[1]))
+    base.run((Text("DELETE FROM holdfast_leases", "qmark")(),))
+    request = Acquire(KEY, "ben", 5.0, queue=True, shares=shares)
+    fence(base.ask(request, base.clients[client]))
+    listing = base.ask(Inspect(KEY))
+    assert isinstance(listing, Listing)
+    [seen] = listing.leases
+    assert (seen.holder, seen.waiters) == ("ben", 0)
+    base.close()
 
 
 def test_the_room_of_a_member_that_died_goes_to_the_first_waiter(base: Base) -> None:

@@ -68,11 +68,7 @@ from holdfast.engines.sql.shares import ALONE, MARKER, Shares, State, alone, rea
 from holdfast.engines.sql.waiters import LONGEST_LIFE, SHORTEST_LIFE, Waiters, life_of
 
 POLL = 0.2
-"""The longest interval, in seconds, at which the first waiter polls if it cannot be woken."""
-
-POLL_BEHIND = 0.05
-"""The interval of a waiter further back, for each one that is ahead of it: as long as those need,
-on average, to notice that it is their turn."""
+"""The longest interval, in seconds, at which a waiter polls that cannot be woken."""
 
 GUARDED = 0.05
 """When to ask again for a lock that is free but for a transaction that relies on its last lease."""
@@ -138,8 +134,7 @@ class Commands:
             held = yield from self._poll(request)
             if held is not None:
                 return held
-        # One that asks for a place has just tried to take it.
-        answer = (yield from take(request, until)) if place or not request.queue else None
+        answer = yield from take(request, until)
         for _ in range(ROUNDS):
             if answer is not None:
                 return answer
@@ -218,17 +213,13 @@ class Commands:
 
     def _poll(self, request: Acquire) -> Steps[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
-        key, holder, waiters = request.key, request.holder, self._waiters
-        place = waiters.place(holder)
-        [[row]] = yield self._statements(self._sql.poll, key=key, holder=holder, place=place)
-        state, ahead = State.of(row[:-1]), row[-1]
+        [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
+        state = State.of(row)
         held = _held_by_another(request, state)
         if held is None or not state.place:  # taken for dead, and out of the queue
             return None
         answer = self._held(request, held.remaining, "")
-        if answer.wakes:
-            return answer
-        stale = waiters.stale(key)
+        stale = [] if answer.wakes else self._waiters.stale(request.key)
         for first in range(0, len(stale), WAITERS_AT_ONCE):
             some = stale[first : first + WAITERS_AT_ONCE]
             touch = [
@@ -237,12 +228,9 @@ class Commands:
             ]
             results = yield tuple(chain.from_iterable(touch))
             for (each, _), rows in zip(some, results, strict=True):
-                waiters.marked(each, has_place=bool(rows))
-                if each == holder and not rows:
+                self._waiters.marked(each, has_place=bool(rows))
+                if each == request.holder and not rows:
                     return None
-        if ahead:
-            pause = min(held.remaining, ahead * POLL_BEHIND, waiters.stale_in(key))
-            return Held(pause, wakes=True)  # not more often, whatever `retry` is
         return answer
 
     def _take(self, request: Acquire, until: float, holder: str) -> Steps[Answer | None]:

@@ -129,8 +129,6 @@ class Dialect:
     look: Text
     """Gives a state, and behind it `place`, the asker's in the queue or null, and `queued`. Of a
     shared lock, `remaining` is that of the member whose lease ends first."""
-    poll: Text
-    """As `look`, and behind it how many wait before `place`, up to 100."""
     extend: Text
     """Gives a row if done."""
     release: Text
@@ -158,7 +156,7 @@ class Dialect:
     not delay the others. `again`: also of an offer that was made before, since a waiter that knew
     of it has left, or is dead."""
     drop: Text
-    """Takes the waiter that has the lock, or is offered it, out of the queue."""
+    """Takes the waiter that the lock is offered to out of the queue."""
     take_away: Text
     """Ends the lease of `only`, or of any holder if that is null; gives a row if done."""
     inspect: Text

@@ -173,11 +173,6 @@ class Shares:
             return state
         return Failed.at(self._node, "the server's clock was set during the request")
 
-    def look(self, key: str, holder: str) -> Steps[State]:
-        """Read how things stand."""
-        [[row]] = yield self._statements(self._shared.peek, key=key, holder=holder, shares=1)
-        return State.of(row)
-
     def extend(self, requests: Sequence[Extend]) -> Steps[set[str]]:
         """Extend the leases of members, in one transaction; gives the holders for which that was
         done."""

@@ -75,20 +75,12 @@ FROM (
 ) AS seen WHERE {running} ORDER BY seen.name
 """
 
-LOOK = """
-SELECT NULL, {now}, {until_free}, ttl, holder,
-       (SELECT place FROM {waiters} WHERE holder = :holder), queuedAHEAD
-FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
-"""
-
 TEXTS = {
-    "look": LOOK.replace("AHEAD", ""),
-    "poll": LOOK.replace(
-        "AHEAD",
-        """, (SELECT count(*) FROM (
-    SELECT 1 FROM {waiters} WHERE name = :key AND place < :place LIMIT 100
-) AS ahead)""",
-    ),
+    "look": """
+SELECT NULL, {now}, {until_free}, ttl, holder,
+       (SELECT place FROM {waiters} WHERE holder = :holder), queued
+FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
+""",
     "extend": """
 UPDATE {leases} SET expires = {extended}{set_boot}, ttl = {greatest}(ttl, :ttl)
 WHERE name = :key AND holder = :holder AND NOT offered AND {running} {done}
@@ -127,7 +119,7 @@ WHERE name = :key AND (holder IS NULL OR {expired})
   AND coalesce((SELECT shares {from_first_waiter}), 1) = 1
 """,
     "drop": """
-DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :key)
+DELETE FROM {waiters} WHERE holder = (SELECT holder FROM {leases} WHERE name = :key AND offered)
 """,
     "take_away": """
 UPDATE {leases} SET holder = NULL, offered = FALSE, expires = {now}{set_boot}

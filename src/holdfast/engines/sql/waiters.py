@@ -24,11 +24,6 @@ class Place:
     alive_at: float
     """When it was last marked as alive."""
 
-    @property
-    def stale_at(self) -> float:
-        """When it has to be marked again."""
-        return self.alive_at + self.life / 2
-
 
 class Waiters:
     """Waiters that poll, and that another waiter or holder of the same client can wake.
@@ -83,21 +78,15 @@ class Waiters:
         return True
 
     def stale(self, key: str) -> list[tuple[str, float]]:
-        """Of those that poll for this lock, in their order: all that have to be marked as alive,
-        and their lives."""
+        """Of those that poll for this lock, in their order: all that were not marked as alive for a
+        third of their lives, and those lives."""
         now = self._clock()
-        return [
-            (holder, place.life) for holder, place in self._polled(key) if place.stale_at <= now
-        ]
-
-    def stale_in(self, key: str) -> float:
-        """In how many seconds one of them has to be marked."""
-        stale_at = min((place.stale_at for _, place in self._polled(key)), default=0.0)
-        return max(0.0, stale_at - self._clock())
-
-    def _polled(self, key: str) -> list[tuple[str, Place]]:
         places = [(holder, self._places.get(holder)) for holder in self._queue(key)]
-        return [(holder, place) for holder, place in places if place is not None]
+        return [
+            (holder, place.life)
+            for holder, place in places
+            if place is not None and place.alive_at + place.life / 3 <= now
+        ]
 
     def marked(self, holder: str, *, has_place: bool) -> None:
         """A waiter was marked as alive; or it could not be, and has to ask for its place."""

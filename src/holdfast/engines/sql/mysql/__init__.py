@@ -34,8 +34,7 @@ MARIADB = Guarantees(
     fairness="waiters in the order of their arrival",
     wake_up=(
         "a release offers the lock to the next waiter. A waiter of the same client is woken at "
-        "once; others poll: the first every `retry` seconds, at most 0.2, those behind it less "
-        "often"
+        "once; others poll, every `retry` seconds, at most 0.2"
     ),
     suits="correctness",
     min_ttl=0.01,

@@ -32,7 +32,7 @@ GUARANTEES = Guarantees(
     fairness="waiters in the order of their arrival",
     wake_up=(
         "a release offers the lock to the next waiter, and wakes it by NOTIFY; behind a pooler "
-        "waiters poll: the first every `retry` seconds, at most 0.2, those behind it less often"
+        "waiters poll, every `retry` seconds, at most 0.2"
     ),
     suits="correctness",
     min_ttl=0.01,

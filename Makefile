@@ -76,7 +76,7 @@ browser: $(STAMP) servers
 
 check: $(STAMP) servers lint
 	$(BIN)/python -m pytest $(AT_ONCE) -m "not slow"
-	@for version in $(OTHERS); do scripts/check-on $$version; done
+	@for version in $(OTHERS); do scripts/check-on $$version || exit 1; done
 
 .PHONY: lint style mypy pyright
 lint: $(STAMP)

@@ -73,6 +73,8 @@ def test_nothing_is_said_of_what_does_not_answer() -> None:
     assert what_answers("redis://", f"{HOST}:{free_port()}") == ""
     assert what_answers("redis://", "/run/redis/redis.sock") == ""
     assert what_answers("redis://", "the cluster") == ""
+    assert what_answers("redis://", "a..b:6379") == ""
+    assert what_answers("redis://", f"{HOST}:{10**30}") == ""
 
 
 @pytest.mark.parametrize(

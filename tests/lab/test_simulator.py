@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, campaign, draw, play
-from holdfast.lab.simulator.faults import Cut, Drift, Fault, Jump, Reset, Skew
+from holdfast.lab.simulator.faults import Crash, Cut, Drift, Fault, Jump, Reset, Skew
 from holdfast.lab.simulator.plan import Section, Task
 from holdfast.lab.simulator.record import Mark, When
 from holdfast.lab.simulator.run import Simulation
@@ -70,9 +70,17 @@ def test_runs_are_eventful() -> None:
         kinds.update(event.kind for event in run.history)
         faults.update(run.faults)
     every = {each.kind for each in Fault.__subclasses__()}
-    assert every - set(faults) == {"isolated node", "client close"}  # of other engines
+    assert every - set(faults) == {"isolated node"}  # of other engines
     for kind in (Kind.GRANTED, Kind.EXTENDED, Kind.LOST, Kind.REFUSED):
         assert kinds[kind] > 10, kind
+
+
+def test_messages_are_held_up_each_way_and_nodes_restart_with_and_without_their_data() -> None:
+    faults = [fault for seed in range(300) for fault in draw(seed, Setup(nodes=3)).faults]
+    ways = {(fault.to, fault.back) for fault in faults if isinstance(fault, Cut)}
+    assert ways == {(True, False), (False, True), (True, True)}
+    losses = {fault.loses_data for fault in faults if isinstance(fault, Crash)}
+    assert losses == {False, True}
 
 
 @pytest.mark.slow

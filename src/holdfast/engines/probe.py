@@ -85,7 +85,7 @@ def what_answers(url: str, node: str) -> str:
                 received = _exchange(place[1], int(place[2]), kind.message, tls=tls)
             except ssl.SSLError:
                 break
-            except OSError:
+            except (OSError, ValueError, OverflowError):  # also a name or a port that cannot be
                 if not tls:
                     return ""
                 break

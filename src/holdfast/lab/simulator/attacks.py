@@ -282,13 +282,14 @@ ATTACKS: tuple[Attack, ...] = (
     cancelled,
     *(diverging_counters,) * 2,
     *(broken_connections,) * 2,
+    closed_client,
 )
 """Those that matter most are there more than once."""
 
 OF_ENGINE: dict[str, tuple[Attack, ...]] = {
     "zookeeper": (
         *(cut_off_server, late_session, stopped_leader) * 3,
-        *(closed_client,) * 2,
+        closed_client,  # which has sessions to end
     ),
     "sql": (clock_set_back, clock_set_back),
 }

@@ -943,6 +943,13 @@ PLANTED = [
     ),
     # ZooKeeper
     Mutant(
+        "ZooKeeper: a lease that is being released is moved to another session",
+        "engines/zookeeper/locks.py",
+        "if claim.pending_release:  # which is under way",
+        "if not claim:  # which is under way",
+        "tests/engines/zookeeper/test_locks.py",
+    ),
+    Mutant(
         "ZooKeeper: the fence is always 1",
         "engines/zookeeper/locks.py",
         "        return Granted(claim.fence, ttl=ttl)",

@@ -62,11 +62,12 @@ def read_endpoints(url: SplitResult, port: int) -> list[Endpoint]:
             raise ValueError(f"url: an IPv6 address is written in brackets, got {each!r}")
         if not bare and len(several) > 1:
             raise ValueError(f"url: one of several hosts is empty in {text!r}")
-        endpoints.append(Endpoint(_host(bare) or "localhost", int(digits)))
+        endpoints.append(Endpoint(check_host(bare) or "localhost", int(digits)))
     return endpoints
 
 
-def _host(name: str) -> str:
+def check_host(name: str) -> str:
+    """The name or address of a host, if it can be one."""
     if ":" in name:
         return name  # an IPv6 address, perhaps with the name of an interface
     try:

@@ -41,6 +41,7 @@ def test_mysql_is_labelled_untested() -> None:
         ("mariadb://db.invalid/app?ssl=maybe", "ssl: must be on"),
         ("mariadb://db.invalid/app?ssl_ca=/no/such/file", "ssl_ca: cannot be read"),
         ("mariadb://db.invalid", "url: must name a database"),
+        ("mysql://a..b/mine", "url: 'a..b' cannot be the name of a host"),
         ("mysql://db.invalid/a/b", "url: must name a database"),
     ],
 )

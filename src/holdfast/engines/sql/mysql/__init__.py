@@ -17,6 +17,7 @@ from holdfast.engines.sql.engine import OPTIONS, Given, read_table, server_engin
 from holdfast.engines.sql.guard import mysql_guard
 from holdfast.engines.sql.mysql.commands import Statements
 from holdfast.engines.sql.mysql.connection import MySqlConnection, open_connection
+from holdfast.engines.urls import check_host
 
 LIBRARY = "pymysql"
 
@@ -89,7 +90,7 @@ def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
             f"{url.path!r}"
         )
     return {
-        "host": url.hostname or "localhost",
+        "host": check_host(url.hostname or "localhost"),
         "port": url.port or PORT,
         "user": unquote(url.username or ""),
         "password": unquote(url.password or ""),

@@ -24,6 +24,7 @@ from kazoo.exceptions import (
     NodeExistsError,
     NoNodeError,
     SessionExpiredError,
+    UnimplementedError,
 )
 
 from holdfast.core.effects import Sleep
@@ -130,6 +131,8 @@ def _replies(step: Send, until: float, clock: Clock) -> Waits[list[Any] | BaseEx
         if error is not None and not isinstance(error, (*ANSWERS, *call.answers)):
             return error
         replies.append(result.value if error is None else error)
+        if isinstance(error, UnimplementedError):  # after which the server closes the connection
+            return replies + [error] * (len(sent) - len(replies))
     if any(call.by_leader for call in step.calls):
         session.answered(sent_at)
     return replies

@@ -154,7 +154,7 @@ def test_readers_wait_behind_a_writer_that_polls(
     wait_for(lambda: polls(three))
     assert tries_to_read(ben) is None
     reading = ben.begin(ben.client.rwlock("job").read.acquire, timeout=30.0)
-    wait_for(lambda: values(three, "ZCARD", QUEUE).count(1) >= 2)
+    wait_for(lambda: values(three, "ZCARD", f"{QUEUE}:kinds").count(1) >= 2)
     ann(first.release)
     lease = writing.result(30.0)
     assert not reading.done()

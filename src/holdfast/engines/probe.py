@@ -72,8 +72,8 @@ def what_answers(url: str, node: str) -> str:
     """What seems to answer at a node (`host:port`, or more) if that is not what the URL expects:
     "a Redis server with TLS". Empty if it is, or if nothing is known of it."""
     scheme = url.partition(":")[0]
-    place = re.match(r"\[?([^\[\]/\s]+?)\]?:(\d+)(/|$)", node)
-    if place is None:
+    address = re.match(r"\[?([^\[\]/\s]+?)\]?:(\d+)(/|$)", node)
+    if address is None:
         return ""
     expects_tls = scheme in SECURE
     give_up_at = time.monotonic() + GIVE_UP_AFTER
@@ -82,7 +82,7 @@ def what_answers(url: str, node: str) -> str:
             if time.monotonic() > give_up_at:
                 return ""
             try:
-                received = _exchange(place[1], int(place[2]), kind.message, tls=tls)
+                received = _exchange(address[1], int(address[2]), kind.message, tls=tls)
             except ssl.SSLError:
                 break
             except (OSError, ValueError, OverflowError):  # also a name or a port that cannot be

@@ -29,8 +29,7 @@ def values(masters: RedisMasters, *command: str) -> list[object]:
 
 
 def is_next(masters: RedisMasters) -> bool:
-    """Whether a majority has a writer that readers wait behind. A node whose refusal came when the
-    vote was over has been sent a release."""
+    """Whether a majority has a writer that readers wait behind."""
     return values(masters, "EXISTS", NEXT).count(1) >= 2
 
 

@@ -97,8 +97,11 @@ def simulate(
             if tally.failed:
                 run = play(draw(tally.failed[0], setup))
         else:
-            plan = draw(seed, setup).without(*_numbers(without))
-            run = play(plan.only(*_numbers(tasks)) if tasks else plan)
+            plan = draw(seed, setup)
+            faults = _numbers("--without", without, len(plan.faults))
+            chosen = _numbers("--tasks", tasks, len(plan.tasks))
+            plan = plan.without(*faults)
+            run = play(plan.only(*chosen) if chosen else plan)
             _show(run)
     if run is not None and run.findings:
         if seed is None:
@@ -170,8 +173,13 @@ def _describe(plan: Plan) -> None:
         click.echo(f"  {number:2} {type(fault).__name__}: {shown}; {fault.when}")
 
 
-def _numbers(text: str) -> list[int]:
-    return [int(word) for word in text.split(",") if word]
+def _numbers(option: str, text: str, count: int) -> list[int]:
+    """The numbers in an option's value, of `count` faults or tasks."""
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    for word in words:
+        if not (word.isdecimal() and int(word) < count):
+            raise ValueError(f"{option}: {word!r} is not a number from 0 to {count - 1}")
+    return [int(word) for word in words]
 
 
 COMMANDS: dict[str, click.Command] = {"simulate": simulate}

@@ -227,8 +227,13 @@ class TestStage:
         assert notes == ["n1: is down"]
 
 
-def test_a_worker_is_told_who_it_is_in_a_line(tmp_path: Path) -> None:
-    role = Role("A", "memory://", 1.0, False, Recipe.SET_DEL, str(tmp_path / "r.db"), 0.0)
-    assert Role.from_json(role.as_json()) == role
-    with pytest.raises(ValueError, match="no such order"):
-        Worker(role).carry_out({"do": "dance"})
+def test_a_worker_reports_what_comes_of_each_order(tmp_path: Path) -> None:
+    reported: list[Event] = []
+    role = Role("A", "memory://", 1.0, False, Recipe.HOLDFAST, str(tmp_path / "r.db"), 0.0)
+    worker = Worker(role, reported.append)
+    worker.acquire(1.0)
+    worker.write("x", False)
+    worker.release()
+    assert [event.kind for event in reported] == [
+        Kind.ASKED, Kind.GRANTED, Kind.WROTE, Kind.WROTE, Kind.RELEASING, Kind.RELEASED,
+    ]  # fmt: skip

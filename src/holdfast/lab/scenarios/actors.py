@@ -1,18 +1,17 @@
 """What happens on a stage, and its clients: they get orders, are stopped, and are killed."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from multiprocessing.connection import Pipe, wait
 from typing import Any
 
 from holdfast.lab.history import Event, History, Kind
-from holdfast.lab.scenarios.client_process import Role
+from holdfast.lab.scenarios.client_process import Role, Worker
 from holdfast.lab.servers.process import bound_to_us
 
 TIME_LIMIT = 20.0
@@ -24,32 +23,29 @@ class StageFailed(RuntimeError):
 
 
 class Log:
-    """The events of one run. `show_event` is called with each, from whatever thread."""
+    """The events of one run. `show_event` is called with each."""
 
     def __init__(self, show_event: Callable[[Event], None]) -> None:
-        self._report = show_event
+        self._show_event = show_event
         self._began = time.monotonic()
         self._events: list[Event] = []
-        self._names: dict[str, str] = {}  # never changed in place: threads look through it
-        self._changed = threading.Condition()
+        self._names: dict[str, str] = {}
+        self._actors: list[Actor] = []
 
     def history(self) -> History:
         """What happened so far."""
-        with self._changed:
-            return History(self._events)
+        return History(self._events)
 
     def now(self) -> float:
         """Seconds since the stage was set."""
         return time.monotonic() - self._began
 
     def record(self, event: Event) -> None:
-        """Keep an event, show it, and wake `wait_until`."""
+        """Keep an event, and show it."""
         for address, name in self._names.items():
             event = replace(event, note=event.note.replace(address, name))
-        with self._changed:
-            self._events.append(event)
-            self._report(event)
-            self._changed.notify_all()
+        self._events.append(event)
+        self._show_event(event)
 
     def note(self, who: str, kind: Kind, note: str = "", peer: str = "") -> None:
         """Keep what happens to a client or a node now."""
@@ -65,16 +61,15 @@ class Log:
         self.wait_until(lambda: self.now() >= end, "end")
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Poll until it holds; a story that makes no progress is aborted."""
+        """Receive events until it holds; a story that makes no progress is aborted."""
         give_up_at = time.monotonic() + TIME_LIMIT
         while not condition():
             if time.monotonic() > give_up_at:
                 raise StageFailed(f"no {what} within {TIME_LIMIT:g} s")
-            with self._changed:
-                self._changed.wait(0.01)
-
-
-PROGRAM = "holdfast.lab.scenarios.client_process"
+            wait([actor.pipe for actor in self._actors if not actor.ended], 0.01)
+            received = [event for actor in self._actors for event in actor.receive()]
+            for event in sorted(received, key=lambda event: event.at):
+                self.record(event)
 
 
 class Actor:
@@ -82,17 +77,20 @@ class Actor:
 
     def __init__(self, role: Role, log: Log) -> None:
         self.who = role.who
-        self.ttl = role.ttl
+        self.ended = False
+        """Whether its process has, and all that it reported was received."""
         self._log = log
         self._reported: list[Event] = []
-        self._process = subprocess.Popen(  # noqa: S603 - it is our own program
-            [*bound_to_us(), sys.executable, "-P", "-m", PROGRAM, role.as_json()],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for us
-        )
-        self._reader = threading.Thread(target=self._listen, daemon=True)
-        self._reader.start()
+        self.pipe, theirs = Pipe()
+        with theirs:
+            program = f"from {Worker.__module__} import main; main({theirs.fileno()})"
+            self._process = subprocess.Popen(  # noqa: S603 - it is our own program
+                [*bound_to_us(), sys.executable, "-P", "-c", program],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,  # Ctrl-C is for us
+            )
+        self.pipe.send(role)
 
     @property
     def pid(self) -> int:
@@ -113,34 +111,28 @@ class Actor:
 
     def begins_to_acquire(self, timeout: float = TIME_LIMIT) -> None:
         """Ask for the lock; the outcome is reported later."""
-        self._order("acquire", timeout=timeout)
+        self._order(Worker.acquire, timeout)
 
     def extends(self) -> Event:
         """Let the lease last its whole time from now."""
-        self._order("extend")
+        self._order(Worker.extend)
         return self.reports(Kind.EXTENDED)
 
     def releases(self) -> Event:
         """Release the lock, or learn that there is nothing to release."""
-        self._order("release")
+        self._order(Worker.release)
         return self.reports(Kind.RELEASED, Kind.NOTED)
 
     def checks(self) -> Event:
         """Check whether the lock is still held."""
-        self._order("check")
+        self._order(Worker.check)
         return self.reports(Kind.NOTED)
 
-    def writes(self, value: str) -> Event:
-        """Write to both registers, if the lock is still held; the plain one is the second."""
-        self._order("write", value=value, unchecked=False)
+    def writes(self, value: str, *, unchecked: bool = False) -> Event:
+        """Write to both registers, if the lock is still held; `unchecked`: in any case."""
+        self._order(Worker.write, value, unchecked)
         outcome = self.reports(Kind.WROTE, Kind.REJECTED, Kind.NOTED)
-        return outcome if outcome.kind is Kind.NOTED else self.reports(Kind.WROTE)
-
-    def goes_on_to_write(self, value: str) -> Event:
-        """Write to both registers without checking the lease."""
-        self._order("write", value=value, unchecked=True)
-        self.reports(Kind.WROTE, Kind.REJECTED)
-        return self.reports(Kind.WROTE)
+        return outcome if outcome.kind is Kind.NOTED else self.reports(Kind.WROTE)  # the plain one
 
     def reports(self, *kinds: Kind) -> Event:
         """The next event of these kinds that the client reports."""
@@ -152,11 +144,21 @@ class Actor:
 
     def has_reported(self, *kinds: Kind) -> bool:
         """Whether it has reported such an event, which was not asked for yet."""
-        over = self._process.poll() is not None and not self._reader.is_alive()
         found = any(event.kind in kinds for event in self._reported)
-        if over and not found:
+        if self.ended and not found:
             raise StageFailed(f"{self.who}'s process has ended")
         return found
+
+    def receive(self) -> list[Event]:
+        """What it has reported since it was last looked at."""
+        received: list[Event] = []
+        try:
+            while not self.ended and self.pipe.poll():
+                received.append(self.pipe.recv())
+        except (EOFError, OSError):  # its end of the pipe is closed
+            self.ended = True
+        self._reported += received
+        return received
 
     def stop(self) -> None:
         """Stop its process, threads and all."""
@@ -176,22 +178,13 @@ class Actor:
         self._log.note(self.who, Kind.CRASHED)
 
     def close(self) -> None:
-        """End its process, and read what it has reported until then."""
+        """End its process, and record what it has reported until then."""
         self._process.kill()
         self._process.wait()
-        self._reader.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                pipe.close()
-
-    def _order(self, do: str, **details: Any) -> None:
-        if self._process.stdin is None:
-            raise StageFailed(f"{self.who} takes no orders")
-        self._process.stdin.write(json.dumps({"do": do, **details}).encode() + b"\n")
-        self._process.stdin.flush()
-
-    def _listen(self) -> None:
-        for line in self._process.stdout or ():
-            event = Event.from_json(line.decode())
-            self._reported.append(event)
+        for event in self.receive():
             self._log.record(event)
+        self.ended = True
+        self.pipe.close()
+
+    def _order(self, order: Callable[..., None], *arguments: Any) -> None:
+        self.pipe.send((order, *arguments))

@@ -1,22 +1,19 @@
 """A client in a process of its own, so that it can be stopped and killed: orders in, events out.
 
-Each line of stdin is an order, as JSON: `{"do": "acquire", "timeout": 5}`. Its outcome, a renewal
-and a loss are reported as events, each a line on stdout. The end of stdin ends the process.
+An order is a method of `Worker` and its arguments. Its outcome, a renewal and a loss are reported
+as events. The end of the pipe ends the process.
 """
 
-import json
 import logging
-import os
-import selectors
 import sqlite3
-import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from math import inf
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from holdfast.errors import LockError, NotHeld
 from holdfast.lab.history import Event, Kind
@@ -82,45 +79,20 @@ class Role:
     began: float
     """When the run began, on `time.monotonic`."""
 
-    def as_json(self) -> str:
-        """One line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, line: str) -> "Role":
-        """What `as_json` wrote."""
-        fields: dict[str, Any] = json.loads(line)
-        fields["recipe"] = Recipe(fields["recipe"])
-        return cls(**fields)
-
 
 class Worker:
     """Carries out orders, one at a time, with one lease at a time."""
 
-    def __init__(self, role: Role) -> None:
+    def __init__(self, role: Role, send: Callable[[Event], None]) -> None:
         self._role = role
+        self._send = send
+        self._reporting = threading.Lock()  # the renewer's thread reports losses
         self._lock = make_lock(role.recipe, role.url, role.ttl, renew=role.renew)
         self._registers = Registers(Path(role.registers))
         self._lease: Lease | None = None
         self._hold = ""
         self._asked = 0
         self._until = inf
-
-    def carry_out(self, order: dict[str, Any]) -> None:
-        """Carry out an order."""
-        match order:
-            case {"do": "acquire", "timeout": timeout}:
-                self._acquire(timeout)
-            case {"do": "extend"}:
-                self._extend()
-            case {"do": "release"}:
-                self._release()
-            case {"do": "check"}:
-                self._check()
-            case {"do": "write", "value": value, "unchecked": unchecked}:
-                self._write(value, unchecked)
-            case _:
-                raise ValueError(f"no such order: {order!r}")
 
     def look(self) -> None:
         """Report a renewal since the last look."""
@@ -131,7 +103,8 @@ class Worker:
                 self._until = until
                 self._report(Kind.EXTENDED, at=now, until=until)
 
-    def _acquire(self, timeout: float) -> None:
+    def acquire(self, timeout: float) -> None:
+        """Ask for the lock."""
         self._asked += 1
         self._hold, self._lease = f"{self._role.who}{self._asked}", None
         self._report(Kind.ASKED)
@@ -148,13 +121,15 @@ class Worker:
         self._report(Kind.GRANTED, at=now, until=self._until)
         lease.on_lost(lambda _: self._report(Kind.LOST))
 
-    def _extend(self) -> None:
+    def extend(self) -> None:
+        """Let the lease last its whole time from now."""
         self._mine().extend()
         now = self._now()
         self._until = now + self._mine().remaining()
         self._report(Kind.EXTENDED, at=now, until=self._until)
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Release the lock."""
         self._report(Kind.RELEASING)
         try:
             self._mine().release()
@@ -163,11 +138,12 @@ class Worker:
         else:
             self._report(Kind.RELEASED)
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Report whether the lock is still held."""
         mine = "is still held" if self._mine().held else "is lost"
         self._report(Kind.NOTED, note=f"the lock {mine}")
 
-    def _write(self, value: str, unchecked: bool) -> None:
+    def write(self, value: str, unchecked: bool) -> None:
         """Write to both registers, if the lease is still held; `unchecked`: in any case."""
         lease = self._lease
         if lease is None or not (unchecked or lease.held):
@@ -198,33 +174,21 @@ class Worker:
         instant = self._now() if at is None else at
         fence = None if self._lease is None else self._lease.fence
         event = Event(instant, self._role.who, kind, name, self._hold, fence, until, note=note)
-        # In one write: the renewer's thread reports losses.
-        os.write(sys.stdout.fileno(), f"{event.as_json()}\n".encode())
+        with self._reporting:
+            self._send(event)
 
 
-def orders(tick: float) -> Iterator[dict[str, Any] | None]:
-    """The lines of stdin as they come, and None after each tick without one."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(sys.stdin, selectors.EVENT_READ)
-        unread = b""
-        while True:
-            if not selector.select(tick):
-                yield None
-                continue
-            chunk = os.read(sys.stdin.fileno(), 65536)
-            if not chunk:
-                return
-            *lines, unread = (unread + chunk).split(b"\n")
-            yield from map(json.loads, lines)
-
-
-def main(role: str) -> None:
-    """Work until stdin ends."""
+def main(pipe: int) -> None:
+    """Carry out orders until there is no stage any more."""
     logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the events are enough
-    worker = Worker(Role.from_json(role))
-    for order in orders(TICK):
-        worker.look() if order is None else worker.carry_out(order)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
+    with Connection(pipe) as stage:
+        worker = Worker(stage.recv(), stage.send)
+        while True:
+            if not stage.poll(TICK):
+                worker.look()
+                continue
+            try:
+                order, *arguments = stage.recv()
+            except EOFError:
+                return
+            order(worker, *arguments)

@@ -108,10 +108,7 @@ def play_pause(stage: Stage, *, looks_again: bool) -> None:
     b.writes("by B")
     stage.let_pass(PAUSE_TTL / 2)  # B works on, and A is still stopped
     a.wake()
-    if looks_again:
-        a.writes("by A")
-    else:
-        a.goes_on_to_write("by A")
+    a.writes("by A", unchecked=not looks_again)
     a.reports(Kind.LOST)
     stage.let_pass(PAUSE_TTL / 2)  # B works on: the story does not end at the edge of the picture
     b.releases()

@@ -217,7 +217,7 @@ def of_a_quorum(stage: Stage) -> None:
         stage.client(who, networks[who].url(UNGUARDED), ttl=PARTITION_TTL) for who in ("A", "B")
     )
     a.acquires()
-    stage.wait_until(lambda: all(node.is_locked() for node in nodes), "votes of all nodes")
+    stage.wait_until(lambda: all(node.vote() for node in nodes), "votes of all nodes")
     stage.show_votes(nodes)
     networks["A"].cut(*far)
     networks["B"].cut(*near)

@@ -54,10 +54,6 @@ class Node(RedisServer):
         super().promote()
         self._log.note(self.name, Kind.NOTED, "is the master now")
 
-    def is_locked(self) -> bool:
-        """Whether the lock is held here."""
-        return self.command("GET", KEY) is not None
-
     def vote(self) -> tuple[int, float] | None:
         """The process that holds the lock here, and for how many seconds; None if it is free."""
         label = Label.of(str(self.command("GET", KEY)))
@@ -105,7 +101,6 @@ class Stage(Log):
 
     def __init__(self, show_event: Callable[[Event], None]) -> None:
         super().__init__(show_event)
-        self._who: dict[int, str] = {}
         self._open = ExitStack()
         self._folder = Path(self._open.enter_context(tempfile.TemporaryDirectory()))
 
@@ -121,7 +116,7 @@ class Stage(Log):
         """Start a Redis server."""
         node = Node(name, self, append_only, own_clock=own_clock)
         self._open.enter_context(node)
-        self._names = self._names | {node.address: name}
+        self._names[node.address] = name
         return node
 
     def nodes(
@@ -148,7 +143,7 @@ class Stage(Log):
         registers = str(self._folder / REGISTERS)
         role = Role(who, url, ttl, renew, recipe, registers, self._began)
         actor = Actor(role, self)
-        self._who[actor.pid] = who
+        self._actors.append(actor)
         self._open.callback(actor.close)
         return actor
 
@@ -159,14 +154,14 @@ class Stage(Log):
     def link(self, node: Node) -> Link:
         """A way to this node that can be cut."""
         link = self._open.enter_context(Link(node.port))
-        self._names = self._names | {link.address: node.name}
+        self._names[link.address] = node.name
         return link
 
     def show_votes(self, nodes: Iterable[Node]) -> None:
         """Note who has the vote of which node, for the picture."""
+        clients = {actor.pid: actor.who for actor in self._actors}
         for node in nodes:
             now, vote = self.now(), node.vote()
             if vote is not None:
                 pid, left = vote
-                who = self._who[pid]
-                self.record(Event(now, node.name, Kind.NOTED, peer=who, until=now + left))
+                self.record(Event(now, node.name, Kind.NOTED, peer=clients[pid], until=now + left))

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.lab.history import Event, Finding, History, Kind
+from holdfast.lab.pictures.text import Steps, Terminal
 from holdfast.lab.scenarios import report
 from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.catalogue import SCENARIOS
@@ -42,7 +43,7 @@ ALL = [
     for s in SCENARIOS.values()
     for v in s.variants
 ]
-TERMINAL = report.Terminal(width=80, colour=False)
+TERMINAL = Terminal(width=80, colour=False)
 
 
 def silence(event: Event) -> None:
@@ -141,7 +142,7 @@ class TestVerdicts:
         assert "1 of 2 as expected" in "\n".join(report.summary([good, bad], TERMINAL))
 
     def test_a_write_after_the_lease_has_expired_is_red(self) -> None:
-        steps = report.Steps(replace(TERMINAL, colour=True))
+        steps = Steps(replace(TERMINAL, colour=True))
         granted = Event(1.0, "A", Kind.GRANTED, "job", "A1", 1760000000123456, until=2.0)
         shown = [
             steps.line(each)
@@ -156,7 +157,7 @@ class TestVerdicts:
         assert "its lease has expired" in shown[2]
 
     def test_a_rejected_fence_is_shown_beside_the_greater_one(self) -> None:
-        steps = report.Steps(TERMINAL)
+        steps = Steps(TERMINAL)
         for who, fence in (("A", 33), ("B", 34)):
             steps.line(Event(1.0, who, Kind.GRANTED, "job", who, fence, until=9.0))
         steps.line(Event(2.0, "B", Kind.WROTE, "fenced", "B", 34))

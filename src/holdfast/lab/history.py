@@ -190,20 +190,30 @@ class Hold:
 
 
 class Outage(NamedTuple):
-    """A client or a node was paused, or down."""
+    """A client or a node was paused, or down, or did not reach others."""
 
     who: str
     kind: Kind
-    """`PAUSED`, or `CRASHED`."""
+    """`PAUSED`, `CRASHED` or `CUT`."""
+    peer: str
+    """From whom it was cut off."""
     since: float
     until: float
     """`inf`: to the end."""
+
+    def is_ended_by(self, event: Event) -> bool:
+        """Whether this event ends it."""
+        if event.kind is Kind.HEALED and not event.peer:  # the last fault is over
+            return self.kind is Kind.CUT
+        same = event.who == self.who and event.peer == self.peer
+        return same and self.kind in _ENDS.get(event.kind, ())
 
 
 _ENDS = {
     Kind.RESUMED: (Kind.PAUSED,),
     Kind.CRASHED: (Kind.PAUSED,),
     Kind.STARTED: (Kind.PAUSED, Kind.CRASHED),
+    Kind.HEALED: (Kind.CUT,),
 }
 """Which outages an event ends."""
 
@@ -244,15 +254,16 @@ class History:
         return [event for event in self.events if event.kind in kinds]
 
     def outages(self) -> Iterator[Outage]:
-        """When clients and nodes were paused, or down, in the order of their ends."""
-        began: dict[tuple[str, Kind], float] = {}
-        for event in self.of(Kind.PAUSED, Kind.RESUMED, Kind.CRASHED, Kind.STARTED):
-            for kind in _ENDS.get(event.kind, ()):
-                if (since := began.pop((event.who, kind), None)) is not None:
-                    yield Outage(event.who, kind, since, event.at)
-            if event.kind in (Kind.PAUSED, Kind.CRASHED):
-                began.setdefault((event.who, event.kind), event.at)
-        yield from (Outage(who, kind, since, inf) for (who, kind), since in began.items())
+        """When clients and nodes were paused, down or cut off, in the order of their ends."""
+        present: dict[tuple[str, Kind, str], Outage] = {}
+        for event in self.events:
+            for key, outage in list(present.items()):
+                if outage.is_ended_by(event):
+                    yield present.pop(key)._replace(until=event.at)
+            if event.kind in (Kind.PAUSED, Kind.CRASHED, Kind.CUT):
+                key = (event.who, event.kind, event.peer)
+                present.setdefault(key, Outage(*key, event.at, inf))
+        yield from present.values()
 
     def holds(self) -> list[Hold]:
         """Every acquisition, in the order in which they were asked for.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ import click
 from holdfast.cli import exits
 from holdfast.cli.app import Commands, Lazy
 from holdfast.cli.output import Output
+from holdfast.lab.pictures.text import Terminal
 from holdfast.lab.servers.process import ServerFailed
 from holdfast.lab.servers.programs import ProgramMissing
 
@@ -53,6 +56,16 @@ def lab() -> None:
 
 
 COMMANDS: dict[str, click.Command] = {"lab": lab}
+
+NARROWEST, WIDEST = 60, 110
+
+
+def terminal() -> Terminal:
+    """Where pictures are shown."""
+    columns = shutil.get_terminal_size((WIDEST, 24)).columns
+    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    return Terminal(max(NARROWEST, min(columns - 1, WIDEST)), colour)
+
 
 EXTRAS = {
     "grpc": "etcd",

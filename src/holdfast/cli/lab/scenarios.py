@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
@@ -13,10 +10,11 @@ from typing import TypeAlias
 
 import click
 
-from holdfast.cli.lab import missing_programs_are_told
+from holdfast.cli.lab import missing_programs_are_told, terminal
 from holdfast.cli.output import Output
 from holdfast.lab.history import Event
 from holdfast.lab.pictures import as_svg
+from holdfast.lab.pictures.text import Steps
 from holdfast.lab.scenarios import report
 from holdfast.lab.scenarios.catalogue import DEMO, SCENARIOS
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
@@ -28,13 +26,12 @@ DIFFERS = 1
 
 ALL = "all"
 Chosen: TypeAlias = Sequence[tuple[Scenario, Variant]]
-NARROWEST, WIDEST = 60, 110
 
 
 @click.command("list")
 def list_() -> None:
     """List the failures that can be run, and their variants."""
-    _show(report.listing(SCENARIOS.values(), _terminal()))
+    _show(report.listing(SCENARIOS.values(), terminal()))
 
 
 @click.command()
@@ -60,7 +57,7 @@ def run(scenario: str, variant: str | None, svg: Path | None) -> None:
     signal.signal(signal.SIGTERM, _leave)
     with missing_programs_are_told():
         need_library("redis", "pip install 'holdfast[lab]'")
-        outcomes = _run_and_show(chosen, _terminal())
+        outcomes = _run_and_show(chosen)
     if svg is not None:
         _draw(outcomes, svg)
     _conclude(outcomes)
@@ -73,7 +70,7 @@ def demo() -> None:
     It needs no server. Exit code 1: two held the lock at once, or it was not granted in time.
     """
     signal.signal(signal.SIGTERM, _leave)
-    _conclude(_run_and_show([(DEMO, DEMO.variants[0])], _terminal()))
+    _conclude(_run_and_show([(DEMO, DEMO.variants[0])]))
 
 
 COMMANDS: dict[str, click.Command] = {"list": list_, "run": run, "demo": demo}
@@ -98,25 +95,26 @@ def _choose(name: str, variant: str | None) -> list[tuple[Scenario, Variant]]:
     return chosen
 
 
-def _run_and_show(chosen: Chosen, terminal: report.Terminal) -> list[Outcome]:
+def _run_and_show(chosen: Chosen) -> list[Outcome]:
+    screen = terminal()
     outcomes: list[Outcome] = []
     before: Scenario | None = None
     for scenario, variant in chosen:
         if scenario is not before:
-            _show(report.introduction(scenario, terminal))
+            _show(report.introduction(scenario, screen))
         before = scenario
-        _show(report.heading(variant, terminal))
-        steps = report.Steps(terminal)
+        _show(report.heading(variant, screen))
+        steps = Steps(screen)
 
-        def show_event(event: Event, steps: report.Steps = steps) -> None:
+        def show_event(event: Event, steps: Steps = steps) -> None:
             click.echo(steps.line(event))
 
         outcome = _attempt((scenario, variant), chosen, show_event)
         if outcome is not None:
             outcomes.append(outcome)
-            _show(report.conclusion(outcome, terminal))
+            _show(report.conclusion(outcome, screen))
     if len(chosen) > 1:
-        _show(report.summary(outcomes, terminal, len(chosen) - len(outcomes)))
+        _show(report.summary(outcomes, screen, len(chosen) - len(outcomes)))
     return outcomes
 
 
@@ -146,12 +144,6 @@ def _draw(outcomes: Sequence[Outcome], file: Path) -> None:
             outcome.history, title=title, findings=outcome.findings, caption=variant.why
         )
         target.write_text(picture)
-
-
-def _terminal() -> report.Terminal:
-    columns = shutil.get_terminal_size((WIDEST, 24)).columns
-    colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    return report.Terminal(max(NARROWEST, min(columns - 1, WIDEST)), colour)
 
 
 def _show(lines: Iterable[str]) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import secrets
-import shutil
 import sys
 
 import click
 
-from holdfast.cli.lab import missing_programs_are_told
+from holdfast.cli.lab import missing_programs_are_told, terminal
 from holdfast.cli.options import bad_arguments_are_usage_errors, number_between
-from holdfast.lab.pictures import as_text
+from holdfast.lab.history import History
+from holdfast.lab.pictures.text import Steps, as_text
 from holdfast.lab.simulator import (
     Plan,
     Run,
@@ -26,6 +26,9 @@ from holdfast.lab.simulator import (
 
 MOST = 10**9
 """Random seeds are below this."""
+
+MOST_EVENTS = 40
+"""A longer list of events would bury the picture."""
 
 BROKEN = 1
 """Exit code: a promise was broken."""
@@ -158,11 +161,15 @@ def _options_of(setup: Setup) -> list[str]:
 
 def _show(run: Run) -> None:
     _describe(run.plan)
-    width = max(60, min(shutil.get_terminal_size().columns, 140))
-    colour = sys.stdout.isatty()
+    screen = terminal()
     end = max((finding.until for finding in run.findings), default=run.plan.seconds)
-    until = max(end + 0.1, 0.1)
-    click.echo(as_text(run.history, findings=run.findings, width=width, colour=colour, until=until))
+    history = History(event for event in run.history if event.at <= end + 0.1)
+    if len(history) <= MOST_EVENTS:
+        steps = Steps(screen)
+        click.echo("\n".join(["", *(steps.line(event) for event in history), ""]))
+    click.echo(
+        as_text(history, findings=run.findings, width=screen.width, colour=screen.colour), nl=False
+    )
 
 
 def _describe(plan: Plan) -> None:

@@ -12,9 +12,9 @@ class Absences:
     def __init__(self, history: History) -> None:
         self._pauses: dict[str, list[Span]] = {}
         self._crashes: dict[str, list[float]] = {}
-        for who, kind, since, until in history.outages():
-            if kind is Kind.PAUSED:
-                self._pauses.setdefault(who, []).append((since, until))
+        for outage in history.outages():
+            if outage.kind is Kind.PAUSED:
+                self._pauses.setdefault(outage.who, []).append((outage.since, outage.until))
         for event in history.of(Kind.CRASHED):
             self._crashes.setdefault(event.who, []).append(event.at)
 

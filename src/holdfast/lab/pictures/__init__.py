@@ -2,7 +2,8 @@
 
 lanes.py      what is shown: spans and marks in seconds, a lane for each client, register and node
 chart.py      draws it in characters, on the axis and into the rows of `sheet.py`
-text.py       the chart with its legend and what was found; `svg.py` makes one file of it
+text.py       the chart with its legend and what was found, and events as they happen
+svg.py        the chart as a file
 sentences.py  an event in words
 """
 

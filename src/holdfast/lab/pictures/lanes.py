@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from math import inf
 
-from holdfast.lab.history import Event, History, Hold, Kind
-from holdfast.lab.pictures.sentences import is_vote
+from holdfast.lab.history import HOLD_KINDS, Event, History, Hold, Kind
+from holdfast.lab.pictures.sentences import WRITES, Facts, is_vote
 
 
 class Role(Enum):
@@ -95,49 +95,15 @@ class Lane:
     marks: list[Mark] = field(default_factory=list)
 
 
+_OUTAGES = {Kind.PAUSED: Look.PAUSED, Kind.CRASHED: Look.DOWN, Kind.CUT: Look.CUT}
 _EXPIRED = ("lease expired", "expired")
 _AT_ONCE = 0.02
 """Seconds within which a holder that is not paused notices that its lease has expired."""
 
 
-def cuts(history: History) -> list[tuple[str, Span]]:
-    """Which peers each client or node did not reach, and when."""
-    begun: dict[tuple[str, str], float] = {}
-    found: list[tuple[str, Span]] = []
-
-    def end(who: str, peers: str, until: float) -> None:
-        labels = (f"does not reach {peers}", f"↛ {peers}", "↛")
-        found.append((who, Span(Look.CUT, begun.pop((who, peers)), until, labels=labels)))
-
-    for event in history.of(Kind.CUT, Kind.HEALED):
-        if event.kind is Kind.CUT:
-            begun.setdefault((event.who, event.peer), event.at)
-            continue
-        for who, peers in list(begun):
-            if not event.peer or (who, peers) == (event.who, event.peer):
-                end(who, peers, event.at)
-    for who, peers in list(begun):
-        end(who, peers, inf)
-    return found
-
-
-_WRITES = (Kind.WROTE, Kind.REJECTED)
-_BY_CLIENTS = (
-    Kind.ASKED, Kind.GRANTED, Kind.REFUSED, Kind.EXTENDED, Kind.RELEASING, Kind.RELEASED,
-    Kind.LOST, *_WRITES,
-)  # fmt: skip
-
-
-def fence_labels(history: History) -> dict[int, str]:
-    """A label for each fence, by their order: #1 < #2 < #3. The numbers themselves are long."""
-    fences = sorted({event.fence for event in history if event.fence is not None})
-    return {fence: f"#{place}" for place, fence in enumerate(fences, 1)}
-
-
 def lanes_of(history: History) -> list[Lane]:
     """Every lane of a history: the run itself, clients, registers, nodes."""
-    clients = {event.who for event in history.of(*_BY_CLIENTS)}
-    lanes = _Lanes(history, clients)
+    lanes = _Lanes(history)
     crashes: dict[str, list[float]] = {}
     for crash in history.of(Kind.CRASHED):
         crashes.setdefault(crash.who, []).append(crash.at)
@@ -146,11 +112,9 @@ def lanes_of(history: History) -> list[Lane]:
         lanes.of(hold.who).spans += _hold_spans(hold, lanes, died)
     for who, span in _votes(history, lanes):
         lanes.of(who).spans.append(span)
-    for who, kind, since, until in history.outages():
-        look = Look.PAUSED if kind is Kind.PAUSED else Look.DOWN
-        lanes.of(who).spans.append(Span(look, since, until))
-    for who, span in cuts(history):
-        lanes.of(who).spans.append(span)
+    for who, kind, peer, since, until in history.outages():
+        labels = (f"does not reach {peer}", f"↛ {peer}", "↛") if kind is Kind.CUT else ()
+        lanes.of(who).spans.append(Span(_OUTAGES[kind], since, until, labels=labels))
     down: set[str] = set()
     for event in history:
         if _is_worth_a_mark(event, down):
@@ -162,32 +126,21 @@ def lanes_of(history: History) -> list[Lane]:
     return lanes.all
 
 
-def names_in(history: History) -> set[str]:
-    """What may be written beside a lane."""
-    return _actors(history) | {event.name for event in history.of(*_WRITES)}
-
-
-def _actors(history: History) -> set[str]:
-    """All clients and nodes."""
-    return {name for event in history for name in (event.who, *event.peer.split(", "))}
-
-
 class _Lanes:
     """All lanes by name; and the colours and labels that all of them share."""
 
-    def __init__(self, history: History, clients: set[str]) -> None:
-        registers = {event.name for event in history.of(*_WRITES)}
+    def __init__(self, history: History) -> None:
+        clients = {event.who for event in history.of(*HOLD_KINDS, *WRITES)}
+        registers = {event.name for event in history.of(*WRITES)}
+        actors = {name for event in history for name in (event.who, *event.peer.split(", "))}
         self.tints = {name: number for number, name in enumerate(_sorted(clients))}
-        self.fences = fence_labels(history)
+        self.facts = Facts(history)
         self.several_locks = len({event.name for event in history.of(Kind.ASKED)}) > 1
         self.end = history.end
-        self._greatest: dict[str, int] = {}
-        """By register, the greatest fence of its writes so far."""
-        self._holds = {hold.hold: hold for hold in history.holds()}
         self._run = [Lane("", Role.RUN)] if any(map(_is_of_the_run, history)) else []
         self._by_name = {name: Lane(name, Role.CLIENT, self.tints[name]) for name in self.tints}
         self._registers = {name: Lane(name, Role.REGISTER) for name in _sorted(registers)}
-        nodes = _sorted(_actors(history) - clients - {""})
+        nodes = _sorted(actors - clients - {""})
         self._by_name |= {name: Lane(name, Role.NODE) for name in nodes}
 
     def of(self, who: str) -> Lane:
@@ -196,23 +149,9 @@ class _Lanes:
 
     def for_mark(self, event: Event) -> Lane:
         """Where an event is marked: a write at its register, the rest where it happened."""
-        if event.kind in _WRITES:
+        if event.kind in WRITES:
             return self._registers[event.name]
         return self._run[0] if _is_of_the_run(event) else self.of(event.who)
-
-    def compare(self, write: Event) -> str:
-        """The fence of a write, and that which the register has seen, if it is greater: #1 < #2."""
-        if write.fence is None:
-            return ""
-        greatest = max(write.fence, self._greatest.get(write.name, write.fence))
-        self._greatest[write.name] = greatest
-        own = f" {self.fences[write.fence]}"
-        return own if greatest == write.fence else f"{own} < {self.fences[greatest]}"
-
-    def is_stray(self, write: Event) -> bool:
-        """Whether its client had no valid lease."""
-        hold = self._holds.get(write.hold)
-        return hold is not None and not any(a <= write.at <= b for a, b in hold.spans)
 
     @property
     def all(self) -> list[Lane]:
@@ -240,7 +179,7 @@ def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:
     yield Span(Look.WAITING, hold.asked, min(ends), tint, group=hold.hold)
     if hold.granted is None:
         return
-    fence = "" if hold.fence is None else lanes.fences[hold.fence]
+    fence = "" if hold.fence is None else lanes.facts.fences[hold.fence]
     labels = (fence,) if fence else ()
     if lanes.several_locks:
         labels = (f"{hold.name} {fence}".rstrip(), *labels)
@@ -288,13 +227,13 @@ def _mark(event: Event, lanes: _Lanes) -> Mark:
     note = event.note
     symbol = Symbol[event.kind.name]
     tint = lanes.tints.get(event.who)
-    if event.kind in _WRITES:
-        value, stray = note, lanes.is_stray(event)
+    if event.kind in WRITES:
+        value, stray = note, lanes.facts.is_stray(event)
         if event.kind is Kind.REJECTED:
             value = "rejected"
         elif stray:
             value = f"{note}, expired"
-        short = f"{event.who}{lanes.compare(event)}"
+        short = f"{event.who} {lanes.facts.fence(event)}".rstrip()
         labels = (f"{short}: {value}", short) if value else (short,)
         return Mark(symbol, event.at, labels, tint, stray)
     if event.kind is Kind.NOTED:

@@ -1,13 +1,12 @@
 """What happened, in words: a sentence for each event."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import inf, isfinite
 
-from holdfast.lab.history import Event, Finding, Kind
+from holdfast.lab.history import Event, Finding, History, Kind, seconds
 
-Instant = Callable[[float], str]
-"""How an instant is written."""
+WRITES = (Kind.WROTE, Kind.REJECTED)
 
 
 def is_vote(event: Event) -> bool:
@@ -39,8 +38,37 @@ _NO_VOTE = "{who} withdraws its vote for {peer}{because}"
 _ALL_HEALED = "the last fault is over{because}"
 
 
-def describe(event: Event, instant: Instant, fences: Mapping[int, str]) -> str:
-    """An event as a sentence without a full stop; `fences`: their labels."""
+class Facts:
+    """What is known of single events from the whole history."""
+
+    def __init__(self, history: History) -> None:
+        fences = sorted({event.fence for event in history if event.fence is not None})
+        self.fences = {fence: f"#{place}" for place, fence in enumerate(fences, 1)}
+        """A label for each fence, by their order: #1 < #2 < #3. The numbers themselves are long."""
+        self._holds = {hold.hold: hold for hold in history.holds()}
+        self._compared: dict[Event, str] = {}
+        greatest: dict[str, int] = {}
+        for write in history.of(*WRITES):
+            if write.fence is not None:
+                seen = greatest[write.name] = max(write.fence, greatest.get(write.name, 0))
+                if seen > write.fence:
+                    self._compared[write] = f"{self.fences[write.fence]} < {self.fences[seen]}"
+
+    def fence(self, event: Event) -> str:
+        """The label of its fence; of a write, beside one that the register has seen, if that is
+        greater: #1 < #2."""
+        if event.fence is None:
+            return ""
+        return self._compared.get(event, self.fences[event.fence])
+
+    def is_stray(self, event: Event) -> bool:
+        """Whether it is a write of a client that had no valid lease."""
+        hold = self._holds.get(event.hold) if event.kind in WRITES else None
+        return hold is not None and not any(a <= event.at <= b for a, b in hold.spans)
+
+
+def describe(event: Event, facts: Facts) -> str:
+    """An event as a sentence without a full stop."""
     sentence = _SENTENCES[event.kind]
     if is_vote(event):
         sentence = _VOTE if event.until > event.at else _NO_VOTE
@@ -50,34 +78,31 @@ def describe(event: Event, instant: Instant, fences: Mapping[int, str]) -> str:
         who=event.who or "note",
         name=event.name,
         peer=event.peer,
-        fence="" if event.fence is None else f", fence {fences.get(event.fence, event.fence)}",
-        until=f", until {instant(event.until)}" if isfinite(event.until) else "",
+        fence="" if event.fence is None else f", fence {facts.fence(event)}",
+        until=f", until {seconds(event.until)}" if isfinite(event.until) else "",
         because=f": {event.note}" if event.note else "",
-    )
+    ) + (" (its lease has expired)" if facts.is_stray(event) else "")
 
 
 MOST_FINDINGS = 5
 """How many findings are written out."""
 
 
-def describe_findings(
-    findings: Sequence[Finding], instant: Instant, fences: Mapping[int, str]
-) -> list[str]:
+def describe_findings(findings: Sequence[Finding], fences: Mapping[int, str]) -> list[str]:
     """A sentence for each finding, or for the first few and how many more there are."""
 
     def labelled(found: re.Match[str]) -> str:
         return f"fence {fences.get(int(found[1]), found[1])}"
 
     sentences = [
-        f"{finding.label}, {_span(finding, instant)}: "
-        + re.sub(r"\bfence (\d+)", labelled, finding.text)
+        f"{finding.label}, {_span(finding)}: " + re.sub(r"\bfence (\d+)", labelled, finding.text)
         for finding in findings[:MOST_FINDINGS]
     ]
     more = len(findings) - MOST_FINDINGS
     return [*sentences, f"and {more} more findings"] if more > 0 else sentences
 
 
-def _span(finding: Finding, instant: Instant) -> str:
+def _span(finding: Finding) -> str:
     if not finding.at < finding.until < inf:
-        return instant(finding.at)
-    return f"{instant(finding.at)} to {instant(finding.until)}"
+        return seconds(finding.at)
+    return f"{seconds(finding.at)} to {seconds(finding.until)}"

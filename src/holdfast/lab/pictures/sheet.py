@@ -1,12 +1,13 @@
 """The sheet that a picture is drawn on: the axis of time, in columns, and rows of characters."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from math import ceil, floor, log10
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 _STEPS = (*(digit * 10.0**power for power in range(-6, 5) for digit in (1, 2, 5)),)
+"""Seconds from one tick to the next: numbers that people count in."""
 _BETWEEN_TICKS = 10
 """Columns from one tick to the next, at least."""
 
@@ -24,35 +25,26 @@ class Axis:
         """Seconds from end to end."""
         return self.until - self.since
 
-    def place(self, at: float) -> float:
-        """Where an instant is; one outside of the window is at the edge."""
-        inside = min(max(at, self.since), self.until)
-        return (inside - self.since) / self.length * self.width
+    def place(self, at: float) -> int:
+        """The column of an instant; one outside of the window is at the edge."""
+        return min(self._columns_until(at), self.width - 1)
 
-    def extent(self, since: float, until: float) -> "Extent":
+    def extent(self, since: float, until: float) -> range:
         """The columns of a span of time: at least one."""
-        left = min(self.place(since), self.width - 1.0)
-        return left, max(self.place(until), left + 1)
+        left = self.place(since)
+        return range(left, max(self._columns_until(until), left + 1))
 
-    @property
-    def step(self) -> float:
-        """Seconds from one tick to the next: a number that people count in."""
-        least = _BETWEEN_TICKS / self.width * self.length
-        return next((step for step in _STEPS if step >= least), _STEPS[-1])
+    def _columns_until(self, at: float) -> int:
+        inside = min(max(at, self.since), self.until)
+        return floor((inside - self.since) / self.length * self.width)
 
-    def ticks(self) -> Iterator[tuple[float, str]]:
+    def ticks(self) -> Iterator[tuple[int, str]]:
         """Where the ticks are, and their numbers."""
-        step = self.step
+        least = _BETWEEN_TICKS / self.width * self.length
+        step = next((step for step in _STEPS if step >= least), _STEPS[-1])
+        decimals = max(0, -floor(log10(step) + 1e-9))
         for number in range(ceil(self.since / step - 1e-9), floor(self.until / step + 1e-9) + 1):
-            yield self.place(number * step), self._number(number * step, finer=0)
-
-    def instant(self, at: float) -> str:
-        """An instant in words, finer than the ticks."""
-        return f"{self._number(at, finer=2)} s"
-
-    def _number(self, at: float, finer: int) -> str:
-        decimals = max(0, finer - floor(log10(self.step) + 1e-9))
-        return f"{at:.{decimals}f}"
+            yield self.place(number * step), f"{number * step:.{decimals}f}"
 
 
 def fit(text: str, room: float) -> str:
@@ -63,43 +55,34 @@ def fit(text: str, room: float) -> str:
     return f"{cut.rstrip()}…" if len(cut) >= 3 else ""
 
 
-Extent: TypeAlias = tuple[float, float]
-"""From left to right, in columns."""
-
 Line: TypeAlias = list[tuple[str, str]]
 """Pieces of text, each with the names of its styles."""
 
 
-class Way(NamedTuple):
-    """One way to draw a thing: the room that it takes, and its texts, each at its place and in its
-    style."""
-
-    left: float
-    right: float
-    texts: Sequence[tuple[float, str, str]]
-
-
 class Row:
-    """One line of a picture, written into at any place."""
+    """One line of a picture, written into at any column."""
 
     def __init__(self, width: int) -> None:
         self.cells = [(" ", "")] * width
-        self._taken: list[Extent] = []
 
-    def write(self, place: float, text: str, style: str) -> None:
-        """A text."""
-        for at, character in enumerate(text, floor(place)):
-            self.cells[at] = (character, style)
+    def write(self, at: int, *pieces: tuple[str, str]) -> None:
+        """Pieces of text, one behind the other, each in its style."""
+        for text, style in pieces:
+            self.cells[at : at + len(text)] = [(character, style) for character in text]
+            at += len(text)
 
-    def draw(self, way: Way) -> bool:
-        """Draw a thing in this way, if there is room for it, and a column between two things."""
-        left, right, texts = way
-        free = all(left >= end + 1 or right + 1 <= begin for begin, end in self._taken)
-        if free:
-            self._taken.append((left, right))
-            for place, text, style in texts:
-                self.write(place, text, style)
-        return free
+    def is_free(self, left: int, right: int) -> bool:
+        """Whether these columns are empty, and one on each side."""
+        return all(character == " " for character, _ in self.cells[max(0, left - 1) : right + 1])
+
+    def longest(self, columns: range, character: str) -> range:
+        """The longest stretch of a character within these columns."""
+        found = columns[:0]
+        for same, stretch in groupby(columns, key=lambda at: self.cells[at][0]):
+            places = list(stretch)
+            if same == character and len(places) > len(found):
+                found = range(places[0], places[-1] + 1)
+        return found
 
     def line(self) -> Line:
         """Neighbours of one style together."""
@@ -107,8 +90,3 @@ class Row:
             ("".join(character for character, _ in same), style)
             for style, same in groupby(self.cells, key=lambda cell: cell[1])
         ]
-
-
-def across(left: float, right: float) -> range:
-    """The columns from left to right: at least one."""
-    return range(floor(left), max(floor(left) + 1, floor(right)))

@@ -60,11 +60,10 @@ def as_svg(
     history: History, *, title: str, findings: Sequence[Finding] = (), caption: str = ""
 ) -> str:
     """The picture of a history, with a title, and a caption below it."""
-    axis, picture = drawn(history, findings, WIDTH)
     lines: list[Line] = [[(line, "bold")] for line in textwrap.wrap(title, WIDTH)]
-    lines += [[], *picture, []]
+    lines += [[], *drawn(history, findings, WIDTH), []]
     lines += [[(line, "dim")] for line in textwrap.wrap(caption, WIDTH)]
-    described = ". ".join(describe_findings(findings, axis.instant, {}))
+    described = ". ".join(describe_findings(findings, {}))
     width, height = 2 * PAD + WIDTH * CELL, 2 * PAD + len(lines) * ROW
     pieces = [
         f"<title>{escape(title)}</title>",

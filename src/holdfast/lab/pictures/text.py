@@ -1,13 +1,15 @@
-"""A timeline in characters: a few rows for each lane, for the terminal and for SVG."""
+"""What a terminal shows of a history: its events, a line for each, and the timeline, which `svg.py`
+makes a file of."""
 
 import textwrap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from math import isfinite
 
-from holdfast.lab.history import Finding, History
+from holdfast.lab.history import Event, Finding, History, seconds
 from holdfast.lab.pictures.chart import BROKEN, EXTENDED, VEILED, Chart
-from holdfast.lab.pictures.lanes import Lane, Look, Symbol, fence_labels, lanes_of, names_in
-from holdfast.lab.pictures.sentences import describe, describe_findings
+from holdfast.lab.pictures.lanes import Lane, Look, Symbol, lanes_of
+from holdfast.lab.pictures.sentences import Facts, describe, describe_findings
 from holdfast.lab.pictures.sheet import Axis, Line
 
 _CODES = {
@@ -37,8 +39,40 @@ def painted(line: Line, *, colour: bool) -> str:
     return text
 
 
-MOST_EVENTS = 40
-"""A longer list of events would bury the picture."""
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """How wide the lines are, and whether there are colours."""
+
+    width: int
+    colour: bool
+
+    def styled(self, text: str, style: str) -> str:
+        """The text in a style, if there are colours."""
+        return painted([(text, style)], colour=self.colour)
+
+    def filled(self, text: str, first: str = "  ", rest: str = "  ") -> str:
+        """The text in lines of this width."""
+        return textwrap.fill(
+            text, self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
+        )
+
+
+class Steps:
+    """What happens in one run, a line for each event."""
+
+    def __init__(self, terminal: Terminal) -> None:
+        self._terminal = terminal
+        self._history = History()
+
+    def line(self, event: Event) -> str:
+        """What has just happened; in red, if a client did it without a valid lease."""
+        self._history.add(event)
+        facts = Facts(self._history)
+        when = f"{seconds(event.at):>9}  "
+        line = self._terminal.filled(describe(event, facts), when, " " * len(when))
+        return self._terminal.styled(line, "red") if facts.is_stray(event) else line
+
+
 _SHORTEST = 0.001
 """Seconds that a picture shows at least."""
 _BEYOND = 0.3
@@ -54,41 +88,28 @@ def as_text(
     findings: Sequence[Finding] = (),
     width: int = 100,
     colour: bool = False,
-    until: float | None = None,
-    in_words: bool = True,
 ) -> str:
-    """The picture of a history, up to `until`, or the last event.
-
-    A short history is followed by a list of its events, unless `in_words` is false.
-    """
-    if until is not None:
-        history = History(event for event in history if event.at <= until)
-    axis, lines = drawn(history, findings, width, until)
-    if in_words:
-        lines += _listing(axis, history)
+    """The picture of a history."""
+    lines = drawn(history, findings, width)
     return "".join(painted(line, colour=colour).rstrip() + "\n" for line in lines)
 
 
-def drawn(
-    history: History, findings: Sequence[Finding], width: int, until: float | None = None
-) -> tuple[Axis, list[Line]]:
+def drawn(history: History, findings: Sequence[Finding], width: int) -> list[Line]:
     """The picture, its legend and what was found, in lines of characters."""
-    names = max((len(name) for name in names_in(history)), default=0)
-    gutter = min(names, _WIDEST_NAME) + 2
+    lanes = lanes_of(history)
+    gutter = min(max((len(lane.name) for lane in lanes), default=0), _WIDEST_NAME) + 2
     first, last = _extent(history, findings)
-    last = last if until is None else until
     margin = _MARGIN * (last - first)
     axis = Axis(first - margin, last + margin, width - gutter)
-    lanes, fences = lanes_of(history), fence_labels(history)
     chart = Chart(lanes, findings, axis, gutter)
     lines = [*chart.lines(), *_legend(lanes, width, broken=bool(findings))]
     below: list[Line] = []
-    for finding in describe_findings(findings, axis.instant, fences):
+    for finding in describe_findings(findings, Facts(history).fences):
         wrapped = textwrap.wrap(finding, width, initial_indent="✗ ", subsequent_indent="  ")
         below += [[(text, "red")] for text in wrapped]
     if chart.left_out:
         below.append([(f"{chart.left_out} more marks found no room.", "dim")])
-    return axis, [*lines, *([[], *below] if below else [])]
+    return [*lines, *([[], *below] if below else [])]
 
 
 def _extent(history: History, findings: Sequence[Finding]) -> tuple[float, float]:
@@ -128,18 +149,3 @@ def _legend(lanes: Sequence[Lane], width: int, *, broken: bool) -> list[Line]:
 
 def _over_a_hold(look: Look) -> str:
     return VEILED if look in (Look.PAUSED, Look.DOWN) else look.character
-
-
-def _listing(axis: Axis, history: History) -> list[Line]:
-    """The events one by one, if they are few."""
-    if len(history) > MOST_EVENTS:
-        return []
-    instant, fences = axis.instant, fence_labels(history)
-    widest = max((len(instant(event.at)) for event in history), default=0)
-    return [
-        [],
-        *(
-            [(f"{instant(event.at):>{widest}}  ", "dim"), (describe(event, instant, fences), "")]
-            for event in history
-        ),
-    ]

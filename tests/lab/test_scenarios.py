@@ -33,7 +33,7 @@ IN_DETAIL = [
     ("pause", "writes-on"),
     ("majority-down", "down"),
     ("partition", "pair"),
-    ("failover", "known-counter"),
+    ("failover", "replicas=0"),
 ]
 """What is looked at more closely, and breaks a promise: of those, a short run plays no others."""
 ALL = [
@@ -92,7 +92,7 @@ class TestDetails:
         assert {event.who for event in history.of(Kind.EXTENDED)} == {"A"}
 
     def test_a_promoted_replica_that_knows_an_older_counter_gives_a_greater_fence(self) -> None:
-        history = outcome_of("failover", "known-counter").history
+        history = outcome_of("failover", "replicas=0").history
         *_, of_a, of_b = [event.fence for event in history.of(Kind.GRANTED)]
         assert of_a is not None
         assert of_b is not None

@@ -204,17 +204,16 @@ LATE_REPLY = Scenario(
 FAILOVER_TTL = 4.0
 
 
-def play_failover(stage: Stage, *, counted_before: bool = False, replicas: int = 0) -> None:
+def play_failover(stage: Stage, *, replicas: int) -> None:
     """A locks on the master, which does not reach the replica; then B locks on the replica."""
     master, replica = stage.node("master"), stage.node("replica")
     link = stage.link(master)
     replica.follow(master, link.port)
     a = stage.client("A", f"{master.url}?replicas={replicas}", ttl=FAILOVER_TTL, renew=False)
     b = stage.client("B", replica.url, ttl=FAILOVER_TTL, renew=False)
-    if counted_before:
-        a.acquires()
-        a.releases()
-        stage.wait_until(lambda: replica.is_in_step_with(master), "replication")
+    a.acquires()
+    a.releases()
+    stage.wait_until(lambda: replica.is_in_step_with(master), "replication")
     link.cut()
     stage.note("replica", Kind.NOTED, "receives nothing from the master any more")
     a.tries(timeout=FAILOVER_TTL / 4)
@@ -234,22 +233,13 @@ FAILOVER = Scenario(
     ),
     variants=[
         Variant(
-            "first-lock",
-            "the lock was never taken before, so the replica has no counter for its fences",
-            play_failover,
+            "replicas=0",
+            "the master grants by itself, which is the default",
+            partial(play_failover, replicas=0),
             "Replication is asynchronous: the new master does not have A's lock, and grants it "
-            "again to B. That is the reason for Redlock. But a counter that is missing begins at "
-            "the server's clock, so B's fence is greater than A's, and the fenced register rejects "
-            "A's write.",
-            breaks=(TWO_HOLDERS, UNCHECKED_WRITE),
-        ),
-        Variant(
-            "known-counter",
-            "the lock was taken before, and the replica knows the counter as it was then",
-            partial(play_failover, counted_before=True),
-            "Both hold it, as before. The replica has an older counter than the one that A got, "
-            "but a fence is never less than the server's clock, so B's is greater all the same, "
-            "and the fenced register rejects A's write.",
+            "again to B. That is the reason for Redlock. The replica has an older counter than the "
+            "one that A got, but a fence is never less than the server's clock, so B's is greater "
+            "all the same, and the fenced register rejects A's write.",
             breaks=(TWO_HOLDERS, UNCHECKED_WRITE),
         ),
         Variant(

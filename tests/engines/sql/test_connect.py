@@ -1,19 +1,29 @@
 """A user's own function that connects, or that knows what to connect with: `connect`."""
 
+import ssl
+import threading
+import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import psycopg
 import pymysql
 import pytest
+import sqlalchemy
 from pymysql.constants import CLIENT
+from sqlalchemy import event
+from sqlalchemy.ext.asyncio import create_async_engine
 
 import holdfast
-from holdfast import EngineUnavailable
-from tests.engines.redis.party import Mode
+from holdfast import Client, EngineUnavailable
+from tests.backends.mysql import mariadb_backend
+from tests.engines.redis.party import Mode, Party
 from tests.engines.sql.conftest import Invite
-from tests.engines.sql.databases import Database
+from tests.engines.sql.databases import Database, MariaDb
+from tests.engines.sql.test_pools import engine_of
+from tests.engines.sql.users import sqlalchemy_url
 from tests.equipment.servers.postgres import PostgresServer
 
 BOTH = pytest.mark.parametrize("kind", ["postgres", "mariadb"])
@@ -69,7 +79,9 @@ def test_a_token_that_is_made_for_each_connection(
     assert "token" not in repr(ann.client)
 
 
-def opened(database: Database) -> Any:
+def opened(
+    database: Database, client_flag: int = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
+) -> Any:
     url = urlsplit(database.url)
     if url.scheme == "postgresql":
         return psycopg.connect(database.url)
@@ -78,7 +90,7 @@ def opened(database: Database) -> Any:
         port=url.port or 0,
         user=url.username,
         database=url.path.strip("/"),
-        client_flag=CLIENT.FOUND_ROWS,
+        client_flag=client_flag,
     )
 
 
@@ -116,6 +128,76 @@ def test_what_it_raises_is_told(database: Database, kind: str, invite: Invite) -
     ann = invite(database.url, connect=connect)
     with pytest.raises(EngineUnavailable, match="no token today"):
         ann.tries()
+
+
+@BOTH
+def test_it_takes_too_long(database: Database, kind: str, invite: Invite) -> None:
+    released = threading.Event()
+    ann = invite(database.url, connect=lambda: released.wait(20))
+    began = time.monotonic()
+    with pytest.raises(EngineUnavailable, match=r"took longer|did not answer"):
+        ann.takes(ttl=0.3, timeout=0)
+    assert time.monotonic() < began + 5
+    released.set()
+
+
+def test_connections_of_pymysql_without_its_flags(tmp_path: Path, invite: Invite) -> None:
+    database = MariaDb(mariadb_backend(tmp_path).server)
+    ann = invite(database.url, connect=lambda: opened(database, client_flag=0))
+    with pytest.raises(EngineUnavailable, match=r"make them with client_flag=CLIENT\.FOUND_ROWS"):
+        ann.takes(timeout=600)
+
+
+@BOTH
+def test_an_engine_whose_listener_adds_a_token(
+    database: Database, kind: str, guest: str, invite: Invite, mode: Mode
+) -> None:
+    database.query(NEW_PASSWORD[kind].format("secret"))
+    own = engine_of(mode, guest)
+    sync_engine = own if mode == "sync" else own.sync_engine
+
+    @event.listens_for(sync_engine, "do_connect")
+    def add_token(dialect: Any, record: Any, args: Any, arguments: dict[str, Any]) -> None:
+        arguments["password"] = "secret"
+
+    ann = invite(own)
+    assert ann.takes()
+
+
+@BOTH
+def test_an_engine_with_a_creator(database: Database, kind: str, invite: Invite) -> None:
+    url = sqlalchemy_url(database.url, "sync")
+    own = sqlalchemy.create_engine(url, creator=lambda: opened(database))
+    with Client(own) as client, pytest.raises(EngineUnavailable, match="give a URL, and that"):
+        client.lock("job").acquire(timeout=600)
+
+
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # by SQLAlchemy
+def test_an_engine_of_asyncio_with_a_creator() -> None:
+    async def connect() -> None: ...
+
+    own: Any = create_async_engine("postgresql+asyncpg://h/db", async_creator=connect)
+    ann = Party("async", own)
+    with pytest.raises(EngineUnavailable, match="give a URL, and that"):
+        ann.takes(timeout=600)
+    ann.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "arguments"),
+    [
+        ("postgresql+asyncpg://h/db", {"ssl": ssl.create_default_context()}),
+        ("postgresql+asyncpg://h/db", {"ssl": True}),
+        ("mysql+asyncmy://h/db", {"ssl_mode": "REQUIRED"}),
+    ],
+)
+def test_tls_that_only_another_library_knows(url: str, arguments: dict[str, Any]) -> None:
+    """It must not be left out."""
+    own: Any = create_async_engine(url, connect_args=arguments)
+    ann = Party("async", own)
+    with pytest.raises(EngineUnavailable, match="is of another library; give a URL"):
+        ann.takes(timeout=600)
+    ann.close()
 
 
 @pytest.mark.parametrize(

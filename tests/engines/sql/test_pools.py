@@ -61,6 +61,15 @@ def test_where_a_pool_of_psycopg_leads(mode: Mode) -> None:
     assert holdfast.Client(late).url == "postgresql:///", "it is not asked before it is needed"
 
 
+def test_a_pool_that_finds_out_by_a_coroutine() -> None:
+    async def conninfo() -> str:
+        return "host=h"
+
+    own = psycopg_pool.AsyncConnectionPool(conninfo, open=False)
+    with pytest.raises(TypeError, match=r"^url: .*coroutine.*connect="):
+        holdfast.AsyncClient(own)
+
+
 def test_options_of_the_engine_can_be_given_too(mode: Mode) -> None:
     own = engine_of(mode, "postgresql://h/db")
     with pytest.raises(ValueError, match=r"^table: "):

@@ -8,7 +8,7 @@ from urllib.parse import SplitResult
 from holdfast.core.ports import Engine, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines.offload import Offloaded
-from holdfast.engines.sql.connection import Connect
+from holdfast.engines.sql.connection import Connect, RefusedError
 from holdfast.engines.sql.dialect import LEASES, Statements
 from holdfast.engines.sql.guard import SqlGuard
 from holdfast.engines.sql.threads import ServerStore
@@ -41,6 +41,18 @@ def read_count(options: dict[str, str]) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1000:
         raise ValueError(f"connections: must be a whole number from 1 to 1000, got {text!r}")
     return int(text)
+
+
+def refuse_tls(unknown: Iterable[str]) -> None:
+    """Raise for an argument of a user's library that is about TLS, if ours cannot take it: to leave
+    it out would encrypt less."""
+    for name in unknown:
+        if name.startswith("ssl"):
+            raise RefusedError(
+                f"the argument {name} of the user's own way of connecting is of another library; "
+                "give a URL, which says how to encrypt",
+                is_final=True,
+            )
 
 
 def server_engine(

@@ -5,20 +5,17 @@ A lock keeps its connection, so a pool gives it nothing but its way of connectin
 is used: holdfast opens connections of its own, and takes none out of the pool.
 
 - A pool of psycopg: its `conninfo` and `kwargs`.
-- An `Engine` with psycopg or PyMySQL: what a fresh pool of the engine makes, detached from it. So
-  a `creator` and the engine's listeners are called, for example to add a token.
-- Any other `Engine`, and every `AsyncEngine`: the arguments that it connects with, given to psycopg
-  or PyMySQL.
-- A function, called for each connection: it gives one of psycopg or PyMySQL, or arguments for one,
-  which go before those of the URL.
+- An `Engine`, or an `AsyncEngine`, with any library: the arguments that it connects with, given to
+  psycopg or PyMySQL.
+- A function, called for each connection: it gives arguments, which go before those of the URL, or
+  a connection of psycopg or PyMySQL.
 """
 
 import threading
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
-from functools import partial
 from importlib import import_module
 from inspect import iscoroutine, iscoroutinefunction
+from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -45,25 +42,23 @@ def of_function(url: SplitResult, options: dict[str, str], connect: Callable[[],
     if not callable(connect) or iscoroutinefunction(connect):
         raise TypeError(f"connect: must be a plain function without arguments, got {connect!r}")
     dialect = _dialect(url.scheme)
-    arguments = dialect.arguments(url, options)
-    return _engine(url, options, lambda: _called(connect, arguments, dialect.LIBRARY))
+    defaults = dialect.arguments(url, options)
 
-
-def _called(connect: Callable[[], Any], arguments: Mapping[str, Any], library: str) -> Any:
-    """What a user's function gives now: a connection, or arguments for one."""
-    found = connect()
-    if isinstance(found, Mapping):
-        return {**arguments, **found}
-    kinds = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(found).__mro__}
-    if (library, "Connection") not in kinds:
+    def given() -> Any:
+        found = connect()
+        if isinstance(found, Mapping):
+            return {**defaults, **found}
+        if isinstance(found, dialect.LIBRARY.Connection):
+            return found
         if iscoroutine(found):
             found.close()  # else it complains that it was never awaited
         raise RefusedError(
-            f"connect: must give a connection of {library}, or a dict of arguments for one, "
-            f"got a {type(found).__module__}.{type(found).__qualname__}",
+            f"connect: must give a connection of {dialect.LIBRARY.__name__}, or a dict of "
+            f"arguments for one, got a {type(found).__module__}.{type(found).__qualname__}",
             is_final=True,
         )
-    return found
+
+    return _engine(url, options, given)
 
 
 def check_engine(engine: Any, *, awaits: bool, argument: str = "engine") -> Any:
@@ -84,26 +79,19 @@ def _of_psycopg_pool(pool: Any, *, awaits: bool) -> tuple[str, Opening]:
     from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
     _check_kind(pool, AsyncConnectionPool if awaits else ConnectionPool)
+    given = (pool.conninfo, pool.kwargs)
+    if any(map(iscoroutinefunction, given)):
+        raise TypeError(
+            "url: the pool finds out by a coroutine how to connect; give a URL, and a plain "
+            "function as connect="
+        )
 
     def arguments() -> dict[str, Any]:
-        conninfo, kwargs = (_now(given, awaits) for given in (pool.conninfo, pool.kwargs))
-        return conninfo_to_dict(conninfo or "") | dict(kwargs or {})
+        conninfo, kwargs = (each() if callable(each) else each for each in given)
+        return conninfo_to_dict(conninfo or "", **(kwargs or {}))
 
-    shown = arguments() if not callable(pool.conninfo) and not callable(pool.kwargs) else {}
+    shown = arguments() if not any(map(callable, given)) else {}
     return _opening("postgresql", shown, arguments)
-
-
-def _now(given: Any, awaits: bool) -> Any:
-    """What a pool connects with may be a function, called for each connection."""
-    if not callable(given):
-        return given
-    if awaits:
-        raise RefusedError(
-            "the pool finds out by a coroutine how to connect, which holdfast cannot run in a "
-            "thread; give a URL, or a ConnectionPool with a plain function",
-            is_final=True,
-        )
-    return given()
 
 
 def _of_sqlalchemy(engine: Any, *, awaits: bool) -> tuple[str, Opening]:
@@ -111,54 +99,46 @@ def _of_sqlalchemy(engine: Any, *, awaits: bool) -> tuple[str, Opening]:
     scheme, url = engine.dialect.name, engine.url
     if scheme not in ("postgresql", "mysql", "mariadb"):
         raise ValueError(f"url: must lead to PostgreSQL, MariaDB or MySQL, got one to {scheme}")
-    if not awaits and engine.dialect.driver == _dialect(scheme).LIBRARY:
-        given = partial(_detached, engine)
-    else:
-        given = partial(_arguments, engine, awaits=awaits)
     shown = {"user": url.username, "host": url.host, "port": url.port, "dbname": url.database}
-    return _opening(scheme, shown, given)
+    own = engine.sync_engine if awaits else engine
+    return _opening(scheme, shown, lambda: _arguments_of(own))
 
 
-def _detached(engine: Any) -> Any:
-    """A connection of the library's, made as the engine makes them, that no pool knows of."""
-    pooled = engine.pool.recreate().connect()
-    connection = pooled.driver_connection
-    pooled.detach()
-    return connection
+class _EnoughError(Exception):
+    """Ends the connecting of an engine."""
 
 
-class _ArgumentsError(Exception):
-    """Carries what a connection was to be made with."""
+def _arguments_of(engine: Any) -> dict[str, Any]:
+    """What an engine calls its library with: the URL has neither `connect_args` nor what listeners
+    to `do_connect` add. Ours comes behind them, and lets nothing be connected."""
+    from sqlalchemy import event, exc
 
-
-def _arguments(engine: Any, *, awaits: bool) -> dict[str, Any]:
-    """What an engine calls its library with, after all that its user has arranged: the URL does not
-    have `connect_args`. Nothing is connected, since we leave at the last moment."""
-    from sqlalchemy import event
-
-    engine = engine.sync_engine if awaits else engine
+    found: dict[str, Any] = {}
     me = threading.get_ident()
 
-    def leave(dialect: Any, record: Any, args: Any, arguments: Mapping[str, Any]) -> None:
+    def note(dialect: Any, record: Any, args: Any, arguments: Mapping[str, Any]) -> None:
         if threading.get_ident() == me:  # others may be connecting
-            raise _ArgumentsError(arguments)
+            found.update(arguments)
+            raise _EnoughError
 
-    event.listen(engine, "do_connect", leave)
+    event.listen(engine, "do_connect", note)
     try:
-        engine.pool.recreate().connect().close()
-    except _ArgumentsError as caught:
-        return dict(caught.args[0])
+        engine.pool.recreate().connect().invalidate()
+    except _EnoughError:
+        return found
+    except exc.MissingGreenlet:
+        pass  # what connects needs a loop
     finally:
-        event.remove(engine, "do_connect", leave)
+        event.remove(engine, "do_connect", note)
     raise RefusedError(
-        "the Engine's connections are made by a creator for a library that holdfast does not use; "
-        "give a URL, or an Engine with psycopg or PyMySQL",
+        "the Engine has a creator, or a listener that connects; give a URL, and that function as "
+        "connect=",
         is_final=True,
     )
 
 
 def _opening(
-    scheme: str, shown: Mapping[str, Any], given: Callable[[], Any]
+    scheme: str, shown: Mapping[str, Any], arguments: Callable[[], dict[str, Any]]
 ) -> tuple[str, Opening]:
     """The URL to show, without a password, and the engine behind it."""
     user, host, port, name = (
@@ -169,7 +149,7 @@ def _opening(
 
     def opening(options: dict[str, str]) -> Engine:
         refuse_options([name for name in options if name not in OPTIONS], *OPTIONS)
-        return _engine(urlsplit(url), options, given)
+        return _engine(urlsplit(url), options, arguments)
 
     return url, opening
 
@@ -188,33 +168,27 @@ def _dialect(scheme: str) -> Any:
 
 
 def _within(seconds: float, given: Callable[[], Any]) -> Any:
-    """What `given` gives, which may be a connection, within that many seconds. The library may take
-    longer, so it runs in a thread; what comes too late is closed."""
-    outcome: Future[Any] = Future()
+    """What a user's function gives within that many seconds. It may take longer, so it runs in a
+    thread; a connection that comes too late is closed when it is collected."""
+    outcome: SimpleQueue[Any] = SimpleQueue()
 
     def run() -> None:
-        found: Any
         try:
-            found = given()
+            outcome.put(given())
         except Exception as error:  # noqa: BLE001 - raised below
-            found = error
-        if outcome.set_running_or_notify_cancel():
-            outcome.set_result(found)
-        elif hasattr(found, "close"):
-            found.close()
+            outcome.put(error)
 
     threading.Thread(target=run, name="holdfast-connecting", daemon=True).start()
     try:
-        wait([outcome], max(0.0, seconds))
-    finally:
-        is_late = outcome.cancel()
-    if is_late:
-        raise BrokenError(f"the user's own way of connecting took longer than {seconds:.3g} s")
-    found = outcome.result()
+        found = outcome.get(timeout=max(0.0, seconds))
+    except Empty:
+        raise BrokenError(
+            f"the user's own way of connecting took longer than {seconds:.3g} s"
+        ) from None
     if isinstance(found, SqlError):
         raise found
     if isinstance(found, Exception):
-        lines = str(getattr(found, "orig", None) or found).strip().splitlines()
+        lines = str(found).strip().splitlines()
         raise BrokenError(lines[0] if lines else type(found).__name__)
     return found
 

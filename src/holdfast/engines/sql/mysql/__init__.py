@@ -10,16 +10,18 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
+import pymysql
+
 from holdfast.core.ports import Clock, Engine
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.sql.engine import OPTIONS, Given, read_table, server_engine
+from holdfast.engines.sql.engine import OPTIONS, Given, read_table, refuse_tls, server_engine
 from holdfast.engines.sql.guard import mysql_guard
 from holdfast.engines.sql.mysql.commands import Statements
 from holdfast.engines.sql.mysql.connection import MySqlConnection, open_connection
 from holdfast.engines.urls import check_host
 
-LIBRARY = "pymysql"
+LIBRARY = pymysql
 
 MARIADB = Guarantees(
     engine="a table in a MariaDB database",
@@ -101,20 +103,27 @@ def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
 
 
 def address_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """For PyMySQL, from the arguments of any library; the others are about Python."""
-    given = {_SAME.get(name, name): value for name, value in arguments.items()}
-    known = {name: given[name] for name in _PLACE if given.get(name) is not None}
-    if "ssl" not in known:  # left to itself, PyMySQL reads all authorities of the system each time
-        known["ssl_disabled"] = True
+    """For PyMySQL, from the arguments of any library; those that it does not know are about
+    Python."""
+    given = {_SAME.get(name, name): value for name, value in arguments.items() if value is not None}
+    refuse_tls([name for name in given if name not in KNOWN])
+    known = {name: value for name, value in given.items() if name in KNOWN}
+    if not any(name.startswith(("ssl", "read_default")) for name in known):
+        known["ssl_disabled"] = True  # else PyMySQL reads all authorities of the system each time
     return known
 
 
 _SAME = {"db": "database", "passwd": "password"}
 """What other libraries call differently."""
 
-_PLACE = ("host", "port", "user", "password", "database", "unix_socket", "ssl")
-
 FILES = ("ssl_ca", "ssl_cert", "ssl_key")
+
+KNOWN = (
+    *("host", "port", "user", "password", "database", "unix_socket", "bind_address"),
+    *("read_default_file", "read_default_group", "auth_plugin_map", "server_public_key"),
+    *("ssl", *FILES, "ssl_key_password", "ssl_verify_cert", "ssl_verify_identity", "ssl_disabled"),
+)
+"""The arguments of PyMySQL that say where to connect, and how."""
 
 
 def read_tls(options: dict[str, str]) -> ssl.SSLContext | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pymysql
-from pymysql.constants import CLIENT, COMMAND
+from pymysql.constants import CLIENT
 
 from holdfast.core.ports import Clock
 from holdfast.engines.sql.connection import (
@@ -37,8 +37,7 @@ IDLE = 1.0
 """A connection that was idle for longer is pinged before it is used."""
 
 FLAGS = CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS
-"""For a connection of ours: UPDATE counts the rows that it finds, and a transaction is sent at
-once."""
+"""UPDATE counts the rows that it finds, and a transaction is sent at once."""
 
 STEP = 0.05
 """Timeouts are multiples of this: setting another one costs two system calls."""
@@ -118,14 +117,12 @@ class MySqlConnection:
         version = connection.get_server_info()
         if self._needs_mariadb:
             insist_on_mariadb(version)
-        if not connection.client_flag & CLIENT.FOUND_ROWS:
+        if connection.client_flag & FLAGS != FLAGS:
             raise RefusedError(
-                "the connections count the rows that an UPDATE changes, not those that it finds; "
-                "make them with client_flag=FOUND_ROWS, as SQLAlchemy does unless it has a creator",
+                "the connections of the user's own function cannot be used: make them with "
+                "client_flag=CLIENT.FOUND_ROWS | CLIENT.MULTI_STATEMENTS",
                 is_final=True,
             )
-        if not connection.client_flag & CLIENT.MULTI_STATEMENTS:
-            self._allow_many(connection, until)
         for sql in SETTLE:
             self.run_text(sql, until)
         if "mariadb" in version.lower():
@@ -237,16 +234,6 @@ class MySqlConnection:
             return [(1,)] * self._cursor.rowcount
         return list(self._cursor.fetchall())
 
-    def _allow_many(self, connection: pymysql.Connection, until: float) -> None:
-        """Have the server take several statements at once, on a connection that another made. There
-        is no other way to it than private names."""
-        try:
-            self._end_at(until)
-            connection._execute_command(COMMAND.COM_SET_OPTION, b"\0\0")  # noqa: SLF001 # pyright: ignore[reportAttributeAccessIssue]
-            connection._read_packet()  # noqa: SLF001
-        except _ERRORS as error:
-            raise _why(error) from error
-
     def _end_at(self, until: float) -> None:
         """Have PyMySQL give up at that instant. There is no other way to it than private names."""
         connection = self._connection
@@ -263,7 +250,7 @@ def open_connection(address: Mapping[str, Any], seconds: float) -> pymysql.Conne
             **{
                 **address,
                 "charset": "utf8mb4",
-                "client_flag": FLAGS | address.get("client_flag", 0),
+                "client_flag": FLAGS,
                 "connect_timeout": seconds,
                 "read_timeout": seconds,
                 "write_timeout": seconds,

@@ -4,19 +4,20 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult
 
+import psycopg
 from psycopg import ProgrammingError, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from holdfast.core.ports import Clock, Engine
 from holdfast.core.records import Guarantees
 from holdfast.engines import refuse_options
-from holdfast.engines.sql.engine import OPTIONS, Given, read_table, server_engine
+from holdfast.engines.sql.engine import OPTIONS, Given, read_table, refuse_tls, server_engine
 from holdfast.engines.sql.guard import postgresql_guard
 from holdfast.engines.sql.postgres.commands import Statements
 from holdfast.engines.sql.postgres.connection import PostgresConnection, open_connection
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters
 
-LIBRARY = "psycopg"
+LIBRARY = psycopg
 
 GUARANTEES = Guarantees(
     engine="a table in a PostgreSQL database",
@@ -96,8 +97,9 @@ def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
 def conninfo_of(arguments: Mapping[str, Any]) -> str:
     """For libpq, from the arguments of a connection of any library; those that libpq does not know
     are about Python."""
-    given = {_SAME.get(name, name): value for name, value in arguments.items()}
+    given = {_SAME.get(name, name): value for name, value in arguments.items() if value is not None}
     known = {name: value for name, value in given.items() if name in _known()}
+    refuse_tls([name for name in given if not isinstance(known.get(name), str)])
     return make_conninfo("", **(DEFAULTS | known | FORCED))
 
 
@@ -105,5 +107,5 @@ def _known() -> set[str]:
     return {option.keyword.decode() for option in pq.Conninfo.get_defaults()}
 
 
-_SAME = {"database": "dbname", "db": "dbname"}
+_SAME = {"database": "dbname", "db": "dbname", "ssl": "sslmode"}
 """What other libraries call differently."""

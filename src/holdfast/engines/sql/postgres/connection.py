@@ -120,7 +120,7 @@ class PostgresConnection:
         """Find out whether the session is ours alone, and prepare it then; gives the server's
         clock. A pooler is known by the server process that answers: it is not that of the login."""
         if self._connection.transaction_status != pq.TransactionStatus.IDLE:
-            self.run_text("COMMIT", until)  # of what prepared it, as a listener of an Engine
+            self.run_text("COMMIT", until)  # of a user's function, which may have prepared it
         [[(pid, now)]] = self.run((HANDSHAKE(),), until)
         is_direct = pid == self.pid
         if is_direct:

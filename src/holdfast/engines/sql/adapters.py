@@ -53,7 +53,10 @@ async def execute_async(connection: object, work: Callable[[Adapter], Calls[T]])
 
 def _work(connection: object, work: Callable[[Adapter], Calls[T]], *, awaits: bool) -> Calls[T]:
     make = (_ASYNC if awaits else _SYNC).get(_library(connection))
-    adapter = (yield from make(connection, awaits)) if make else None
+    if make is not None:
+        adapter = make(connection, awaits)
+    else:
+        adapter = yield from _sqlalchemy(connection, awaits)
     if adapter is None:
         wanted = (
             "an asyncio connection of psycopg, asyncpg, asyncmy, aiomysql, aiosqlite or SQLAlchemy "
@@ -84,11 +87,6 @@ def render(
     if paramstyle in ("named", "pyformat"):
         return text, {name: values[name] for name in names}
     return text, tuple(values[name] for name in names)
-
-
-def _used(sql: str, values: Values) -> dict[str, object]:
-    """Those of the values that a statement names: SQLAlchemy wants no others."""
-    return {name: values[name] for name in with_marks(sql, "named")[1]}
 
 
 def is_missing_table(error: Exception) -> bool:
@@ -130,11 +128,8 @@ def _sqlstate(error: BaseException) -> object:
 
 def _library(connection: object) -> str:
     """The library in which its class, or a base of it, is defined."""
-    for kind in type(connection).__mro__:
-        library = kind.__module__.partition(".")[0]
-        if library in _SYNC or library in _ASYNC:
-            return library
-    return ""
+    libraries = (kind.__module__.partition(".")[0] for kind in type(connection).__mro__)
+    return next((name for name in libraries if name in {*_SYNC, *_ASYNC, "sqlalchemy"}), "")
 
 
 def _class_name(connection: object) -> str:
@@ -144,61 +139,55 @@ def _class_name(connection: object) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def _psycopg(connection: Any, awaits: bool) -> Calls[Adapter | None]:
-    from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
-    from psycopg.rows import tuple_row
-
-    wanted: Any = AsyncConnection if awaits else Connection
-    if not isinstance(connection, wanted):
-        return None
-
-    def synchronise() -> None:
-        with connection.pipeline() as pipeline:
-            pipeline.sync()
-
-    async def synchronise_async() -> None:
-        async with connection.pipeline() as pipeline:
-            await pipeline.sync()
-
-    def synchronised() -> Calls[None]:
-        """In pipeline mode results, and the transaction's status, arrive with the next sync."""
-        if connection.pgconn.pipeline_status:
-            yield synchronise_async if awaits else synchronise
+def _by_cursor(make_cursor: Callable[[], Any]) -> Callable[[str, Values], Calls[list[Row]]]:
+    """How statements are executed where there are cursors as in PEP 249, also of asyncio."""
 
     def execute(sql: str, values: Values) -> Calls[list[Row]]:
-        text, parameters = render(sql, values, "pyformat")
-        kind: Any = AsyncCursor if awaits else Cursor
-        cursor = kind(connection, row_factory=tuple_row)
-        yield partial(cursor.execute, text.encode(), parameters)
-        yield from synchronised()
+        cursor = make_cursor()
+        yield partial(cursor.execute, *render(sql, values, "pyformat"))
         rows = (yield cursor.fetchall) if cursor.description else []
         yield cursor.close
         return list(rows)
 
-    yield from synchronised()
-    return Adapter(POSTGRESQL, _autocommits(connection), _is_nested(connection), execute)
+    return execute
 
 
-def _is_nested(connection: Any) -> bool:
-    """Whether psycopg's `transaction()` was entered twice. There is no public way to know."""
-    return getattr(connection, "_num_transactions", 0) > 1
+# The factories. Each gives the adapter of a connection, which awaits or not; None if it is none.
+# `autocommits`: after a BEGIN, a statement is not a transaction of its own.
 
 
-def _psycopg2(connection: Any, awaits: bool) -> Calls[Adapter | None]:
+def _psycopg(connection: Any, awaits: bool) -> Adapter | None:
+    from psycopg import AsyncConnection, AsyncCursor, Connection, Cursor
+    from psycopg.rows import tuple_row
+
+    wanted: Any = AsyncConnection if awaits else Connection
+    kind: Any = AsyncCursor if awaits else Cursor
+    if not isinstance(connection, wanted):
+        return None
+    if connection.pgconn.pipeline_status:
+        raise ValueError(
+            "connection: it is in pipeline mode, where results come later; call it before that"
+        )
+    is_nested = getattr(connection, "_num_transactions", 0) > 1  # there is no public way to know
+    make_cursor = partial(kind, connection, row_factory=tuple_row)
+    return Adapter(
+        POSTGRESQL, _postgres_autocommits(connection), is_nested, _by_cursor(make_cursor)
+    )
+
+
+def _psycopg2(connection: Any, awaits: bool) -> Adapter | None:
     library = import_module("psycopg2.extensions")
     if not isinstance(connection, library.connection):
         return None
-
-    def execute(sql: str, values: Values) -> Calls[list[Row]]:
-        with connection.cursor(cursor_factory=library.cursor) as cursor:
-            yield partial(cursor.execute, *render(sql, values, "pyformat"))
-            return list(cursor.fetchall()) if cursor.description else []
-
-    yield from ()  # nothing has to be asked first
-    return Adapter(POSTGRESQL, _autocommits(connection), False, execute)
+    make_cursor = partial(connection.cursor, cursor_factory=library.cursor)
+    return Adapter(POSTGRESQL, _postgres_autocommits(connection), False, _by_cursor(make_cursor))
 
 
-def _asyncpg(connection: Any, awaits: bool) -> Calls[Adapter | None]:
+def _postgres_autocommits(connection: Any) -> bool:
+    return bool(connection.autocommit) and connection.info.transaction_status == 0  # idle
+
+
+def _asyncpg(connection: Any, awaits: bool) -> Adapter | None:
     if not hasattr(connection, "is_in_transaction"):
         return None
 
@@ -206,57 +195,85 @@ def _asyncpg(connection: Any, awaits: bool) -> Calls[Adapter | None]:
         text, parameters = render(sql, values, "numeric_dollar")
         return [tuple(record) for record in (yield partial(connection.fetch, text, *parameters))]
 
-    yield from ()  # nothing has to be asked first
     return Adapter(POSTGRESQL, not connection.is_in_transaction(), False, execute)
 
 
-def _mysql(connection: Any, awaits: bool) -> Calls[Adapter | None]:
+def _mysql(connection: Any, awaits: bool) -> Adapter | None:
     """PyMySQL, mysqlclient, asyncmy and aiomysql."""
-    cursors = _mysql_cursors(connection)
-    if cursors is None:
-        return None
-
-    def execute(sql: str, values: Values) -> Calls[list[Row]]:
-        cursor = cursors.Cursor(connection)
-        yield partial(cursor.execute, *render(sql, values, "pyformat"))
-        rows = yield cursor.fetchall
-        yield cursor.close
-        return list(rows)
-
-    yield from ()  # nothing has to be asked first
-    return Adapter(MYSQL, _autocommits(connection), False, execute)
-
-
-def _mysql_cursors(connection: object) -> Any:
-    """The library's module of cursors; None if it is no connection of it."""
     library = _library(connection)
-    for kind in type(connection).__mro__:
-        if kind.__name__ == "Connection" and kind.__module__.partition(".")[0] == library:
-            return import_module(f"{library}.cursors")
-    return None
+    kinds = (
+        (kind.__module__.partition(".")[0], kind.__name__) for kind in type(connection).__mro__
+    )
+    if (library, "Connection") not in kinds:
+        return None
+    make_cursor = partial(import_module(f"{library}.cursors").Cursor, connection)
+    autocommits = connection.get_autocommit() and not _mysql_in_transaction(connection, make_cursor)
+    return Adapter(MYSQL, autocommits, False, _by_cursor(make_cursor))
 
 
-def _sqlite(connection: Any, awaits: bool) -> Calls[Adapter | None]:
+def _mysql_in_transaction(connection: Any, make_cursor: Callable[[], Any]) -> bool:
+    if hasattr(connection, "get_transaction_status"):  # aiomysql
+        return bool(connection.get_transaction_status())
+    if hasattr(connection, "server_status"):  # PyMySQL, asyncmy: a flag of each reply
+        return bool(connection.server_status & 1)
+    with make_cursor() as cursor:  # mysqlclient has no flag; MySQL has no such variable
+        cursor.execute("SHOW SESSION VARIABLES LIKE 'in_transaction'")
+        return [row[1] for row in cursor.fetchall()] == ["1"]
+
+
+def _sqlite(connection: Any, awaits: bool) -> Adapter | None:
     """sqlite3 and aiosqlite."""
     if not hasattr(connection, "in_transaction"):
         return None
 
     def execute(sql: str, values: Values) -> Calls[list[Row]]:
-        cursor = yield connection.cursor
+        cursor = yield partial(connection.execute, sql, values)
         cursor.row_factory = None
-        yield partial(cursor.execute, sql, values)
         rows = yield cursor.fetchall
         yield cursor.close
         return list(rows)
 
-    yield from ()  # nothing has to be asked first
-    return Adapter(SQLITE, _autocommits(connection), False, execute)
+    mode = getattr(connection, "autocommit", None)  # from Python 3.12 on
+    begins = not mode if isinstance(mode, bool) else connection.isolation_level is not None
+    return Adapter(SQLITE, not begins and not connection.in_transaction, False, execute)
 
 
-_DATABASES = {"postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
+def _django(connection: Any, awaits: bool) -> Adapter | None:
+    """`django.db.connection`, or one of `django.db.connections`."""
+    from django.db.backends.base.base import BaseDatabaseWrapper
+    from django.utils.connection import ConnectionProxy
+
+    # The type, since a look at the attributes of Django's lazy objects may fail in many ways.
+    if not issubclass(type(connection), (BaseDatabaseWrapper, ConnectionProxy)):
+        return None
+    connection.ensure_connection()
+    make = _SYNC.get(_library(connection.connection))
+    below = make(connection.connection, False) if make else None
+    if below is None:
+        raise _other_database(connection.vendor)
+
+    def execute(sql: str, values: Values) -> Calls[list[Row]]:
+        with connection.wrap_database_errors:  # the user expects errors of django.db
+            return (yield from below.execute(sql, values))
+
+    return replace(below, in_savepoint=_is_nested_atomic(connection), execute=execute)
+
+
+def _is_nested_atomic(connection: Any) -> bool:
+    """Whether an `atomic()` inside another one has made a savepoint. Those of Django's own
+    `TestCase` do not count: under them, the test's outermost block is nested."""
+    blocks = getattr(connection, "atomic_blocks", [])
+    outer = [getattr(block, "_from_testcase", False) for block in blocks]
+    return any(
+        savepoint and not (n < len(outer) and outer[n])
+        for n, savepoint in enumerate(connection.savepoint_ids)
+    )
 
 
 def _sqlalchemy(connection: Any, awaits: bool) -> Calls[Adapter | None]:
+    """Of SQLAlchemy, if it is one. A Session has to be asked for its connection."""
+    if _library(connection) != "sqlalchemy":
+        return None
     from sqlalchemy import text
 
     wanted: Any
@@ -280,96 +297,34 @@ def _sqlalchemy(connection: Any, awaits: bool) -> Calls[Adapter | None]:
         return None
     if awaits:
         yield own.get_raw_connection  # raises if it has not been started yet
+    if own.dialect.name not in _DATABASES:
+        raise _other_database(own.dialect.name)
 
     def execute(sql: str, values: Values) -> Calls[list[Row]]:
-        result = yield partial(own.execute, text(sql), _used(sql, values))
+        named, used = render(sql, values, "named")
+        result = yield partial(own.execute, text(named), used)
         return [tuple(row) for row in result] if result.returns_rows else []
 
-    return Adapter(
-        _database(own.dialect.name),
-        _autocommits_below(own.sync_connection if awaits else own),
-        connection.in_nested_transaction(),
-        execute,
-    )
+    pooled = (own.sync_connection if awaits else own).connection
+    library = _library(pooled.driver_connection)
+    make = (_ASYNC if awaits else _SYNC).get(library)
+    if make is not None and library != "asyncpg":  # which begins with the first statement
+        below = make(pooled.driver_connection, awaits)
+        autocommits = below is not None and below.autocommits
+    else:
+        autocommits = bool(getattr(pooled.dbapi_connection, "autocommit", False))
+    database = _DATABASES[own.dialect.name]
+    return Adapter(database, autocommits, connection.in_nested_transaction(), execute)
 
 
-def _django(connection: Any, awaits: bool) -> Calls[Adapter | None]:
-    """`django.db.connection`, or one of `django.db.connections`."""
-    from django.db.backends.base.base import BaseDatabaseWrapper
-    from django.utils.connection import ConnectionProxy
-
-    # The type, since a look at the attributes of Django's lazy objects may fail in many ways.
-    if not issubclass(type(connection), (BaseDatabaseWrapper, ConnectionProxy)):
-        return None
-    connection.ensure_connection()
-    make = _SYNC.get(_library(connection.connection))
-    below = (yield from make(connection.connection, False)) if make else None
-    if below is None:
-        raise TypeError(
-            f"connection: must lead to {', '.join(_DATABASES)}; got one to {connection.vendor}"
-        )
-
-    def execute(sql: str, values: Values) -> Calls[list[Row]]:
-        with connection.wrap_database_errors:  # the user expects errors of django.db
-            return (yield from below.execute(sql, values))
-
-    return replace(below, in_savepoint=_is_nested_atomic(connection), execute=execute)
+_DATABASES = {"postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL, "sqlite": SQLITE}
 
 
-def _is_nested_atomic(connection: Any) -> bool:
-    """Whether an `atomic()` inside another one has made a savepoint. Those of Django's own
-    `TestCase` do not count: under them, the test's outermost block is nested."""
-    blocks = getattr(connection, "atomic_blocks", [])
-    outer = [getattr(block, "_from_testcase", False) for block in blocks]
-    return any(
-        savepoint and not (n < len(outer) and outer[n])
-        for n, savepoint in enumerate(connection.savepoint_ids)
-    )
+def _other_database(name: str) -> TypeError:
+    return TypeError(f"connection: must lead to {', '.join(_DATABASES)}; got one to {name}")
 
 
-def _database(dialect: str) -> str:
-    if dialect not in _DATABASES:
-        raise TypeError(f"connection: must lead to {', '.join(_DATABASES)}; got one to {dialect}")
-    return _DATABASES[dialect]
-
-
-# Whether a statement would be a transaction of its own: after a BEGIN it is not.
-
-
-def _autocommits(connection: Any) -> bool:
-    library = _library(connection)
-    if library in ("psycopg", "psycopg2"):
-        return bool(connection.autocommit) and connection.info.transaction_status == 0  # idle
-    if library in ("sqlite3", "aiosqlite"):
-        if connection.in_transaction:
-            return False
-        mode = getattr(connection, "autocommit", None)  # from Python 3.12 on
-        return mode if isinstance(mode, bool) else connection.isolation_level is None
-    return bool(connection.get_autocommit()) and not _mysql_in_transaction(connection)
-
-
-def _mysql_in_transaction(connection: Any) -> bool:
-    """Whether a transaction is open on a connection of any library of MySQL's."""
-    if hasattr(connection, "get_transaction_status"):  # aiomysql
-        return bool(connection.get_transaction_status())
-    if hasattr(connection, "server_status"):  # PyMySQL, asyncmy: a flag of each reply
-        return bool(connection.server_status & 1)
-    # mysqlclient has no flag; MySQL has no such variable. The user's own cursor may give dicts.
-    with connection.cursor(_mysql_cursors(connection).Cursor) as cursor:
-        cursor.execute("SHOW SESSION VARIABLES LIKE 'in_transaction'")
-        return [row[1] for row in cursor.fetchall()] == ["1"]
-
-
-def _autocommits_below(connection: Any) -> bool:
-    """Of a connection of SQLAlchemy. asyncpg's begins its transaction with the first statement."""
-    pooled = connection.connection
-    if _library(pooled.driver_connection) in ({*_SYNC, *_ASYNC} - {"asyncpg"}):
-        return _autocommits(pooled.driver_connection)
-    return bool(getattr(pooled.dbapi_connection, "autocommit", False))
-
-
-_Make: TypeAlias = Callable[[Any, bool], Calls[Adapter | None]]
-"""Gives the adapter of a connection, which awaits or not; None if it is not a connection."""
+_Make: TypeAlias = Callable[[Any, bool], Adapter | None]
 
 _SYNC: dict[str, _Make] = {
     "psycopg": _psycopg,
@@ -377,7 +332,6 @@ _SYNC: dict[str, _Make] = {
     "pymysql": _mysql,
     "MySQLdb": _mysql,
     "sqlite3": _sqlite,
-    "sqlalchemy": _sqlalchemy,
     "django": _django,
 }
 
@@ -387,5 +341,4 @@ _ASYNC: dict[str, _Make] = {
     "asyncmy": _mysql,
     "aiomysql": _mysql,
     "aiosqlite": _sqlite,
-    "sqlalchemy": _sqlalchemy,
 }

@@ -87,8 +87,9 @@ def _of_psycopg_pool(pool: Any, *, awaits: bool) -> tuple[str, Opening]:
         )
 
     def arguments() -> dict[str, Any]:
-        conninfo, kwargs = (each() if callable(each) else each for each in given)
-        return conninfo_to_dict(conninfo or "", **(kwargs or {}))
+        found: list[Any] = [each() if callable(each) else each for each in given]
+        conninfo, kwargs = found
+        return conninfo_to_dict(conninfo or "") | (kwargs or {})
 
     shown = arguments() if not any(map(callable, given)) else {}
     return _opening("postgresql", shown, arguments)

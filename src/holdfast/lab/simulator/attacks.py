@@ -22,6 +22,7 @@ from holdfast.lab.simulator.faults import (
     Jump,
     Kill,
     Pause,
+    Refuse,
     Reset,
     Skew,
 )
@@ -235,6 +236,15 @@ def closed_client(target: Target) -> list[Fault]:
     return [Close(when, client), *([deaf] if random.random() < 0.4 else [])]
 
 
+def error_replies(target: Target) -> list[Fault]:
+    """Some nodes answer with an error: what is in flight, or all that is sent for a while."""
+    random = target.random
+    when = target.moment(Mark.ASKED, Mark.GRANTED, Mark.RELEASING, Mark.DEADLINE, *SENT)
+    lasting = random.choice((0.002, 0.002, target.duration()))
+    error, share = random.randrange(100), random.choice((1.0, 1.0, 0.5))
+    return [Refuse(when, target.some(), error, share, lasting)]
+
+
 def late_session(target: Target) -> list[Fault]:
     """A client connects again, and learns late that its session goes on, or has ended."""
     random, client, nodes = target.random, target.client(), tuple(range(target.nodes))
@@ -285,6 +295,9 @@ ATTACKS: tuple[Attack, ...] = (
     closed_client,
 )
 """Those that matter most are there more than once."""
+
+MORE: tuple[Attack, ...] = (error_replies,)
+"""Those that are drawn apart from the others, so that these stay what they were."""
 
 OF_ENGINE: dict[str, tuple[Attack, ...]] = {
     "zookeeper": (

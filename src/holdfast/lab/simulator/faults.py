@@ -106,6 +106,28 @@ class Freeze(Fault):
 
 
 @dataclass(frozen=True, slots=True)
+class Refuse(Fault):
+    """Nodes answer requests with an error, and do nothing: all requests, or a share of them."""
+
+    nodes: tuple[int, ...]
+    error: int
+    """Which of the errors that the engine's servers have."""
+    share: float
+    lasting: float
+    kind = "error reply"
+
+    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+        refusal = self.error, self.share
+        for node in self.nodes:
+            run.servers[node].refusals.append(refusal)
+            run.note(f"n{node}", "answers with errors")
+        yield self.lasting
+        for node in self.nodes:
+            run.servers[node].refusals.remove(refusal)
+            run.note(f"n{node}", "answers as before")
+
+
+@dataclass(frozen=True, slots=True)
 class Isolate(Fault):
     """A node is cut off from the other nodes, and not from its clients."""
 

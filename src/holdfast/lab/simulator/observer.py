@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from holdfast.core.lease_state import LeaseState
+from holdfast.core.lease_state import TAKEN, LeaseState
 from holdfast.core.messages import OFFER, Acquire, Extend, Release, Repair, ToNode
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator.client import Client
@@ -105,7 +105,7 @@ class Observer:
         client = turn.client
         until = client.own_clock.true(lease.valid_until)
         lease.callbacks = (lambda: self._lost(turn),)
-        client.leases[turn.hold] = lease
+        client.leases[turn.hold] = turn.lease = lease
         client.beliefs[turn.hold] = until
         self._check_grant(turn, lease, until)
         shares = None if lease.spec.shares == 1 else lease.spec.shares
@@ -200,7 +200,13 @@ class Observer:
         section = turn.section
         if section.renew and section.max_hold is None and self._is_calm(self._timeline.now):
             self.find("lost for no reason", "all nodes were well", turn.client.name)
+        elif turn.lease is not None and turn.lease.why == TAKEN and self._is_kept(turn.lease):
+            self.find("lost for no reason", "a quorum of nodes still has it", turn.client.name)
         self._add(turn, Kind.LOST)
+
+    def _is_kept(self, lease: LeaseState) -> bool:
+        """Whether a quorum of nodes has the lease, with its fence."""
+        return sum(each.knows(lease) for each in self._scene.servers) >= self._scene.plan.quorum
 
     def leaving(self, turn: Turn, lease: LeaseState) -> None:
         """The lock is free from here on: the next waiter may be granted it before the holder learns

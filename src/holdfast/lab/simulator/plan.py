@@ -4,7 +4,7 @@ and the same plan is the same run."""
 from dataclasses import dataclass, replace
 from random import Random
 
-from holdfast.lab.simulator.attacks import ATTACKS, OF_ENGINE, Target
+from holdfast.lab.simulator.attacks import ATTACKS, MORE, OF_ENGINE, Target
 from holdfast.lab.simulator.engines import SimulatedEngine, engine
 from holdfast.lab.simulator.faults import Drift, Fault, Jump, Skew
 from holdfast.lab.simulator.record import Mark, When
@@ -130,6 +130,9 @@ def draw(seed: int, setup: Setup = USUAL) -> Plan:
     faults = _clocks(target, setup, simulated)
     for _ in range(random.choice((0, 1, 1, 2, 2, 3))):
         faults += random.choice((*ATTACKS, *OF_ENGINE.get(setup.engine, ())))(target)
+    more = Random(f"more for {seed}")  # noqa: S311
+    for _ in range(more.choice((0, 0, 1, 1, 2))):
+        faults += more.choice(MORE)(replace(target, random=more))
     tail, tasks = random.choice(TAILS), _tasks(random, clients, ttl, seconds, simulated)
     if setup.shared:
         quorum = setup.engine == "redis" and nodes > 1

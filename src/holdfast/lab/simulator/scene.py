@@ -3,8 +3,9 @@ left of it when it is over."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 
-from holdfast.core.lease_state import LockSpec
+from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.ports import node_timeout
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.engines import SimulatedEngine
@@ -48,6 +49,10 @@ class Turn:
         """For each node, how often the connection to it had broken when the turn began."""
         self.runs = [server.run for server in servers]
         """For each node, which of its runs it was."""
+        self.refused = [server.refused for server in servers]
+        """For each node, how many requests it had answered with an error."""
+        self.lease: LeaseState | None = None
+        self.ended_at = inf
 
 
 def spec_of(section: Section, simulated: SimulatedEngine, nodes: int) -> LockSpec:
@@ -80,6 +85,7 @@ class Leftovers:
 
     def check_later(self, turn: Turn) -> None:
         """Check the nodes soon after a turn."""
+        turn.ended_at = min(turn.ended_at, self._timeline.now)
         self._timeline.at(self._timeline.now + TIDY_AFTER, lambda: self._check(turn))
 
     def check_all(self) -> None:
@@ -98,30 +104,36 @@ class Leftovers:
                     self._find(LEFT_BEHIND, f"a waiter: {waiter_id}", client.name)
 
     def _check(self, turn: Turn) -> None:
-        """Nothing may be left on a node that has answered every message of the turn."""
+        """Nothing may be left on a node that has answered every message of the turn. Over a quorum,
+        a minority may have refused to release the lock: there it expires."""
         if turn.client.crashed:
             return
-        later = False
+        if _is_pending(turn):
+            if self._timeline.now < turn.ended_at + turn.spec.ttl - TIDY_AFTER:
+                self.check_later(turn)
+            return  # else it is not sent again, and expires
+        later, refused = False, list[str]()
         for index, server in enumerate(self._scene.servers):
             connection = turn.client.store.connections[index]
             if connection.breaks != turn.breaks[index] or server.run != turn.runs[index]:
                 continue  # what was left there expires
-            if not connection.is_idle or _is_pending(turn):
+            if not connection.is_idle:
                 later = True
                 continue
-            self._check_node(turn, server)
+            for left in server.remains(turn.spec.key, turn.holder):
+                what = left.holder if left.has_turn else "a place in the queue"
+                if server.refused == turn.refused[index]:
+                    self._find(LEFT_BEHIND, f"{server.name}: {what}", server.name)
+                else:
+                    refused.append(f"{server.name}: {what}")
+        if len(refused) >= self._scene.plan.quorum:
+            self._find(LEFT_BEHIND, ", ".join(refused))
         if later:
             self.check_later(turn)
-
-    def _check_node(self, turn: Turn, server: BaseServer) -> None:
-        for left in server.remains(turn.spec.key, turn.holder):
-            what = left.holder if left.has_turn else "a place in the queue"
-            self._find(LEFT_BEHIND, f"{server.name}: {what}", server.name)
 
 
 def _is_pending(turn: Turn) -> bool:
     """Whether the client has yet to send its release: behind another one, which waits for nodes
     that do not answer."""
-    lease = turn.client.leases.get(turn.hold)
-    holder = turn.holder if lease is None else lease.holder
+    holder = turn.holder if turn.lease is None else turn.lease.holder
     return turn.client.runtime.pending.has(holder)

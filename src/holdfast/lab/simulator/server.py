@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from math import inf
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.lease_state import LeaseState
@@ -31,7 +31,10 @@ class Place(NamedTuple):
 
 
 class BaseServer:
-    """What answers on connections. It can freeze, crash and restart."""
+    """What answers on connections. It can freeze, crash and restart, and answer with errors."""
+
+    ERRORS: ClassVar[Sequence[Any]] = ()
+    """The errors with which a server of this engine may answer a request."""
 
     def __init__(
         self, name: str, timeline: Timeline, *, durable: bool, internal_error: Receive
@@ -46,6 +49,10 @@ class BaseServer:
         self.lost_data_at = LONG_AGO
         self.connections: dict[Connection, None] = {}
         self.frozen = 0
+        self.refusals: list[tuple[int, float]] = []
+        """Which of its errors it gives now, and how likely each request gets it."""
+        self.refused = 0
+        """How many requests it has answered with an error so far."""
         self._internal_error = internal_error
         self._waiting: dict[Connection, list[Callable[[], None]]] = {}
 
@@ -83,6 +90,15 @@ class BaseServer:
         """Go on."""
         self.frozen = max(0, self.frozen - 1)
         self._work()
+
+    def refusal(self) -> Any:
+        """The error that it answers the next request with, instead of executing it; None: it
+        executes it."""
+        for number, share in self.refusals:
+            if self.timeline.random.random() < share:
+                self.refused += 1
+                return self.ERRORS[number % len(self.ERRORS)]
+        return None
 
     def isolate(self) -> None:
         """Cut it off from the other nodes."""

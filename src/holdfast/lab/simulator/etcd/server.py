@@ -13,6 +13,9 @@ from holdfast.lab.simulator.etcd.keyspace import Keyspace, Refused
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.server import BaseServer, Place, Receive
 
+PROPOSED = ("Txn", "LeaseGrant", "LeaseRevoke")
+"""The calls that a server which is full, or busy, refuses."""
+
 EXPIRY_EVERY = 0.5
 """At most this many seconds between two looks of a server for leases that are over."""
 
@@ -28,6 +31,13 @@ class Watcher(NamedTuple):
 
 class EtcdServer(BaseServer):
     """Keeps its data over a restart, and gives every lease its whole ttl then, as etcd does."""
+
+    ERRORS = (
+        Refused(grpc.StatusCode.UNAVAILABLE, "etcdserver: leader changed"),
+        Refused(grpc.StatusCode.UNAVAILABLE, "etcdserver: request timed out"),
+        Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "etcdserver: too many requests"),
+        Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"),
+    )
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -67,6 +77,14 @@ class EtcdServer(BaseServer):
     def _perform(self, method: str, request: bytes) -> bytes | Refused:
         if not self.has_leader:
             return Refused(grpc.StatusCode.UNAVAILABLE, "etcdserver: no leader")
+        error: Refused | None = self.refusal()
+        if error is not None and error.code() is grpc.StatusCode.UNAVAILABLE:
+            if self.timeline.random.random() < 0.5:  # it may have been carried out
+                self._try(method, request)
+            return error
+        return error if error is not None and method in PROPOSED else self._try(method, request)
+
+    def _try(self, method: str, request: bytes) -> bytes | Refused:
         try:
             return self.data.perform(method, request)
         except Refused as error:

@@ -24,6 +24,13 @@ from holdfast.lab.simulator.server import BaseServer, Place, Receive
 class Server(BaseServer):
     """A Redis server, with or without its data after a restart."""
 
+    ERRORS = (
+        "BUSY Redis is busy running a script.",
+        "LOADING Redis is loading the dataset in memory",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "READONLY You can't write against a read only replica.",
+    )
+
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self._clear()
@@ -52,8 +59,15 @@ class Server(BaseServer):
                     self._subscribers.setdefault(channel, {})[connection] = reply
                     replies += encode([b"subscribe", channel, 1], kind=b">")
                 case _:
-                    replies += encode(self._execute(words))
+                    replies += encode(self._refuse(words) or self._execute(words))
         connection.to_client(lambda: reply(replies))
+
+    def _refuse(self, words: Sequence[bytes]) -> Exception | None:
+        """The error for a command; a server that is not busy answers questions about itself."""
+        error = self.refusal()
+        if error is None or (words[0] in (b"INFO", b"CONFIG") and not error.startswith("BUSY")):
+            return None
+        return Exception(error)
 
     def execute(self, command: bytes) -> Any:
         """Execute one command, as bytes of the protocol; an error is returned, not raised."""

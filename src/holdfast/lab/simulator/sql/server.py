@@ -6,10 +6,15 @@ from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
+from holdfast.engines.sql.connection import BrokenError, SqlError
 from holdfast.engines.sql.dialect import MICROSECONDS, Row, Statement
+from holdfast.engines.sql.postgres.connection import read_error
 from holdfast.lab.simulator.network import Connection
 from holdfast.lab.simulator.server import BaseServer, Place, Receive
 from holdfast.lab.simulator.sql.database import STATEMENTS, Database
+
+TOO_MANY = "53300"
+"""The SQLSTATE of a login that is refused, since there are too many connections."""
 
 
 class Listen(NamedTuple):
@@ -22,6 +27,8 @@ class Listen(NamedTuple):
 class SqlServer(BaseServer):
     """One server. It never loses what it has confirmed."""
 
+    ERRORS = ("40001", "40P01", "25006", "57014", TOO_MANY)
+
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
         self.data = Database(self._micros, self._notify, self._is_running)
@@ -33,10 +40,12 @@ class SqlServer(BaseServer):
         """The run is over."""
         self.data.close()
 
-    def login(self, connection: Connection) -> int:
-        """Start a process for a client that has connected; 0 if the server is down."""
+    def login(self, connection: Connection) -> int | SqlError:
+        """Start a process for a client that has connected; an error if that is refused."""
         if not self.accept(connection):
-            return 0
+            return BrokenError("refused")
+        if (state := self.refusal()) == TOO_MANY:
+            return read_error(state, "sorry, too many clients already")
         pid = next(self._pids)
         self._processes[pid] = connection
         return pid
@@ -47,6 +56,8 @@ class SqlServer(BaseServer):
 
     def answer(self, connection: Connection, data: Any, reply: Receive) -> None:
         """Run statements, or begin to listen."""
+        if (state := self.refusal()) not in (None, TOO_MANY):
+            return connection.to_client(lambda: reply(read_error(state, "refused")))
         if isinstance(data, Listen):
             self._listeners[data.channel, connection] = data.receive
             return connection.to_client(lambda: reply([]))

@@ -77,9 +77,10 @@ class ServerConnection:
             pid = self._server.login(self._wires)
             self._wires.to_client(self._client.arrives(lambda: greet(pid)))
 
-        def greet(pid: int) -> None:
-            self.pid = pid
-            self._answer(self._sent, self if pid else BrokenError("refused"))
+        def greet(pid: int | Exception) -> None:
+            if isinstance(pid, int):
+                self.pid = pid
+            self._answer(self._sent, self if self.pid else pid)
 
         self._link.open[self] = None
         self._expect(until, resume)

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Self
 
-from kazoo.exceptions import SessionExpiredError, UnimplementedError, ZookeeperError
+from kazoo.exceptions import (
+    OperationTimeoutError,
+    SessionExpiredError,
+    SystemZookeeperError,
+    ThrottledOpError,
+    UnimplementedError,
+    ZookeeperError,
+)
 from kazoo.protocol.serialization import Close, Connect, GetChildren
 
 from holdfast.engines.queue import holders
@@ -46,6 +53,8 @@ class Client:
 
 class ZooKeeperServer(BaseServer):
     """The leader, or a follower: `Ensemble` decides. It can be cut off from the others."""
+
+    ERRORS = (ThrottledOpError, OperationTimeoutError, SystemZookeeperError)
 
     ensemble: Ensemble
     link: Connection
@@ -145,7 +154,10 @@ class ZooKeeperServer(BaseServer):
         self._touch(client.session)
         pending = Pending(data)
         client.pending.append(pending)
-        if not isinstance(data, READS):
+        error = None if isinstance(data, Close) else self.refusal()
+        if error is not None:
+            pending.reply = error()
+        elif not isinstance(data, READS):
 
             def done(result: Any) -> None:
                 pending.reply = result
@@ -200,7 +212,7 @@ class ZooKeeperServer(BaseServer):
         connection = client.connection
         while client.pending and connection in self.connections:
             first = client.pending[0]
-            if isinstance(first.request, READS):
+            if first.reply is UNANSWERED and isinstance(first.request, READS):
                 first.reply = self._read(connection, first.request)
             if first.reply is UNANSWERED:
                 break

@@ -36,8 +36,9 @@ $(DEMO)/.installed: pyproject.toml scripts/setup
 	scripts/setup "$(PYTHON)" "$(DEMO)"
 	@touch $@
 
-# Most tests wait for processes and timers, so more of them at once than there are cores.
-AT_ONCE := -n 8 --dist loadgroup
+# Most tests wait for processes and timers, so more of them at once than there are cores. Those that
+# share servers go to the same worker: `group` in tests/conftest.py.
+AT_ONCE := -n 8
 
 # Side by side: most tests wait, and leave the time of the cores to lint and types.
 test: $(STAMP) servers

@@ -3,6 +3,8 @@
 import gc
 import re
 import signal
+from functools import cache
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -18,6 +20,8 @@ pytest_plugins = [
 ]
 
 MODE = re.compile(r"\ba?sync\b")
+STAGE = re.compile(r"\[(.+?)-(a?sync)\b")
+"""On what a scenario of the contract is played, in its name."""
 
 
 def pytest_configure() -> None:
@@ -52,13 +56,44 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=list(long))
         items[:] = [item for item in items if item not in long]
     for item in items:
-        path = item.nodeid.partition("::")[0]  # of text, which is quicker than of 8,000 Paths
-        suite, folder = path.split("/")[1:3] if path.count("/") > 1 else (path, "")
-        if suite in ("engines", "lab"):  # so that their servers are started once
-            group = f"{suite}/{folder}" if folder in ("etcd", "sql", "zookeeper") else path
-            item.add_marker(pytest.mark.xdist_group(group))
+        suite = _suite(item.nodeid)
         if suite == "cli" or (suite == "contract" and "memory-" not in item.name):
             item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Each group of tests goes to one worker. (The mark `xdist_group` would do, but from pytest 9.2
+    on pytest-xdist 3.8 does not see it: its issue 1386.)"""
+    from xdist.scheduler import LoadScopeScheduling
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = group
+    return scheduler
+
+
+def group(nodeid: str) -> str:
+    """The tests with which it shares servers that are started once; it alone, if there are none."""
+    path, suite = nodeid.partition("::")[0], _suite(nodeid)
+    if suite in ("engines", "lab"):
+        folder = path.split("/")[2]
+        return f"{suite}/{folder}" if folder in ("etcd", "sql", "zookeeper") else path
+    if suite == "contract" and (stage := STAGE.search(nodeid)):
+        engine, mode = stage.groups()
+        if server := _servers().get(engine):
+            return f"{server}-{mode}"
+    return nodeid
+
+
+def _suite(nodeid: str) -> str:
+    """`contract`, of `tests/contract/test_basic.py::...`; of text, for it is asked of 8,000."""
+    folders = nodeid.partition("::")[0].split("/")
+    return folders[1] if len(folders) > 2 else ""
+
+
+@cache
+def _servers() -> dict[str, str]:
+    return {engine.name: engine.server for engine in pytest_holdfast_engines()}
 
 
 def out_of_turn(items: list[pytest.Item]) -> set[pytest.Item]:

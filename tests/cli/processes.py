@@ -15,7 +15,7 @@ from typing import IO, Any, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE = 60.0
+PATIENCE = 200.0
 """How long anything may take on a busy machine before a test gives up on it."""
 
 

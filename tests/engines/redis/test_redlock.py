@@ -47,7 +47,7 @@ def test_a_dead_minority_is_not_missed(
     request: pytest.FixtureRequest, invite: Invite, count: int
 ) -> None:
     masters: RedisMasters = request.getfixturevalue("three" if count == 3 else "five")
-    party = invite(masters.url + OFF, ttl=LONG)
+    party = invite(masters.url + OFF + PATIENT, ttl=LONG)
     warm_up(party, masters)
     before = party.takes("before")
     wait_for(lambda: all(holders(masters.servers, "before")))

@@ -212,7 +212,7 @@ class BaseClient(Generic[D]):
             limit = "" if longest == inf else f", and at most {longest:g}, its {of}"
             raise ValueError(f"min_hold: must be 0 or more{limit}; got {min_hold!r}")
         return LockSpec(
-            name=name,
+            key=self._options.prefix + name,
             prefix=self._options.prefix,
             ttl=ttl,
             renew=check_bool("renew", renew),

@@ -3,21 +3,18 @@
 import sys
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from inspect import iscoroutinefunction
 from math import inf
 from types import TracebackType
 from typing import Generic, Literal, NoReturn, Self, TypeVar, overload
 from weakref import ref
 
-from holdfast.core.effects import Steps
 from holdfast.core.holding import explain_unguarded, extend, keep, mark_lost
 from holdfast.core.lease_state import HELD, LeaseState
 from holdfast.core.ports import Comparison, Guard
 from holdfast.core.release import (
     begin_leave,
     begin_release,
-    deliver,
     finish_leave,
     finish_release,
     interrupt_release,
@@ -37,12 +34,16 @@ Paramstyle = Literal["qmark", "numeric", "named", "format", "pyformat", "numeric
 class BaseLease(Generic[D]):
     """What is the same for threads and asyncio: everything that needs no engine."""
 
-    __slots__ = ("__weakref__", "_client", "_driver", "_state", "_taken_at")
+    __slots__ = ("__weakref__", "_cancel_on_loss", "_client", "_driver", "_state", "_taken_at")
 
-    def __init__(self, driver: D, state: LeaseState, client: object) -> None:
+    def __init__(
+        self, driver: D, state: LeaseState, client: object, cancel_on_loss: bool = False
+    ) -> None:
+        """`cancel_on_loss`: only for asyncio."""
         self._driver = driver
         self._state = state
         self._client = client  # which thereby lives as long as its leases
+        self._cancel_on_loss = cancel_on_loss
         self._taken_at = _line_of_user() if sys.flags.dev_mode else ""
 
     @property
@@ -169,9 +170,6 @@ class BaseLease(Generic[D]):
     def _identity(self) -> tuple[str, str, int]:
         return self._state.spec.key, self._state.holder, self._state.fence
 
-    def _deliver(self) -> Steps[None]:
-        return deliver(self._driver.runtime, self._state.spec, self._state.holder)
-
     def __repr__(self) -> str:
         state = "held" if self.held else "lost" if self.lost else self._state.state.value
         return f"<{type(self).__name__} {self.name!r} fence={self.fence} {state}>"
@@ -186,7 +184,7 @@ class BaseLease(Generic[D]):
             state, runtime = self._state, self._driver.runtime
         except AttributeError:  # it was interrupted in the making
             return
-        if runtime.closed or not state.is_held(runtime.clock()):
+        if state.state is not HELD or runtime.closed or not state.is_held(runtime.clock()):
             return
         # It is not renewed any more, and kept until its time is over: then it is released. Nothing
         # here takes a lock or waits, since the garbage collector may call it anywhere.
@@ -270,9 +268,10 @@ class Lease(BaseLease[ThreadDriver]):
         try:
             if self._state.spec.min_hold:
                 self._keep()
-            if begin_release(self._driver.runtime, self._state):
-                steps = finish_release(self._driver.runtime, self._state)
-                self._driver.finish(steps, self._deliver)
+            runtime, state = self._driver.runtime, self._state
+            release = begin_release(runtime, state)
+            if release is not None:
+                self._driver.finish(finish_release(runtime, state, release))
         except LockError:
             raise
         except BaseException:
@@ -281,13 +280,12 @@ class Lease(BaseLease[ThreadDriver]):
 
     def _keep(self) -> None:
         """Wait until `min_hold` is over."""
-        self._driver.finish(keep(self._driver.runtime, self._state), self._deliver)
+        self._driver.finish(keep(self._driver.runtime, self._state))
 
     def _interrupted(self) -> None:
         """A Ctrl-C came in the middle of a release."""
         interrupt_release(self._driver.runtime, self._state)
-        with suppress(LockError):
-            self._driver.run(self._deliver())
+        self._driver.deliver(self._state.spec, self._state.holder)
 
     def __enter__(self) -> Self:
         self.ensure_held()
@@ -302,9 +300,10 @@ class Lease(BaseLease[ThreadDriver]):
         try:
             if self._state.spec.min_hold:
                 self._keep()
-            if begin_leave(self._driver.runtime, self._state, error):
-                steps = finish_leave(self._driver.runtime, self._state, error)
-                self._driver.finish(steps, self._deliver)
+            runtime, state = self._driver.runtime, self._state
+            release = begin_leave(runtime, state, error)
+            if release is not None:
+                self._driver.finish(finish_leave(runtime, state, release, error))
         except LockError:
             raise
         except BaseException:
@@ -326,17 +325,7 @@ class AsyncLease(BaseLease[AsyncDriver]):
     True
     """
 
-    __slots__ = ("_cancel_on_loss",)
-
-    def __init__(
-        self,
-        driver: AsyncDriver,
-        state: LeaseState,
-        client: object,
-        cancel_on_loss: bool = False,
-    ) -> None:
-        super().__init__(driver, state, client)
-        self._cancel_on_loss = cancel_on_loss
+    __slots__ = ()
 
     async def extend(self, ttl: float | None = None) -> None:
         """Let it last at least `ttl` seconds from now: as `Lease.extend`."""
@@ -360,18 +349,21 @@ class AsyncLease(BaseLease[AsyncDriver]):
 
     async def release(self) -> None:
         """Release it, from any task of the loop: as `Lease.release`."""
-        if self._state.spec.min_hold:
+        runtime, state = self._driver.runtime, self._state
+        if state.spec.min_hold:
             await self._keep()
-        if begin_release(self._driver.runtime, self._state):
-            steps = finish_release(self._driver.runtime, self._state)
-            await self._driver.finish(steps, self._deliver)
+        release = begin_release(runtime, state)
+        if release is not None:
+            steps = finish_release(runtime, state, release)
+            await self._driver.finish(steps, ((state.spec, state.holder),))
 
     async def _keep(self) -> None:
         """Wait until `min_hold` is over; a cancellation ends that, and releases it."""
+        runtime, state = self._driver.runtime, self._state
         try:
-            await self._driver.finish(keep(self._driver.runtime, self._state), self._deliver)
+            await self._driver.finish(keep(runtime, state), ((state.spec, state.holder),))
         except BaseException:
-            interrupt_release(self._driver.runtime, self._state)
+            interrupt_release(runtime, state)
             raise
 
     async def __aenter__(self) -> Self:
@@ -388,11 +380,13 @@ class AsyncLease(BaseLease[AsyncDriver]):
     ) -> None:
         if self._cancel_on_loss and await self._driver.was_cancelled_by_loss(self._state, error):
             error = None  # our own cancellation: it leaves as the loss that it stands for
-        if self._state.spec.min_hold:
+        runtime, state = self._driver.runtime, self._state
+        if state.spec.min_hold:
             await self._keep()
-        if begin_leave(self._driver.runtime, self._state, error):
-            steps = finish_leave(self._driver.runtime, self._state, error)
-            await self._driver.finish(steps, self._deliver)
+        release = begin_leave(runtime, state, error)
+        if release is not None:
+            steps = finish_leave(runtime, state, release, error)
+            await self._driver.finish(steps, ((state.spec, state.holder),))
 
 
 def check_callback(callback: object) -> None:

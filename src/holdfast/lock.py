@@ -14,7 +14,7 @@ from holdfast.core.effects import Steps
 from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.ownership import Ownership
 from holdfast.core.queries import is_held
-from holdfast.core.release import abandon, deliver
+from holdfast.core.release import abandon
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import AcquireTimeout, LockError, NotHeld
@@ -120,8 +120,6 @@ class BaseLock(Generic[D, L]):
 
     def _again(self, frame: int = 0) -> L | None:
         """The lease that this thread or task has already, counted once more."""
-        if not self._reentrant:
-            return None
         runtime, owner = self._driver.runtime, self._driver.current()
         with runtime.mutex:
             lease = self._ownership.held_by(owner, runtime.clock())
@@ -135,7 +133,7 @@ class BaseLock(Generic[D, L]):
         """What was taken, as a lease; by the `with` in this frame, if there is one."""
         if state is None:
             return None
-        lease = self._make_lease(state)
+        lease = self._lease(self._driver, state, self._client, self._cancel_on_loss)
         with self._driver.runtime.mutex:
             self._ownership.add(owner, state, lease, frame)
         return lease
@@ -149,9 +147,6 @@ class BaseLock(Generic[D, L]):
             self._to_leave(frame)
             lease.ensure_held()
         return lease
-
-    def _make_lease(self, state: LeaseState) -> L:
-        return self._lease(self._driver, state, self._client)
 
     def _to_release(self) -> L:
         """The lease that `release()` means."""
@@ -209,17 +204,15 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         - `timeout`: how long to wait, in seconds. 0 tries once, None or -1 waits forever. Default:
           the lock's own.
         """
-        return self._again() or self._acquire(waiting_time(self._timeout, blocking, timeout))
+        timeout = waiting_time(self._timeout, blocking, timeout)
+        return (self._reentrant and self._again()) or self._acquire(timeout)
 
     def _acquire(self, timeout: float | None, frame: int = 0) -> Lease | None:
         """Acquire, and enter the `with` in this frame, if there is one."""
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
         try:
-            state = self._driver.run(
-                self._algorithm(runtime, self._spec, holder, timeout),
-                partial(deliver, runtime, self._spec, holder),
-            )
+            state = self._driver.run(self._algorithm(runtime, self._spec, holder, timeout))
             lease = self._took(owner, state, frame)
             return self._entered(lease, frame) if frame else lease
         except LockError:
@@ -227,6 +220,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         except BaseException:  # a Ctrl-C may come between the grant and the caller
             abandon(runtime, self._spec, holder)
             self._ownership.forget(holder)
+            self._driver.deliver(self._spec, holder)
             raise
 
     def release(self) -> None:
@@ -241,7 +235,8 @@ class Lock(BaseLock[ThreadDriver, Lease]):
     def __enter__(self) -> Lease:
         frame = id(sys._getframe(1))
         # A block that gets none raises.
-        return self._again(frame) or self._acquire(self._timeout, frame)  # type: ignore[return-value]
+        lease = self._reentrant and self._again(frame)
+        return lease or self._acquire(self._timeout, frame)  # type: ignore[return-value]
 
     def __exit__(
         self,
@@ -328,22 +323,18 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
 
     _lease = AsyncLease
 
-    def _make_lease(self, state: LeaseState) -> AsyncLease:
-        return AsyncLease(self._driver, state, self._client, self._cancel_on_loss)
-
     async def acquire(
         self, blocking: bool = True, timeout: float | None = OWN
     ) -> AsyncLease | None:
         """Acquire it; None if another holder still has it at the timeout: as `Lock.acquire`."""
-        return self._again() or await self._acquire(waiting_time(self._timeout, blocking, timeout))
+        timeout = waiting_time(self._timeout, blocking, timeout)
+        return (self._reentrant and self._again()) or await self._acquire(timeout)
 
     async def _acquire(self, timeout: float | None, frame: int = 0) -> AsyncLease | None:
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
-        state = await self._driver.run(
-            self._algorithm(runtime, self._spec, holder, timeout),
-            partial(deliver, runtime, self._spec, holder),
-        )
+        steps = self._algorithm(runtime, self._spec, holder, timeout)
+        state = await self._driver.run(steps, ((self._spec, holder),))
         return self._took(owner, state, frame)
 
     async def release(self) -> None:
@@ -357,7 +348,8 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
 
     async def __aenter__(self) -> AsyncLease:
         frame = id(sys._getframe(1))
-        lease = self._again(frame) or await self._acquire(self._timeout, frame)
+        lease = self._reentrant and self._again(frame)
+        lease = lease or await self._acquire(self._timeout, frame)
         return await self._entered(lease, frame).__aenter__()
 
     async def __aexit__(

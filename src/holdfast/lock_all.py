@@ -3,13 +3,11 @@
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from functools import partial
 from types import TracebackType
 from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 from weakref import ref
 
 from holdfast.blocks import AsyncWithBlocks, WithBlocks, async_inside, inside
-from holdfast.core.effects import Steps
 from holdfast.core.lease_state import HELD, LOST, LeaseState, LockSpec
 from holdfast.core.ownership import Blocks
 from holdfast.core.release import abandon, interrupt_release
@@ -17,7 +15,6 @@ from holdfast.core.runtime import Runtime
 from holdfast.core.several import (
     acquire_all,
     begin_release_all,
-    deliver_all,
     finish_release_all,
 )
 from holdfast.drivers import AsyncDriver, Driver
@@ -117,12 +114,6 @@ class BaseLeaseAll(Generic[D, L]):
         states = self._states()
         return [each for each in states if each.state in (HELD, LOST)] if leaving else states
 
-    def _deliver(self) -> Steps[None]:
-        states = self._states()
-        return deliver_all(
-            self._runtime, [each.spec for each in states], [each.holder for each in states]
-        )
-
 
 class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
     """Several held locks as one: held while all are, lost as soon as one is.
@@ -151,8 +142,7 @@ class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
         """Release them; a failure is noted on what the block itself raised, if it did."""
         try:
             begun, failure = begin_release_all(self._runtime, self._to_release(leaving))
-            steps = finish_release_all(self._runtime, begun, failure)
-            self._driver.finish(steps, self._deliver)
+            self._driver.finish(finish_release_all(self._runtime, begun, failure))
             if failure is not None:  # the client is closed, so nothing was sent
                 raise failure
         except LockError as failed:
@@ -165,10 +155,11 @@ class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
 
     def _interrupted(self) -> None:
         """A Ctrl-C came in the middle of a release."""
-        for lease in self._leases:
-            interrupt_release(self._runtime, lease._state)
-        with suppress(LockError):
-            self._driver.run(self._deliver())
+        states = self._states()
+        for state in states:
+            interrupt_release(self._runtime, state)
+        for state in states:
+            self._driver.deliver(state.spec, state.holder)
 
     def __enter__(self) -> Self:
         self.ensure_held()
@@ -212,7 +203,8 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
         try:
             begun, failure = begin_release_all(self._runtime, self._to_release(leaving))
             steps = finish_release_all(self._runtime, begun, failure)
-            await self._driver.finish(steps, self._deliver)
+            leaves = [(state.spec, state.holder) for state in self._states()]
+            await self._driver.finish(steps, leaves)
             if failure is not None:  # the client is closed, so nothing was sent
                 raise failure
         except LockError as failed:
@@ -306,10 +298,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
         runtime, holders = self._driver.runtime, self._holders()
         leases: list[Lease] = []  # which are not dropped before they are abandoned
         try:
-            states, busy = self._driver.run(
-                acquire_all(runtime, self._specs, holders, timeout),
-                partial(deliver_all, runtime, self._specs, holders),
-            )
+            states, busy = self._driver.run(acquire_all(runtime, self._specs, holders, timeout))
             if busy:
                 raise self._timed_out(busy)
             leases.extend(Lease(self._driver, state, self._client) for state in states)
@@ -320,6 +309,8 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
         except BaseException:  # a Ctrl-C may come between the grants and the caller
             for spec, holder in zip(self._specs, holders, strict=True):
                 abandon(runtime, spec, holder)
+            for spec, holder in zip(self._specs, holders, strict=True):
+                self._driver.deliver(spec, holder)
             raise
 
     def _entered(self, lease: LeaseAll, frame: int) -> LeaseAll:
@@ -371,10 +362,9 @@ class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver]):
 
     async def _acquire(self, timeout: float | None) -> AsyncLeaseAll:
         runtime, holders = self._driver.runtime, self._holders()
-        states, busy = await self._driver.run(
-            acquire_all(runtime, self._specs, holders, timeout),
-            partial(deliver_all, runtime, self._specs, holders),
-        )
+        steps = acquire_all(runtime, self._specs, holders, timeout)
+        leaves = list(zip(self._specs, holders, strict=True))
+        states, busy = await self._driver.run(steps, leaves)
         if busy:
             raise self._timed_out(busy)
         cancel = self._cancel_on_loss

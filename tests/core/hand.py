@@ -22,6 +22,7 @@ class Hand:
     def __init__(self) -> None:
         self.now = NOW
         self.events: list[object] = []
+        self.subscribed: list[str] = []
         self.unsubscribed: list[str] = []
         self.woken: list[str] = []
         """The loops that were woken, in order."""
@@ -36,7 +37,7 @@ class Hand:
             drift=lambda ttl: DRIFT,
             min_ttl=MIN_TTL,
             ttl_step=0.0,
-            subscribe=lambda waiter_id: None,
+            subscribe=self.subscribed.append,
             unsubscribe=self.unsubscribed.append,
             wake=self.woken.append,
             notify_lost=self.lost.append,
@@ -55,7 +56,7 @@ class Hand:
         **asked: Any,
     ) -> LeaseState:
         """A lease that is held, and registered."""
-        made = LeaseState(self.runtime, spec(**asked), holder, 7, until, hold_until)
+        made = LeaseState(spec(**asked), holder, 7, until, hold_until)
         made.renew_at = renew_at
         self._leases.append(made)
         self.runtime.registry.add(made)
@@ -113,4 +114,4 @@ def spec(
     request_timeout: float = PATIENCE,
 ) -> LockSpec:
     """What a `Lock` would ask for."""
-    return LockSpec(name, "p:", ttl, renew, max_hold, RETRY, request_timeout)
+    return LockSpec(f"p:{name}", "p:", ttl, renew, max_hold, RETRY, request_timeout)

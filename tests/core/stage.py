@@ -64,11 +64,13 @@ def acquire(runtime: Runtime, spec: LockSpec, timeout: float | None) -> Steps[Le
 
 def release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
     """As `Lease.release` does."""
-    if begin_release(runtime, lease):
-        yield from finish_release(runtime, lease)
+    release = begin_release(runtime, lease)
+    if release is not None:
+        yield from finish_release(runtime, lease, release)
 
 
 def leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> Steps[None]:
     """As leaving a `with` does."""
-    if begin_leave(runtime, lease, error):
-        yield from finish_leave(runtime, lease, error)
+    release = begin_leave(runtime, lease, error)
+    if release is not None:
+        yield from finish_leave(runtime, lease, release, error)

@@ -22,8 +22,9 @@ def begin(
 
 
 def release(client: VirtualClient, lease: LeaseState) -> None:
-    assert begin_release(client.runtime, lease)
-    client.start(finish_release(client.runtime, lease))
+    release = begin_release(client.runtime, lease)
+    assert release
+    client.start(finish_release(client.runtime, lease, release))
 
 
 class Other:

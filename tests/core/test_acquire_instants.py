@@ -91,7 +91,7 @@ class TestGrants:
         play = in_the_queue(hand, None).goes_on(True, at=NOW + 3)
         lease = play.hears(Granted(8), at=NOW + 4).result
         assert lease.valid_until == NOW + 3 + TTL - DRIFT
-        assert hand.unsubscribed == ["me"]
+        assert hand.unsubscribed == hand.subscribed
 
     def test_max_hold_cuts_the_first_stretch_short(self) -> None:
         hand = Hand()
@@ -142,7 +142,7 @@ class TestWaiting:
         assert play.effect == releasing(NOW + 4 + PATIENCE)
         play.hears(NOT_YOURS)
         assert (play.effect, play.result, play.error) == (None, None, None)
-        assert hand.unsubscribed == ["me"]
+        assert hand.unsubscribed == hand.subscribed
         assert hand.pending == []
 
     def test_a_place_that_could_not_be_given_up_is_given_up_by_the_renewer(self) -> None:
@@ -279,4 +279,4 @@ def test_interrupted_anywhere_it_ends_at_once_and_leaves_the_rest_to_the_renewer
     assert (play.effect, play.error) == (None, error)
     assert hand.pending == [MY_RELEASE]
     assert hand.woken == [RENEWER]
-    assert hand.unsubscribed == ["me"]
+    assert hand.unsubscribed == hand.subscribed

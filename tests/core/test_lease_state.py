@@ -68,14 +68,7 @@ def test_at_max_hold_that_is_the_reason(hand: Hand) -> None:
 
 
 class TestForks:
-    @pytest.mark.parametrize("end", ["none", "mark_released", "mark_lost"])
-    def test_in_the_child_it_is_neither_held_nor_lost(
-        self, hand: Hand, lease: LeaseState, end: str
-    ) -> None:
-        if end == "mark_released":
-            lease.mark_released()
-        elif end == "mark_lost":
-            lease.mark_lost(TAKEN)
+    def test_in_the_child_it_is_neither_held_nor_lost(self, hand: Hand, lease: LeaseState) -> None:
         hand.runtime.forked(hand.runtime.mutex)
         assert lease.state is INHERITED
         facts: list[Callable[[float], object]] = [lease.is_held, lease.is_lost, lease.remaining]

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.core.lease_state import TAKEN, LeaseState
 from holdfast.core.ownership import Ownership
-from tests.core.hand import NOW, TTL, Hand, spec
+from tests.core.hand import NOW, TTL, spec
 
 
 class Owner:
@@ -36,12 +36,11 @@ class Lock:
     def __init__(self) -> None:
         self.ownership: Ownership[Lease] = Ownership()
         self.now = NOW
-        self.runtime = Hand().runtime
         self._count = 0
 
     def take(self, owner: object, frame: int = 0) -> Lease:
         self._count += 1
-        state = LeaseState(self.runtime, spec(), f"holder {self._count}", 7, NOW + TTL)
+        state = LeaseState(spec(), f"holder {self._count}", 7, NOW + TTL)
         lease = Lease(state)
         self.ownership.add(owner, state, lease, frame)
         return lease
@@ -263,7 +262,7 @@ class TestLeaving:
 
 def test_a_forked_childs_copies_are_neither_held_nor_lost(lock: Lock, a: Owner) -> None:
     block = lock.enter(a, frame=1)
-    lock.runtime.forked(lock.runtime.mutex)
+    block.state.mark_inherited()
     assert lock.ownership.held_by(a, NOW) is None
     assert lock.release(a) is None
     assert lock.leave(a, frame=1) is block, "and leaving it does nothing, then"

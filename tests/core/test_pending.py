@@ -26,9 +26,9 @@ def test_it_is_due_at_its_instant_and_until_it_is_confirmed() -> None:
     assert pending.due(1.9, ALL) == []
     for _ in range(2):
         assert pending.due(2.0, ALL) == [release()]
-    assert pending.has("me")
+    assert pending.find("me") == release()
     pending.confirm("me")
-    assert not pending.has("me")
+    assert pending.find("me") is None
     assert (pending.due(2.0, ALL), pending.keys(), pending.next_due()) == ([], (), inf)
 
 

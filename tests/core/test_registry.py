@@ -25,7 +25,7 @@ def test_a_lease_is_found_by_its_holder_while_it_is_held() -> None:
 def test_what_nothing_else_refers_to_is_forgotten() -> None:
     hand = Hand()
     kept = hand.lease(holder="kept")
-    dropped = LeaseState(hand.runtime, spec(), "dropped", 7, NOW + 1)
+    dropped = LeaseState(spec(), "dropped", 7, NOW + 1)
     hand.runtime.registry.add(dropped)
     del dropped
     gc.collect()

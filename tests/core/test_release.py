@@ -36,18 +36,20 @@ def releasing(until: float = NOW + PATIENCE) -> Ask:
 
 def release(hand: Hand, lease: LeaseState) -> Play:
     """What `Lease.release` does, as long as the engine has something to answer."""
-    assert begin_release(hand.runtime, lease)
-    return hand.play(finish_release(hand.runtime, lease))
+    begun = begin_release(hand.runtime, lease)
+    assert begun
+    return hand.play(finish_release(hand.runtime, lease, begun))
 
 
 class TestReleasing:
     def test_it_is_not_held_any_more_before_the_engine_is_told(self) -> None:
         hand = Hand()
         lease = hand.lease()
-        assert begin_release(hand.runtime, lease)
+        begun = begin_release(hand.runtime, lease)
+        assert begun
         assert lease.state is RELEASED
         assert hand.runtime.registry.held() == []
-        play = hand.play(finish_release(hand.runtime, lease))
+        play = hand.play(finish_release(hand.runtime, lease, begun))
         assert play.effect == releasing()
         assert play.hears(DONE).error is None
 
@@ -156,8 +158,8 @@ class TestAnUndeliveredRelease:
         lease = hand.lease()
         release(hand, lease).hears(BROKEN).hears(BROKEN)
         hand.play(send_pending(hand.runtime, ENDS_AT)).hears(DONE)
-        if begin_release(hand.runtime, lease):
-            hand.play(finish_release(hand.runtime, lease)).hears(NOT_YOURS)
+        again = begin_release(hand.runtime, lease)
+        assert again is None
         assert (lease.state, hand.lost) == (RELEASED, [])
 
     def test_the_renewer_tries_for_as_long_as_the_engine_may_keep_the_lease(self) -> None:
@@ -203,8 +205,9 @@ class TestLeaving:
     def test_a_block_that_ended_well_releases_its_lease(self) -> None:
         hand = Hand()
         lease = hand.lease()
-        assert begin_leave(hand.runtime, lease, None)
-        play = hand.play(finish_leave(hand.runtime, lease, None))
+        begun = begin_leave(hand.runtime, lease, None)
+        assert begun
+        play = hand.play(finish_leave(hand.runtime, lease, begun, None))
         assert play.effect == releasing()
         assert play.hears(DONE).error is None
 
@@ -215,8 +218,9 @@ class TestLeaving:
         for error in (None, ValueError("mine")):
             hand = Hand()
             lease = hand.lease()
-            assert begin_leave(hand.runtime, lease, error)
-            play = hand.play(finish_leave(hand.runtime, lease, error))
+            begun = begin_leave(hand.runtime, lease, error)
+            assert begun
+            play = hand.play(finish_leave(hand.runtime, lease, begun, error))
             for answer in answers:
                 play.hears(answer)
             if error is None:

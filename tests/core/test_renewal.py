@@ -28,8 +28,9 @@ def take(
 
 
 def release(client: VirtualClient, lease: LeaseState) -> Process[None]:
-    assert begin_release(client.runtime, lease)
-    return client.start(finish_release(client.runtime, lease))
+    release = begin_release(client.runtime, lease)
+    assert release
+    return client.start(finish_release(client.runtime, lease, release))
 
 
 def told_at(lease: LeaseState, stage: Stage) -> list[float]:

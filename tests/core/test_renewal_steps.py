@@ -156,7 +156,7 @@ class TestRenewing:
 
     def test_while_it_sleeps_it_keeps_no_lease_alive(self) -> None:
         hand = Hand()
-        lease = LeaseState(hand.runtime, spec(), "me", 7, NOW + TTL)
+        lease = LeaseState(spec(), "me", 7, NOW + TTL)
         lease.renew_at = NOW
         hand.runtime.registry.add(lease)
         wake_loops(hand.runtime, lease)
@@ -271,7 +271,7 @@ class TestDeadlines:
 
     def test_a_dropped_lease_is_kept_until_its_deadline_and_released_then(self) -> None:
         hand = Hand()
-        lease = LeaseState(hand.runtime, spec(), "me", 7, NOW + 1)
+        lease = LeaseState(spec(), "me", 7, NOW + 1)
         hand.runtime.registry.add(lease)
         wake_loops(hand.runtime, lease)
         hand.runtime.registry.dropped.append(lease)

@@ -54,8 +54,9 @@ def section(stage: Stage, client: VirtualClient, windows: list[Window]) -> Steps
         window.end = min(stage.timeline.now, lease.valid_until)
         window.lease = None
         try:
-            if begin_leave(client.runtime, lease, error):
-                yield from finish_leave(client.runtime, lease, error)
+            release = begin_leave(client.runtime, lease, error)
+            if release is not None:
+                yield from finish_leave(client.runtime, lease, release, error)
         except LockError:
             continue
         if error is not None:

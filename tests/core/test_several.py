@@ -44,7 +44,7 @@ def test_a_loss_is_raised_when_the_others_are_released() -> None:
     leases = [hand.lease(holder=name, name=name) for name in ("a", "b")]
     leases[1].mark_lost(TAKEN)
     begun, failure = begin_release_all(hand.runtime, leases)
-    assert begun == [leases[0]]
+    assert [lease for lease, _ in begun] == [leases[0]]
     play = hand.play(finish_release_all(hand.runtime, begun, failure)).hears(DONE)
     with pytest.raises(LockLost, match="'b'"):
         raise play.error or AssertionError
@@ -54,7 +54,8 @@ def test_only_if_all_were_released_before_is_that_an_error() -> None:
     hand = Hand()
     leases = [hand.lease(holder=name, name=name) for name in ("a", "b")]
     leases[0].mark_released()
-    assert begin_release_all(hand.runtime, leases) == ([leases[1]], None)
+    begun, failure = begin_release_all(hand.runtime, leases)
+    assert ([lease for lease, _ in begun], failure) == ([leases[1]], None)
     begun, failure = begin_release_all(hand.runtime, leases)
     assert begun == []
     assert isinstance(failure, NotHeld)

@@ -253,15 +253,15 @@ PLANTED = [
     Mutant(
         "held although its time is over",
         "core/lease_state.py",
-        "return now < self.valid_until and self.status is HELD and",
-        "return self.status is HELD and",
+        "return now < self.valid_until and self.state is HELD",
+        "return self.state is HELD",
         CORE,
     ),
     Mutant(
         "a forked child holds its parent's lease",
-        "core/lease_state.py",
-        "return self.status if self._epoch == self._runtime.epoch else INHERITED",
-        "return self.status",
+        "core/runtime.py",
+        "            lease.mark_inherited()\n",
+        "            pass\n",
         "tests/core tests/drivers/test_forks.py",
     ),
     Mutant(

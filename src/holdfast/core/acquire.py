@@ -65,7 +65,8 @@ def acquire(
         contender.report_failure("interrupted")
         raise
     finally:
-        runtime.unsubscribe(holder)
+        if contender.queue:
+            runtime.unsubscribe(holder)
 
 
 @dataclass(slots=True)
@@ -152,7 +153,6 @@ class Contender:
         hold_until = inf if spec.max_hold is None else began + spec.max_hold
         valid_until = min(began + ttl - runtime.drift(ttl), hold_until)
         lease = LeaseState(
-            runtime,
             spec,
             granted.holder or self.holder,
             granted.fence,
@@ -183,8 +183,8 @@ class Contender:
         now = self.runtime.clock()
         if not self.queue:
             if self.give_up_at > now:
-                self.runtime.subscribe(self.holder)
                 self.queue = True
+                self.runtime.subscribe(self.holder)
                 if self.is_reported:
                     self.runtime.emit(Waiting(self.spec.name, self.holder, held.remaining))
             return Busy(now, self.give_up_at)  # ask again at once, for a place in the queue

@@ -117,8 +117,10 @@ def mark_lost(runtime: Runtime, lease: LeaseState, why: str) -> None:
     release_later(runtime, lease.spec, lease.holder, lease)
 
 
-def report_release(runtime: Runtime, lease: LeaseState) -> None:
-    """Its holder has released it."""
+def mark_released(runtime: Runtime, lease: LeaseState) -> None:
+    """Its holder has released it; it may still be on the engine. Needs the mutex."""
+    lease.mark_released()
+    runtime.registry.remove(lease)
     if runtime.has_hooks:
         held = runtime.clock() - lease.acquired_at
         runtime.emit(Released(lease.spec.name, lease.holder, lease.fence, held))

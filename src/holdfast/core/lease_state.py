@@ -10,16 +10,14 @@
 3. There is no way back to HELD, and none out of LOST. (A release that the engine answers with "not
    yours" turns RELEASED into LOST: the lease had ended before.)
 4. All of it happens under the runtime's mutex.
-5. A lease belongs to the process that took it. In a forked child it is inherited: neither held nor
-   lost, and nothing can be done with it. Every fork moves the fork epoch of the runtime on; a lease
-   with an older epoch is inherited.
+5. A lease belongs to the process that took it. In a forked child, what was held is inherited: it is
+   neither held nor lost, and nothing can be done with it.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from math import inf
-from typing import Protocol
 
 from holdfast.errors import LockLost, NotHeld
 
@@ -32,7 +30,8 @@ CLOSED = "the client was closed"
 class LockSpec:
     """What a `Lock` asks for."""
 
-    name: str
+    key: str
+    """Its name, with the client's prefix before it."""
     prefix: str
     ttl: float
     renew: bool
@@ -47,9 +46,9 @@ class LockSpec:
     """How many leases of this kind may be valid at once; 0: any number."""
 
     @property
-    def key(self) -> str:
-        """The name with the client's prefix. Made when it is asked for: not each lease keeps it."""
-        return self.prefix + self.name
+    def name(self) -> str:
+        """What its user calls it."""
+        return self.key.removeprefix(self.prefix)
 
 
 class State(Enum):
@@ -65,19 +64,11 @@ class State(Enum):
 HELD, RELEASED, LOST, INHERITED = State
 
 
-class ForkEpoch(Protocol):
-    """The runtime, as far as a lease knows it."""
-
-    epoch: int
-
-
 class LeaseState:
     """One grant of one name to one holder."""
 
     __slots__ = (
         "__weakref__",
-        "_epoch",
-        "_runtime",
         "acquired_at",
         "callbacks",
         "depth",
@@ -90,7 +81,7 @@ class LeaseState:
         "release_failed",
         "renew_at",
         "spec",
-        "status",
+        "state",
         "ttl",
         "valid_until",
         "why",
@@ -98,7 +89,6 @@ class LeaseState:
 
     def __init__(
         self,
-        runtime: ForkEpoch,
         spec: LockSpec,
         holder: str,
         fence: int,
@@ -106,10 +96,7 @@ class LeaseState:
         hold_until: float = inf,
         ttl: float = 0.0,
     ) -> None:
-        self._runtime = runtime
-        self._epoch = runtime.epoch
-        self.status = HELD
-        """Where it stands, for the process that took it: see `state`."""
+        self.state = HELD
         self.spec = spec
         self.holder = holder
         self.fence = fence
@@ -132,19 +119,13 @@ class LeaseState:
         self.release_failed = False
         """Whether `release()` raised because the engine was unreachable; it may be repeated."""
 
-    @property
-    def state(self) -> State:
-        """Where it stands in this process."""
-        return self.status if self._epoch == self._runtime.epoch else INHERITED
-
     def is_held(self, now: float) -> bool:
         """Whether it is surely held at this instant."""
-        return now < self.valid_until and self.status is HELD and self._epoch == self._runtime.epoch
+        return now < self.valid_until and self.state is HELD
 
     def is_lost(self, now: float) -> bool:
         """Whether it ended without being released."""
-        state = self.state
-        return state is LOST or (state is HELD and now >= self.valid_until)
+        return self.state is LOST or (self.state is HELD and now >= self.valid_until)
 
     def remaining(self, now: float) -> float:
         """Seconds of validity left, never negative."""
@@ -156,24 +137,27 @@ class LeaseState:
 
     def mark_released(self) -> None:
         """Its holder has released it."""
-        self.status = RELEASED
+        self.state = RELEASED
 
     def mark_lost(self, why: str) -> None:
         """It ended without being released."""
-        self.status = LOST
+        self.state = LOST
         self.why = why
+
+    def mark_inherited(self) -> None:
+        """This is a forked child: it is the parent's."""
+        self.state = INHERITED
 
     def require_held(self, now: float) -> None:
         """Raise unless it is held."""
         if self.is_held(now):
             return
-        state = self.state
-        if state is INHERITED:
+        if self.state is INHERITED:
             raise NotHeld(
                 f"the lease on {self.spec.name!r} was taken by the process that this one was "
                 "forked from, and still belongs to that process; nothing was changed"
             )
-        if state is RELEASED:
+        if self.state is RELEASED:
             raise NotHeld(f"the lease on {self.spec.name!r} was released already")
         raise self.loss()
 

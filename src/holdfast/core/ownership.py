@@ -139,7 +139,7 @@ class Ownership(Generic[L]):
     def _is_needed(taken: Taken[L], owner: object) -> bool:
         """Whether its block is open, or it is held, or its loss is still to be reported to its
         owner."""
-        if taken.frame or taken.state.status is HELD:
+        if taken.frame or taken.state.state is HELD:
             return True
         return taken.is_open() and not (taken.belongs_to(owner) or taken.is_orphaned())
 

@@ -59,9 +59,10 @@ class PendingReleases:
         """The engine has confirmed it."""
         self._entries.pop(holder, None)
 
-    def has(self, holder: str) -> bool:
-        """Whether a release of this holder is not confirmed yet."""
-        return holder in self._entries
+    def find(self, holder: str) -> Release | None:
+        """The release of this holder, if it is not confirmed yet."""
+        entry = self._entries.get(holder)
+        return None if entry is None else entry.release
 
     def due(self, now: float, limit: int) -> list[Release]:
         """What is to be sent now; what has ended by itself is forgotten."""

@@ -39,7 +39,7 @@ class Registry:
         """The lease of this holder, if it is held."""
         reference = self._leases.get(holder)
         lease = None if reference is None else reference()
-        return lease if lease is not None and lease.status is HELD else None
+        return lease if lease is not None and lease.state is HELD else None
 
     def held(self) -> list[LeaseState]:
         """Every lease that has not ended; those that are out of reach are forgotten."""
@@ -48,7 +48,7 @@ class Registry:
             lease = reference()
             if lease is None:
                 del self._leases[holder]
-            elif lease.status is HELD:
+            elif lease.state is HELD:
                 found.append(lease)
         return found
 

@@ -6,11 +6,11 @@ releases, and raises what the holder must know; it needs no engine. `finish_…`
 interruption between the two, or in the second, loses nothing: the renewer sends what is pending.
 """
 
-from holdfast.core.effects import Ask, Steps, ask
+from holdfast.core.effects import Ask, Steps
 from holdfast.core.holding import (
     mark_lost,
+    mark_released,
     release_later,
-    report_release,
     unavailable,
     wake_for_pending,
 )
@@ -28,38 +28,38 @@ PENDING_TIMEOUT = 1.0
 all the same, and are sent once more to no effect.)"""
 
 
-def begin_release(runtime: Runtime, lease: LeaseState) -> bool:
-    """End the lease, or raise if it is not held; True if the release is to be sent now."""
+def begin_release(runtime: Runtime, lease: LeaseState) -> Release | None:
+    """End the lease, or raise if it is not held; gives the release that is to be sent now."""
     with runtime.mutex:
         now = runtime.clock()
         if not lease.is_held(now):
             if lease.state is RELEASED and lease.release_failed:
-                lease.release_failed = runtime.pending.has(lease.holder)
-                return lease.release_failed  # else the renewer has delivered it meanwhile
+                release = runtime.pending.find(lease.holder)
+                lease.release_failed = release is not None
+                return release  # None: the renewer has delivered it meanwhile
             if lease.state is HELD:
                 mark_lost(runtime, lease, lease.why_expired())
             lease.require_held(now)
         if lease.depth > 1:
             lease.depth -= 1
-            return False
+            return None
+        release = Release(lease.spec.key, lease.holder)
         runtime.pending.add(  # before the state changes: a Ctrl-C between the two loses no release
-            Release(lease.spec.key, lease.holder),
+            release,
             expires_at=lease.valid_until + lease.ttl,
             not_before=now + 2 * lease.spec.request_timeout,
             was_held=True,
         )
-        lease.mark_released()
-        runtime.registry.remove(lease)
-        report_release(runtime, lease)
-        return True
+        mark_released(runtime, lease)
+        return release
 
 
-def finish_release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
+def finish_release(runtime: Runtime, lease: LeaseState, release: Release) -> Steps[None]:
     """Send a release that has begun; raise if the engine did not confirm it, or if the lease was
     lost before."""
     spec, holder, is_repetition = lease.spec, lease.holder, lease.release_failed
     until = runtime.clock() + spec.request_timeout
-    sending = ask(Release(spec.key, holder), until)
+    sending = Ask((release,), until)
     try:
         [answer] = yield sending
         if type(answer) is Failed and runtime.clock() < until:
@@ -84,7 +84,7 @@ def finish_release(runtime: Runtime, lease: LeaseState) -> Steps[None]:
         runtime.pending.confirm(holder)
         if type(answer) is NotYours and not is_repetition:
             mark_lost(runtime, lease, TAKEN)
-    if lease.status is LOST:
+    if lease.state is LOST:
         raise lease.loss()
 
 
@@ -99,31 +99,31 @@ def interrupt_release(runtime: Runtime, lease: LeaseState) -> None:
     taken more than once is left to the block, or the release, that is still to come.)"""
     with runtime.mutex:
         if lease.is_held(runtime.clock()) and lease.depth == 1:
-            lease.mark_released()
-            runtime.registry.remove(lease)
+            mark_released(runtime, lease)
             release_later(runtime, lease.spec, lease.holder, lease)
-            report_release(runtime, lease)
         _leave_to_renewer(runtime, lease.holder)
 
 
-def begin_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> bool:
-    """Leave a `with` block; True if the release is to be sent now. What the block itself raised
+def begin_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> Release | None:
+    """Leave a `with` block; gives the release that is to be sent now. What the block itself raised
     goes first; a loss is noted on it."""
-    if lease.state not in (HELD, LOST):
-        return False
+    if lease.state is not HELD and lease.state is not LOST:
+        return None
     try:
         return begin_release(runtime, lease)
     except LockLost as loss:
         if error is None:
             raise
         error.add_note(f"holdfast: {loss}")
-        return False
+        return None
 
 
-def finish_leave(runtime: Runtime, lease: LeaseState, error: BaseException | None) -> Steps[None]:
+def finish_leave(
+    runtime: Runtime, lease: LeaseState, release: Release, error: BaseException | None
+) -> Steps[None]:
     """Send the release, as `finish_release` does; a failure is noted on what the block raised."""
     try:
-        yield from finish_release(runtime, lease)
+        yield from finish_release(runtime, lease, release)
     except (LockLost, EngineUnavailable) as failure:
         if error is None:
             raise
@@ -136,9 +136,7 @@ def abandon(runtime: Runtime, spec: LockSpec, holder: str) -> None:
     with runtime.mutex:
         lease = runtime.registry.find(holder)
         if lease is not None:
-            lease.mark_released()
-            runtime.registry.remove(lease)
-            report_release(runtime, lease)
+            mark_released(runtime, lease)
         release_later(runtime, spec, holder, lease)
 
 
@@ -146,10 +144,11 @@ def deliver(runtime: Runtime, spec: LockSpec, holder: str) -> Steps[None]:
     """After an interruption: try once to deliver the release of this holder, so that a program
     which ends now leaves nothing behind. A further interruption ends the try, and not the release:
     the renewer sends what is pending."""
-    if not runtime.pending.has(holder):
+    release = runtime.pending.find(holder)
+    if release is None:
         return
     until = runtime.clock() + spec.request_timeout
-    [answer] = yield ask(Release(spec.key, holder), until)
+    [answer] = yield Ask((release,), until)
     if type(answer) is not Failed:
         with runtime.mutex:
             runtime.pending.confirm(holder)

@@ -48,8 +48,6 @@ class Runtime:
     """Whether anything but trouble is worth an event."""
     closed: bool = False
     """Nothing is acquired or renewed any more."""
-    epoch: int = 0
-    """Counts the forks between the process that made this client and this one."""
 
     def is_idle(self, loop: str) -> bool:
         """Whether this loop has nothing to do. Needs the mutex."""
@@ -60,7 +58,8 @@ class Runtime:
 
     def forked(self, mutex: AbstractContextManager[object]) -> None:
         """In a forked child: all that was held, pending or locked belongs to the parent."""
-        self.epoch += 1
         self.mutex = mutex
+        for lease in self.registry.held():
+            lease.mark_inherited()
         self.registry = Registry()
         self.pending = PendingReleases()

@@ -12,19 +12,23 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
+from typing import TypeAlias
 
 from holdfast.core.acquire import acquire
 from holdfast.core.effects import Steps
 from holdfast.core.lease_state import HELD, LeaseState, LockSpec
+from holdfast.core.messages import Release
 from holdfast.core.release import (
     abandon,
     begin_release,
-    deliver,
     finish_release,
     interrupt_release,
 )
 from holdfast.core.runtime import Runtime
 from holdfast.errors import EngineUnavailable, LockError, LockLost, NotHeld
+
+Begun: TypeAlias = tuple[LeaseState, Release]
+"""A release that has begun, and is to be sent."""
 
 
 def acquire_all(
@@ -56,15 +60,16 @@ def acquire_all(
 
 def begin_release_all(
     runtime: Runtime, leases: Sequence[LeaseState]
-) -> tuple[list[LeaseState], LockError | None]:
-    """End the leases, the last one first; gives those whose releases are to be sent now, and what
-    to raise then: a loss, or that all of them had been released before."""
-    begun: list[LeaseState] = []
+) -> tuple[list[Begun], LockError | None]:
+    """End the leases, the last one first; gives the releases that are to be sent now, and what to
+    raise then: a loss, or that all of them had been released before."""
+    begun: list[Begun] = []
     refused: list[NotHeld] = []
     for lease in reversed(leases):
         try:
-            if begin_release(runtime, lease):
-                begun.append(lease)
+            release = begin_release(runtime, lease)
+            if release is not None:
+                begun.append((lease, release))
         except NotHeld as error:
             refused.append(error)
     failures: list[NotHeld] = [error for error in refused if isinstance(error, LockLost)]
@@ -74,7 +79,7 @@ def begin_release_all(
 
 
 def finish_release_all(
-    runtime: Runtime, begun: Sequence[LeaseState], failure: LockError | None = None
+    runtime: Runtime, begun: Sequence[Begun], failure: LockError | None = None
 ) -> Steps[None]:
     """Send the releases that have begun, then raise what failed first. Only one is waited for in
     vain: if the engine is unreachable, the renewer sends the rest, as after an interruption."""
@@ -82,20 +87,14 @@ def finish_release_all(
     try:
         while left:
             try:
-                yield from finish_release(runtime, left[0])
+                yield from finish_release(runtime, *left[0])
             except LockLost as error:
                 failure = failure or error
             del left[0]
     except EngineUnavailable as error:
         failure = failure or error
     finally:
-        for lease in left:
+        for lease, _ in left:
             interrupt_release(runtime, lease)
     if failure is not None:
         raise failure
-
-
-def deliver_all(runtime: Runtime, specs: Sequence[LockSpec], holders: Sequence[str]) -> Steps[None]:
-    """After an interruption: try once to deliver each release."""
-    for spec, holder in zip(specs, holders, strict=True):
-        yield from deliver(runtime, spec, holder)

@@ -26,16 +26,15 @@ from weakref import WeakKeyDictionary
 
 from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
-from holdfast.core.lease_state import LeaseState
+from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
-from holdfast.core.release import lose_all, send_last
+from holdfast.core.release import deliver, lose_all, send_last
 from holdfast.drivers.common import (
     CLOSE_TIMEOUT,
     LAST_LINES,
     LOOPS,
     RESTART_PAUSE,
-    AfterInterruption,
     Driver,
     report_loss,
 )
@@ -76,8 +75,12 @@ class AsyncDriver(Driver):
         """The caller: the running task."""
         return asyncio.current_task()
 
-    async def run(self, steps: Steps[T], after_interruption: AfterInterruption | None = None) -> T:
-        """Perform an algorithm to its end, and give its result. Closing waits for that."""
+    async def run(self, steps: Steps[T], leaves: Sequence[tuple[LockSpec, str]] = ()) -> T:
+        """Perform an algorithm to its end, and give its result. Closing waits for that.
+
+        `leaves`: the holders whose releases it leaves behind if it is cancelled. Each is delivered
+        then, if that works at once.
+        """
         if self.runtime.closed:
             raise ClientClosed
         self._belong_to_this_loop()
@@ -86,20 +89,20 @@ class AsyncDriver(Driver):
         try:
             return await self._drive(steps)
         except asyncio.CancelledError:
-            if after_interruption is not None:
-                with suppress(ClientClosed):
-                    await self._drive(after_interruption())
+            with suppress(ClientClosed):
+                for spec, holder in leaves:
+                    await self._drive(deliver(self.runtime, spec, holder))
             raise
         finally:
             self._running -= 1
             if self.runtime.closed and not self._running:
                 self._idle.set()
 
-    async def finish(self, steps: Steps[None], after_interruption: AfterInterruption) -> None:
+    async def finish(self, steps: Steps[None], leaves: Sequence[tuple[LockSpec, str]]) -> None:
         """Perform the second part of a release. If the client is closed meanwhile, its renewer
         does that."""
         try:
-            await self.run(steps, after_interruption)
+            await self.run(steps, leaves)
         except ClientClosed:
             return
 

@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from typing import TypeAlias
 from weakref import WeakSet
 
 from holdfast.core.effects import Steps
@@ -25,9 +24,6 @@ from holdfast.events import Answered, InternalError, Lost
 
 CLOSE_TIMEOUT = 10.0
 """How long closing waits for operations that are under way; node timeouts bound them anyway."""
-
-AfterInterruption: TypeAlias = Callable[[], Steps[None]]
-"""What an operation that was interrupted does last."""
 
 RESTART_PAUSE = 0.1
 """How long a loop that failed pauses before it starts again."""

@@ -25,10 +25,10 @@ from typing import Any, TypeVar
 
 from holdfast.core.effects import Ask, Effect, Steps, Wait
 from holdfast.core.holding import lose
-from holdfast.core.lease_state import LeaseState
+from holdfast.core.lease_state import LeaseState, LockSpec
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import PumpedStore, StoreHost
-from holdfast.core.release import lose_all, send_last
+from holdfast.core.release import deliver, lose_all, send_last
 from holdfast.core.runtime import RENEWER, Runtime
 from holdfast.drivers.callbacks import CallbackThreads
 from holdfast.drivers.common import (
@@ -36,7 +36,6 @@ from holdfast.drivers.common import (
     LAST_LINES,
     LOOPS,
     RESTART_PAUSE,
-    AfterInterruption,
     Driver,
     report_loss,
 )
@@ -90,7 +89,7 @@ class ThreadDriver(Driver):
         """The caller: the running thread (not its number, which is used again)."""
         return _current.thread
 
-    def run(self, steps: Steps[T], after_interruption: AfterInterruption | None = None) -> T:
+    def run(self, steps: Steps[T]) -> T:
         """Perform an algorithm to its end, and give its result."""
         try:
             # Entered before the look at `closed`, because `close` sets it before it looks at what
@@ -100,23 +99,23 @@ class ThreadDriver(Driver):
                 raise ClientClosed
             self.in_use = True
             return self._drive(steps)
-        except BaseException as error:
-            if after_interruption is not None and not isinstance(error, LockError):
-                with suppress(ClientClosed):
-                    self._drive(after_interruption())
-            raise
         finally:
             self._running.pop(steps, None)
             if self.runtime.closed:
                 self._notify(RENEWER)
 
-    def finish(self, steps: Steps[None], after_interruption: AfterInterruption) -> None:
+    def finish(self, steps: Steps[None]) -> None:
         """Perform the second part of a release. If the client is closed meanwhile, its renewer
         does that."""
         try:
-            self.run(steps, after_interruption)
+            self.run(steps)
         except ClientClosed:
             return
+
+    def deliver(self, spec: LockSpec, holder: str) -> None:
+        """After an interruption: try once to deliver the release of this holder."""
+        with suppress(LockError):
+            self.run(deliver(self.runtime, spec, holder))
 
     def _drive(self, steps: Steps[T]) -> T:
         try:

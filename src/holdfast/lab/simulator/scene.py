@@ -59,7 +59,7 @@ def spec_of(section: Section, simulated: SimulatedEngine, nodes: int) -> LockSpe
     """What a `Lock` would ask for."""
     timeout = node_timeout if nodes == 1 else simulated.request_timeout
     return LockSpec(
-        name=section.name,
+        key=section.name,
         prefix="",
         ttl=section.ttl,
         renew=section.renew,
@@ -136,4 +136,4 @@ def _is_pending(turn: Turn) -> bool:
     """Whether the client has yet to send its release: behind another one, which waits for nodes
     that do not answer."""
     holder = turn.holder if turn.lease is None else turn.lease.holder
-    return turn.client.runtime.pending.has(holder)
+    return turn.client.runtime.pending.find(holder) is not None

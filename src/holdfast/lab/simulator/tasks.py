@@ -77,8 +77,9 @@ def _leave(
     was_lost = lease.is_lost(client.clock())
     reported = False
     try:
-        if begin_leave(client.runtime, lease, error):
-            yield from finish_leave(client.runtime, lease, error)
+        release = begin_leave(client.runtime, lease, error)
+        if release is not None:
+            yield from finish_leave(client.runtime, lease, release, error)
     except LockLost:
         reported = True
     except EngineUnavailable as unavailable:

@@ -22,7 +22,7 @@ from copy import copy
 from math import inf
 from typing import Protocol, cast
 
-import hiredis
+from hiredis import PushNotification, Reader
 
 from holdfast.core.attempt import holder_of
 from holdfast.core.fanout import FanOut
@@ -117,7 +117,7 @@ class Node:
 
     def _begin(self) -> None:
         """Nothing was sent yet."""
-        self._reader = hiredis.Reader()
+        self._reader = Reader()
         self.pending: deque[Exchange] = deque()
         """What was sent and is not answered yet."""
         self._replies: list[Reply] = []
@@ -127,7 +127,6 @@ class Node:
         self.subscription = NEW
         self._refusal = ""
         """Why it was refused."""
-        self._opening: Exchange | None = None
 
     @property
     def wakes(self) -> bool:
@@ -139,10 +138,9 @@ class Node:
         hint = "; without TLS on this port, use redis://, not rediss://"
         return f"{NO_CONNECTION}{hint}" if self.address.encrypted else NO_CONNECTION
 
-    @property
-    def overdue_since(self) -> float:
-        """When the oldest pending request should have been answered."""
-        return self.pending[0].round.until if self.pending else inf
+    def is_overdue(self, now: float) -> bool:
+        """Whether the oldest pending request should have been answered."""
+        return bool(self.pending) and self.pending[0].round.until < now
 
     def start(self, exchange: Exchange, now: float, spare: bool) -> None:
         """Send a request, now or when there is a connection, or fail it at once; `spare`: enough
@@ -161,11 +159,12 @@ class Node:
                     return
             self._waiting.append(exchange)
             return
-        full = len(self.pending) >= MAX_PENDING
-        if (spare or full) and self.overdue_since < now:
-            self._fail(exchange, SILENT)
-            if full or not exchange.is_release:
-                return
+        if self.pending and self.is_overdue(now):
+            full = len(self.pending) >= MAX_PENDING
+            if spare or full:
+                self._fail(exchange, SILENT)
+                if full or not exchange.is_release:
+                    return
         self.used_at = now
         self._send(exchange)
 
@@ -177,15 +176,14 @@ class Node:
         """There is a connection. Nothing is sent on it before the handshake is done."""
         self._begin()
         self.connecting, self.connected = False, True
-        self._opening = self._handshake.exchange()
-        self._send_own(self._opening)
+        self._send_own(self._handshake.exchange())
 
     def lost(self, why: str, heals: float | None = None) -> None:
         """The connection is lost, or could not be made: everything pending fails."""
         if not self.ready and self._nodes.size:
             self.retry_at = self._nodes.clock() + RECONNECT_AFTER
+        failing = self.unanswered() if self.ready else list(self._waiting)
         self.ready = self.connecting = self.connected = False
-        failing = [each for each in self.unanswered() if each is not self._opening]
         listened = self.subscription in (SENT, ACTIVE)
         self._waiting.clear()
         self._begin()
@@ -203,17 +201,18 @@ class Node:
 
     def receive(self, data: bytes) -> None:
         """Read replies and pushes, and hand each to what waits for it."""
-        self._reader.feed(data)
-        while (reply := self._reader.gets()) is not False:
-            if type(reply) is hiredis.PushNotification:
+        reader = self._reader
+        reader.feed(data)
+        while (reply := reader.gets()) is not False:
+            if type(reply) is PushNotification:
                 self._take_push(reply)
                 continue
             if not self.pending:
                 raise EOFError("a reply to no request")
-            first = self.pending[0]
-            self._replies.append(reply)
-            if len(self._replies) == len(first.commands):
-                replies, self._replies = self._replies, []
+            first, replies = self.pending[0], self._replies
+            replies.append(reply)
+            if len(replies) == len(first.commands):
+                self._replies = []
                 self.pending.popleft()
                 self._conclude(first, replies)
                 if self._waiting and self.ready:
@@ -240,16 +239,16 @@ class Node:
                 self._send(answers)
                 return
             answers = [failed("its caller has stopped waiting")] * len(each.requests)
-        if exchange is self._opening:
+        if not self.ready:
             self._welcomed(answers[0])
             return
         if self.last_error:
             self._recovered()
         first = answers[0]
-        if type(first) is Failed or len(answers) > 1:
-            answers = list(map(self._named, answers))
-        elif type(first) is Held and self.subscription != ACTIVE:
+        if type(first) is Held and self.subscription != ACTIVE:
             first.wakes = False
+        elif type(first) is Failed or len(answers) > 1:
+            answers = list(map(self._named, answers))
         if not each.over:
             each.take(self.index, answers)
             if each.over:
@@ -275,7 +274,6 @@ class Node:
 
     def _welcomed(self, answer: Answer) -> None:
         """The handshake is done, or was refused."""
-        self._opening = None
         refusal = self._named(answer)
         if type(refusal) is Failed:
             self._nodes.disconnect(self, refusal.nodes[0][1], refusal.heals_in)

@@ -110,23 +110,23 @@ class Nodes:
             caller.wake()
             return
         for each in rounds:
-            for index in each.nodes:
-                node = self.all[index]
-                if node.ready and node.used_at < now - IDLE:
+            nodes = [self.all[index] for index in each.nodes]
+            for node in nodes:
+                if node.used_at < now - IDLE and node.ready:
                     self.check(node)
-            spare = bool(self.size) and self._has_spare(each, now)
+            spare = self.size > 0 and self._has_spare(each, now)
             first = each.requests[0]
             wakes = True
             if type(first) is Acquire and first.queue:
-                wakes = any(self.all[index].wakes for index in each.nodes)
+                wakes = any(node.wakes for node in nodes)
                 if not wakes:
                     each.until = max(each.until, now + LEAST_TIMEOUT)
             exchange = self._exchange(each.requests, wakes)
             if self.adapt is not None:
                 exchange = self.adapt(each, exchange)
             exchange.round, exchange.caller = each, caller
-            for index in each.nodes:
-                self.all[index].start(exchange, now, spare)
+            for node in nodes:
+                node.start(exchange, now, spare)
 
     def _refuse(self, rounds: Sequence[FanOut]) -> None:
         for each in rounds:
@@ -139,8 +139,8 @@ class Nodes:
         ready = [node for node in self.all if node.ready]
         if len(ready) < self.size and type(each.requests[0]) in MAY_WAIT:
             each.until = max(each.until, now + FIRST_CONTACT)
-        stuck = [node for node in ready if node.pending and node.overdue_since < now]
-        return len(ready) - len(stuck) >= self.size
+        answering = [node for node in ready if not (node.pending and node.is_overdue(now))]
+        return len(answering) >= self.size
 
     def margin(self) -> int:
         """How many more nodes of the quorum may fail."""

@@ -40,11 +40,14 @@ class Waiters:
     def ask(self, requests: Sequence[Request]) -> None:
         """Requests are about to be sent. A waiter may be woken before it has its answer; one that
         releases is not to be woken any more."""
-        for request in requests:
-            if type(request) is Acquire and request.queue:
-                self._waiting[request.holder] = None
-            elif type(request) is Release and self._waiting:
-                self._waiting.pop(request.holder, None)
+        first = requests[0]
+        if type(first) is Acquire:
+            if first.queue:
+                self._waiting[first.holder] = None
+        elif self._waiting:
+            for request in requests:
+                if type(request) is Release:
+                    self._waiting.pop(request.holder, None)
 
     def answered(self, requests: Sequence[Request], answers: Sequence[Answer]) -> None:
         """Requests were answered. A waiter that was not granted the lock goes on waiting."""

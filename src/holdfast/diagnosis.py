@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 
 from holdfast.core.ports import Engine
 from holdfast.core.records import Finding
-from holdfast.engines.examining import NO_ANSWER, side_by_side
-from holdfast.engines.probe import what_answers
+from holdfast.engines.examining import NO_ANSWER, side_by_side, what_answers
 from holdfast.errors import LockError
 from holdfast.events import Answered, Event, PollingOnly, Waiting
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.engines.probe import what_answers
+from holdfast.engines.examining import what_answers
 from holdfast.lab.servers.process import HOST, free_port
 from holdfast.lab.servers.redis import RedisServer
 from tests.cli.processes import Holdfast

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 from holdfast.cli.lab.simulate import simulate
 from holdfast.engines.zookeeper import locks
 from holdfast.engines.zookeeper.registry import Claim
-from holdfast.engines.zookeeper.sessions import Session
-from holdfast.engines.zookeeper.steps import Steps
+from holdfast.engines.zookeeper.sessions import Session, Steps
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Run, Setup, draw, play
 from holdfast.lab.simulator.faults import Pause

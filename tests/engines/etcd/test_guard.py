@@ -9,7 +9,7 @@ import pytest
 
 import holdfast
 from holdfast.core.ports import Comparison
-from holdfast.engines.etcd import comparison
+from holdfast.engines.etcd import guard
 from holdfast.engines.etcd.protocol import Compare
 from tests.equipment.servers.etcd import EtcdServer
 from tests.patience import wait_for
@@ -81,7 +81,7 @@ def test_the_connection_of_another_database_is_refused(server: EtcdServer) -> No
 
 
 def test_it_can_be_sent_by_any_client() -> None:
-    message = Compare.FromString(comparison.Comparison(b"key", 7).as_bytes())
+    message = Compare.FromString(guard.Comparison(b"key", 7).as_bytes())
     assert (message.key, message.create_revision) == (b"key", 7)
 
 

@@ -15,8 +15,7 @@ from holdfast.engines.zookeeper import connection
 from holdfast.engines.zookeeper.connection import Connection, Security, Servers, _Threads
 from holdfast.engines.zookeeper.locks import _settle, find
 from holdfast.engines.zookeeper.registry import Claim, Move
-from holdfast.engines.zookeeper.sessions import Session
-from holdfast.engines.zookeeper.steps import Send
+from holdfast.engines.zookeeper.sessions import Send, Session
 from holdfast.lab.servers.process import HOST
 from tests.contract.interrupting import Interruption
 from tests.equipment.servers.certificates import make_certificates

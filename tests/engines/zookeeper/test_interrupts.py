@@ -13,8 +13,7 @@ import holdfast
 from holdfast.engines.zookeeper.commands import name_of
 from holdfast.engines.zookeeper.locks import find
 from holdfast.engines.zookeeper.registry import Claim
-from holdfast.engines.zookeeper.sessions import Session
-from holdfast.engines.zookeeper.steps import Send
+from holdfast.engines.zookeeper.sessions import Send, Session
 from tests.contract.interrupting import Interruption
 from tests.engines.zookeeper.glimpse import outsider, places
 from tests.equipment.servers.zookeeper import ZooKeeperServer

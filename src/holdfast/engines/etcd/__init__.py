@@ -15,8 +15,8 @@ from grpc.experimental.gevent import init_gevent
 
 from holdfast.core.ports import AsyncStore, Engine, Store, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
-from holdfast.engines.etcd.comparison import compare
 from holdfast.engines.etcd.connection import Cluster
+from holdfast.engines.etcd.guard import compare
 from holdfast.engines.etcd.sessions import Claim, oldest
 from holdfast.engines.processes import gevent_is_patched, refuse_eventlet
 from holdfast.engines.urls import TLS_FILES, Options, read_endpoints

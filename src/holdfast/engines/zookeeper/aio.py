@@ -10,9 +10,8 @@ from typing import Any
 from holdfast.core.effects import Sleep, perform_async
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import StoreHost
-from holdfast.engines.zookeeper.exchanges import Exchanges
+from holdfast.engines.zookeeper.exchanges import Await, Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
-from holdfast.engines.zookeeper.steps import Await
 from holdfast.engines.zookeeper.threads import Heartbeat
 
 LOOK_AGAIN = 0.2

@@ -8,8 +8,7 @@ from holdfast.core.messages import CHANGED, DONE, Answer, Read, Write
 from holdfast.core.records import Versioned
 from holdfast.engines.zookeeper import commands
 from holdfast.engines.zookeeper.commands import Tree, parents
-from holdfast.engines.zookeeper.sessions import Sessions
-from holdfast.engines.zookeeper.steps import Rejected, Send, Steps
+from holdfast.engines.zookeeper.sessions import Rejected, Send, Sessions, Steps
 
 TEXT, BYTES = b"t", b"b"
 """What the value of a cell begins with."""

@@ -1,10 +1,34 @@
-"""Which exchange with the servers there is for which request: what both stores share."""
+"""Which exchange with the servers there is for which request, and what runs it: what both stores
+share.
+
+If there is no reply because a connection was lost, the exchange begins again, unless what may have
+been done must not be done again.
+
+`side_by_side` runs exchanges. It yields what they wait for, one after the other: a `Sleep` or an
+`Await`, which a store performs by blocking, or by awaiting.
+"""
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import TypeAlias, cast
+from math import inf
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
 
+from kazoo.exceptions import (
+    AuthFailedError,
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    InvalidACLError,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+    UnimplementedError,
+)
+
+from holdfast.core.effects import Sleep
 from holdfast.core.messages import (
     NOT_YOURS,
     Acquire,
@@ -19,18 +43,55 @@ from holdfast.core.messages import (
     Request,
     Write,
 )
-from holdfast.core.ports import StoreHost
+from holdfast.core.ports import Clock, StoreHost
 from holdfast.engines.zookeeper.cells import Cells
 from holdfast.engines.zookeeper.commands import Tree
 from holdfast.engines.zookeeper.connection import Connection
 from holdfast.engines.zookeeper.inspect import Inspection
 from holdfast.engines.zookeeper.locks import Locks
 from holdfast.engines.zookeeper.registry import Claim, Registry
-from holdfast.engines.zookeeper.sessions import HEARTBEATS, Session, Sessions, Terms
-from holdfast.engines.zookeeper.steps import Exchange, Steps, Waits, exchange, side_by_side
+from holdfast.engines.zookeeper.sessions import (
+    HEARTBEATS,
+    Rejected,
+    Send,
+    Session,
+    Sessions,
+    Steps,
+    Terms,
+)
+
+T = TypeVar("T")
 
 CHANCE = random.Random()  # noqa: S311 - not a secret
 
+ANSWERS = (NoNodeError, NodeExistsError, BadVersionError)
+"""Errors that are answers to every call; a call may have more of them. After any other error, the
+outcome is unknown."""
+
+LOST = (ConnectionLoss, SessionExpiredError)
+"""Errors after which there will be another connection."""
+
+FOR_GOOD = (NoAuthError, AuthFailedError, InvalidACLError)
+"""Errors that waiting does not heal."""
+
+TOO_LATE = "did not answer in time"
+
+STOPPED = 0.5
+"""Seconds: a process that is woken so much later than planned was stopped, or the machine slept."""
+
+GRACE = 1.0
+"""Seconds for an answer that may have come while the process was stopped."""
+
+
+class Await(NamedTuple):
+    """Wait until one of kazoo's results is there, or that instant has come."""
+
+    result: Any
+    until: float
+
+
+Waits: TypeAlias = Generator[Await | Sleep, None, T]
+Exchange: TypeAlias = Waits[T | Failed]
 
 Part: TypeAlias = tuple[Sequence[int], Exchange[list[Answer]]]
 """Some of several requests, by their numbers, and the exchange that answers them together."""
@@ -158,3 +219,112 @@ def _by_session(claims: dict[int, Claim]) -> list[dict[int, Claim]]:
     for number, claim in claims.items():
         groups.setdefault(id(claim.session), {})[number] = claim
     return list(groups.values())
+
+
+def exchange(
+    begin: Callable[[], Steps[T]], until: float, clock: Clock, name: str, *, once: bool = False
+) -> Exchange[T]:
+    """Have an exchange with the servers, whom errors call `name`, until it is over, or its time is.
+    `once`: it must not begin again."""
+    while True:
+        steps = begin()
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Sleep):
+                    yield Sleep(min(step.until, until))
+                    replies: Any = [] if clock() < until else TOO_LATE
+                else:
+                    replies = yield from _replies(step, until, clock)
+                if not isinstance(replies, list):
+                    break
+                step = steps.send(replies)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]  # it is a T
+        except Rejected as refusal:
+            return Failed.at(name, str(refusal), refusal.heals_in)
+        finally:
+            steps.close()
+        # Its outcome is unknown. Begin again, if that may find it out.
+        for_good = isinstance(replies, ConnectionClosedError)  # which kazoo takes for an expiry
+        if once or for_good or not isinstance(replies, LOST):
+            heals_in = inf if isinstance(replies, FOR_GOOD) else None
+            return Failed.at(name, _shown(replies), heals_in)
+
+
+def _replies(step: Send, until: float, clock: Clock) -> Waits[list[Any] | BaseException | str]:
+    """Send some calls; returns their replies, or why there are none."""
+    session = step.session
+    while not (ready := session.ready).ready():
+        if not (yield from _is_there(ready, until)):
+            return _too_late(session)
+    if ready.exception is not None:
+        raise Rejected(str(ready.exception))
+    sent_at = clock()
+    sent = [session.send(call) for call in step.calls]
+    for result in reversed(sent):  # they come in order: after the last, hardly any is missing
+        if not (yield from _is_there(result, until)):
+            return _too_late(session)
+    replies = []
+    for call, result in zip(step.calls, sent, strict=True):
+        error: BaseException | None = result.exception
+        if error is not None and not isinstance(error, (*ANSWERS, *call.answers)):
+            return error
+        replies.append(result.value if error is None else error)
+        if isinstance(error, UnimplementedError):  # after which the server closes the connection
+            return replies + [error] * (len(sent) - len(replies))
+    if any(call.by_leader for call in step.calls):
+        session.answered(sent_at)
+    return replies
+
+
+def _is_there(result: Any, until: float) -> Waits[bool]:
+    """Wait for a result, or an error; False if that comes too late."""
+    for _ in range(2):  # the second time for 0 s, unless the process was stopped
+        if result.ready():
+            break
+        yield Await(result, until)
+    return bool(result.ready())
+
+
+def side_by_side(exchanges: Sequence[Exchange[T]], clock: Clock) -> Waits[list[T | Failed]]:
+    """Run exchanges; returns their results. Each sends its calls before those of any are waited
+    for."""
+    results: dict[int, T | Failed] = {}
+    waiting: dict[int, Await | Sleep] = {}
+
+    def go_on(number: int) -> None:
+        waiting.pop(number, None)
+        try:
+            waiting[number] = next(exchanges[number])
+        except StopIteration as stop:
+            results[number] = stop.value
+
+    try:
+        for number in range(len(exchanges)):
+            go_on(number)
+        while waiting:
+            for number, wait in list(waiting.items()):
+                now = clock()
+                if isinstance(wait, Await) and now - wait.until > STOPPED:
+                    # The process was stopped until long after that: the answer may be there, or
+                    # that a session has ended.
+                    yield Await(wait.result, now + GRACE)
+                else:
+                    yield wait
+                go_on(number)
+    finally:
+        for each in exchanges:
+            each.close()
+    return [results[number] for number in range(len(exchanges))]
+
+
+def _too_late(session: Session) -> str:
+    return f"{TOO_LATE} ({session.last_error})" if session.last_error else TOO_LATE
+
+
+def _shown(error: BaseException | str) -> str:
+    """kazoo's errors seldom have a text."""
+    if isinstance(error, (KazooException, str)):
+        return str(error) or type(error).__name__
+    return repr(error)

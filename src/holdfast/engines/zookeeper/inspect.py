@@ -19,8 +19,7 @@ from holdfast.engines.zookeeper.commands import (
     read_entry,
     secret_of,
 )
-from holdfast.engines.zookeeper.sessions import Session, Sessions
-from holdfast.engines.zookeeper.steps import Send, Steps
+from holdfast.engines.zookeeper.sessions import Send, Session, Sessions, Steps
 
 
 class Inspection:

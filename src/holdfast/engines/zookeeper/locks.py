@@ -43,8 +43,7 @@ from holdfast.engines.zookeeper.commands import (
     write_entry,
 )
 from holdfast.engines.zookeeper.registry import Claim, Move, Registry
-from holdfast.engines.zookeeper.sessions import Session, Sessions
-from holdfast.engines.zookeeper.steps import Rejected, Send, Steps
+from holdfast.engines.zookeeper.sessions import Rejected, Send, Session, Sessions, Steps
 
 SHARES_OF = attrgetter("shares")
 

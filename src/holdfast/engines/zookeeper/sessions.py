@@ -18,15 +18,18 @@ How long a session lives at least, on which leases are based:
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from math import inf
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from holdfast.core.effects import Sleep
 from holdfast.core.ports import Clock
 from holdfast.engines.zookeeper.commands import Call, sync
 from holdfast.engines.zookeeper.connection import Connection, Servers
+
+T = TypeVar("T")
 
 SHORTEST = 4
 """Ticks of the shortest ttl: half of it is left when the margin is taken off."""
@@ -218,6 +221,26 @@ class Session:
         if state == "LOST":
             self.id = 0
             self._ended(self)
+
+
+class Send(NamedTuple):
+    """Calls that are sent together."""
+
+    session: Session
+    calls: list[Call]
+
+
+Steps: TypeAlias = Generator[Send | Sleep, list[Any], T]
+"""An exchange with the servers. It is sent the replies: a result, or one of the errors that are
+`ANSWERS`. It is closed in the middle if there is no reply."""
+
+
+class Rejected(Exception):
+    """The request is refused; the text is the reason."""
+
+    def __init__(self, why: str, heals_in: float | None = inf) -> None:
+        super().__init__(why)
+        self.heals_in = heals_in
 
 
 class Sessions:

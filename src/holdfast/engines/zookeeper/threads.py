@@ -10,9 +10,8 @@ from typing import TypeVar
 from holdfast.core.effects import Sleep, perform
 from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import Clock, StoreHost
-from holdfast.engines.zookeeper.exchanges import Exchanges
+from holdfast.engines.zookeeper.exchanges import Await, Exchanges, Waits
 from holdfast.engines.zookeeper.sessions import Terms
-from holdfast.engines.zookeeper.steps import Await, Waits
 from holdfast.events import InternalError
 
 T = TypeVar("T")

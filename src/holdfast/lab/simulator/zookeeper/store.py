@@ -19,9 +19,8 @@ from kazoo.protocol.states import EventType, KeeperState, WatchedEvent
 from holdfast.core.effects import Sleep
 from holdfast.core.messages import Request
 from holdfast.engines.zookeeper.connection import RETRY, Connection, Servers
-from holdfast.engines.zookeeper.exchanges import Exchanges
+from holdfast.engines.zookeeper.exchanges import Await, Exchanges
 from holdfast.engines.zookeeper.sessions import Terms
-from holdfast.engines.zookeeper.steps import Await
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.network import Connection as Line
 from holdfast.lab.simulator.store import Activity, Link, Resume, Store, Waits, Wiring

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from benchmarks.measure import Case, Row, Spread, Target
-from holdfast.lab.servers.programs import find_redis
+from holdfast.lab.servers.process import find_redis
 
 
 def markdown(cases: Sequence[Case], picture: str, made: str, series: Iterable[str] = ()) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.engines.redis import nodes as redis_nodes
-from holdfast.lab.servers.programs import find_valkey
+from holdfast.lab.servers.process import find_valkey
 from holdfast.lab.servers.redis import RedisServer
 from tests.contract import Backend
 from tests.equipment.servers.cluster import RedisCluster

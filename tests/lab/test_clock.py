@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.lab.servers.clock import Clock, build_library
-from holdfast.lab.servers.process import ServerFailed
-from holdfast.lab.servers.programs import ProgramMissing, find_redis, find_valkey
+from holdfast.lab.servers.process import ProgramMissing, ServerFailed, find_redis, find_valkey
 from holdfast.lab.servers.redis import RedisServer
 
 

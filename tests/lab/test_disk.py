@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.servers.process import Refused
-from holdfast.lab.servers.programs import find_redis, find_valkey
+from holdfast.lab.servers.process import Refused, find_redis, find_valkey
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 from tests.equipment.disk import fill_disk, free_disk
 from tests.patience import wait_for

@@ -3,9 +3,9 @@
 import pytest
 
 from holdfast.lab.history import Event, History, Kind
+from holdfast.lab.pictures.chart import Axis
 from holdfast.lab.pictures.lanes import Look, Role, lanes_of
 from holdfast.lab.pictures.sentences import Facts
-from holdfast.lab.pictures.sheet import Axis
 from tests.lab.picture_samples import life, vote
 
 

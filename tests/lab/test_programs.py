@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.lab.servers.programs import ProgramMissing, find_compiler, find_redis, find_valkey
+from holdfast.lab.servers.process import ProgramMissing, find_compiler, find_redis, find_valkey
 from tests.equipment.servers.certificates import find_openssl
 
 

@@ -11,13 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.cli.lab.scenarios import conclusion, summary
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.pictures.text import Steps, Terminal
-from holdfast.lab.scenarios import report
 from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.catalogue import SCENARIOS
-from holdfast.lab.scenarios.client_process import FENCED, PLAIN, Registers, Role, Worker
-from holdfast.lab.scenarios.locks import Recipe
+from holdfast.lab.scenarios.client_process import FENCED, PLAIN, Recipe, Registers, Role, Worker
 from holdfast.lab.scenarios.scenario import (
     NOT_GRANTED,
     TWO_HOLDERS,
@@ -69,7 +68,7 @@ def test_each_has_a_variant_that_must_fail_and_one_that_must_not() -> None:
 @pytest.mark.parametrize(("scenario", "variant"), ALL, ids=lambda each: each.name)
 def test_it_comes_out_as_expected(scenario: Scenario, variant: Variant) -> None:
     outcome = outcome_of(scenario.name, variant.name)
-    assert outcome.as_expected, "\n".join(report.conclusion(outcome, TERMINAL))
+    assert outcome.as_expected, "\n".join(conclusion(outcome, TERMINAL))
     if UNCHECKED_WRITE in variant.breaks:  # the same writes went to both registers
         assert [event.name for event in outcome.history.of(Kind.REJECTED)] == [FENCED]
 
@@ -126,20 +125,20 @@ class TestVerdicts:
         variant = replace(self.variant(), play=play)
         outcome = run(self.outcome(variant).scenario, variant, silence)
         assert not outcome.as_expected
-        assert "A did not get the lock" in "\n".join(report.conclusion(outcome, TERMINAL))
+        assert "A did not get the lock" in "\n".join(conclusion(outcome, TERMINAL))
 
     def test_it_is_told_in_words(self) -> None:
         good = self.outcome(self.variant(TWO_HOLDERS), TWO_HOLDERS)
         bad = self.outcome(self.variant(), NOT_GRANTED)
-        shown = "\n".join(report.conclusion(good, TERMINAL))
+        shown = "\n".join(conclusion(good, TERMINAL))
         assert "expected  two holders at once" in shown
         assert "seen      the same" in shown
         assert "because" in shown
-        shown = "\n".join(report.conclusion(bad, TERMINAL))
+        shown = "\n".join(conclusion(bad, TERMINAL))
         assert "expected  every promise is kept" in shown
         assert "seen      free lock granted to no one" in shown
         assert "NOT AS EXPECTED" in shown
-        assert "1 of 2 as expected" in "\n".join(report.summary([good, bad], TERMINAL))
+        assert "1 of 2 as expected" in "\n".join(summary([good, bad], TERMINAL))
 
     def test_a_write_after_the_lease_has_expired_is_red(self) -> None:
         steps = Steps(replace(TERMINAL, colour=True))
@@ -165,9 +164,9 @@ class TestVerdicts:
 
     def test_colours_are_only_for_terminals(self) -> None:
         outcome = self.outcome(self.variant(), TWO_HOLDERS)
-        assert "\x1b[" not in "\n".join(report.conclusion(outcome, TERMINAL))
+        assert "\x1b[" not in "\n".join(conclusion(outcome, TERMINAL))
         coloured = replace(TERMINAL, colour=True)
-        assert "\x1b[31mNOT AS EXPECTED" in "\n".join(report.conclusion(outcome, coloured))
+        assert "\x1b[31mNOT AS EXPECTED" in "\n".join(conclusion(outcome, coloured))
 
 
 class TestRegisters:

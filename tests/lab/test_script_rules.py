@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.engines.redis.exchange import script
 from holdfast.lab.simulator.redis.keyspace import Keyspace, perform
-from holdfast.lab.simulator.redis.lua import scripts
+from holdfast.lab.simulator.redis.server import scripts
 from tests.lab.script_calls import CHANNELS, HOUR, KEEP, LOCKS, quorum, single
 from tests.lab.script_rules import Call, Lock, broken
 

@@ -8,8 +8,7 @@ from redis.cluster import ClusterNode as Address
 from redis.cluster import RedisCluster as ClusterClient
 from redis.sentinel import Sentinel as SentinelClient
 
-from holdfast.lab.servers.process import HOST, Refused
-from holdfast.lab.servers.programs import find_redis, find_valkey
+from holdfast.lab.servers.process import HOST, Refused, find_redis, find_valkey
 from tests.equipment.servers.cluster import SLOTS, RedisCluster
 from tests.equipment.servers.masters import RedisMasters
 from tests.equipment.servers.sentinel import SentinelSet

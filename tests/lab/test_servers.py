@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from holdfast.lab.servers.process import HOST, Refused, ServerFailed
-from holdfast.lab.servers.programs import find_redis, find_valkey
+from holdfast.lab.servers.process import HOST, Refused, ServerFailed, find_redis, find_valkey
 from holdfast.lab.servers.redis import RedisServer
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.masters import RedisMasters

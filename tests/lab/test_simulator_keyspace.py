@@ -12,7 +12,7 @@ from holdfast.engines.redis.exchange import script
 from holdfast.lab.servers.process import HOST
 from holdfast.lab.servers.redis import Connection, RedisServer
 from holdfast.lab.simulator.redis.keyspace import Keyspace, perform
-from holdfast.lab.simulator.redis.lua import scripts
+from holdfast.lab.simulator.redis.server import scripts
 from tests.lab.script_calls import HOUR, KEEP, LOCKS, OFFER, TTLS, quorum, single
 
 NEAR = 15_000

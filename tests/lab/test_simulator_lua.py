@@ -8,7 +8,7 @@ import pytest
 from holdfast.engines.redis.exchange import command
 from holdfast.lab.servers.redis import RedisServer
 from holdfast.lab.simulator.redis.keyspace import CommandError, Keyspace, WrongTypeError, perform
-from holdfast.lab.simulator.redis.lua import ScriptError, scripts
+from holdfast.lab.simulator.redis.server import ScriptError, scripts
 from tests.engines.redis.party import Bare
 
 KEYS = [b"text", b"set", b"none"]

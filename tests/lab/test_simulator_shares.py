@@ -14,7 +14,7 @@ from holdfast.engines.sql.dialect import Text
 from holdfast.engines.zookeeper import locks as zookeeper
 from holdfast.lab.simulator import Setup, draw, play
 from holdfast.lab.simulator.plan import Section, Task
-from holdfast.lab.simulator.sql.database import STATEMENTS
+from holdfast.lab.simulator.sql.server import STATEMENTS
 
 ENGINES = pytest.mark.parametrize("engine", ["etcd", "zookeeper", "sql"])
 BESIDE = "two holders at once"

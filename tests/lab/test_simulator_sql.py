@@ -12,7 +12,7 @@ from holdfast.engines.sql.dialect import Results, Statement, Text
 from holdfast.lab.history import Kind
 from holdfast.lab.simulator import Setup, draw, play
 from holdfast.lab.simulator.plan import Section, Task
-from holdfast.lab.simulator.sql.database import STATEMENTS, Database
+from holdfast.lab.simulator.sql.server import STATEMENTS, Database
 
 SQL = Setup(engine="sql")
 

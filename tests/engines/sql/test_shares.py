@@ -42,7 +42,7 @@ from holdfast.engines.sql.postgres.commands import NOW
 from holdfast.engines.sql.shares import MARKER, Shares, State
 from holdfast.engines.sql.sqlite import commands as sqlite
 from holdfast.engines.sql.waiters import Waiters
-from holdfast.lab.simulator.sql.database import STATEMENTS, Database
+from holdfast.lab.simulator.sql.server import STATEMENTS, Database
 
 KEY = "job"
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from holdfast.lab.servers.process import HOST
-from holdfast.lab.servers.programs import required
+from holdfast.lab.servers.process import HOST, required
 
 # All that a strict client looks for, and nothing of what the system's own settings would add.
 SETTINGS = f"""\

@@ -12,8 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Self
 
-from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess, free_port, wait_until
-from holdfast.lab.servers.programs import in_wheel, required
+from holdfast.lab.servers.process import (
+    HOST,
+    ServerFailed,
+    ServerProcess,
+    free_port,
+    in_wheel,
+    required,
+    wait_until,
+)
 from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.etcd_links import Links
 from tests.equipment.servers.group import ServerGroup, within

@@ -8,8 +8,7 @@ from typing import Any, Self
 
 import pymysql
 
-from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess
-from holdfast.lab.servers.programs import required
+from holdfast.lab.servers.process import HOST, ServerFailed, ServerProcess, required
 from tests.equipment.servers.unprivileged import as_user, give_to_user
 
 ROOT = "root"

@@ -5,8 +5,7 @@ from typing import Literal
 
 import psycopg
 
-from holdfast.lab.servers.process import HOST, ServerProcess
-from holdfast.lab.servers.programs import required
+from holdfast.lab.servers.process import HOST, ServerProcess, required
 from tests.equipment.servers.postgres import DATABASE, USER, PostgresServer
 from tests.equipment.servers.unprivileged import as_user, give_to_user
 

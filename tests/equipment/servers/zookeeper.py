@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
-from holdfast.lab.servers.process import HOST, ServerProcess, free_port, wait_until
-from holdfast.lab.servers.programs import required
+from holdfast.lab.servers.process import HOST, ServerProcess, free_port, required, wait_until
 from tests.equipment.servers.certificates import Certificates
 from tests.equipment.servers.group import ServerGroup, within
 from tests.equipment.servers.proxy import Proxy

@@ -11,7 +11,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from holdfast.lab.servers.programs import ProgramMissing
+from holdfast.lab.servers.process import ProgramMissing
 from tests.equipment.soak.campaign import Campaign
 from tests.equipment.soak.ground import CLIENTS, DURABLE, NAMES, NODES, TTL, Ground
 from tests.equipment.soak.verdict import Verdict, reach

@@ -15,8 +15,7 @@ from holdfast.cli import exits
 from holdfast.cli.app import Commands, Lazy
 from holdfast.cli.output import Output
 from holdfast.lab.pictures.text import Terminal
-from holdfast.lab.servers.process import ServerFailed
-from holdfast.lab.servers.programs import ProgramMissing
+from holdfast.lab.servers.process import ProgramMissing, ServerFailed
 
 _TABLE = [
     Lazy("demo", "holdfast.cli.lab.scenarios", "Processes compete for one lock; no server."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TypeAlias
@@ -14,12 +14,11 @@ from holdfast.cli.lab import missing_programs_are_told, terminal
 from holdfast.cli.output import Output
 from holdfast.lab.history import Event
 from holdfast.lab.pictures import as_svg
-from holdfast.lab.pictures.text import Steps
-from holdfast.lab.scenarios import report
+from holdfast.lab.pictures.text import Steps, Terminal, as_text
 from holdfast.lab.scenarios.catalogue import DEMO, SCENARIOS
 from holdfast.lab.scenarios.scenario import Outcome, Scenario, Variant
 from holdfast.lab.scenarios.scenario import run as run_variant
-from holdfast.lab.servers.programs import ProgramMissing, need_library
+from holdfast.lab.servers.process import ProgramMissing, need_library
 
 DIFFERS = 1
 """The exit code if a variant did not end as expected."""
@@ -31,7 +30,7 @@ Chosen: TypeAlias = Sequence[tuple[Scenario, Variant]]
 @click.command("list")
 def list_() -> None:
     """List the failures that can be run, and their variants."""
-    _show(report.listing(SCENARIOS.values(), terminal()))
+    _show(listing(SCENARIOS.values(), terminal()))
 
 
 @click.command()
@@ -101,9 +100,9 @@ def _run_and_show(chosen: Chosen) -> list[Outcome]:
     before: Scenario | None = None
     for scenario, variant in chosen:
         if scenario is not before:
-            _show(report.introduction(scenario, screen))
+            _show(introduction(scenario, screen))
         before = scenario
-        _show(report.heading(variant, screen))
+        _show(heading(variant, screen))
         steps = Steps(screen)
 
         def show_event(event: Event, steps: Steps = steps) -> None:
@@ -112,9 +111,9 @@ def _run_and_show(chosen: Chosen) -> list[Outcome]:
         outcome = _attempt((scenario, variant), chosen, show_event)
         if outcome is not None:
             outcomes.append(outcome)
-            _show(report.conclusion(outcome, screen))
+            _show(conclusion(outcome, screen))
     if len(chosen) > 1:
-        _show(report.summary(outcomes, screen, len(chosen) - len(outcomes)))
+        _show(summary(outcomes, screen, len(chosen) - len(outcomes)))
     return outcomes
 
 
@@ -153,3 +152,80 @@ def _show(lines: Iterable[str]) -> None:
 
 def _leave(signum: int, frame: FrameType | None) -> None:
     raise click.exceptions.Exit(-signum)
+
+
+KEPT = "every promise is kept"
+
+
+def listing(scenarios: Iterable[Scenario], terminal: Terminal) -> Iterator[str]:
+    """What there is to run."""
+    for scenario in scenarios:
+        yield f"{terminal.styled(scenario.name, 'bold')}: {scenario.title}"
+        margin = 4 + max(len(variant.name) for variant in scenario.variants)
+        for variant in scenario.variants:
+            yield terminal.filled(variant.what, f"  {variant.name:{margin - 2}}", " " * margin)
+            expected = f"expected: {in_words(variant.breaks)}"
+            yield terminal.styled(terminal.filled(expected, " " * margin, " " * margin), "dim")
+        yield ""
+
+
+def introduction(scenario: Scenario, terminal: Terminal) -> Iterator[str]:
+    """What will be tried."""
+    yield ""
+    yield terminal.styled(f"{scenario.name}: {scenario.title}", "bold")
+    yield ""
+    yield terminal.filled(scenario.story)
+
+
+def heading(variant: Variant, terminal: Terminal) -> Iterator[str]:
+    """Which variant comes now."""
+    yield ""
+    yield terminal.filled(variant.what, f"{terminal.styled(variant.name, 'bold')}: ", "  ")
+    yield ""
+
+
+def conclusion(outcome: Outcome, terminal: Terminal) -> Iterator[str]:
+    """The picture; what was expected, what was seen, and why."""
+    yield ""
+    picture = as_text(
+        outcome.history,
+        findings=outcome.findings,
+        width=terminal.width,
+        colour=terminal.colour,
+    )
+    yield picture.rstrip("\n")
+    yield ""
+    yield from _paragraph("expected", in_words(outcome.variant.breaks), terminal)
+    yield from _paragraph("seen", _seen(outcome), terminal)
+    if outcome.as_expected:
+        yield from _paragraph("why", outcome.variant.why, terminal)
+        yield "  " + terminal.styled("as expected", "green")
+    else:
+        yield "  " + terminal.styled("NOT AS EXPECTED", "red")
+
+
+def summary(outcomes: Sequence[Outcome], terminal: Terminal, left_out: int = 0) -> Iterator[str]:
+    """How many came out as expected, and which did not."""
+    bad = [outcome for outcome in outcomes if not outcome.as_expected]
+    text = f"{len(outcomes) - len(bad)} of {len(outcomes)} as expected"
+    if left_out:
+        text += f", {left_out} left out because a program is missing"
+    yield ""
+    yield terminal.styled(text, "red" if bad else "green")
+    for outcome in bad:
+        yield f"  not {outcome.scenario.name}, {outcome.variant.name}: {_seen(outcome)}"
+
+
+def in_words(labels: Iterable[str]) -> str:
+    """What goes wrong, or that nothing does."""
+    return "; ".join(sorted(labels)) or KEPT
+
+
+def _seen(outcome: Outcome) -> str:
+    if outcome.aborted:
+        return f"the story was aborted: {outcome.aborted}"
+    return "the same" if outcome.as_expected else in_words(outcome.broken)
+
+
+def _paragraph(label: str, text: str, terminal: Terminal) -> Iterator[str]:
+    yield terminal.filled(text, f"  {label:10}", " " * 12)

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from holdfast.lab.history import Finding, History
+from holdfast.lab.pictures.chart import Line
 from holdfast.lab.pictures.sentences import describe_findings
-from holdfast.lab.pictures.sheet import Line
 from holdfast.lab.pictures.text import drawn
 
 WIDTH = 110

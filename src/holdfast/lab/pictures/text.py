@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from math import isfinite
 
 from holdfast.lab.history import Event, Finding, History, seconds
-from holdfast.lab.pictures.chart import BROKEN, EXTENDED, VEILED, Chart
+from holdfast.lab.pictures.chart import BROKEN, EXTENDED, VEILED, Axis, Chart, Line
 from holdfast.lab.pictures.lanes import Lane, Look, Symbol, lanes_of
 from holdfast.lab.pictures.sentences import Facts, describe, describe_findings
-from holdfast.lab.pictures.sheet import Axis, Line
 
 _CODES = {
     "bold": "1",

@@ -3,7 +3,7 @@
 from functools import partial
 
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.locks import Recipe
+from holdfast.lab.scenarios.client_process import Recipe
 from holdfast.lab.scenarios.scenario import (
     NOT_GRANTED,
     TWO_HOLDERS,

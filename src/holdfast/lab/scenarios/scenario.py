@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from holdfast.lab import checkers
-from holdfast.lab.checkers.liveness import NOT_GRANTED
-from holdfast.lab.checkers.safety import TWO_HOLDERS, UNCHECKED_WRITE
+from holdfast.lab.checkers import NOT_GRANTED, TWO_HOLDERS, UNCHECKED_WRITE
 from holdfast.lab.history import Event, Finding, History
 from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.client_process import PLAIN

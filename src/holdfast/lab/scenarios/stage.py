@@ -9,8 +9,7 @@ from urllib.parse import quote
 from holdfast.core.records import Label
 from holdfast.lab.history import Event, Kind
 from holdfast.lab.scenarios.actors import Actor, Log
-from holdfast.lab.scenarios.client_process import Role
-from holdfast.lab.scenarios.locks import KEY, Recipe
+from holdfast.lab.scenarios.client_process import KEY, Recipe, Role
 from holdfast.lab.servers.link import Link
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 

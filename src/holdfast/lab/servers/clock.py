@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.lab.servers.programs import ProgramMissing, find_compiler
+from holdfast.lab.servers.process import ProgramMissing, find_compiler
 
 SOURCE = Path(__file__).with_name("clock.c")
 GLANCE = 0.002

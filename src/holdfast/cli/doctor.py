@@ -42,9 +42,6 @@ def doctor(url: str | None, fix_hints: bool, as_json: bool) -> None:
         click.get_current_context().exit(exits.WARNINGS)
 
 
-COMMANDS = {"doctor": doctor}
-
-
 def _print(url: str, guarantees: holdfast.Guarantees, findings: list[holdfast.Finding]) -> None:
     click.secho(printable(url), bold=True)
     click.echo(f"{guarantees.engine}: one holder {guarantees.exclusion}")

@@ -81,9 +81,6 @@ def elect(http: str | None, **options: Any) -> None:
     click.get_current_context().exit(lead_forever(request, http, output))
 
 
-COMMANDS = {"elect": elect}
-
-
 def lead_forever(request: Request, http: str | None, output: Output) -> int:
     """Campaign, run the command, and again. Returns the exit code; -n: end by signal n."""
     listener = listen(http) if http is not None else None

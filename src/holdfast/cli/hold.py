@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from typing import TypedDict
 
 import click
@@ -23,11 +26,10 @@ from holdfast.cli.options import (
     describe_holders,
     open_client,
 )
-from holdfast.cli.output import Output
+from holdfast.cli.output import Output, printable, stderr_is_ready
 from holdfast.cli.signals import Signals, all_signals_blocked
 from holdfast.cli.supervise import LossRule, Supervisor
 from holdfast.cli.terminal import Terminal
-from holdfast.cli.waiting import WaitingLine, waits_for_its_parent
 
 _LONGEST_DEFAULT_KILL_AFTER = 5.0
 
@@ -163,7 +165,7 @@ class _Run:
                 " a healthy lease is renewed when that much is left, so the command would be"
                 " stopped for nothing. Give a longer --ttl or a shorter --kill-after."
             )
-        return LossRule(self.request.on_lost, kill_after, self.request.max_hold or math.inf)
+        return LossRule(self.request.on_lost, kill_after, self.request.max_hold or inf)
 
     def _acquire(
         self, acquire: Callable[[], holdfast.Lease | holdfast.LeaseAll | None]
@@ -190,7 +192,7 @@ class _Run:
                 raise Interrupted(signum)
             if answer.done():
                 return answer.result()
-            self.signals.wait(math.inf)
+            self.signals.wait(inf)
 
     def _run_command(self, lease: holdfast.Lease | holdfast.LeaseAll, rule: LossRule) -> int:
         fence = self._fences(lease)[self.request.name]
@@ -255,3 +257,71 @@ class _Run:
             pass
         waited = f" after {self.request.timeout:g} s" if self.request.timeout else ""
         self.output.note(f"{name!r} is still held{by}; gave up{waited}, nothing was run")
+
+
+EVERY = 1.0
+"""Seconds between two looks; the first comes after as many."""
+
+CLEAR = "\r\x1b[K"
+
+
+class WaitingLine:
+    """On a terminal: one line, which is written anew every second and removed in the end. A thread
+    of its own looks, since the engine may take its time to answer."""
+
+    def __init__(self, client: holdfast.Client, name: str, *, quiet: bool) -> None:
+        self._client, self._name = client, name
+        self._shown = not quiet and sys.stderr.isatty()
+        self._over = threading.Event()
+        self._mutex = threading.Lock()
+        self._written = False
+
+    def __enter__(self) -> WaitingLine:
+        if self._shown:
+            with all_signals_blocked():
+                threading.Thread(target=self._look, name="holdfast-waiting", daemon=True).start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        with self._mutex:
+            self._over.set()
+            if self._written:
+                _write(CLEAR)
+
+    def _look(self) -> None:
+        while not self._over.wait(EVERY):
+            text = self._text()
+            with self._mutex:
+                if not self._over.is_set():
+                    self._written = True
+                    width = os.get_terminal_size(2).columns or 80  # 0: it does not know
+                    _write(CLEAR + text[: width - 1])
+
+    def _text(self) -> str:
+        waiting = f"waiting for {printable(self._name)}"
+        try:
+            info = self._client.inspect(self._name)
+        except holdfast.LockError:
+            return f"{waiting}: the engine is unreachable"
+        if info is None:
+            return waiting
+        left = f"{info.remaining:.0f} s left" if info.remaining < inf else "without an end"
+        return f"{waiting}: held by {describe_holders(info)}, {left}"
+
+
+def _write(text: str) -> None:
+    if stderr_is_ready():
+        with suppress(OSError):  # the terminal has gone: the wait goes on
+            os.write(2, text.encode(errors="replace"))
+
+
+def waits_for_its_parent(client: holdfast.Client, name: str) -> bool:
+    """Whether this runs inside a `holdfast run` that holds the lock which it is to wait for."""
+    if os.environ.get("HOLDFAST_NAME") != name:
+        return False
+    try:
+        info = client.inspect(name)
+    except holdfast.LockError:
+        return False
+    holder = os.environ.get("HOLDFAST_HOLDER")
+    return info is not None and any(member.holder == holder for member in info.members)

@@ -141,9 +141,6 @@ def print_ddl(url: str | None) -> None:
         click.echo(holdfast.schema.ddl(url))
 
 
-COMMANDS = {"ls": list_locks, "show": show_lock, "break": break_lock, "ddl": print_ddl}
-
-
 def _confirmed(info: holdfast.LeaseInfo, holder: str) -> bool:
     from holdfast.breaking import LIMITS
 

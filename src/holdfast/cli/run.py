@@ -202,9 +202,6 @@ def run(
     click.get_current_context().exit(run_locked(request, output))
 
 
-COMMANDS = {"run": run}
-
-
 def read_request(options: dict[str, Any]) -> tuple[Request, Output]:
     """What to do, and what to print meanwhile, from the options of the command line."""
     quiet, verbose = options.pop("quiet"), options.pop("verbose")

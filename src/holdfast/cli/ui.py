@@ -96,9 +96,6 @@ def serve(
             _run(page, listener)
 
 
-COMMANDS = {"ui": serve}
-
-
 def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback

@@ -18,19 +18,19 @@ from holdfast.lab.pictures.text import Terminal
 from holdfast.lab.servers.process import ProgramMissing, ServerFailed
 
 _TABLE = [
-    Lazy("demo", "holdfast.cli.lab.scenarios", "Processes compete for one lock; no server."),
-    Lazy("list", "holdfast.cli.lab.scenarios", "List the failures that can be run."),
-    Lazy("run", "holdfast.cli.lab.scenarios", "Run one, and show what happened and why."),
+    Lazy("demo", "lab.scenarios.demo", "Processes compete for one lock; no server."),
+    Lazy("list", "lab.scenarios.list_", "List the failures that can be run."),
+    Lazy("run", "lab.scenarios.run", "Run one, and show what happened and why."),
     Lazy(
         "simulate",
-        "holdfast.cli.lab.simulate",
+        "lab.simulate.simulate",
         "Play thousands of runs on virtual time.",
         extra="lab",
         libraries="redis",
     ),
     Lazy(
         "model",
-        "holdfast.cli.lab.model",
+        "lab.model.model",
         "Check a quorum exhaustively.",
         extra="lab",
         libraries="redis",
@@ -53,8 +53,6 @@ def lab() -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # a terminal may lack the characters of pictures
 
-
-COMMANDS: dict[str, click.Command] = {"lab": lab}
 
 NARROWEST, WIDEST = 60, 110
 

@@ -32,9 +32,6 @@ def model(ctx: click.Context, variant: str | None, show_list: bool) -> None:
         ctx.exit(_UNEXPECTED)
 
 
-COMMANDS: dict[str, click.Command] = {"model": model}
-
-
 def _chosen(variant: str | None) -> list[str]:
     if variant is None:
         return [name for name, each in VARIANTS.items() if each.group is Group.ALGORITHM]

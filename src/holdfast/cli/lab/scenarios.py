@@ -72,9 +72,6 @@ def demo() -> None:
     _conclude(_run_and_show([(DEMO, DEMO.variants[0])]))
 
 
-COMMANDS: dict[str, click.Command] = {"list": list_, "run": run, "demo": demo}
-
-
 def _conclude(outcomes: Iterable[Outcome]) -> None:
     if not all(outcome.as_expected for outcome in outcomes):
         raise click.exceptions.Exit(DIFFERS)

@@ -187,6 +187,3 @@ def _numbers(option: str, text: str, count: int) -> list[int]:
         if not (word.isdecimal() and int(word) < count):
             raise ValueError(f"{option}: {word!r} is not a number from 0 to {count - 1}")
     return [int(word) for word in words]
-
-
-COMMANDS: dict[str, click.Command] = {"simulate": simulate}

@@ -17,7 +17,7 @@ from textual.widgets import Footer, Input, Static
 from holdfast import Finding, NodeInfo
 from holdfast.breaking import LIMITS, LONGEST_REASON
 from holdfast.cli.output import printable
-from holdfast.cli.view.looks import Look, Row, duration, holder_of
+from holdfast.cli.watch.looks import Look, Row, duration, holder_of
 
 _COLOURS = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _FACT, _WARNING = "cyan", "bold yellow"

@@ -1,4 +1,5 @@
-"""`holdfast watch`: a live view of the locks, in the terminal."""
+"""`holdfast watch`: a live view of the locks, in the terminal. `looks` is taken in a thread; the
+other modules draw it with Textual."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) ->
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         raise click.UsageError("watch needs a terminal. For programs: holdfast ls --json")
     audit, output = open_audit(audit_log), Output(quiet=True)
-    from holdfast.cli.view.app import View  # not above: Textual takes a quarter of a second
+    from holdfast.cli.watch.app import View  # not above: Textual takes a quarter of a second
 
     with open_client(url, output) as client:
         with bad_arguments_are_usage_errors():
@@ -55,6 +56,3 @@ def watch(prefix: str, every: float, audit_log: Path | None, url: str | None) ->
             exits.leave_at_once(view.return_code or 0)
     if view.return_code:
         raise click.exceptions.Exit(view.return_code)
-
-
-COMMANDS = {"watch": watch}

@@ -17,9 +17,9 @@ from textual.widgets import Footer, Input, Static
 from holdfast import Client, LockError, NodeInfo
 from holdfast.breaking import Audit, break_held, operator
 from holdfast.cli.output import printable
-from holdfast.cli.view.looks import Look, Looks, Row, duration, holder_of
-from holdfast.cli.view.screens import BreakDialog, LockPage, Page, findings_text, nodes_text
-from holdfast.cli.view.table import LockTable
+from holdfast.cli.watch.looks import Look, Looks, Row, duration, holder_of
+from holdfast.cli.watch.screens import BreakDialog, LockPage, Page, findings_text, nodes_text
+from holdfast.cli.watch.table import LockTable
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from holdfast.cli.view.looks import WAITS, Row, duration
+from holdfast.cli.watch.looks import WAITS, Row, duration
 
 BAR = 8
 NARROW = 100

@@ -1,1 +1,0 @@
-"""The live view of `holdfast watch`. Only this package needs Textual."""

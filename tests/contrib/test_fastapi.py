@@ -237,7 +237,7 @@ def test_work_is_cancelled_before_its_lease_ends_and_begins_again(returns: bool)
         job = Job(returns)
         with RedisServer() as server:
             async with AsyncClient(server.url) as client:
-                campaign = asyncio.create_task(lead(client, "job", job, ttl=6, grace=3.9))
+                campaign = asyncio.create_task(lead(client, "job", job, ttl=6))
                 lease = await job.begun.get()
                 server.freeze()
                 assert await job.held_at_end.get()
@@ -278,14 +278,5 @@ def test_a_campaign_ends_with_its_client(url: str) -> None:
         await job.begun.get()
         await client.aclose()
         await campaign
-
-    play(scene)
-
-
-def test_a_grace_that_leaves_no_time_to_work_is_refused(url: str) -> None:
-    async def scene() -> None:
-        async with AsyncClient(url) as client:
-            with pytest.raises(ValueError, match="grace: "):
-                await lead(client, "job", Job(), ttl=3, grace=2)
 
     play(scene)

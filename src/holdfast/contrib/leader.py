@@ -16,16 +16,19 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from holdfast.client import AsyncClient
+from holdfast.election import AsyncElection
 from holdfast.errors import ClientClosed, LockError
 from holdfast.lease import AsyncLease
-from holdfast.lock import AsyncLock
 
 __all__ = ["lead", "on_one_replica"]
 
 logger = logging.getLogger("holdfast")
+
+Work: TypeAlias = Callable[[AsyncLease], Coroutine[Any, Any, object]]
 
 PAUSE = 1.0
 """Seconds between a failure and the next campaign."""
@@ -33,77 +36,48 @@ PAUSE = 1.0
 
 @asynccontextmanager
 async def on_one_replica(
-    client: AsyncClient,
-    name: str,
-    work: Callable[[AsyncLease], Coroutine[Any, Any, object]],
-    *,
-    ttl: float | None = None,
-    grace: float | None = None,
+    client: AsyncClient, name: str, work: Work, *, ttl: float | None = None
 ) -> AsyncIterator[None]:
     """For a lifespan: `lead` in the background, until the application ends."""
-    campaign = asyncio.create_task(lead(client, name, work, ttl=ttl, grace=grace), name=name)
+    campaign = asyncio.create_task(lead(client, name, work, ttl=ttl), name=name)
     try:
         yield
     finally:
-        await _cancelled(campaign)
+        campaign.cancel()
+        await asyncio.gather(campaign, return_exceptions=True)
 
 
 def lead(
-    client: AsyncClient,
-    name: str,
-    work: Callable[[AsyncLease], Coroutine[Any, Any, object]],
-    *,
-    ttl: float | None = None,
-    grace: float | None = None,
+    client: AsyncClient, name: str, work: Work, *, ttl: float | None = None
 ) -> Coroutine[Any, Any, None]:
-    """Wait until this replica has the lock, and await `work(lease)`. It is cancelled `grace`
-    seconds before the lease ends (default: 5, at most a third of the ttl). After that, or a
-    failure, the replica waits for its turn again. When `work` returns, it is done here, and
-    another replica has its turn."""
-    lock = client.lock(name, ttl=ttl)
-    grace = min(5.0, lock.ttl / 3) if grace is None else grace
-    if not 0 <= grace < lock.ttl * 2 / 3:  # a renewal comes after a third of the ttl
-        raise ValueError(f"grace: must be less than 2/3 of the ttl, {lock.ttl:g}; got {grace!r}")
-    return _campaign(lock, work, grace)
+    """Wait until this replica is elected (`client.election(name)`), and await `work(lease)`. It is
+    cancelled before its lease ends, when a sixth of its time is left. After that, or a failure, the
+    replica waits for its turn again. When `work` returns, it is done here, and another replica has
+    its turn."""
+    return _campaign(client.election(name, ttl=ttl), work)
 
 
-async def _campaign(
-    lock: AsyncLock, work: Callable[[AsyncLease], Coroutine[Any, Any, object]], grace: float
-) -> None:
+async def _campaign(election: AsyncElection, work: Work) -> None:
     while True:
         try:
-            async with lock as lease:
-                if await _finished(asyncio.ensure_future(work(lease)), lease, grace):
-                    return
-                logger.warning("%r is not renewed in time; its work was cancelled", lock.name)
+            return await election.run(partial(_turn, work))
         except ClientClosed:
-            return
+            return None
         except LockError as error:
             logger.warning("%s; trying again", error)
         except Exception:
-            logger.exception("the work under %r failed; trying again", lock.name)
+            logger.exception("the work under %r failed; trying again", election.name)
         await asyncio.sleep(PAUSE)
 
 
-async def _finished(work: "asyncio.Future[Any]", lease: AsyncLease, grace: float) -> bool:
-    """Whether the work has ended by itself; if not, it has been cancelled in time."""
-    lost = asyncio.Event()
-    lease.on_lost(lambda _: lost.set())
-    loss: asyncio.Future[Any] = asyncio.ensure_future(lost.wait())
+async def _turn(work: Work, lease: AsyncLease) -> None:
+    """The work; whether it was cancelled by this replica is for its task to say, not for itself."""
+    task = asyncio.current_task()
     try:
-        while (left := lease.remaining() - grace) > 0:  # it grows with each renewal
-            await asyncio.wait([work, loss], timeout=left, return_when=asyncio.FIRST_COMPLETED)
-            if work.cancelled():
-                raise RuntimeError("the work was cancelled, but not by this replica")
-            if work.done():
-                await work
-                return True
-        return False
-    finally:
-        loss.cancel()
-        await _cancelled(work)
-
-
-async def _cancelled(work: "asyncio.Future[Any]") -> None:
-    work.cancel()
-    await asyncio.gather(work, return_exceptions=True)
+        await work(lease)
+    except asyncio.CancelledError:
+        if task is None or not task.cancelling():
+            raise RuntimeError("the work was cancelled, but not by this replica") from None
+        raise
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

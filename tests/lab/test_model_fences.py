@@ -21,7 +21,7 @@ from holdfast.lab.model.fences import (
 )
 from holdfast.lab.model.nodes import Node
 from holdfast.lab.model.search import Judge, explore
-from holdfast.lab.model.variants import VARIANTS, median, run
+from holdfast.lab.model.variants import VARIANTS, median
 
 RULES = Rules()
 
@@ -49,7 +49,7 @@ def test_each_judge_catches_a_tempting_variant(name: str, judge: Judge[State]) -
 
 
 def test_a_counterexample_can_be_read() -> None:
-    violation = run("raise-for-any").explored.violation
+    violation = explore(VARIANTS["raise-for-any"].model).violation
     assert str(violation).splitlines() == [
         "A and B both committed 2:",
         "  1. A begins. n1 grants A 1.",

@@ -4,7 +4,7 @@ import pytest
 
 from holdfast.lab.model.exclusion import HOLDING, OVER, State
 from holdfast.lab.model.search import explore
-from holdfast.lab.model.variants import VARIANTS, Group, run
+from holdfast.lab.model.variants import ALGORITHM, VARIANTS, WRONG
 
 STATES = {
     "fences": 60_000,
@@ -24,45 +24,36 @@ def marks(name: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.slow] if STATES[name] <= 10_000 else [pytest.mark.full]
 
 
-def names(*groups: Group) -> list[str]:
-    return [name for name, variant in VARIANTS.items() if variant.group in groups]
-
-
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=marks(name)) for name in names(Group.ALGORITHM)],
+    [pytest.param(name, marks=marks(name)) for name in ALGORITHM],
 )
 def test_it_holds_in_every_run(name: str) -> None:
-    result = run(name)
-    print(f"{result.explored.states} states")
-    assert result.explored.violation is None, str(result.explored.violation)
-    assert result.explored.states > STATES[name], "the search went nowhere"
-    assert result.as_expected
+    states, violation = explore(VARIANTS[name].model)
+    print(f"{states} states")
+    assert violation is None, str(violation)
+    assert states > STATES[name], "the search went nowhere"
 
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name == "at-least" else [])
-        for name in names(Group.WRONG)
-    ],
+    [pytest.param(name, marks=[pytest.mark.slow] if name == "at-least" else []) for name in WRONG],
 )
 def test_what_is_wrong_is_caught(name: str) -> None:
-    result = run(name)
-    assert result.explored.violation is not None
-    print(result.explored.violation)
-    assert len(result.explored.violation.trace) <= 13
-    assert result.as_expected
+    violation = explore(VARIANTS[name].model).violation
+    assert violation is not None
+    print(violation)
+    assert len(violation.trace) <= 13
 
 
 def test_every_group_has_its_variants() -> None:
-    assert all(names(group) for group in Group)
-    assert set(names(Group.ALGORITHM)) == set(STATES)
+    assert WRONG
+    assert set(ALGORITHM) == set(STATES)
 
 
 def test_counting_gives_out_three_slots_of_two() -> None:
     """On AB, AC and BC; no node has granted more than two."""
-    violation = run("counting").explored.violation
+    violation = explore(VARIANTS["counting"].model).violation
     assert str(violation).splitlines() == [
         "A takes a slot, B takes a slot, C takes a slot, all at once:",
         "  1. A takes a slot. n1 grants it to A.",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -49,8 +49,7 @@ class Violation:
         return "\n".join((f"{self.what}:", *steps, *([f"\n{self.picture}"] * bool(self.picture))))
 
 
-@dataclass(frozen=True, slots=True)
-class Explored:
+class Explored(NamedTuple):
     """What an exploration saw. Without a violation, it saw everything."""
 
     states: int

@@ -1,15 +1,14 @@
 """What is checked: the algorithm as it is, and wrong ones that must be caught."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from holdfast.lab.model import exclusion
 from holdfast.lab.model.exclusion import SLOTS, Exclusion
 from holdfast.lab.model.fences import Model, Rules, Scope
 from holdfast.lab.model.nodes import Node
-from holdfast.lab.model.search import Explorable, Explored, explore
+from holdfast.lab.model.search import Explorable
 
 
 def median(counters: Collection[int]) -> int:
@@ -66,43 +65,12 @@ def release_slot(node: Node, name: str) -> Node:
     return Node(owners, shared=bool(owners))
 
 
-class Group(StrEnum):
-    """Why a variant is here."""
+class Variant(NamedTuple):
+    """One thing to explore: its states, moves and promises; and in a line, what is different, or
+    what can happen."""
 
-    ALGORITHM = "the algorithm as it is: must hold"
-    WRONG = "wrong on purpose: must be caught"
-
-
-@dataclass(frozen=True, slots=True)
-class Variant:
-    """One thing to explore."""
-
-    name: str
-    group: Group
     model: Explorable[Any]
-    """Its states, moves and promises."""
     what: str
-    """What is different, or what can happen, in a line."""
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What came of a variant."""
-
-    variant: Variant
-    explored: Explored
-
-    @property
-    def as_expected(self) -> bool:
-        """Whether it was caught if it is wrong, and holds if it is not."""
-        caught = self.explored.violation is not None
-        return caught == (self.variant.group is Group.WRONG)
-
-
-def run(name: str) -> Result:
-    """Explore the variant of that name."""
-    variant = VARIANTS[name]
-    return Result(variant, explore(variant.model))
 
 
 RULES = Rules()
@@ -120,113 +88,75 @@ CROWD = exclusion.Scope(("RRW", "RWR", "WRR", "RWW", "WRW", "WWR"), restarts=1, 
 FIVE = exclusion.Scope(("RW", "WR"), nodes=5, restarts=2, repairs=1)
 SLOT_SEEKERS = exclusion.Scope(("SSS",))
 
-_ALL = (
-    Variant(
-        "fences", Group.ALGORITHM, Model(THREE, RULES), "three attempts that receive every grant"
-    ),
-    Variant(
-        "fences-late",
-        Group.ALGORITHM,
+ALGORITHM = {
+    "fences": Variant(Model(THREE, RULES), "three attempts that receive every grant"),
+    "fences-late": Variant(
         Model(LATE, RULES),
         "acquires that are executed late, and grants that are lost",
     ),
-    Variant(
-        "fences-far-apart",
-        Group.ALGORITHM,
+    "fences-far-apart": Variant(
         Model(FAR_APART, RULES),
         "the same, and counters that are further apart",
     ),
-    Variant(
-        "fences-again",
-        Group.ALGORITHM,
-        Model(AGAIN, RULES),
-        "the same, and one acquire is executed twice",
-    ),
-    Variant(
-        "fences-readers",
-        Group.ALGORITHM,
-        Model(READERS, RULES),
-        "three attempts, of which some read",
-    ),
-    Variant(
-        "fences-readers-late",
-        Group.ALGORITHM,
+    "fences-again": Variant(Model(AGAIN, RULES), "the same, and one acquire is executed twice"),
+    "fences-readers": Variant(Model(READERS, RULES), "three attempts, of which some read"),
+    "fences-readers-late": Variant(
         Model(READERS_AGAIN, RULES),
         "a reader and a writer: acquires that are executed late or twice, and grants lost",
     ),
-    Variant(
-        "fences-restored",
-        Group.ALGORITHM,
+    "fences-restored": Variant(
         Model(RESTORED, RULES),
         "a node restores a lease that it has lost, in time or late",
     ),
-    Variant(
-        "readers",
-        Group.ALGORITHM,
+    "readers": Variant(
         Exclusion(CROWD, CODE),
         "readers and writers never hold together; a node restarts empty, leases are restored",
     ),
-    Variant(
-        "readers-five",
-        Group.ALGORITHM,
+    "readers-five": Variant(
         Exclusion(FIVE, CODE),
         "a reader and a writer on five nodes, of which two restart empty",
     ),
-    Variant(
-        "median",
-        Group.WRONG,
+}
+"""The algorithm as it is: must hold."""
+
+WRONG = {
+    "median": Variant(
         Model(THREE, replace(AT_LEAST, token_of=median)),
         "the token is the median, and a greater counter is a vote for it",
     ),
-    Variant(
-        "no-raise",
-        Group.WRONG,
+    "no-raise": Variant(
         Model(THREE, replace(RULES, is_committed=any_grants)),
         "any quorum of grants commits, without a raise round",
     ),
-    Variant(
-        "raise-for-any",
-        Group.WRONG,
+    "raise-for-any": Variant(
         Model(THREE, replace(RULES, raise_counter=raise_for_any)),
         "a raise does not compare the holder",
     ),
-    Variant(
-        "at-least",
-        Group.WRONG,
+    "at-least": Variant(
         Model(AGAIN, AT_LEAST),
         "a counter greater than the token is a vote for it",
     ),
-    Variant(
-        "no-grant",
-        Group.WRONG,
+    "no-grant": Variant(
         Model(LATE, replace(AT_LEAST, granted_only=False)),
         "a greater counter is a vote, also from nodes whose grant was not received",
     ),
-    Variant(
-        "open-as-it-is",
-        Group.WRONG,
+    "open-as-it-is": Variant(
         Model(READERS, replace(RULES, acquire=open_as_it_is)),
         "the first reader of a free node gets the last counter",
     ),
-    Variant(
-        "repair-as-it-is",
-        Group.WRONG,
+    "repair-as-it-is": Variant(
         Model(RESTORED, replace(RULES, repair=repair_as_it_is)),
         "a reader's lease that is restored late leaves the counter as it is",
     ),
-    Variant(
-        "no-guard",
-        Group.WRONG,
+    "no-guard": Variant(
         Exclusion(CROWD, replace(CODE, guard=False)),
         "a node that restarts empty votes again at once",
     ),
-    Variant(
-        "counting",
-        Group.WRONG,
+    "counting": Variant(
         Exclusion(SLOT_SEEKERS, replace(CODE, grant=two_slots, release=release_slot)),
         "a semaphore of two slots: each node counts on its own",
     ),
-)
+}
+"""Wrong on purpose: must be caught."""
 
-VARIANTS: dict[str, Variant] = {variant.name: variant for variant in _ALL}
-"""All variants, by name."""
+VARIANTS = ALGORITHM | WRONG

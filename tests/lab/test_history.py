@@ -19,24 +19,6 @@ def only_hold(*events: Event) -> Hold:
     return hold
 
 
-def test_events_survive_as_lines() -> None:
-    history = History(
-        [
-            event(0, ASKED, fence=None),
-            event(0.5, GRANTED, fence=0, until=3.25),
-            Event(1, "A", Kind.CUT, peer="n1", note="„hush“"),
-            Event(2, "", Kind.HEALED),
-        ]
-    )
-    assert History.from_lines(history.as_lines()).events == history.events
-
-
-def test_lines_of_several_processes_are_put_in_order() -> None:
-    one, other = History([event(1, ASKED), event(3, GRANTED)]), History([event(2, ASKED, "B1")])
-    history = History.from_lines(one.as_lines() + other.as_lines())
-    assert [each.at for each in history] == [1, 2, 3]
-
-
 def test_an_event_is_added_in_its_place_behind_its_equals() -> None:
     history = History([event(1, ASKED), event(3, GRANTED)])
     history.add(event(1, ASKED, "B1"))

@@ -82,7 +82,7 @@ class TestDetails:
         assert lost.at > resumed.at
 
     def test_an_outage_names_every_node(self) -> None:
-        history = outcome_of("majority-down", "down").history
+        history = outcome_of("nodes-down", "majority").history
         for refused in history.of(Kind.REFUSED):
             assert re.findall(r"\bn\d:", refused.note) == ["n1:", "n2:", "n3:", "n4:", "n5:"]
 

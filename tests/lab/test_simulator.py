@@ -144,8 +144,8 @@ def test_what_the_algorithm_does_not_allow_for_is_found_out(setup: Setup, rule: 
 
 
 def test_the_same_seed_is_the_same_run() -> None:
-    assert play(draw(7)).history.as_lines() == play(draw(7)).history.as_lines()
-    assert play(draw(7)).history.as_lines() != play(draw(8)).history.as_lines()
+    assert play(draw(7)).history.events == play(draw(7)).history.events
+    assert play(draw(7)).history.events != play(draw(8)).history.events
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_the_same_seed_is_the_same_run_in_another_process(setup: Setup) -> None:
     """Whatever the hashes of texts, and the addresses of objects."""
     code = (
         "from holdfast.lab.simulator import Setup, draw, play\n"
-        f"print(*(play(draw(seed, {setup})).history.as_lines() for seed in range(125, 131)))"
+        f"print(*(play(draw(seed, {setup})).history.events for seed in range(125, 131)))"
     )
     runs = [
         subprocess.run(

@@ -12,7 +12,7 @@ from tests.equipment.soak.__main__ import main
 from tests.equipment.soak.campaign import ALONE, CARDS, Campaign
 from tests.equipment.soak.client import Role
 from tests.equipment.soak.ground import ClientProcess, Ground
-from tests.equipment.soak.journal import Journal
+from tests.equipment.soak.journal import Journal, as_line, from_line
 from tests.equipment.soak.register import Pen, Registers, Write
 from tests.equipment.soak.verdict import Verdict, left_behind, reach
 from tests.patience import wait_for
@@ -36,8 +36,17 @@ def test_a_short_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     output = capsys.readouterr().out
     assert code == 0, output
     assert "0 findings" in output
-    history = History.from_lines((tmp_path / "history.jsonl").read_text())
+    history = map(from_line, (tmp_path / "history.jsonl").read_text().splitlines())
     assert {Kind.GRANTED, Kind.EXTENDED, Kind.WROTE} <= {event.kind for event in history}
+
+
+def test_events_survive_as_lines() -> None:
+    for event in (
+        Event(0.5, "A", Kind.GRANTED, "orders", "A1", fence=0, until=3.25),
+        Event(1, "A", Kind.CUT, peer="n1", note="„hush“"),
+        Event(2, "", Kind.HEALED),
+    ):
+        assert from_line(as_line(event)) == event
 
 
 def test_too_short_a_soak_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
@@ -108,7 +117,7 @@ def test_every_fault_comes_once_before_any_comes_again(tmp_path: Path) -> None:
 def test_a_client_that_was_killed_in_mid_line_has_told_the_lines_before(tmp_path: Path) -> None:
     role = Role("c1", False, "memory://", 1.0, [], 0, str(tmp_path), "", 0.0)
     event = Event(1.0, "c1", Kind.ASKED, hold="h")
-    (tmp_path / "1.jsonl").write_text(f'{event.as_json()}\n{{"at": 2.0, "wh')
+    (tmp_path / "1.jsonl").write_text(as_line(event) + '{"at": 2.0, "wh')
     assert ClientProcess(role, tmp_path).events() == [event]
 
 

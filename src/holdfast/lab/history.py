@@ -5,13 +5,12 @@ simulator, `time.monotonic` (one for all processes of a machine) in a real run. 
 believes in a skewed clock is recorded by when it *truly* stopped believing.
 """
 
-import json
 from bisect import insort
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 
 class Kind(StrEnum):
@@ -86,18 +85,6 @@ class Event:
     note: str = ""
     shares: int | None = None
     """With a grant that others may share: how many may (0: any number)."""
-
-    def as_json(self) -> str:
-        """One line."""
-        fields = {key: value for key, value in asdict(self).items() if value not in ("", None, inf)}
-        return json.dumps(fields, ensure_ascii=False)
-
-    @classmethod
-    def from_json(cls, line: str) -> "Event":
-        """What `as_json` wrote."""
-        fields: dict[str, Any] = json.loads(line)
-        fields["kind"] = Kind(fields["kind"])
-        return cls(**{"who": "", **fields})
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,15 +271,6 @@ class History:
             if hold.granted is not None:
                 found.setdefault(hold.name, []).append(hold)
         return found
-
-    def as_lines(self) -> str:
-        """One event a line, as JSON."""
-        return "".join(f"{event.as_json()}\n" for event in self.events)
-
-    @classmethod
-    def from_lines(cls, text: str) -> "History":
-        """What `as_lines` wrote, possibly by several processes."""
-        return cls(Event.from_json(line) for line in text.splitlines() if line)
 
 
 def _apply(hold: Hold, event: Event) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from holdfast.lab.servers.process import ProgramMissing
 from tests.equipment.soak.campaign import Campaign
 from tests.equipment.soak.ground import CLIENTS, DURABLE, NAMES, NODES, TTL, Ground
+from tests.equipment.soak.journal import as_line
 from tests.equipment.soak.verdict import Verdict, reach
 
 CALM = 10.0
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(verdict.summary())
     if given.history or not verdict.clean:
         file = given.history or Path(f"soak-{given.seed}.jsonl")
-        file.write_text(verdict.history.as_lines())
+        file.write_text("".join(map(as_line, verdict.history)))
         print(f"the history is in {file}")
     return 0 if verdict.clean else 1
 

@@ -20,6 +20,7 @@ from holdfast.client import AsyncClient, Client
 from holdfast.errors import LockError, NotHeld
 from holdfast.lab.history import Event, Kind
 from holdfast.lease import AsyncLease, Lease
+from tests.equipment.soak.journal import as_line
 from tests.equipment.soak.register import Pen, Write
 
 T = TypeVar("T")
@@ -163,7 +164,7 @@ class Contender:
         instant = self._now() if at is None else at
         event = Event(instant, self._role.who, kind, name=name, hold=hold, **details)
         # In one piece: the renewer's thread tells of losses, and a kill may come at any time.
-        os.write(self._journal, f"{event.as_json()}\n".encode())
+        os.write(self._journal, as_line(event).encode())
 
 
 async def settled(result: T | Awaitable[T]) -> T:

@@ -14,7 +14,7 @@ from holdfast.lab.servers.process import ServerProcess
 from holdfast.lab.servers.redis import AppendOnly, RedisServer
 from tests.equipment.servers.proxy import Proxy
 from tests.equipment.soak.client import Role
-from tests.equipment.soak.journal import Journal
+from tests.equipment.soak.journal import Journal, from_line
 from tests.equipment.soak.register import Registers
 
 NAMES = ["invoice", "report"]
@@ -73,7 +73,7 @@ class ClientProcess(ServerProcess):
         """What it told, in all its lives. A line that a kill cut short does not count."""
         journals = self.folder.glob("*.jsonl")
         lines = (line for file in journals for line in file.read_text().split("\n")[:-1])
-        return [Event.from_json(line) for line in lines]
+        return [from_line(line) for line in lines]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,26 @@
-"""What happened so far, told by several threads."""
+"""What happened so far, told by several threads, or by several processes in lines of JSON."""
 
+import json
 import threading
 import time
+from dataclasses import asdict
+from math import inf
+from typing import Any
 
 from holdfast.lab.history import Event, Kind
+
+
+def as_line(event: Event) -> str:
+    """One line of JSON."""
+    fields = {key: value for key, value in asdict(event).items() if value not in ("", None, inf)}
+    return f"{json.dumps(fields, ensure_ascii=False)}\n"
+
+
+def from_line(line: str) -> Event:
+    """What `as_line` wrote."""
+    fields: dict[str, Any] = json.loads(line)
+    fields["kind"] = Kind(fields["kind"])
+    return Event(**{"who": "", **fields})
 
 
 class Journal:

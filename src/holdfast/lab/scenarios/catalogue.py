@@ -16,8 +16,7 @@ SCENARIOS: dict[str, Scenario] = {
         one_server.FAILOVER,
         quorum.AMNESIA,
         quorum.CLOCK_JUMP,
-        quorum.MINORITY_DOWN,
-        quorum.MAJORITY_DOWN,
+        quorum.NODES_DOWN,
         quorum.PARTITION,
     )
 }

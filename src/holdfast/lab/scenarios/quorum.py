@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from holdfast.lab.history import Kind
-from holdfast.lab.scenarios.actors import Actor
 from holdfast.lab.scenarios.scenario import (
     NOT_GRANTED,
     TWO_HOLDERS,
@@ -126,7 +125,7 @@ CLOCK_JUMP = Scenario(
 NODES_DOWN_TTL = 4.0
 
 
-def with_a_quorum(stage: Stage, *, down: int, back: int = 0) -> None:
+def play_nodes_down(stage: Stage, *, down: int, back: int = 0) -> None:
     """Some of five nodes crash, and some of these come back; then A and B work in turn."""
     nodes = stage.nodes(5)
     url = quorum_of(nodes)
@@ -138,19 +137,6 @@ def with_a_quorum(stage: Stage, *, down: int, back: int = 0) -> None:
     for node in nodes[:back]:
         node.come_back()
     stage.calm()
-    _work_in_turn(actors)
-
-
-def with_one_server(stage: Stage) -> None:
-    """There is but one server, and it crashes."""
-    node = stage.node()
-    actors = [stage.client(who, node.url, ttl=NODES_DOWN_TTL, renew=False) for who in ("A", "B")]
-    node.crash()
-    stage.calm()
-    _work_in_turn(actors)
-
-
-def _work_in_turn(actors: list[Actor]) -> None:
     for actor in actors:
         if actor.tries(timeout=1.5).kind is Kind.GRANTED:
             actor.extends()
@@ -158,39 +144,24 @@ def _work_in_turn(actors: list[Actor]) -> None:
             actor.releases()
 
 
-MINORITY_DOWN = Scenario(
-    name="minority-down",
-    title="A minority of the nodes is down",
+NODES_DOWN = Scenario(
+    name="nodes-down",
+    title="Some of the nodes are down",
     story=(
-        "Two of five nodes crash. A acquires the lock, extends it, writes, and releases it; "
-        "then B does. Beside it: one server, which crashes."
+        "Two or three of five nodes crash. A asks for the lock, extends it, writes, and releases "
+        "it; then B does."
     ),
     variants=[
         Variant(
-            "one-server",
-            "there is but one server, and it is down",
-            with_one_server,
-            "There is no server to ask. That is what a quorum is for.",
-            breaks=(NOT_GRANTED,),
-        ),
-        Variant(
-            "quorum",
+            "minority",
             "two of five are down",
-            partial(with_a_quorum, down=2),
+            partial(play_nodes_down, down=2),
             "Three of five are a majority, and more is not needed for anything.",
         ),
-    ],
-)
-
-MAJORITY_DOWN = Scenario(
-    name="majority-down",
-    title="A majority of the nodes is down",
-    story="Three of five nodes crash. A asks for the lock, and then B does.",
-    variants=[
         Variant(
-            "down",
+            "majority",
             "three of five are down",
-            partial(with_a_quorum, down=3),
+            partial(play_nodes_down, down=3),
             "Two clients could each have two votes of five. So no client gets the lock, and "
             "the error names what is wrong with each node.",
             breaks=(NOT_GRANTED,),
@@ -198,7 +169,7 @@ MAJORITY_DOWN = Scenario(
         Variant(
             "one-comes-back",
             "three of five are down, and one of them comes back",
-            partial(with_a_quorum, down=3, back=1),
+            partial(play_nodes_down, down=3, back=1),
             "Three of five answer again, and the lock is available without any intervention.",
         ),
     ],

@@ -6,16 +6,15 @@ that is missing is found before a job needs it.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from threading import Event as Flag
 from typing import Any, TypeAlias
 
 from holdfast.core.ports import Engine
 from holdfast.core.records import Finding
-from holdfast.engines.examining import NO_ANSWER, side_by_side, what_answers
+from holdfast.engines.examining import NO_ANSWER
 from holdfast.errors import LockError
 from holdfast.events import Answered, Event, PollingOnly, Waiting
 
@@ -43,23 +42,14 @@ def diagnose(engine: Engine, ttl: float, sibling: Sibling, url: str) -> list[Fin
     silent = [each for each in found if NO_ANSWER in each.what]
     if not any(each.severity == "critical" for each in silent):
         found += _try_locks(engine, sibling)
-    others = _other_servers(url, [each.where for each in silent])
+    of_the_url = (
+        f"check that its kind, its port and its TLS are those of {url.partition(':')[0]}://"
+    )
     found = [
-        replace(each, mend=others[each.where]) if each in silent and each.where in others else each
+        replace(each, mend=f"{each.mend}; {of_the_url}") if each in silent else each
         for each in found
     ]
     return sorted(found, key=lambda finding: _ORDER.index(finding.severity))
-
-
-def _other_servers(url: str, nodes: Sequence[str]) -> dict[str, str]:
-    """Of the nodes that do not answer, those at which another kind of server than that of the URL
-    does, and what to do about it. It takes some seconds."""
-    found = side_by_side(partial(what_answers, url), nodes)
-    return {
-        node: f"{kind} seems to answer there: check the port and the scheme of the URL"
-        for node, kind in zip(nodes, found, strict=True)
-        if kind
-    }
 
 
 class Waiter:

@@ -17,7 +17,7 @@ from inspect import (
     signature,
 )
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from holdfast.core.ownership import Blocks
 from holdfast.drivers import AsyncDriver
@@ -25,6 +25,11 @@ from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockError
 
 R = TypeVar("R")
+
+Kind: TypeAlias = type[BaseException] | None
+Error: TypeAlias = BaseException | None
+Trace: TypeAlias = TracebackType | None
+"""What a block is left with, as `__exit__` gets it."""
 
 
 class WithBlocks:
@@ -34,12 +39,7 @@ class WithBlocks:
     _driver: ThreadDriver
     _blocks: Blocks[Any]
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Kind, error: Error, trace: Trace) -> None:
         frame = id(sys._getframe(1))
         entered = None
         try:
@@ -62,12 +62,7 @@ class AsyncWithBlocks:
     _driver: AsyncDriver
     _blocks: Blocks[Any]
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: Kind, error: Error, trace: Trace) -> None:
         entered = self._blocks.find(self._driver.current(), id(sys._getframe(1)))
         self._blocks.forget(entered)
         await entered.__aexit__(kind, error, trace)

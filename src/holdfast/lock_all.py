@@ -3,11 +3,10 @@
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 from weakref import ref
 
-from holdfast.blocks import AsyncWithBlocks, WithBlocks, async_inside, inside
+from holdfast.blocks import AsyncWithBlocks, Error, Kind, Trace, WithBlocks, async_inside, inside
 from holdfast.core.lease_state import HELD, LOST, LeaseState, LockSpec
 from holdfast.core.ownership import Blocks
 from holdfast.core.release import abandon, interrupt_release
@@ -165,12 +164,7 @@ class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
         self.ensure_held()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Kind, error: Error, trace: Trace) -> None:
         self._end(error, leaving=True)
 
 
@@ -219,12 +213,7 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
                 self._driver.cancel_on_loss(lease._state)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: Kind, error: Error, trace: Trace) -> None:
         ours = [await self._driver.was_cancelled_by_loss(state, error) for state in self._states()]
         error = None if any(ours) else error
         await self._end(error, leaving=True)

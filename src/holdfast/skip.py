@@ -9,10 +9,9 @@ noted, and another may run.
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from holdfast.blocks import AsyncWithBlocks, WithBlocks, async_inside, inside
+from holdfast.blocks import AsyncWithBlocks, Error, Kind, Trace, WithBlocks, async_inside, inside
 from holdfast.cell import AsyncCell, Cell
 from holdfast.core.ownership import Blocks
 from holdfast.drivers import AsyncDriver
@@ -31,12 +30,7 @@ class Run:
         self.lease = lease
         self._note = note
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: Kind, error: Error, trace: Trace) -> None:
         if self.lease is None:
             return
         try:
@@ -61,12 +55,7 @@ class AsyncRun:
         self.lease = lease
         self._note = note
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: Kind, error: Error, trace: Trace) -> None:
         if self.lease is None:
             return
         try:

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+import holdfast
 from holdfast.cli.lab.scenarios import conclusion, summary
 from holdfast.lab.history import Event, Finding, History, Kind
 from holdfast.lab.pictures.text import Steps, Terminal
+from holdfast.lab.scenarios import client_process
 from holdfast.lab.scenarios.actors import StageFailed
 from holdfast.lab.scenarios.catalogue import SCENARIOS
 from holdfast.lab.scenarios.client_process import FENCED, PLAIN, Recipe, Registers, Role, Worker
@@ -227,13 +229,17 @@ class TestStage:
         assert notes == ["n1: is down"]
 
 
-def test_a_worker_reports_what_comes_of_each_order(tmp_path: Path) -> None:
+def test_a_worker_reports_what_comes_of_each_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     reported: list[Event] = []
     role = Role("A", "memory://", 1.0, False, Recipe.HOLDFAST, str(tmp_path / "r.db"), 0.0)
-    worker = Worker(role, reported.append)
-    worker.acquire(1.0)
-    worker.write("x", False)
-    worker.release()
+    with holdfast.Client(role.url, ttl=role.ttl) as client:  # which is closed here, as by its end
+        monkeypatch.setattr(client_process, "Client", lambda url, ttl: client)
+        worker = Worker(role, reported.append)
+        worker.acquire(1.0)
+        worker.write("x", False)
+        worker.release()
     assert [event.kind for event in reported] == [
         Kind.ASKED, Kind.GRANTED, Kind.WROTE, Kind.WROTE, Kind.RELEASING, Kind.RELEASED,
     ]  # fmt: skip

@@ -49,7 +49,8 @@ class BareSql:
     def _run(self, text: Text, key: str) -> None:
         now = ceil(clock() * MICROSECONDS)
         _, values = text(key=key, holder="bare", ttl=TTL * MICROSECONDS, now=now, boot=self.boot)
-        ((_done, *_),) = self.connection.execute(text.sql, values).fetchall()
+        cursor = self.connection.execute(text.sql, values)
+        assert cursor.fetchall() or cursor.rowcount == 1
 
     def pair(self, key: str = "holdfast:bench") -> Pair:
         execute, boot = self.connection.execute, self.boot
@@ -65,7 +66,7 @@ class BareSql:
             now = ceil(clock() * MICROSECONDS)
             ((_fence, *_),) = execute(acquire, (key, holder, ttl, now, ttl, boot, now)).fetchall()
             now = ceil(clock() * MICROSECONDS)
-            ((_done,),) = execute(release, (now, boot, key, holder)).fetchall()
+            assert execute(release, (now, boot, key, holder)).rowcount == 1
 
         return acquire_and_release
 

@@ -616,10 +616,10 @@ def test_failures_name_the_file(host: Host) -> None:
 
 
 class Interruption:
-    """Does something right after a call of that function, as a signal handler can."""
+    """Does something right after so many calls of that function, as a signal handler can."""
 
-    def __init__(self, after: str, what: Callable[[], object]) -> None:
-        self._after, self._what = after, what
+    def __init__(self, after: str, what: Callable[[], object], calls: int = 1) -> None:
+        self._after, self._what, self._calls = after, what, calls
 
     def __enter__(self) -> None:
         sys.setprofile(self._watch)
@@ -629,6 +629,9 @@ class Interruption:
 
     def _watch(self, frame: FrameType, event: str, function: Any) -> None:
         if event == "c_return" and function.__name__ == self._after:
+            self._calls -= 1
+            if self._calls:
+                return
             sys.setprofile(None)
             del function  # the cursor is in it, and this frame may get into a traceback
             self._what()
@@ -645,6 +648,50 @@ def test_an_interrupted_statement_is_not_left_unfinished(host: Host) -> None:
     with pytest.raises(KeyboardInterrupt) as _kept, Interruption("execute", interrupt):
         say(store, Acquire("job", "a", 30.0))
     assert other.ask([Acquire("another", "b", 30.0)], until=0.0) == [Granted(1)]
+
+
+def test_a_transaction_that_is_interrupted_in_the_event_loop_is_not_left_open(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An acquire looks for idle rows now and then, in a transaction."""
+    store, other = host.client(), host.client()
+    say(store, Acquire("warm-up", "a", 30.0))
+    monkeypatch.setattr(store_module, "PRUNE_EVERY", 1)
+    monkeypatch.setattr("time.sleep", host.passes)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), Interruption("execute", interrupt, calls=2):
+        store.ask_now([Acquire("job", "a", 30.0)])
+    assert other.ask([Acquire("another", "b", 30.0)], until=0.0) == [Granted(1)]
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+def test_another_writer_is_waited_for_a_little_even_if_no_time_is_left(
+    host: Host, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """It is done in a moment: it must not look as if the file could not be used."""
+    store, first = host.client(), host.client()
+    say(store, Acquire("job", "a", 30.0))
+    say(first, Acquire("warm-up", "b", 30.0))
+    waits: list[float] = []
+    with closing(sqlite3.connect(host.path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+
+        def sleep(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == 3:
+                other.execute("ROLLBACK")
+
+        monkeypatch.setattr("time.sleep", sleep)
+        if writes == 1:
+            assert store.ask([Release("job", "a")], until=0.0) == [DONE]
+        else:  # a transaction of several statements
+            held = first.ask([Acquire("job", "b", 30.0, queue=True)], until=0.0)
+            assert held == [Held(30.0, wakes=True)]
+    assert len(waits) == 3
+    assert host.rows("holdfast_waiters") == writes - 1
 
 
 def test_a_wait_that_is_overdue_ends_at_once_without_poll(monkeypatch: pytest.MonkeyPatch) -> None:

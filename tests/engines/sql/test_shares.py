@@ -41,6 +41,7 @@ from holdfast.engines.sql.dialect import (
 from holdfast.engines.sql.postgres.commands import NOW
 from holdfast.engines.sql.shares import MARKER, Shares, State
 from holdfast.engines.sql.sqlite import commands as sqlite
+from holdfast.engines.sql.sqlite.connection import rows_of
 from holdfast.engines.sql.waiters import Waiters
 from holdfast.lab.simulator.sql.server import STATEMENTS, Database
 
@@ -168,7 +169,7 @@ class Sqlite(Base):
         return BootClock(lambda: self.now, "boot")
 
     def run(self, statements: tuple[Statement, ...]) -> Results:
-        return [self._file.execute(text.sql, values).fetchall() for text, values in statements]
+        return [rows_of(self._file.execute(text.sql, values)) for text, values in statements]
 
 
 class Postgres(Base):

@@ -116,6 +116,7 @@ SLOTS = {
     "now": ":now",
     "greatest": "max",
     "least": "min",
+    "done": "",  # rows are counted: to give one takes as long as to change it
     "expired": "boot = :boot AND expires <= :now",
     "running": "(boot <> :boot OR expires > :now)",
     "remaining": "CASE WHEN boot = :boot THEN expires - :now ELSE ttl + 1 END",

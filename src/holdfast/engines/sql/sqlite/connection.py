@@ -11,6 +11,7 @@ from math import inf
 from pathlib import Path
 
 from holdfast.core.records import Finding
+from holdfast.engines.sql.dialect import Row
 
 # fmt: off
 NETWORK_FILE_SYSTEMS = frozenset([
@@ -78,6 +79,11 @@ def connect(path: Path) -> sqlite3.Connection:
 def relax(connection: sqlite3.Connection) -> None:
     """No flush for every commit: what a power failure undoes, the fence's floor makes up for."""
     connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def rows_of(cursor: sqlite3.Cursor) -> list[Row]:
+    """What a statement gives; where it gives nothing, a row for each that it changed."""
+    return cursor.fetchall() if cursor.description else [(1,)] * cursor.rowcount
 
 
 def _check_folder(path: Path) -> None:

@@ -32,6 +32,7 @@ from holdfast.engines.sql.sqlite.connection import (
     heals_in,
     is_busy,
     relax,
+    rows_of,
 )
 from holdfast.engines.sql.sqlite.waiters import PipeWaiters, is_alive, sweep
 
@@ -70,49 +71,47 @@ class SqliteStore:
 
     def ask(self, requests: Sequence[Request], until: float) -> list[Answer]:
         """Answer each request, trying again until `until` while others are in the way."""
-        tries = 0
         if self._busy_thread == get_ident():
             return self._failed(requests, "its thread is in the middle of another request")
-        while True:
-            seconds = max(0.0, until - self._clock())
-            try:
-                answers = self._in_turn(seconds, self._answer, requests, until)
-                if answers is None:
-                    return self._failed(requests, "other threads of this client keep it busy")
-                return answers
-            except sqlite3.Error as error:
-                now = self._clock()
-                if tries == 0:
-                    until = max(until, now + LEAST_TIME)
-                if not is_busy(error) or now >= until:
-                    return self._failed(requests, explain(error), heals_in(error))
-            except (UnusableError, OSError) as error:
-                return self._failed(requests, str(error), inf)
-            time.sleep(max(0.0, min(_pause_after(tries), until - self._clock())))
-            tries += 1
+        try:
+            answers = self._in_turn(self._answer, requests, until)
+        except sqlite3.Error as error:
+            return self._failed(requests, explain(error), heals_in(error))
+        except (UnusableError, OSError) as error:
+            return self._failed(requests, str(error), inf)
+        if answers is None:
+            return self._failed(requests, "other threads of this client keep it busy")
+        return answers
 
     def ask_now(self, requests: Sequence[Request]) -> list[Answer] | None:
         """Answer without waiting for anything; None if that is not possible."""
         if self._connection is None or len(requests) != 1 or self._busy_thread:
             return None
         try:
-            answer = self._in_turn(0.0, self._answer_now, requests[0])
+            return self._in_turn(self._answer_now, requests, -inf)
         except sqlite3.Error:
             return None  # `ask` will meet it, too
-        return None if answer is None else [answer]
 
-    def _answer_now(self, request: Request) -> Answer | None:
-        can_answer = self._connection is not None and self._is_brief(request)
-        return self._answer_briefly(request) if can_answer else None
-
-    def _in_turn(self, seconds: float, work: Callable[..., T], *arguments: Any) -> T | None:
-        """Do this while no other thread uses the connection; None if one does for that time."""
+    def _in_turn(
+        self,
+        answer: Callable[[Sequence[Request], float], list[Answer] | None],
+        requests: Sequence[Request],
+        until: float,
+    ) -> list[Answer] | None:
+        """Answer while no other thread uses the connection; None if one does until then."""
         me = get_ident()
         try:  # first, and then the mutex: a Ctrl-C in between would leave it locked
-            if not self.mutex.acquire(timeout=seconds):
-                return None
+            if not self.mutex.acquire(blocking=False):
+                seconds = max(0.0, until - self._clock())
+                if not self.mutex.acquire(timeout=seconds):
+                    return None
             self._busy_thread = me
-            return work(*arguments)
+            try:
+                return answer(requests, until)
+            except BaseException as error:
+                if not (isinstance(error, sqlite3.Error) and is_busy(error)):
+                    self.close_connection()
+                raise
         finally:
             if self._busy_thread == me:
                 self._busy_thread = 0
@@ -140,112 +139,95 @@ class SqliteStore:
             self._connection = None
 
     def _answer(self, requests: Sequence[Request], until: float) -> list[Answer]:
-        """Answer; or raise, and then nothing was done that must not be done again."""
-        try:
-            if self._connection is None:
-                self._open()
-            if len(requests) == 1:
-                return [self._answer_one(requests[0], until, waits=False)]
-            extensions = [request for request in requests if type(request) is Extend]
-            if len(extensions) == len(requests):
-                return self._run(self._commands.extend_all(extensions), until, waits=False)
-            return [self._answer_one(request, until, waits=True) for request in requests]
-        except sqlite3.Error as error:
-            if is_busy(error):
-                self._roll_back()
-            else:
-                self.close_connection()
-            raise
-        except BaseException:
-            self.close_connection()
-            raise
+        if self._connection is None:
+            self._patiently(until, self._open)
+        if len(requests) == 1:
+            return self._answer_one(requests[0], until)
+        extensions = [request for request in requests if type(request) is Extend]
+        if len(extensions) == len(requests):
+            return self._run(self._commands.extend_all(extensions), until)
+        return [answer for each in requests for answer in self._answer_one(each, until)]
 
-    def _is_brief(self, request: Request) -> bool:
-        """Whether one statement is mostly enough: not for a newcomer in a queue, nor for a waiter
-        that polls, nor for a holder that had to wait, since others may wait, too."""
-        waiters = self._waiters
-        if type(request) is Acquire:
-            return not request.queue or bool(
-                request.shares == 1 and waiters.place(request.holder) and waiters.listener()[0]
-            )
-        return (
-            type(request) is Release
-            and not waiters.place(request.holder)
-            and bool(waiters.row_holder(request.holder))
-        )
+    def _answer_now(self, requests: Sequence[Request], until: float) -> list[Answer] | None:
+        return None if self._connection is None else self._send_first(requests[0]) or None
 
-    def _answer_briefly(self, request: Request) -> Answer | None:
-        """By the one statement that is mostly enough: the first of the command for this request.
-        None if it is not enough; then it had no effect."""
-        connection, clock, waiters = self._connection, self._boot_clock, self._waiters
+    def _answer_one(self, request: Request, until: float) -> list[Answer]:
+        answers = self._patiently(until, self._send_first, request)
+        if answers:
+            return answers
+        results: Results | None = None if answers is None else [[]]
+        answer = self._run(self._commands.answer(request, until), until, results)
+        if type(request) is Release:
+            self._waiters.released(request.holder)
+        return [answer]
+
+    def _send_first(self, request: Request) -> list[Answer] | None:
+        """Send the statement that is mostly enough, the first of the command for this request.
+        Gives the answer, or [] if the statement did nothing. None: it was not sent, since others
+        may wait (for a newcomer in a queue, a waiter that polls, a holder that had to wait)."""
+        connection, waiters, clock = self._connection, self._waiters, self._boot_clock
         assert connection is not None  # noqa: S101 - it is open
         if type(request) is Acquire:
+            shares, holder = request.shares, request.holder
+            if request.queue and (
+                shares != 1 or not waiters.place(holder) or not waiters.listener()[0]
+            ):
+                return None
             self._acquires += 1
             if self._acquires % PRUNE_EVERY == 0:
                 self._prune(connection)
-            holder = request.holder
-            if request.shares != 1:
-                holder = alone(holder, request.shares)
+            if shares != 1:
+                holder = alone(holder, shares)
                 waiters.sharing[request.holder] = holder
             ttl, now = round(request.ttl * MICROSECONDS), clock.now()
             taking = (request.key, holder, ttl, now, ttl, clock.boot, now)
             rows = connection.execute(sql.ACQUIRE, taking).fetchall()
-            return Granted(rows[0][0]) if rows else None
-        assert type(request) is Release  # noqa: S101 - see `_is_brief`
-        giving = (clock.now(), clock.boot, request.key, waiters.row_holder(request.holder))
-        if not connection.execute(sql.RELEASE, giving).fetchall():
-            return None
-        waiters.sharing.pop(request.holder, None)
-        return DONE
+            return [Granted(rows[0][0])] if rows else []
+        if type(request) is Release and not waiters.place(request.holder):
+            holder = waiters.row_holder(request.holder)
+            if holder:
+                giving = (clock.now(), clock.boot, request.key, holder)
+                if not connection.execute(sql.RELEASE, giving).rowcount:
+                    return []
+                waiters.sharing.pop(request.holder, None)
+                return [DONE]
+        return None
 
-    def _answer_one(self, request: Request, until: float, *, waits: bool) -> Answer:
-        results: Results | None = None
-        if not waits and self._is_brief(request):
-            brief = self._answer_briefly(request)
-            if brief is not None:
-                return brief
-            results = [[]]
-        answer = self._run(self._commands.answer(request, until), until, results, waits=waits)
-        if type(request) is Release:
-            self._waiters.released(request.holder)
-        return answer
+    def _run(self, command: Steps[T], until: float, results: Results | None = None) -> T:
+        """Run a command; `results`: of its first step, if that was done."""
+        try:
+            statements = next(command)
+            while True:
+                if results is None:
+                    results = self._patiently(until, self._execute, statements)
+                statements, results = command.send(results), None
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]  # it is a T
 
-    def _run(
-        self, command: Steps[T], until: float, results: Results | None = None, *, waits: bool
-    ) -> T:
-        """Run a command. Without `waits`, another writer in the way of its first step is the
-        caller's to wait for; later it is waited for here, since what was done must not be done
-        again. `results`: of the first step, if that was done."""
-        statements = next(command)
-        while True:
-            if results is None:
-                results = self._execute(statements, until if waits else -inf)
-            waits = True
-            try:
-                statements = command.send(results)
-            except StopIteration as stop:
-                return stop.value  # type: ignore[no-any-return]  # it is a T
-            results = None
-
-    def _execute(self, statements: Sequence[Statement], until: float) -> Results:
+    def _execute(self, statements: Sequence[Statement]) -> Results:
         connection = self._connection
         assert connection is not None  # noqa: S101 - it is open
+        if len(statements) > 1:
+            connection.execute("BEGIN IMMEDIATE")
+        results = [rows_of(connection.execute(text.sql, values)) for text, values in statements]
+        if len(statements) > 1:
+            connection.execute("COMMIT")
+        return results
+
+    def _patiently(self, until: float, work: Callable[..., T], *arguments: Any) -> T:
+        """Do this, again and again while another connection is in the way; nothing is done then."""
         tries = 0
-        is_transaction = len(statements) > 1
         while True:
             try:
-                if is_transaction:
-                    connection.execute("BEGIN IMMEDIATE")
-                results = [connection.execute(t.sql, values).fetchall() for t, values in statements]
-                if is_transaction:
-                    connection.execute("COMMIT")
+                return work(*arguments)
             except sqlite3.Error as error:
                 self._roll_back()
-                if not is_busy(error) or self._clock() >= until:
+                now = self._clock()
+                if tries == 0:
+                    until = max(until, now + LEAST_TIME)
+                if not is_busy(error) or now >= until:
                     raise
-            else:
-                return results
-            time.sleep(_pause_after(tries))
+            time.sleep(min(_pause_after(tries), until - now))
             tries += 1
 
     def _open(self) -> None:

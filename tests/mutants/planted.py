@@ -541,10 +541,8 @@ PLANTED = [
     Mutant(
         "SQL: a waiter that forgot its place does not take what it is offered",
         "engines/sql/commands.py",
-        "        answer = yield from take(request, until)\n        for _ in range(ROUNDS):\n",
-        "        skip = request.queue and not place\n"
-        "        answer = None if skip else (yield from take(request, until))\n"
-        "        for _ in range(ROUNDS):\n",
+        " or _held_by_another(request, (yield from self._look(request))) is None:",
+        ":",
         "tests/engines/sql/test_shares.py -k 'forgot or deleted'",
     ),
     Mutant(

@@ -549,6 +549,26 @@ def test_an_offer_of_a_share_lapses(base: Base) -> None:
     assert fence(base.ask(Acquire(KEY, "cleo", 5.0, queue=True)))
 
 
+def test_a_newcomer_in_the_queue_tries_only_if_the_lock_is_not_held(base: Base) -> None:
+    """It has tried a moment ago, and a try keeps others from writing."""
+    sent: list[Text] = []
+    run = base.run
+
+    def watch(statements: tuple[Statement, ...]) -> Results:
+        sent.extend(text for text, _ in statements)
+        return run(statements)
+
+    base.run = watch  # type: ignore[method-assign]
+    fence(base.ask(Acquire(KEY, "ann", 5.0)))
+    assert base.dialect.acquire in sent
+    sent.clear()
+    assert isinstance(base.ask(Acquire(KEY, "ben", 5.0, queue=True)), Held)
+    assert base.dialect.join in sent
+    assert base.dialect.acquire not in sent
+    base.now += 6
+    assert fence(base.ask(Acquire(KEY, "ben", 5.0, queue=True)))
+
+
 @pytest.mark.parametrize("moment", range(8))
 def test_a_reader_leaves_during_the_request_of_a_writer(base: Base, moment: int) -> None:
     """It is the writer's turn then, and not that of the reader behind it."""

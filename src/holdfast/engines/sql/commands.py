@@ -134,7 +134,11 @@ class Commands:
             held = yield from self._poll(request)
             if held is not None:
                 return held
-        answer = yield from take(request, until)
+        answer = None
+        is_newcomer = request.queue and not place and not is_shared
+        # A newcomer has mostly tried a moment ago: to look keeps no other client from writing.
+        if not is_newcomer or _held_by_another(request, (yield from self._look(request))) is None:
+            answer = yield from take(request, until)
         for _ in range(ROUNDS):
             if answer is not None:
                 return answer
@@ -213,8 +217,7 @@ class Commands:
 
     def _poll(self, request: Acquire) -> Steps[Held | None]:
         """A waiter that is not woken asks again: it reads. None if the lock may be its own now."""
-        [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
-        state = State.of(row)
+        state = yield from self._look(request)
         held = _held_by_another(request, state)
         if held is None or not state.place:  # taken for dead, and out of the queue
             return None
@@ -232,6 +235,10 @@ class Commands:
                 if each == request.holder and not rows:
                     return None
         return answer
+
+    def _look(self, request: Acquire) -> Steps[State]:
+        [[row]] = yield self._statements(self._sql.look, key=request.key, holder=request.holder)
+        return State.of(row)
 
     def _take(self, request: Acquire, until: float, holder: str) -> Steps[Answer | None]:
         """Take it, if it is free and has no queue, or is offered to us. None if it is neither ours
@@ -405,7 +412,7 @@ class Commands:
     def _statements(self, *texts: Text, **values: Any) -> tuple[Statement, ...]:
         """These statements, each with those of the values that it names."""
         values |= self._clock.values() | CONSTANTS
-        return tuple([text(**values) for text in texts])
+        return tuple([text.fill(values) for text in texts])
 
 
 def _seen(rows: list[Row]) -> Seen:

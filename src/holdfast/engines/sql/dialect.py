@@ -1,7 +1,7 @@
 """What a kind of database has: statements, tables and a clock. Pure."""
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
@@ -68,6 +68,10 @@ class Text:
 
     def __call__(self, **values: Any) -> "Statement":
         """The statement with these values."""
+        return self.fill(values)
+
+    def fill(self, values: Mapping[str, Any]) -> "Statement":
+        """The statement with those of these values that it names."""
         return self, [values[name] for name in self.names]
 
 

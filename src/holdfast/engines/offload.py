@@ -8,6 +8,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -27,33 +28,32 @@ class Offloaded:
 
     def _begin(self) -> None:
         self._workers = Workers(self._most, f"holdfast-{self._name}")
-        self._asking: dict[str, asyncio.Future[None]] = {}
-        """By holder id: the end of what is being asked, and may make a lock or end it."""
+        self._asking: dict[str, Job] = {}
+        """By holder id: what is being asked, and may make a lock or end it."""
 
     async def ask(self, requests: Sequence[Request], until: float) -> Sequence[Answer]:
         """Have a worker ask."""
         request = requests[0]
         holder = request.holder if isinstance(request, (Acquire, Release)) else None
-        if holder is not None and (before := self._asking.get(holder)) is not None:
-            await asyncio.wait((before,), timeout=max(0.0, until - self._clock()))
-            if not before.done():
-                return self._failed(requests, "an earlier request of this holder is pending")
+        before = None if holder is None else self._asking.get(holder)
+        if before is not None and not await before.wait(until - self._clock()):
+            return self._failed(requests, "an earlier request of this holder is pending")
         job = Job(self._store.ask, requests, until)
         if holder is not None:
-            self._asking[holder] = job.end
-            job.end.add_done_callback(lambda end: self._asked(holder, end))
+            self._asking[holder] = job
+            job.at_end.append(lambda: self._asked(holder, job))
         self._workers.submit(job.run, job.report)
         try:
-            await asyncio.wait((job.end,), timeout=max(0.0, until - self._clock()) + GRACE)
+            is_over = await job.wait(until - self._clock() + GRACE)
         finally:
             job.is_wanted = False  # if no worker has begun yet
-        return job.result() if job.end.done() else self._failed(requests, "did not answer in time")
+        return job.result() if is_over else self._failed(requests, "did not answer in time")
 
     async def close(self) -> None:
         """Have a worker close the store, then end the workers."""
         job = Job(self._store.close)
         self._workers.submit(job.run, job.report)
-        await asyncio.shield(job.end)
+        await job.wait()
         await asyncio.to_thread(self._workers.end)
         job.result()
 
@@ -70,23 +70,24 @@ class Offloaded:
     def _failed(self, requests: Sequence[Request], why: str) -> Sequence[Answer]:
         return [Failed.at(self._name, why)] * len(requests)
 
-    def _asked(self, holder: str, end: "asyncio.Future[None]") -> None:
-        if self._asking.get(holder) is end:
+    def _asked(self, holder: str, job: "Job") -> None:
+        if self._asking.get(holder) is job:
             del self._asking[holder]
 
 
 class Job:
     """A function that a worker calls for a task of the running loop."""
 
-    __slots__ = ("_call", "_error", "_loop", "_result", "end", "is_wanted")
+    __slots__ = ("_call", "_error", "_loop", "_result", "at_end", "is_over", "is_wanted")
 
     def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
         self._call = function, arguments
         self._result: Any = None
         self._error: BaseException | None = None
         self._loop = asyncio.get_running_loop()
-        self.end: asyncio.Future[None] = self._loop.create_future()
-        self.is_wanted = True
+        self.is_wanted, self.is_over = True, False
+        self.at_end: list[Callable[[], None]] = []
+        """What the loop calls when it is over."""
 
     def run(self) -> None:
         """In the worker: call the function, unless the task has given up."""
@@ -103,14 +104,35 @@ class Job:
             self._loop.call_soon_threadsafe(self._end)
 
     def _end(self) -> None:
-        if not self.end.done():  # cancelled, by a loop that is being shut down
-            self.end.set_result(None)
+        self.is_over = True
+        calls, self.at_end = self.at_end, []
+        for call in calls:
+            call()
+
+    async def wait(self, seconds: float | None = None) -> bool:
+        """Wait until it is over; False if that takes longer. A task that is cancelled here does not
+        end it."""
+        woken = self._loop.create_future()
+        wake = partial(_wake, woken)
+        self.at_end.append(wake)
+        timer = None if seconds is None else self._loop.call_later(seconds, wake)
+        try:
+            await woken
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return self.is_over
 
     def result(self) -> Any:
         """What the function returned, or raised."""
         if self._error is not None:
             raise self._error
         return self._result
+
+
+def _wake(woken: "asyncio.Future[None]") -> None:
+    if not woken.done():
+        woken.set_result(None)
 
 
 class Workers:

@@ -34,13 +34,13 @@ def test_the_floor_sends_what_holdfast_sends(name: str) -> None:
     commands = Commands("node", dialect, ServerClock(lambda: 0.0), waiters)
     [(acquire, taking)] = next(commands.answer(Acquire(KEY, HOLDER, TTL), 5.0))
     sql, values = floor.acquire(HOLDER)
-    assert sql.replace("%s", "?") == acquire.sql
+    assert sql == acquire.sql
     # But for the deadline, which is another one each time.
     differ = [n for n, pair in enumerate(zip(values, taking, strict=True)) if pair[0] != pair[1]]
     assert len(differ) == 1
     [(release, giving)] = next(commands.answer(Release(KEY, HOLDER), 0.0))
     sql, values = floor.release(HOLDER)
-    assert sql.replace("%s", "?") == release.sql
+    assert sql == release.sql
     assert list(values) == list(giving)
 
 

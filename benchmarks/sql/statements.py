@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from benchmarks.contenders import TTL
 from holdfast.engines.sql.commands import LONGEST_LOCK_WAIT
-from holdfast.engines.sql.dialect import LEASES, Dialect, Text
+from holdfast.engines.sql.dialect import LEASES, Dialect
 from holdfast.engines.sql.mysql import commands as mysql
 from holdfast.engines.sql.postgres import commands as postgres
 
@@ -32,17 +32,16 @@ class Statements:
 
 def postgres_lease() -> Statements:
     """A lease in PostgreSQL, as holdfast takes it."""
-    return _lease(postgres.Statements(LEASES).dialect, lambda text: text.sql)
+    return _lease(postgres.Statements(LEASES).dialect)
 
 
 def mariadb_lease() -> Statements:
-    """A lease in MariaDB, as holdfast takes it: with `%s` for each value."""
-    dialect = mysql.Statements(LEASES, returns=True).dialect
-    return _lease(dialect, lambda text: text.sql.replace("?", "%s"))
+    """A lease in MariaDB, as holdfast takes it."""
+    return _lease(mysql.Statements(LEASES, returns=True).dialect)
 
 
-def _lease(dialect: Dialect, sql: Callable[[Text], str]) -> Statements:
-    acquire, release = sql(dialect.acquire), sql(dialect.release)
+def _lease(dialect: Dialect) -> Statements:
+    acquire, release = dialect.acquire.sql, dialect.release.sql
 
     def taking(holder: str) -> Statement:
         deadline = round((time.time() + TTL) * MICROSECONDS)

@@ -28,23 +28,22 @@ class Statements(dialect.Statements):
         self.returns = returns
         self.names = names = table_names(table, "`")
         slots = fill_slots(names, **SLOTS)
-        slots["takes"] = _TAKES.format_map(slots)
+        slots["takes"], slots["state"] = _TAKES.format_map(slots), _STATE.format_map(slots)
         texts, shared_texts = dict(TEXTS), dict(SHARED_TEXTS)
         if returns:
             bounded = "SET STATEMENT max_statement_time = :lock_wait FOR "
-            state = "IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl"
-            texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {state}, holder"
+            texts["acquire"] = f"{bounded}{texts['acquire']} RETURNING {{state}}"
             texts["take_away"] = bounded + texts["take_away"]
             shared_texts["rise"] = bounded + statements.SHARED_TEXTS["rise"]
             del texts["verdict"]
         skipping = ("acquire", "take_away", "rise")
-        text = partial(Text, paramstyle="qmark")
+        text = partial(Text, paramstyle="format")
         self.dialect = make_dialect(slots, text, texts, shared_texts, skipping)
         upgrades = (UPGRADE, ADD_SHARES) if returns else ()
         self.ddl = "\n".join(sql.format(**names).strip() for sql in (TABLES, *upgrades, VERSION))
         create = (TABLES + VERSION).format(**names).split(";")
         self.create = tuple(sql for sql in create if sql.strip())
-        self.version = Text(READ_VERSION.format(**names), "qmark")
+        self.version = Text(READ_VERSION.format(**names), "format")
         self.upgrades = tuple(
             (is_needed.format(**names), _plain(sql.format(**names)))
             for is_needed, sql in ((FIRST_RELEASE, UPGRADE), (LACKS_SHARES, ADD_SHARES))
@@ -163,6 +162,12 @@ _TAKES = """
 """
 """Whether `acquire` takes over a row that is there."""
 
+_STATE = """
+IF(holder = :holder AND NOT offered, fence, NULL) AS fence,
+{now} AS now, expires - {now} AS remaining, ttl, holder
+"""
+"""With names: the server would send each expression's text as its name, and PyMySQL decode it."""
+
 TEXTS = {
     "acquire": """
 INSERT INTO {leases} (name, holder, fence, ttl, expires)
@@ -176,8 +181,7 @@ ON DUPLICATE KEY UPDATE
                  GREATEST(LEAST(expires, {now} + ttl), VALUES(expires)), expires)
 """,
     "verdict": """
-SELECT IF(holder = :holder AND NOT offered, fence, NULL), {now}, expires - {now}, ttl, holder
-FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
+SELECT {state} FROM (SELECT 1) AS one LEFT JOIN {leases} ON name = :key
 """,
     "extend_many": """
 UPDATE {leases} SET expires = {extended}, ttl = greatest(ttl, :ttl)

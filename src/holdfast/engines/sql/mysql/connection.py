@@ -279,24 +279,22 @@ def insist_on_mariadb(version: str) -> None:
 def _with_values(sql: str, values: Sequence[object]) -> str:
     """A statement with its values written into it.
 
-    >>> _with_values("SELECT ?, ?, ?", (7, "it's", None))
+    >>> _with_values("SELECT %s, %s, %s", (7, "it's", None))
     "SELECT 7, x'69742773', NULL"
     """
-    if not values:
-        return sql
-    first, *rest = sql.split("?")
-    return first + "".join(_literal(value) + part for value, part in zip(values, rest, strict=True))
+    return sql % tuple([_literal(value) for value in values])
 
 
 def _literal(value: object) -> str:
+    if isinstance(value, str):
+        return f"x'{value.encode().hex()}'"
+    if isinstance(value, (int, float)):
+        return str(value + 0)  # a bool as a number, too
     if value is None:
         return "NULL"
     if isinstance(value, list):
         return ", ".join(map(_literal, value))
-    if isinstance(value, (int, float)):
-        return str(value + 0)  # a bool as a number, too
-    data = value.encode() if isinstance(value, str) else bytes(value)  # type: ignore[call-overload]
-    return f"x'{data.hex()}'"
+    return f"x'{bytes(value).hex()}'"  # type: ignore[call-overload]
 
 
 _ERRORS = (pymysql.MySQLError, OSError, RuntimeError)

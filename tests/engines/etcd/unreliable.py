@@ -15,7 +15,7 @@ from holdfast.engines.etcd.threads import EtcdStore
 from tests.equipment.servers.etcd import EtcdServer
 
 Step = list[Call] | KeepAlives
-Fate = Literal["request lost", "reply lost", "late"]
+Fate = Literal["request lost", "reply lost", "late", "none"]
 
 
 @dataclass
@@ -44,7 +44,7 @@ class UnreliableStore(EtcdStore):
         if loss is None:
             return super()._send(step, connection, until)
         number, loss.seen = loss.seen, loss.seen + 1
-        if not loss.first <= number < loss.end:
+        if loss.fate == "none" or not loss.first <= number < loss.end:
             return super()._send(step, connection, until)
         if loss.fate == "reply lost":
             super()._send(step, connection, until)
@@ -55,10 +55,12 @@ class UnreliableStore(EtcdStore):
 
     @contextmanager
     def losing(self, first: int, fate: Fate, end: int = 1000) -> Iterator[Loss]:
-        """Meanwhile, each step from that number on is lost, up to the one of number `end`."""
+        """Meanwhile, each step from that number on is lost, up to the one of number `end`. There
+        must be one to lose; with the fate "none", there must be exactly so many steps before."""
         self.loss = loss = Loss(first, fate, end)
         yield loss
         self.loss = None
+        assert loss.seen == first if fate == "none" else loss.seen > first
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What `make check` leaves out: the suites that live in real processes, on real files."""
 
 import gc
+import os
 import re
 import signal
 from functools import cache
@@ -27,6 +28,8 @@ STAGE = re.compile(r"\[(.+?)-(a?sync)\b")
 def pytest_configure() -> None:
     """A runner that ignores signals, as a shell does for what it starts in the background, would
     have all tests and their children ignore them too."""
+    # What gRPC writes about a fork would be among what a child of the test wrote.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     for signum in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP):
         if signal.getsignal(signum) is signal.SIG_IGN:
             usual = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
@@ -111,14 +114,8 @@ def _parameters(item: pytest.Item) -> dict[str, object]:
     return callspec.params if callspec is not None else {}
 
 
-def pytest_collection() -> None:
-    """Collecting makes little garbage. To look for it again and again takes a tenth of the time."""
-    gc.disable()
-
-
 def pytest_collection_finish() -> None:
     """The tests themselves stay to the end. To look through them for garbage takes longer than some
     leases last, and meanwhile no thread runs."""
-    gc.enable()
     gc.collect()
     gc.freeze()

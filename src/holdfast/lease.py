@@ -265,6 +265,7 @@ class Lease(BaseLease[ThreadDriver]):
     def release(self) -> None:
         """Release it, from any thread. If the engine is unreachable (`EngineUnavailable`), the
         client keeps trying in the background; a second call tries again, too."""
+        depth = self._state.depth
         try:
             if self._state.spec.min_hold:
                 self._keep()
@@ -275,16 +276,16 @@ class Lease(BaseLease[ThreadDriver]):
         except LockError:
             raise
         except BaseException:
-            self._interrupted()
+            self._interrupted(depth)
             raise
 
     def _keep(self) -> None:
         """Wait until `min_hold` is over."""
         self._driver.finish(keep(self._driver.runtime, self._state))
 
-    def _interrupted(self) -> None:
-        """A Ctrl-C came in the middle of a release."""
-        interrupt_release(self._driver.runtime, self._state)
+    def _interrupted(self, depth: int = 1) -> None:
+        """A Ctrl-C came in the middle of a release, which began at this depth."""
+        interrupt_release(self._driver.runtime, self._state, depth)
         self._driver.deliver(self._state.spec, self._state.holder)
 
     def __enter__(self) -> Self:
@@ -297,6 +298,7 @@ class Lease(BaseLease[ThreadDriver]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        depth = self._state.depth
         try:
             if self._state.spec.min_hold:
                 self._keep()
@@ -307,7 +309,7 @@ class Lease(BaseLease[ThreadDriver]):
         except LockError:
             raise
         except BaseException:
-            self._interrupted()
+            self._interrupted(depth)
             raise
 
 
@@ -355,13 +357,13 @@ class AsyncLease(BaseLease[AsyncDriver]):
         release = begin_release(runtime, state)
         if release is not None:
             steps = finish_release(runtime, state, release)
-            await self._driver.finish(steps, ((state.spec, state.holder),))
+            await self._driver.finish(steps, state.spec, (state.holder,))
 
     async def _keep(self) -> None:
         """Wait until `min_hold` is over; a cancellation ends that, and releases it."""
         runtime, state = self._driver.runtime, self._state
         try:
-            await self._driver.finish(keep(runtime, state), ((state.spec, state.holder),))
+            await self._driver.finish(keep(runtime, state))
         except BaseException:
             interrupt_release(runtime, state)
             raise
@@ -386,7 +388,7 @@ class AsyncLease(BaseLease[AsyncDriver]):
         release = begin_leave(runtime, state, error)
         if release is not None:
             steps = finish_leave(runtime, state, release, error)
-            await self._driver.finish(steps, ((state.spec, state.holder),))
+            await self._driver.finish(steps, state.spec, (state.holder,))
 
 
 def check_callback(callback: object) -> None:

@@ -245,9 +245,10 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         trace: TracebackType | None,
     ) -> None:
         frame = id(sys._getframe(1))
-        block = None
+        block, depth = None, 0
         try:
             block = self._ownership.block(self._driver.current(), frame)
+            depth = block.state.depth if block is not None else 0
             self._to_leave(frame).__exit__(kind, error, trace)
         except LockError:
             raise
@@ -255,7 +256,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
             block = block or self._ownership.block(self._driver.current(), frame)
             if block is not None:
                 block.frame = 0
-                block.lease._interrupted()
+                block.lease._interrupted(depth or block.state.depth)
             raise
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -334,7 +335,7 @@ class AsyncLock(BaseLock[AsyncDriver, AsyncLease]):
         runtime, owner = self._driver.runtime, self._driver.current()
         holder = runtime.new_holder(self._spec.label)
         steps = self._algorithm(runtime, self._spec, holder, timeout)
-        state = await self._driver.run(steps, ((self._spec, holder),))
+        state = await self._driver.run(steps, self._spec, (holder,))
         return self._took(owner, state, frame)
 
     async def release(self) -> None:

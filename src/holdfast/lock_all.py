@@ -157,8 +157,7 @@ class LeaseAll(BaseLeaseAll[ThreadDriver, Lease]):
         states = self._states()
         for state in states:
             interrupt_release(self._runtime, state)
-        for state in states:
-            self._driver.deliver(state.spec, state.holder)
+        self._driver.deliver(states[0].spec, *(state.holder for state in states))
 
     def __enter__(self) -> Self:
         self.ensure_held()
@@ -197,8 +196,8 @@ class AsyncLeaseAll(BaseLeaseAll[AsyncDriver, AsyncLease]):
         try:
             begun, failure = begin_release_all(self._runtime, self._to_release(leaving))
             steps = finish_release_all(self._runtime, begun, failure)
-            leaves = [(state.spec, state.holder) for state in self._states()]
-            await self._driver.finish(steps, leaves)
+            states = self._states()
+            await self._driver.finish(steps, states[0].spec, [state.holder for state in states])
             if failure is not None:  # the client is closed, so nothing was sent
                 raise failure
         except LockError as failed:
@@ -298,8 +297,7 @@ class LockAll(WithBlocks, BaseLockAll[ThreadDriver]):
         except BaseException:  # a Ctrl-C may come between the grants and the caller
             for spec, holder in zip(self._specs, holders, strict=True):
                 abandon(runtime, spec, holder)
-            for spec, holder in zip(self._specs, holders, strict=True):
-                self._driver.deliver(spec, holder)
+            self._driver.deliver(self._specs[0], *holders)
             raise
 
     def _entered(self, lease: LeaseAll, frame: int) -> LeaseAll:
@@ -352,8 +350,7 @@ class AsyncLockAll(AsyncWithBlocks, BaseLockAll[AsyncDriver]):
     async def _acquire(self, timeout: float | None) -> AsyncLeaseAll:
         runtime, holders = self._driver.runtime, self._holders()
         steps = acquire_all(runtime, self._specs, holders, timeout)
-        leaves = list(zip(self._specs, holders, strict=True))
-        states, busy = await self._driver.run(steps, leaves)
+        states, busy = await self._driver.run(steps, self._specs[0], holders)
         if busy:
             raise self._timed_out(busy)
         cancel = self._cancel_on_loss

@@ -29,6 +29,7 @@ class Run:
     def __init__(self, lease: Lease | None, note: Callable[[], None] | None = None) -> None:
         self.lease = lease
         self._note = note
+        self._depth = 0 if lease is None else lease._state.depth
 
     def __exit__(self, kind: Kind, error: Error, trace: Trace) -> None:
         if self.lease is None:
@@ -43,7 +44,7 @@ class Run:
 
     def _interrupted(self) -> None:
         if self.lease is not None:
-            self.lease._interrupted()
+            self.lease._interrupted(self._depth)
 
 
 class AsyncRun:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from holdfast.core.holding import mark_lost
 from holdfast.core.lease_state import INHERITED, TAKEN, LeaseState
 from holdfast.core.ports import NODE_TIMEOUT, node_timeout
 from holdfast.errors import LockLost, NotHeld
@@ -68,7 +69,12 @@ def test_at_max_hold_that_is_the_reason(hand: Hand) -> None:
 
 
 class TestForks:
-    def test_in_the_child_it_is_neither_held_nor_lost(self, hand: Hand, lease: LeaseState) -> None:
+    @pytest.mark.parametrize("is_lost", [False, True])
+    def test_in_the_child_it_is_neither_held_nor_lost(
+        self, hand: Hand, lease: LeaseState, is_lost: bool
+    ) -> None:
+        if is_lost:
+            mark_lost(hand.runtime, lease, TAKEN)
         hand.runtime.forked(hand.runtime.mutex)
         assert lease.state is INHERITED
         facts: list[Callable[[float], object]] = [lease.is_held, lease.is_lost, lease.remaining]

@@ -111,6 +111,14 @@ class TestReleasing:
         with pytest.raises(NotHeld, match="released already"):
             begin_release(hand.runtime, lease)
 
+    def test_nor_is_one_whose_release_failed(self) -> None:
+        hand = Hand()
+        lease = hand.lease()
+        release(hand, lease).hears(BROKEN).hears(BROKEN)
+        hand.runtime.forked(hand.runtime.mutex)
+        with pytest.raises(NotHeld, match="forked"):
+            begin_release(hand.runtime, lease)
+
     def test_a_forked_childs_copy_is_not_touched(self) -> None:
         hand = Hand()
         lease = hand.lease(until=NOW)  # even if its time has passed
@@ -260,6 +268,15 @@ class TestAbandoning:
         hand.now = NOW + 10 * TTL
         assert hand.pending == [MY_RELEASE]
 
+    def test_one_that_was_taken_again_is_counted_once_less_and_kept(self) -> None:
+        hand = Hand()
+        lease = hand.lease()
+        lease.depth = 3
+        for left in (2, 2):  # the second time, it is counted already
+            interrupt_release(hand.runtime, lease, 3)
+            assert (lease.state, lease.depth) == (HELD, left)
+        assert hand.pending == []
+
     def test_a_lease_that_was_granted_already_is_not_held_any_more_and_not_lost(self) -> None:
         hand = Hand()
         lease = hand.lease()
@@ -291,6 +308,16 @@ class TestDelivering:
         play = hand.play(deliver(hand.runtime, spec(), "me")).interrupt(KeyboardInterrupt())
         assert isinstance(play.error, KeyboardInterrupt)
         assert hand.pending == [MY_RELEASE]
+
+    def test_several_are_one_request(self) -> None:
+        hand = Hand()
+        for holder in ("first", "second", "third"):
+            abandon(hand.runtime, spec(), holder)
+        play = hand.play(deliver(hand.runtime, spec(), "first", "confirmed before", "third"))
+        assert isinstance(play.effect, Ask)
+        assert play.effect.requests == (Release("p:job", "first"), Release("p:job", "third"))
+        assert play.hears(DONE, BROKEN).effect is None
+        assert [each.holder for each in hand.pending] == ["second", "third"]
 
     def test_nothing_is_asked_if_nothing_is_pending(self) -> None:
         hand = Hand()

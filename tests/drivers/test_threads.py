@@ -427,6 +427,27 @@ class TestInterruptions:
 
         assert interrupted_everywhere(work, other, 2) > 5
 
+    @pytest.mark.parametrize("way", ["with the lock", "with or_skip", "release"])
+    def test_anywhere_on_the_way_out_of_an_inner_block(
+        self, client: Client, other: Client, way: str
+    ) -> None:
+        lock = client.lock("job", reentrant=True)
+        inner = blocks(client, lock, client.lock_all(["gate"]))
+
+        def work(interrupt: Interrupt) -> None:
+            with lock as lease:
+                if way in inner:
+                    with inner[way]:
+                        interrupt.arm()
+                else:
+                    again = take(lock)
+                    interrupt.arm()
+                    again.release()
+                interrupt.disarm()
+                assert lease.held
+
+        assert interrupted_everywhere(work, other, 2) > 3
+
     @pytest.mark.parametrize("interrupted", ["the waiter", "another thread"])
     def test_of_a_waiter(self, client: Client, other: Client, interrupted: str) -> None:
         """A signal to another thread, or an instant before this one blocks, does not wake it: it

@@ -168,7 +168,7 @@ def _unvote(call: Call) -> Rules:
     later, _, channel = waking.partition(" ")
     yield from _letting_go(call, channel, holder)
     stays = call.after.waiting == call.before.waiting
-    yield "one that goes on waiting keeps its place", channel != "" or call.reply != 0 or stays
+    yield "one that goes on waiting keeps its place", channel != "" or call.reply == 1 or stays
     yield "no waiter is woken unless that is wanted", later != "" or not call.published
     yield "what is released is free", call.reply != 1 or call.after.owner is None
 

@@ -273,10 +273,31 @@ PLANTED = [
     ),
     Mutant(
         "a forked child holds its parent's lease",
-        "core/runtime.py",
-        "            lease.mark_inherited()\n",
-        "            pass\n",
+        "core/registry.py",
+        "                lease.mark_inherited()\n",
+        "                pass\n",
         "tests/core tests/drivers/test_forks.py",
+    ),
+    Mutant(
+        "an interrupted inner block of a reentrant lock is not counted",
+        "core/release.py",
+        "                lease.depth -= 1\n                return\n",
+        "                return\n",
+        "tests/core tests/drivers/test_threads.py",
+    ),
+    Mutant(
+        "a forked child may repeat a release of its parent's that failed",
+        "core/release.py",
+        "            runtime.registry.add(lease)  # for a forked child, see `Registry.inherit`\n",
+        "",
+        CORE,
+    ),
+    Mutant(
+        "a vote that was not there wakes its own waiter",
+        "engines/redis/scripts/unvote.lua",
+        "local frees_nothing = channel == '' and not owner",
+        "local frees_nothing = false",
+        "tests/lab/test_script_rules.py",
     ),
     Mutant(
         "pending releases are not sent",
@@ -302,8 +323,8 @@ PLANTED = [
     Mutant(
         "a failed release is not left to the renewer",
         "core/release.py",
-        "        lease.release_failed = True\n        _leave_to_renewer(runtime, holder)\n",
-        "        lease.release_failed = True\n        runtime.pending.confirm(holder)\n",
+        "        _leave_to_renewer(runtime, holder)\n        left =",
+        "        runtime.pending.confirm(holder)\n        left =",
         CORE,
     ),
     Mutant(

@@ -33,7 +33,7 @@ FAILING_TIMEOUT = 0.1
 """How long to wait for the confirmation of a release by an engine that has not been answering."""
 
 NOTICE = 1.0
-"""How long an acquire fails before that is reported; one request without an answer may take it."""
+"""How long an acquire fails before that is reported, from when its request left."""
 
 HASTE = 0.25
 """A last try has less time than this: too little to prove that the engine fails."""

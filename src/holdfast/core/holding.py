@@ -112,7 +112,7 @@ def mark_lost(runtime: Runtime, lease: LeaseState, why: str) -> None:
     if lease.state is not HELD and lease.state is not RELEASED:
         return
     lease.mark_lost(why)
-    runtime.registry.remove(lease)
+    runtime.registry.add(lease)  # where it stays, for a forked child: see `Registry.inherit`
     runtime.notify_lost(lease)
     release_later(runtime, lease.spec, lease.holder, lease)
 

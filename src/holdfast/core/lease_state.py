@@ -2,7 +2,7 @@
 
          ┌── mark_released() ──> RELEASED
     HELD ┤
-         └── mark_lost() ──────> LOST
+         └── mark_lost() ──────> LOST         in a forked child: INHERITED
 
 1. A lease is valid until `valid_until`, an instant counted from *before* the request left.
 2. That instant only ever moves on, and only while it lies ahead: what has passed is lost, also if
@@ -10,8 +10,8 @@
 3. There is no way back to HELD, and none out of LOST. (A release that the engine answers with "not
    yours" turns RELEASED into LOST: the lease had ended before.)
 4. All of it happens under the runtime's mutex.
-5. A lease belongs to the process that took it. In a forked child, what was held is inherited: it is
-   neither held nor lost, and nothing can be done with it.
+5. A lease belongs to the process that took it. In a forked child it is inherited: neither held nor
+   lost, and nothing can be done with it.
 """
 
 from collections.abc import Callable

@@ -32,8 +32,16 @@ class Registry:
         self._leases[holder_of(lease.holder)] = ref(lease)
 
     def remove(self, lease: LeaseState) -> None:
-        """A lease has ended."""
+        """A lease was released."""
         self._leases.pop(holder_of(lease.holder), None)
+
+    def inherit(self) -> None:
+        """This is a forked child: all of them are the parent's, also those that are lost, or whose
+        release failed."""
+        for reference in list(self._leases.values()):
+            lease = reference()
+            if lease is not None:
+                lease.mark_inherited()
 
     def find(self, holder: str) -> LeaseState | None:
         """The lease of this holder, if it is held."""

@@ -35,8 +35,10 @@ def begin_release(runtime: Runtime, lease: LeaseState) -> Release | None:
         if not lease.is_held(now):
             if lease.state is RELEASED and lease.release_failed:
                 release = runtime.pending.find(lease.holder)
-                lease.release_failed = release is not None
-                return release  # None: the renewer has delivered it meanwhile
+                if release is None:  # the renewer has delivered it meanwhile
+                    lease.release_failed = False
+                    runtime.registry.remove(lease)
+                return release
             if lease.state is HELD:
                 mark_lost(runtime, lease, lease.why_expired())
             lease.require_held(now)
@@ -71,7 +73,9 @@ def finish_release(runtime: Runtime, lease: LeaseState, release: Release) -> Ste
         _leave_to_renewer(runtime, holder)
         raise
     if type(answer) is Failed:
-        lease.release_failed = True
+        with runtime.mutex:
+            lease.release_failed = True
+            runtime.registry.add(lease)  # for a forked child, see `Registry.inherit`
         _leave_to_renewer(runtime, holder)
         left = max(0.0, lease.valid_until - runtime.clock())
         raise unavailable(
@@ -82,6 +86,7 @@ def finish_release(runtime: Runtime, lease: LeaseState, release: Release) -> Ste
     with runtime.mutex:
         lease.release_failed = False
         runtime.pending.confirm(holder)
+        runtime.registry.remove(lease)
         if type(answer) is NotYours and not is_repetition:
             mark_lost(runtime, lease, TAKEN)
     if lease.state is LOST:
@@ -94,11 +99,15 @@ def _leave_to_renewer(runtime: Runtime, holder: str) -> None:
         wake_for_pending(runtime)
 
 
-def interrupt_release(runtime: Runtime, lease: LeaseState) -> None:
-    """Its holder was interrupted anywhere in a release: the renewer sees to it. (A lease that was
-    taken more than once is left to the block, or the release, that is still to come.)"""
+def interrupt_release(runtime: Runtime, lease: LeaseState, depth: int = 1) -> None:
+    """Its holder was interrupted anywhere in a release: the renewer sees to it. `depth`: how often
+    it was taken when the release began. It is counted once less, if it is not yet, and released
+    with the last one."""
     with runtime.mutex:
-        if lease.is_held(runtime.clock()) and lease.depth == 1:
+        if lease.is_held(runtime.clock()) and lease.depth == depth:
+            if depth > 1:
+                lease.depth -= 1
+                return
             mark_released(runtime, lease)
             release_later(runtime, lease.spec, lease.holder, lease)
         _leave_to_renewer(runtime, lease.holder)
@@ -140,18 +149,19 @@ def abandon(runtime: Runtime, spec: LockSpec, holder: str) -> None:
         release_later(runtime, spec, holder, lease)
 
 
-def deliver(runtime: Runtime, spec: LockSpec, holder: str) -> Steps[None]:
-    """After an interruption: try once to deliver the release of this holder, so that a program
-    which ends now leaves nothing behind. A further interruption ends the try, and not the release:
+def deliver(runtime: Runtime, spec: LockSpec, *holders: str) -> Steps[None]:
+    """After an interruption: try once to deliver the releases of these holders, so that a program
+    which ends now leaves nothing behind. A further interruption ends the try, and not the releases:
     the renewer sends what is pending."""
-    release = runtime.pending.find(holder)
-    if release is None:
+    found = map(runtime.pending.find, holders)
+    releases = tuple(release for release in found if release is not None)
+    if not releases:
         return
-    until = runtime.clock() + spec.request_timeout
-    [answer] = yield Ask((release,), until)
-    if type(answer) is not Failed:
-        with runtime.mutex:
-            runtime.pending.confirm(holder)
+    answers = yield Ask(releases, runtime.clock() + spec.request_timeout)
+    with runtime.mutex:
+        for release, answer in zip(releases, answers, strict=True):
+            if type(answer) is not Failed:
+                runtime.pending.confirm(release.holder)
 
 
 def lose_all(runtime: Runtime) -> None:

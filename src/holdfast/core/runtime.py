@@ -72,7 +72,6 @@ class Runtime:
     def forked(self, mutex: AbstractContextManager[object]) -> None:
         """In a forked child: all that was held, pending or locked belongs to the parent."""
         self.mutex = mutex
-        for lease in self.registry.held():
-            lease.mark_inherited()
+        self.registry.inherit()
         self.registry = Registry()
         self.pending = PendingReleases()

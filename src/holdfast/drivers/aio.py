@@ -75,11 +75,13 @@ class AsyncDriver(Driver):
         """The caller: the running task."""
         return asyncio.current_task()
 
-    async def run(self, steps: Steps[T], leaves: Sequence[tuple[LockSpec, str]] = ()) -> T:
+    async def run(
+        self, steps: Steps[T], spec: LockSpec | None = None, holders: Sequence[str] = ()
+    ) -> T:
         """Perform an algorithm to its end, and give its result. Closing waits for that.
 
-        `leaves`: the holders whose releases it leaves behind if it is cancelled. Each is delivered
-        then, if that works at once.
+        `spec` and `holders`: whose releases it leaves behind if it is cancelled. One try is made to
+        deliver them then.
         """
         if self.runtime.closed:
             raise ClientClosed
@@ -89,20 +91,22 @@ class AsyncDriver(Driver):
         try:
             return await self._drive(steps)
         except asyncio.CancelledError:
-            with suppress(ClientClosed):
-                for spec, holder in leaves:
-                    await self._drive(deliver(self.runtime, spec, holder))
+            if spec is not None:
+                with suppress(ClientClosed):
+                    await self._drive(deliver(self.runtime, spec, *holders))
             raise
         finally:
             self._running -= 1
             if self.runtime.closed and not self._running:
                 self._idle.set()
 
-    async def finish(self, steps: Steps[None], leaves: Sequence[tuple[LockSpec, str]]) -> None:
+    async def finish(
+        self, steps: Steps[None], spec: LockSpec | None = None, holders: Sequence[str] = ()
+    ) -> None:
         """Perform the second part of a release. If the client is closed meanwhile, its renewer
         does that."""
         try:
-            await self.run(steps, leaves)
+            await self.run(steps, spec, holders)
         except ClientClosed:
             return
 

@@ -112,10 +112,10 @@ class ThreadDriver(Driver):
         except ClientClosed:
             return
 
-    def deliver(self, spec: LockSpec, holder: str) -> None:
-        """After an interruption: try once to deliver the release of this holder."""
+    def deliver(self, spec: LockSpec, *holders: str) -> None:
+        """After an interruption: try once to deliver the releases of these holders."""
         with suppress(LockError):
-            self.run(deliver(self.runtime, spec, holder))
+            self.run(deliver(self.runtime, spec, *holders))
 
     def _drive(self, steps: Steps[T]) -> T:
         try:

@@ -159,7 +159,7 @@ class Node:
                     return
             self._waiting.append(exchange)
             return
-        if self.pending and self.is_overdue(now):
+        if self.is_overdue(now):
             full = len(self.pending) >= MAX_PENDING
             if spare or full:
                 self._fail(exchange, SILENT)
@@ -215,6 +215,8 @@ class Node:
                 self._replies = []
                 self.pending.popleft()
                 self._conclude(first, replies)
+                if self._reader is not reader:
+                    return  # the connection was closed
                 if self._waiting and self.ready:
                     self._send_waiting()
 

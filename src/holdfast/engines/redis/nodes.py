@@ -139,7 +139,7 @@ class Nodes:
         ready = [node for node in self.all if node.ready]
         if len(ready) < self.size and type(each.requests[0]) in MAY_WAIT:
             each.until = max(each.until, now + FIRST_CONTACT)
-        answering = [node for node in ready if not (node.pending and node.is_overdue(now))]
+        answering = [node for node in ready if not node.is_overdue(now)]
         return len(answering) >= self.size
 
     def margin(self) -> int:

@@ -53,7 +53,8 @@ if owner == READERS and is_free and delay ~= '' then  -- a writer that is stoppe
     redis.call('PEXPIRE', writer_of(lock), delay)
   end
 end
-if not (is_free or lets_in) then return result end
+local frees_nothing = channel == '' and not owner
+if frees_nothing or not (is_free or lets_in) then return result end
 -- Two at once, in case one of them has just given up, and two more in case both of these die. Readers
 -- can all have the lock together, so they do not count.
 local woken = 0

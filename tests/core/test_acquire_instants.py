@@ -9,9 +9,9 @@ from holdfast.core.backoff import FIRST, LONGEST
 from holdfast.core.effects import Ask, Sleep, Wait
 from holdfast.core.lease_state import LockSpec
 from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Failed, Granted, Held, Release
-from holdfast.core.runtime import MOST_CONTENDED, RENEWER, WATCHER
+from holdfast.core.runtime import RENEWER, WATCHER
 from holdfast.errors import ClientClosed, EngineUnavailable
-from holdfast.events import AcquireFailed, NotAcquired, Requested, Waiting
+from holdfast.events import AcquireFailed
 from tests.core.hand import BROKEN, DRIFT, NOW, PATIENCE, RETRY, TTL, Hand, Play, spec
 
 HELD = Held(5.0, wakes=True)
@@ -135,35 +135,6 @@ class TestWaiting:
         assert play.goes_on(True, at=NOW + 3.5).effect == asking(NOW + 4, queue=True)
         assert begin(Hand(), 0.5).effect == asking(NOW + 0.5)
         assert begin(Hand(), 0).effect == asking(NOW + PATIENCE)
-
-    def test_where_it_was_held_the_next_one_asks_for_a_place_at_once(self) -> None:
-        hand = Hand()
-        in_the_queue(hand, None)
-        for timeout in (None, 4.0):
-            assert begin(hand, timeout).effect == asking(NOW + PATIENCE, queue=True)
-        assert begin(hand, 0).effect == asking(NOW + PATIENCE), "which must not wait"
-
-    def test_until_it_is_free_at_once(self) -> None:
-        hand = Hand()
-        in_the_queue(hand, None).goes_on(True).hears(Granted(7))
-        assert begin(hand, None).hears(Granted(8)).result is not None
-        assert hand.unsubscribed == hand.subscribed == ["me", "me"]
-        assert begin(hand, None).effect == asking(NOW + PATIENCE)
-
-    def test_each_wait_is_reported_once(self) -> None:
-        hand = Hand()
-        hand.runtime.has_hooks = True
-        plays = [in_the_queue(hand, None), begin(hand, None).hears(HELD).goes_on(False).hears(HELD)]
-        begin(hand, 0).hears(HELD)
-        kinds = [type(event) for event in hand.events]
-        assert kinds == [Requested, Waiting, Requested, Waiting, Requested, NotAcquired]
-        assert all(isinstance(play.effect, Wait) for play in plays), "and they wait still"
-
-    def test_so_many_contended_locks_are_remembered_and_not_more(self) -> None:
-        hand = Hand()
-        for number in range(MOST_CONTENDED + 1):
-            begin(hand, None, spec(f"job {number}")).hears(HELD)
-        assert hand.runtime.contended == {f"p:job {MOST_CONTENDED}"}
 
     def test_at_the_timeout_it_leaves_the_queue_and_has_nothing(self) -> None:
         hand = Hand()

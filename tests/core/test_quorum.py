@@ -281,25 +281,19 @@ def test_a_failure_says_when_a_majority_will_answer(
 
 class TestScatter:
     def test_a_waiter_that_was_woken_waits_a_little_and_at_most_its_patience(self) -> None:
-        waiting = Acquire("job", "me", 2.0, queue=True, tries=1)
+        waiting = Acquire("job", "me", 2.0, queue=True)
         for until, pause in ((1.0, 0.003), (0.001, 0.001)):
             assert next(quorum_of(3).ask((waiting,), until)) == Sleep(pause)
 
-    def test_one_that_asks_for_the_first_time_does_not_wait(self) -> None:
-        joining = Acquire("job", "me", 2.0, queue=True)
-        vote = next(quorum_of(3).ask((joining,), 1.0))
-        assert not isinstance(vote, Sleep)
-
     def test_its_time_is_counted_from_before_that(self) -> None:
         clock = Clock()
-        waiting = Acquire("job", "me", 0.02, queue=True, tries=1)
-        steps = quorum_of(3, clock).ask((waiting,), 0.005)
+        steps = quorum_of(3, clock).ask((Acquire("job", "me", 0.02, queue=True),), 0.005)
         next(steps)
         clock.now = 0.003
         vote = next(steps)
         assert not isinstance(vote, Sleep)
         assert vote.until == 0.008  # every node has its whole time all the same
-        assert vote.requests[0] == Acquire("job", "me#1", 0.02, True, NOW + 3000)
+        assert vote.requests[0] == Acquire("job", "me", 0.02, True, NOW + 3000)
         clock.now = 0.02 - drift(0.02)
         vote.take(0, [Granted(1)])
         vote.take(1, [Granted(1)])

@@ -129,20 +129,6 @@ PLANTED = [
         CORE,
     ),
     Mutant(
-        "a try that must not wait joins the queue of a contended lock",
-        "core/acquire.py",
-        "        if spec.key in runtime.contended and timeout != 0:",
-        "        if spec.key in runtime.contended:",
-        CORE,
-    ),
-    Mutant(
-        "a contended lock is so forever",
-        "core/acquire.py",
-        "            runtime.contended.discard(spec.key)\n",
-        "            pass\n",
-        CORE,
-    ),
-    Mutant(
         "a wait has no end",
         "core/acquire.py",
         "            yield Wait(self.holder, until) if self.queue else Sleep(until)",

@@ -45,8 +45,6 @@ def acquire(
     """Get the lock; None if another holder has it until `timeout` (0: try once; None: no limit)."""
     contender = Contender(runtime, spec, holder, timeout)
     try:
-        if spec.key in runtime.contended and timeout != 0:
-            contender.join_queue()
         while True:
             [answer] = yield contender.request()
             outcome = contender.outcome(answer)
@@ -104,24 +102,17 @@ class Contender:
         self.began = -inf
         """When the last try left."""
         self.queue = False
-        """Whether to ask for a place in the queue: from the second try on, or from the first if the
-        lock was contended the last time."""
+        """Whether to ask for a place in the queue; from the second try on."""
         self.needs_cleanup = False
         """Whether the engine may have something of ours: a place in the queue, or an unknown
         grant."""
-        self.was_busy = self.is_waiting = False
-        """Whether another client has it; whether that was reported."""
+        self.was_busy = False
         self.failing_since = inf
         self.pauses: Iterator[float] | None = None
         self.is_reported = runtime.has_hooks
         """Whether there are hooks that wait for the end of this."""
         if self.is_reported:
             runtime.emit(Requested(spec.name, holder, spec.shares, timeout))
-
-    def join_queue(self) -> None:
-        """Ask for a place in the queue from now on."""
-        self.queue = True
-        self.runtime.subscribe(self.holder)
 
     def request(self) -> Ask:
         """The next try."""
@@ -180,8 +171,6 @@ class Contender:
                 lease.keep_until = now + spec.min_hold
             runtime.registry.add(lease)
             wake_loops(runtime, lease)
-        if self.queue and self.tries == 1:
-            runtime.contended.discard(spec.key)
         if self.is_reported:
             self.is_reported = False
             lease.acquired_at = now
@@ -192,13 +181,12 @@ class Contender:
     def _busy(self, held: Held) -> Busy:
         self.was_busy, self.failing_since = True, inf
         now = self.runtime.clock()
-        if self.is_reported and not self.is_waiting and self.give_up_at > now:
-            self.is_waiting = True
-            self.runtime.emit(Waiting(self.spec.name, self.holder, held.remaining))
         if not self.queue:
             if self.give_up_at > now:
-                self.runtime.note_contention(self.spec.key)
-                self.join_queue()
+                self.queue = True
+                self.runtime.subscribe(self.holder)
+                if self.is_reported:
+                    self.runtime.emit(Waiting(self.spec.name, self.holder, held.remaining))
             return Busy(now, self.give_up_at)  # ask again at once, for a place in the queue
         self.needs_cleanup = True
         pause = held.remaining

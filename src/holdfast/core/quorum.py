@@ -117,7 +117,7 @@ class Quorum:
     def _acquire(self, request: Acquire, until: float) -> Rounds[Sequence[Answer]]:
         began = self.clock()
         request_timeout = until - began
-        if request.queue and request.tries:  # it may have been woken together with others
+        if request.queue:
             yield Sleep(began + self.uniform(0, min(SCATTER, request_timeout)))
         vote = yield from self._vote(request, request.tries, began, request_timeout)
         if request.once and vote.draw:

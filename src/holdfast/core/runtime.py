@@ -14,9 +14,6 @@ from holdfast.events import Event
 RENEWER, WATCHER = "renewer", "watcher"
 """The waiter ids of the client's two loops: `renew_forever` and `watch_deadlines`."""
 
-MOST_CONTENDED = 1000
-"""How many contended keys are remembered."""
-
 
 @dataclass(slots=True)
 class Runtime:
@@ -47,20 +44,10 @@ class Runtime:
     """What it is, for people: "an etcd v3 cluster"."""
     registry: Registry = field(default_factory=Registry)
     pending: PendingReleases = field(default_factory=PendingReleases)
-    contended: set[str] = field(default_factory=set)
-    """Keys that were held by another client when this one asked last: the next caller asks for a
-    place in the queue at once. Each lease of a contended lock then costs three requests, not four.
-    """
     has_hooks: bool = False
     """Whether anything but trouble is worth an event."""
     closed: bool = False
     """Nothing is acquired or renewed any more."""
-
-    def note_contention(self, key: str) -> None:
-        """This key is held by another client."""
-        if len(self.contended) >= MOST_CONTENDED:
-            self.contended.clear()
-        self.contended.add(key)
 
     def is_idle(self, loop: str) -> bool:
         """Whether this loop has nothing to do. Needs the mutex."""

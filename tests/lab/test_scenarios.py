@@ -32,7 +32,7 @@ from holdfast.lab.scenarios.stage import Stage
 
 IN_DETAIL = [
     ("pause", "writes-on"),
-    ("majority-down", "down"),
+    ("nodes-down", "majority"),
     ("partition", "pair"),
     ("failover", "replicas=0"),
 ]
@@ -47,6 +47,15 @@ ALL = [
     for v in s.variants
 ]
 TERMINAL = Terminal(width=80, colour=False)
+
+
+def test_what_is_named_here_exists() -> None:
+    known = {
+        (scenario.name, variant.name)
+        for scenario in SCENARIOS.values()
+        for variant in scenario.variants
+    }
+    assert known >= {*IN_DETAIL, *ALSO_FULL}
 
 
 def silence(event: Event) -> None:

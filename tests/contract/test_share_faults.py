@@ -281,6 +281,26 @@ async def test_stopped_it_finds_its_share_lost(stage: Stage, shares: int) -> Non
     assert await stage.tries(ben, share(stage, ben, shares)) is None
 
 
+@PROCESSES
+@KINDS
+async def test_stopped_in_the_queue_it_is_passed_over_after_a_crash(
+    stage: Stage, shares: int
+) -> None:
+    """The holder was killed, and a writer waits behind the one that would share the lock."""
+    ann = stage.actor("ann")
+    share(stage, ann, shares)
+    holder, first = await stage.worker(), await stage.worker()
+    theirs = await holder("acquire", name="door", ttl=stage.ttl)
+    first.begins("acquire", name="door", shares=shares, ttl=stage.ttl)
+    await stage.settles(ann, "door")
+    first.stop()
+    await holder.kill()
+    timeout = 2 * stage.ttl + 2 * AT_ONCE
+    lease = await ann(ann.lock("door", ttl=stage.long).acquire, timeout=timeout)
+    assert lease
+    assert lease.fence > theirs["fence"]
+
+
 @pytest.mark.needs("outage")
 @KINDS
 async def test_a_share_that_was_asked_for_in_vain_is_not_taken(stage: Stage, shares: int) -> None:

@@ -580,6 +580,13 @@ PLANTED = [
         "            self._sql.leave, key=key",
         share_faults("postgres", "in_vain"),
     ),
+    Mutant(
+        "SQL: a share is not offered when the last holder's time is over",
+        "engines/sql/shares.py",
+        "is_free = not self.owner or not self.remaining",
+        "is_free = not self.owner or self.is_shared and not self.remaining",
+        "tests/engines/sql/test_shares.py -k after_a_crash",
+    ),
     # SQL: waiters that poll
     Mutant(
         "SQL: a waiter that polls has a short offer",

@@ -549,6 +549,26 @@ def test_an_offer_of_a_share_lapses(base: Base) -> None:
     assert fence(base.ask(Acquire(KEY, "cleo", 5.0, queue=True)))
 
 
+@pytest.mark.parametrize("shares", [0, 3])
+@pytest.mark.parametrize("client", [1, 2], ids=["listens", "polls"])
+def test_the_offer_of_a_share_that_nobody_takes_lapses_after_a_crash(
+    base: Base, shares: int, client: int
+) -> None:
+    """The holder died, and the first waiter is stopped: it is the turn of the one behind it."""
+    first = fence(base.ask(Acquire(KEY, "dead", 5.0)))
+    waits = Acquire(KEY, "stopped", 60.0, queue=True, shares=shares)
+    assert isinstance(base.ask(waits, base.clients[client]), Held)
+    writer = Acquire(KEY, "writer", 5.0, queue=True)
+    assert isinstance(base.ask(writer), Held)
+    base.now += 5.1
+    held = base.ask(writer)
+    assert isinstance(held, Held)
+    assert members(base) == ["stopped"]
+    assert held.remaining > 0, "it asks again when the offer has lapsed"
+    base.now += held.remaining + 0.1
+    assert fence(base.ask(writer)) > first
+
+
 def test_a_newcomer_in_the_queue_tries_only_if_the_lock_is_not_held(base: Base) -> None:
     """It has tried a moment ago, and a try keeps others from writing."""
     sent: list[Text] = []

@@ -121,11 +121,11 @@ class State:
 
     @property
     def has_shares(self) -> bool:
-        """Whether there may be shares to offer: the lock is free and the first waiter wants one, or
-        a member's time is over, or a waiter may join the members."""
-        if not self.owner:
-            return self.queued
-        return self.is_shared and (self.queued or not self.remaining)
+        """Whether there may be shares to offer: the lock is free, or its last holder's time is
+        over, and the first waiter wants one; or a member's time is over, or a waiter may join the
+        members."""
+        is_free = not self.owner or not self.remaining
+        return (is_free or self.queued) if self.is_shared else (is_free and self.queued)
 
 
 class Shares:

@@ -587,6 +587,15 @@ PLANTED = [
         "is_free = not self.owner or self.is_shared and not self.remaining",
         "tests/engines/sql/test_shares.py -k after_a_crash",
     ),
+    Mutant(
+        "SQL: a connection of the user's that comes too late stays open",
+        "engines/sql/pools.py",
+        """        elif hasattr(found, "close"):
+            found.close()
+""",
+        "",
+        "tests/engines/sql/test_connect.py -k comes_too_late",
+    ),
     # SQL: waiters that poll
     Mutant(
         "SQL: a waiter that polls has a short offer",

@@ -25,6 +25,7 @@ from tests.engines.sql.databases import Database, MariaDb
 from tests.engines.sql.test_pools import engine_of
 from tests.engines.sql.users import sqlalchemy_url
 from tests.equipment.servers.postgres import PostgresServer
+from tests.patience import wait_for
 
 BOTH = pytest.mark.parametrize("kind", ["postgres", "mariadb"])
 
@@ -139,6 +140,32 @@ def test_it_takes_too_long(database: Database, kind: str, invite: Invite) -> Non
         ann.takes(ttl=0.3, timeout=0)
     assert time.monotonic() < began + 5
     released.set()
+
+
+@BOTH
+def test_a_connection_that_comes_too_late_is_closed(
+    database: Database, kind: str, invite: Invite
+) -> None:
+    calls: list[Any] = []
+    late: list[Any] = []
+    is_late = threading.Event()
+
+    def connect() -> Any:
+        calls.append(None)
+        if len(calls) > 1:  # there is one connection at a time, so the first has been given up
+            is_late.set()
+            raise LookupError("once is enough")
+        is_late.wait(60)
+        late.append(opened(database))
+        return late[0]
+
+    def is_closed() -> bool:
+        return bool(late) and (late[0].closed if kind == "postgres" else not late[0].open)
+
+    ann = invite(database.url, connect=connect, connections=1)
+    while not is_late.is_set():
+        assert ann.refused(ttl=0.3)
+    wait_for(is_closed)
 
 
 def test_connections_of_pymysql_without_its_flags(tmp_path: Path, invite: Invite) -> None:

@@ -13,9 +13,9 @@ is used: holdfast opens connections of its own, and takes none out of the pool.
 
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, wait
 from importlib import import_module
 from inspect import iscoroutine, iscoroutinefunction
-from queue import Empty, SimpleQueue
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -170,22 +170,28 @@ def _dialect(scheme: str) -> Any:
 
 def _within(seconds: float, given: Callable[[], Any]) -> Any:
     """What a user's function gives within that many seconds. It may take longer, so it runs in a
-    thread; a connection that comes too late is closed when it is collected."""
-    outcome: SimpleQueue[Any] = SimpleQueue()
+    thread; a connection that comes too late is closed."""
+    outcome: Future[Any] = Future()
 
     def run() -> None:
+        found: Any
         try:
-            outcome.put(given())
+            found = given()
         except Exception as error:  # noqa: BLE001 - raised below
-            outcome.put(error)
+            found = error
+        if outcome.set_running_or_notify_cancel():
+            outcome.set_result(found)
+        elif hasattr(found, "close"):
+            found.close()
 
     threading.Thread(target=run, name="holdfast-connecting", daemon=True).start()
     try:
-        found = outcome.get(timeout=max(0.0, seconds))
-    except Empty:
-        raise BrokenError(
-            f"the user's own way of connecting took longer than {seconds:.3g} s"
-        ) from None
+        wait([outcome], max(0.0, seconds))
+    finally:
+        is_late = outcome.cancel()
+    if is_late:
+        raise BrokenError(f"the user's own way of connecting took longer than {seconds:.3g} s")
+    found = outcome.result()
     if isinstance(found, SqlError):
         raise found
     if isinstance(found, Exception):

@@ -194,6 +194,33 @@ def test_a_session_for_asyncio(database: Database, ann: Party, ben: Party) -> No
     assert ben.takes()
 
 
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        (kind, Way(f"SQLAlchemy/{library}", "async"))
+        for kind, libraries in (
+            ("postgres", ("psycopg", "asyncpg")),
+            ("mariadb", ("aiomysql", "asyncmy")),
+        )
+        for library in libraries
+    ],
+    ids=str,
+)
+def test_a_connection_within_run_sync(
+    database: Database, way: Way, ann: Party, ben: Party, transaction: Transaction
+) -> None:
+    """It blocks there, and its library is one for asyncio."""
+    lease = ben.takes(ttl=LONG, renew=False)
+    with contextlib.closing(way.begin(ann, database.url, AUTOCOMMIT)) as automatic:
+        for call in (lease.guard, lambda own: holdfast.fence.check(own, "job", 1)):
+            with pytest.raises(ValueError, match=r"^connection: .*autocommit"):
+                ann(automatic.connection.run_sync, call)
+    ann(transaction.connection.run_sync, lease.guard)
+    assert_guarded(ann)
+    transaction.commit()
+    assert ann.takes()
+
+
 @ASYNC_POSTGRES
 def test_a_connection_of_an_asyncpg_pool(database: Database, ann: Party, ben: Party) -> None:
     async def work() -> None:

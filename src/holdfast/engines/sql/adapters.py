@@ -307,9 +307,10 @@ def _sqlalchemy(connection: Any, awaits: bool) -> Calls[Adapter | None]:
 
     pooled = (own.sync_connection if awaits else own).connection
     library = _library(pooled.driver_connection)
-    make = (_ASYNC if awaits else _SYNC).get(library)
+    is_async = own.dialect.is_async  # within `run_sync`, also of a Connection that blocks
+    make = (_ASYNC if is_async else _SYNC).get(library)
     if make is not None and library != "asyncpg":  # which begins with the first statement
-        below = make(pooled.driver_connection, awaits)
+        below = make(pooled.driver_connection, is_async)
         autocommits = below is not None and below.autocommits
     else:
         autocommits = bool(getattr(pooled.dbapi_connection, "autocommit", False))

@@ -4,6 +4,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -189,6 +190,28 @@ def test_an_engine_whose_listener_adds_a_token(
 
     ann = invite(own)
     assert ann.takes()
+
+
+@BOTH
+def test_an_engine_that_connects_for_its_user_meanwhile(database: Database, kind: str) -> None:
+    """Holdfast asks for the arguments while a thread of the user's is in one of the listeners."""
+    own = engine_of("sync", database.url)
+    begun, done = threading.Event(), threading.Event()
+
+    @event.listens_for(own, "do_connect")
+    def stay(dialect: Any, record: Any, args: Any, arguments: dict[str, Any]) -> None:
+        if not begun.is_set():
+            begun.set()
+            done.wait(60)
+
+    with ThreadPoolExecutor(1) as pool, Client(own) as client:
+        connecting = pool.submit(own.connect)
+        begun.wait(60)
+        lease = client.lock("job").acquire(timeout=10)
+        done.set()
+        connecting.result(60).close()
+        assert lease
+    own.dispose()
 
 
 @BOTH

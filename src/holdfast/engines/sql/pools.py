@@ -109,20 +109,37 @@ class _EnoughError(Exception):
     """Ends the connecting of an engine."""
 
 
+class _Connecting(threading.local):
+    """What an engine's dialect connects by, in the place of its own method. A thread that asks for
+    the arguments gets them noted, and connects nothing. (A listener of ours would not do: to add
+    one while a thread of the user's goes through the listeners is an error there.)"""
+
+    noted: dict[str, Any] | None = None
+
+    def __init__(self, connect: Callable[..., Any]) -> None:
+        self._connect = connect
+
+    def __call__(self, *args: Any, **arguments: Any) -> Any:
+        if self.noted is None:
+            return self._connect(*args, **arguments)
+        self.noted.update(arguments)
+        raise _EnoughError
+
+
+_replacing = threading.Lock()
+
+
 def _arguments_of(engine: Any) -> dict[str, Any]:
     """What an engine calls its library with: the URL has neither `connect_args` nor what listeners
-    to `do_connect` add. Ours comes behind them, and lets nothing be connected."""
-    from sqlalchemy import event, exc
+    to `do_connect` add."""
+    from sqlalchemy import exc
 
-    found: dict[str, Any] = {}
-    me = threading.get_ident()
-
-    def note(dialect: Any, record: Any, args: Any, arguments: Mapping[str, Any]) -> None:
-        if threading.get_ident() == me:  # others may be connecting
-            found.update(arguments)
-            raise _EnoughError
-
-    event.listen(engine, "do_connect", note)
+    dialect = engine.dialect
+    with _replacing:
+        if not isinstance(dialect.connect, _Connecting):
+            dialect.connect = _Connecting(dialect.connect)
+    connecting = dialect.connect
+    connecting.noted = found = dict[str, Any]()
     try:
         engine.pool.recreate().connect().invalidate()
     except _EnoughError:
@@ -130,7 +147,7 @@ def _arguments_of(engine: Any) -> dict[str, Any]:
     except exc.MissingGreenlet:
         pass  # what connects needs a loop
     finally:
-        event.remove(engine, "do_connect", note)
+        connecting.noted = None
     raise RefusedError(
         "the Engine has a creator, or a listener that connects; give a URL, and that function as "
         "connect=",

@@ -132,6 +132,27 @@ def test_what_it_raises_is_told(database: Database, kind: str, invite: Invite) -
         ann.tries()
 
 
+@pytest.mark.parametrize(
+    ("scheme", "arguments"),
+    [
+        ("mariadb", {"host": "a" * 70}),
+        ("mariadb", {"host": 5}),
+        ("mariadb", {"port": "3306"}),
+        ("mariadb", {"ssl": True}),
+        ("postgresql", {"password": "hush\ud800"}),
+        ("postgresql", {5: "x"}),
+    ],
+)
+def test_arguments_that_cannot_be_used(
+    scheme: str, arguments: dict[Any, Any], invite: Invite, caplog: pytest.LogCaptureFixture
+) -> None:
+    ann = invite(f"{scheme}://127.0.0.1:1/db", connect=lambda: arguments)
+    with pytest.raises(EngineUnavailable, match="these arguments cannot be connected with: "):
+        ann.takes(timeout=600)  # told at once, since waiting does not heal it
+    assert "raised" not in caplog.text, "nor did the renewer meet anything else"
+    assert "hush" not in caplog.text
+
+
 @BOTH
 def test_it_takes_too_long(database: Database, kind: str, invite: Invite) -> None:
     released = threading.Event()

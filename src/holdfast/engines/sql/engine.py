@@ -5,10 +5,10 @@ from importlib import import_module
 from typing import Any, TypeAlias
 from urllib.parse import SplitResult
 
-from holdfast.core.ports import Engine, StoreHost
+from holdfast.core.ports import Clock, Engine, StoreHost
 from holdfast.core.records import Finding, Guarantees, NodeInfo
 from holdfast.engines.offload import Offloaded
-from holdfast.engines.sql.connection import Connect, RefusedError
+from holdfast.engines.sql.connection import Connect, Connection, RefusedError
 from holdfast.engines.sql.dialect import LEASES, Statements
 from holdfast.engines.sql.guard import SqlGuard
 from holdfast.engines.sql.threads import ServerStore
@@ -68,22 +68,31 @@ def server_engine(
     ),
 ) -> Engine:
     """The engine of a server. `examination`: the module with what is to be said of it."""
+
+    def open_by(clock: Clock, until: float) -> Connection:
+        try:
+            return connect(clock, until)
+        except (AttributeError, TypeError, ValueError) as error:  # of a user's own arguments
+            raise RefusedError(
+                f"these arguments cannot be connected with: {error}", is_final=True
+            ) from None  # which may show a password
+
     connections = read_count(options)
     node = f"{url.netloc.rpartition('@')[2] or 'localhost'}{url.path}"
 
     def store(host: StoreHost) -> ServerStore:
-        return ServerStore(host, node, connect, statements, waiters, connections)
+        return ServerStore(host, node, open_by, statements, waiters, connections)
 
     def examine(ttl: float) -> Iterable[Finding]:
         from holdfast.engines.sql.examine import examine
 
         own = import_module(examination)
-        return examine(connect, node, own.READ_CLOCK, own.checks, ttl)
+        return examine(open_by, node, own.READ_CLOCK, own.checks, ttl)
 
     def nodes() -> Sequence[NodeInfo]:
         from holdfast.engines.sql.examine import nodes
 
-        return nodes(connect, node, import_module(examination).READ_CLOCK)
+        return nodes(open_by, node, import_module(examination).READ_CLOCK)
 
     return Engine(
         guarantees,

@@ -259,6 +259,7 @@ def test_an_engine_of_asyncio_with_a_creator() -> None:
     [
         ("postgresql+asyncpg://h/db", {"ssl": ssl.create_default_context()}),
         ("postgresql+asyncpg://h/db", {"ssl": True}),
+        ("postgresql+asyncpg://h/db", {"ssl": False}),
         ("mysql+asyncmy://h/db", {"ssl_mode": "REQUIRED"}),
     ],
 )
@@ -266,9 +267,20 @@ def test_tls_that_only_another_library_knows(url: str, arguments: dict[str, Any]
     """It must not be left out."""
     own: Any = create_async_engine(url, connect_args=arguments)
     ann = Party("async", own)
-    with pytest.raises(EngineUnavailable, match="is of another library; give a URL"):
+    refusal = rf"cannot take the argument {next(iter(arguments))} .*; give a URL"
+    with pytest.raises(EngineUnavailable, match=refusal):
         ann.takes(timeout=600)
     ann.close()
+
+
+@pytest.mark.parametrize("kind", ["postgres"])
+def test_tls_that_libpq_knows_need_not_be_texts(
+    database: Database, invite: Invite, tmp_path: Path
+) -> None:
+    arguments = {"sslmode": "prefer", "sslrootcert": tmp_path / "ca.pem", "sslcompression": 0}
+    assert invite(database.url, connect=lambda: arguments).takes()
+    ben = invite(database.url, connect=lambda: arguments | {"sslmode": "require"})
+    assert "does not support SSL" in str(ben.refused())
 
 
 @pytest.mark.parametrize(

@@ -43,13 +43,13 @@ def read_count(options: dict[str, str]) -> int:
     return int(text)
 
 
-def refuse_tls(unknown: Iterable[str]) -> None:
+def refuse_tls(unknown: Iterable[str], library: str) -> None:
     """Raise for an argument of a user's library that is about TLS, if ours cannot take it: to leave
     it out would encrypt less."""
     for name in unknown:
         if name.startswith("ssl"):
             raise RefusedError(
-                f"the argument {name} of the user's own way of connecting is of another library; "
+                f"{library} cannot take the argument {name} of the user's own way of connecting; "
                 "give a URL, which says how to encrypt",
                 is_final=True,
             )

@@ -106,7 +106,7 @@ def address_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
     """For PyMySQL, from the arguments of any library; those that it does not know are about
     Python."""
     given = {_SAME.get(name, name): value for name, value in arguments.items() if value is not None}
-    refuse_tls([name for name in given if name not in KNOWN])
+    refuse_tls([name for name in given if name not in KNOWN], "PyMySQL")
     known = {name: value for name, value in given.items() if name in KNOWN}
     if not any(name.startswith(("ssl", "read_default")) for name in known):
         known["ssl_disabled"] = True  # else PyMySQL reads all authorities of the system each time

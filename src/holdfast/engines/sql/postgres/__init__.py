@@ -97,10 +97,19 @@ def arguments(url: SplitResult, options: dict[str, str]) -> dict[str, Any]:
 def conninfo_of(arguments: Mapping[str, Any]) -> str:
     """For libpq, from the arguments of a connection of any library; those that libpq does not know
     are about Python."""
-    given = {_SAME.get(name, name): value for name, value in arguments.items() if value is not None}
-    known = {name: value for name, value in given.items() if name in _known()}
-    refuse_tls([name for name in given if not isinstance(known.get(name), str)])
-    return make_conninfo("", **(DEFAULTS | known | FORCED))
+    known = _known()
+    found: dict[str, Any] = {}
+    unknown: list[str] = []
+    for name, value in arguments.items():
+        if value is None:
+            continue
+        keyword = _SAME.get(name, name)
+        if keyword in known and (keyword != "sslmode" or isinstance(value, str)):
+            found[keyword] = value
+        else:  # asyncpg's `ssl` may also be an SSLContext
+            unknown.append(name)
+    refuse_tls(unknown, "psycopg")
+    return make_conninfo("", **(DEFAULTS | found | FORCED))
 
 
 def _known() -> set[str]:

@@ -8,7 +8,8 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
 import holdfast
-from tests.engines.redis.party import Mode
+from holdfast import EngineUnavailable
+from tests.engines.redis.party import Mode, Party
 from tests.engines.sql.users import sqlalchemy_url
 
 SECRET = "hush:h@sh"
@@ -68,6 +69,23 @@ def test_a_pool_that_finds_out_by_a_coroutine() -> None:
     own = psycopg_pool.AsyncConnectionPool(conninfo, open=False)
     with pytest.raises(TypeError, match=r"^url: .*coroutine.*connect="):
         holdfast.AsyncClient(own)
+
+
+@pytest.mark.parametrize("argument", ["conninfo", "kwargs"])
+def test_a_pool_that_finds_out_by_an_object_that_gives_a_coroutine(
+    argument: str,
+) -> None:
+    """Which is only known when it is called."""
+
+    class Finding:
+        async def __call__(self) -> Any: ...
+
+    given: dict[str, Any] = {argument: Finding()}
+    own: Any = psycopg_pool.AsyncConnectionPool(open=False, **given)
+    ann = Party("async", own)
+    with pytest.raises(EngineUnavailable, match=r"by a coroutine how to connect; .*connect="):
+        ann.takes(timeout=600)  # told at once, since waiting does not heal it
+    ann.close()
 
 
 def test_options_of_the_engine_can_be_given_too(mode: Mode) -> None:

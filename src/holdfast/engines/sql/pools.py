@@ -80,14 +80,20 @@ def _of_psycopg_pool(pool: Any, *, awaits: bool) -> tuple[str, Opening]:
 
     _check_kind(pool, AsyncConnectionPool if awaits else ConnectionPool)
     given = (pool.conninfo, pool.kwargs)
+    refusal = (
+        "the pool finds out by a coroutine how to connect; give a URL, and a plain function as "
+        "connect="
+    )
     if any(map(iscoroutinefunction, given)):
-        raise TypeError(
-            "url: the pool finds out by a coroutine how to connect; give a URL, and a plain "
-            "function as connect="
-        )
+        raise TypeError(f"url: {refusal}")
 
     def arguments() -> dict[str, Any]:
         found: list[Any] = [each() if callable(each) else each for each in given]
+        coroutines = [each for each in found if iscoroutine(each)]
+        for each in coroutines:
+            each.close()  # else it complains that it was never awaited
+        if coroutines:
+            raise RefusedError(refusal, is_final=True)
         conninfo, kwargs = found
         return conninfo_to_dict(conninfo or "") | (kwargs or {})
 

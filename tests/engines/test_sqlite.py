@@ -6,7 +6,9 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from math import inf
 from pathlib import Path
@@ -613,6 +615,28 @@ def test_failures_name_the_file(host: Host) -> None:
     answer = say(host.client(), Acquire("job", "a", 1.0))
     assert answer == Failed.at(str(host.path), "it is a folder, not a file", inf)
     host.path.rmdir()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_two_threads_may_close_it_at_once(host: Host) -> None:
+    is_closed = threading.Event()
+
+    def stay(holder: str) -> None:
+        is_closed.wait(10)
+
+    store = SqliteStore(host.path, lambda: host.now, stay)
+    other = host.client()
+    say(other, Acquire("job", "a", 30.0))
+    say(store, Acquire("job", "b", 30.0, queue=True))
+    say(other, Release("job", "a"))  # the thread that listens is in `stay` now
+
+    def close() -> None:
+        store.close()
+        is_closed.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        for closing_it in [pool.submit(close) for _ in range(2)]:
+            closing_it.result(60)
 
 
 class Interruption:

@@ -51,10 +51,10 @@ class PipeWaiters(Waiters):
         return wake(self._database, listener, holder if is_offered else holder + LATER)
 
     def close(self) -> None:
-        """Stop listening."""
-        if self._pipe is not None:
-            self._pipe.close()
-            self._pipe = None
+        """Stop listening. Of two threads that close, one has the pipe."""
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            pipe.close()
 
     def forget(self) -> None:
         """In a forked child: the pipe is the parent's."""

@@ -617,6 +617,16 @@ def test_failures_name_the_file(host: Host) -> None:
     host.path.rmdir()
 
 
+def test_a_path_that_leads_in_a_circle(tmp_path: Path) -> None:
+    path = tmp_path / "locks.db"
+    path.symlink_to(path)
+    with (
+        Client(f"sqlite://{path}") as client,
+        pytest.raises(EngineUnavailable, match=f"{path}: the database cannot be opened"),
+    ):
+        client.lock("job").acquire(timeout=600)  # told at once, since waiting does not heal it
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_two_threads_may_close_it_at_once(host: Host) -> None:
     is_closed = threading.Event()

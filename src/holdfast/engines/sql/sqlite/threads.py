@@ -58,7 +58,8 @@ class SqliteStore:
     """One SQLite file."""
 
     def __init__(self, path: Path, clock: Clock, notify: Notify) -> None:
-        self._path, self._clock = path.resolve(), clock  # its pipes are beside the file itself
+        self._path = Path(os.path.realpath(path))  # its pipes are beside the file itself
+        self._clock = clock
         self._waiters = PipeWaiters(self._path, clock, notify)
         self._begin()
         _forks.add(self)

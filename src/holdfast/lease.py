@@ -265,7 +265,6 @@ class Lease(BaseLease[ThreadDriver]):
     def release(self) -> None:
         """Release it, from any thread. If the engine is unreachable (`EngineUnavailable`), the
         client keeps trying in the background; a second call tries again, too."""
-        depth = self._state.depth
         try:
             if self._state.spec.min_hold:
                 self._keep()
@@ -276,7 +275,7 @@ class Lease(BaseLease[ThreadDriver]):
         except LockError:
             raise
         except BaseException:
-            self._interrupted(depth)
+            self._interrupted()
             raise
 
     def _keep(self) -> None:
@@ -284,7 +283,7 @@ class Lease(BaseLease[ThreadDriver]):
         self._driver.finish(keep(self._driver.runtime, self._state))
 
     def _interrupted(self, depth: int = 1) -> None:
-        """A Ctrl-C came in the middle of a release, which began at this depth."""
+        """A Ctrl-C came in the middle of a release, which began when it was taken `depth` times."""
         interrupt_release(self._driver.runtime, self._state, depth)
         self._driver.deliver(self._state.spec, self._state.holder)
 
@@ -298,19 +297,22 @@ class Lease(BaseLease[ThreadDriver]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        depth = self._state.depth
         try:
-            if self._state.spec.min_hold:
-                self._keep()
-            runtime, state = self._driver.runtime, self._state
-            release = begin_leave(runtime, state, error)
-            if release is not None:
-                self._driver.finish(finish_leave(runtime, state, release, error))
+            self._leave(error)
         except LockError:
             raise
         except BaseException:
-            self._interrupted(depth)
+            self._interrupted()
             raise
+
+    def _leave(self, error: BaseException | None) -> None:
+        """Leave a block. Its caller sees to an interruption."""
+        if self._state.spec.min_hold:
+            self._keep()
+        runtime, state = self._driver.runtime, self._state
+        release = begin_leave(runtime, state, error)
+        if release is not None:
+            self._driver.finish(finish_leave(runtime, state, release, error))
 
 
 class AsyncLease(BaseLease[AsyncDriver]):

@@ -249,7 +249,7 @@ class Lock(BaseLock[ThreadDriver, Lease]):
         try:
             block = self._ownership.block(self._driver.current(), frame)
             depth = block.state.depth if block is not None else 0
-            self._to_leave(frame).__exit__(kind, error, trace)
+            self._to_leave(frame)._leave(error)
         except LockError:
             raise
         except BaseException:  # a Ctrl-C may come on the way

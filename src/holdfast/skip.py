@@ -38,9 +38,9 @@ class Run:
             if error is None and self._note is not None:
                 self._note()
         except BaseException as failure:
-            self.lease.__exit__(type(failure), failure, failure.__traceback__)
+            self.lease._leave(failure)
             raise
-        self.lease.__exit__(kind, error, trace)
+        self.lease._leave(error)
 
     def _interrupted(self) -> None:
         if self.lease is not None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from holdfast import EngineUnavailable
 from holdfast.engines.sql.mysql.connection import MySqlConnection
 from tests.engines.redis.party import Party
 from tests.engines.sql.conftest import Invite
@@ -52,6 +53,21 @@ def test_many_who_come_first_make_the_table_once(mariadb: MariaDbServer) -> None
     assert len([lease for lease in outcomes if lease]) == 1
     for party in crowd:
         party.close()
+
+
+def test_tables_that_take_too_long_to_be_made_are_tried_again(
+    mariadb: MariaDbServer, invite: Invite
+) -> None:
+    mariadb.query("CREATE TABLE holdfast_cells (name INT)")
+    ann = invite(mariadb.url)
+    lock = ann.client.lock("job", ttl=1)
+    with mariadb.connection() as other:
+        other.cursor().execute("LOCK TABLES holdfast_cells WRITE")
+        with pytest.raises(EngineUnavailable, match="is unreachable"):
+            ann(lock.acquire, timeout=0)
+        other.cursor().execute("DROP TABLE holdfast_cells")
+        other.cursor().execute("UNLOCK TABLES")
+    assert ann(lock.acquire, timeout=20)
 
 
 def test_a_table_of_another_name_in_another_database(

@@ -304,10 +304,12 @@ _ERRORS = (pymysql.MySQLError, OSError, RuntimeError)
 def _why(error: Exception) -> SqlError:
     """An error of PyMySQL's as ours."""
     if not isinstance(error, pymysql.MySQLError):
-        return BrokenError(str(error))
+        return BrokenError(str(error) or type(error).__name__)
     if isinstance(error.__context__, TimeoutError):
         return BrokenError(SILENT)
     match error.args:
+        case (0, _):  # PyMySQL's own, after an error that ended the connection
+            return BrokenError("the connection is closed")
         case (int(number), str(message)) if number < CLIENT_ERRORS:
             return read_error(number, message)
         case (_, message):

@@ -17,7 +17,7 @@ pytest_plugins = [
     "pytester",
     "holdfast.contrib.pytest_plugin",
     "tests.contract.plugin",
-    "tests.equipment.set_clock",
+    "tests.equipment.disturbance",
 ]
 
 MODE = re.compile(r"\ba?sync\b")

@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 from zlib import crc32
 
+import grpc
 import pytest
 
 from holdfast.drivers.common import log
@@ -28,12 +29,20 @@ STAGE = re.compile(r"\[(.+?)-(a?sync)\b")
 def pytest_configure() -> None:
     """A runner that ignores signals, as a shell does for what it starts in the background, would
     have all tests and their children ignore them too."""
-    # What gRPC writes about a fork would be among what a child of the test wrote.
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    _keep_grpc_out_of_forks()
     for signum in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTSTP):
         if signal.getsignal(signum) is signal.SIG_IGN:
             usual = signal.default_int_handler if signum == signal.SIGINT else signal.SIG_DFL
             signal.signal(signum, usual)
+
+
+def _keep_grpc_out_of_forks() -> None:
+    """In this process, which forks for some tests and talks to etcd in others: gRPC would stop its
+    threads for each fork, write about it, and may hang afterwards. It reads this setting once, and
+    the programs that tests start have it as it comes."""
+    os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+    grpc.insecure_channel("127.0.0.1:1").close()
+    del os.environ["GRPC_ENABLE_FORK_SUPPORT"]
 
 
 def pytest_holdfast_engines() -> list[EngineUnderTest]:

@@ -5,10 +5,10 @@ import os
 import re
 import signal
 from functools import cache
+from importlib import import_module
 from typing import Any
 from zlib import crc32
 
-import grpc
 import pytest
 
 from holdfast.drivers.common import log
@@ -38,10 +38,10 @@ def pytest_configure() -> None:
 
 def _keep_grpc_out_of_forks() -> None:
     """In this process, which forks for some tests and talks to etcd in others: gRPC would stop its
-    threads for each fork, write about it, and may hang afterwards. It reads this setting once, and
-    the programs that tests start have it as it comes."""
+    threads for each fork, write about it, and may hang afterwards. It reads this setting when it is
+    imported, and the programs that tests start have it as it comes."""
     os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
-    grpc.insecure_channel("127.0.0.1:1").close()
+    import_module("grpc")
     del os.environ["GRPC_ENABLE_FORK_SUPPORT"]
 
 

@@ -5,7 +5,7 @@ import sys
 from types import FrameType
 
 OUT_OF_REACH = (
-    *("with ", "try:", "except ", "finally:", "self._owner ="),
+    *("with ", "try:", "except ", "finally:"),
     *("if self._busy_thread == me:", "self._busy_thread =", "self.mutex.release()"),
     *("if permits:", "self._permits.put(None)"),
 )

@@ -110,7 +110,6 @@ class Node:
         self.last_error = ""
         """The last failure; empty if it answers."""
         self.retry_at = -inf
-        self.used_at = -inf
         self._waiting: deque[Exchange] = deque()
         """Waits for the connection; or, on an exclusive one, for its turn."""
         self._begin()
@@ -165,7 +164,6 @@ class Node:
                 self._fail(exchange, SILENT)
                 if full or not exchange.is_release:
                     return
-        self.used_at = now
         self._send(exchange)
 
     def unanswered(self) -> list[Exchange]:

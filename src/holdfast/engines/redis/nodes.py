@@ -10,6 +10,7 @@
 """
 
 from collections.abc import Callable, Generator, Sequence
+from math import inf
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from holdfast.core.effects import Sleep
@@ -44,7 +45,7 @@ MAY_WAIT = (Acquire, Inspect, List, Break)
 """What does so. The loss of a lease must be noticed in time, and a release is sent later anyway."""
 
 IDLE = 0.1
-"""A connection that was idle for longer is checked before it is used."""
+"""Connections are checked before they are used if the client was idle for longer."""
 
 LEAST_TIMEOUT = 0.05
 """A waiter that polls may ask just before its time is over. That is no server's failure."""
@@ -87,6 +88,7 @@ class Nodes:
         received something."""
         self.closed = False
         """Nothing is sent any more."""
+        self._used_at = -inf
 
     def add(self, address: Address, handshake: Handshake, *, exclusive: bool = False) -> Node:
         """One more server, or one more connection to a server."""
@@ -109,24 +111,25 @@ class Nodes:
             self._refuse(rounds)
             caller.wake()
             return
-        for each in rounds:
-            nodes = [self.all[index] for index in each.nodes]
-            for node in nodes:
-                if node.used_at < now - IDLE and node.ready:
+        if self._used_at < now - IDLE:
+            for node in self.all:
+                if node.ready:
                     self.check(node)
-            spare = self.size > 0 and self._has_spare(each, now)
+        self._used_at = now
+        for each in rounds:
             first = each.requests[0]
             wakes = True
             if type(first) is Acquire and first.queue:
-                wakes = any(node.wakes for node in nodes)
+                wakes = any(self.all[index].wakes for index in each.nodes)
                 if not wakes:
                     each.until = max(each.until, now + LEAST_TIMEOUT)
             exchange = self._exchange(each.requests, wakes)
             if self.adapt is not None:
                 exchange = self.adapt(each, exchange)
             exchange.round, exchange.caller = each, caller
-            for node in nodes:
-                node.start(exchange, now, spare)
+            spare = self.size > 0 and self._has_spare(each, now)
+            for index in each.nodes:
+                self.all[index].start(exchange, now, spare)
 
     def _refuse(self, rounds: Sequence[FanOut]) -> None:
         for each in rounds:

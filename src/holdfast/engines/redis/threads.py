@@ -4,23 +4,20 @@
    *leader*: it waits for the sockets and reads for all threads. The others are *followers*: they
    sleep until what they wait for is there, or until they are promoted.
 2. When the leader stops waiting, it promotes a follower.
-3. One mutex guards all state. It is held while sockets are read and written, which never blocks,
-   and not while the leader waits for the sockets. What a thread wants to send it puts into an
-   inbox; the thread that has the mutex sends for all.
+3. One mutex guards all state. A thread has it while it sends or reads, which never blocks, and not
+   while it waits.
 4. Leadership is advisory: if a signal handler keeps the leader from reading, a follower notices
    that within `TAKEOVER` seconds and takes its place.
 5. Connections are made by short-lived threads.
 6. An interruption (Ctrl-C) while a connection is read or written closes it. What was pending on it
-   fails, with an unknown outcome. A signal handler that needs the store while its own thread holds
+   fails, with an unknown outcome. A signal handler that needs the store while its own thread has
    the mutex is refused.
 """
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from math import inf
 from threading import get_ident
 from typing import Protocol
 
@@ -44,7 +41,7 @@ INTERRUPTED = "interrupted in the middle of sending or receiving"
 BUSY = "a signal handler cannot use the client in the middle of a request of its own thread"
 
 
-class Follower:
+class Waiting:
     """A thread that waits. Its lock is made only if it has to sleep."""
 
     _signal: "threading.Lock | None" = None
@@ -106,18 +103,15 @@ class RedisStore:
         self._begin()
 
     def _begin(self) -> None:
-        self._mutex = threading.Lock()
-        self._owner = 0
-        """The thread that has the mutex."""
+        self._mutex = threading.RLock()
         self._sockets: dict[Node, Socket] = {}
         self._by_fd: dict[int, Node] = {}
         self._connecting: dict[Node, threading.Thread] = {}
-        self._leader: Follower | None = None
+        self._leader: Waiting | None = None
         self._leading = 0
         """The leader's thread."""
-        self._followers: dict[Follower, None] = {}
-        self._inbox: deque[tuple[Sequence[FanOut], Follower]] = deque()
-        self._pumping: dict[str, Follower] = {}
+        self._followers: dict[Waiting, None] = {}
+        self._pumping: dict[str, Waiting] = {}
         self._poller: Poller | None = None
         self._version = 0
         """Of the sockets that the leader waits for."""
@@ -141,17 +135,17 @@ class RedisStore:
         """Wait for a wake-up, and read for all threads meanwhile if no other does."""
         if waiter_id not in self._waiters or not self._sockets or self._is_busy_here():
             return
-        follower = Follower()
-        self._pumping[waiter_id] = follower
+        waiting = Waiting()
+        self._pumping[waiter_id] = waiting
         try:
-            self._wait(follower, Notice(is_silent, self._sockets, until))
+            self._wait(waiting, Notice(is_silent, self._sockets, until))
         finally:
             self._pumping.pop(waiter_id, None)
 
     def stop_pumping(self) -> None:
         """Let every thread that pumps look again."""
-        for follower in list(self._pumping.values()):
-            follower.wake()
+        for waiting in list(self._pumping.values()):
+            waiting.wake()
         self._interrupt_leader()
 
     def close(self) -> None:
@@ -159,18 +153,14 @@ class RedisStore:
         self._nodes.closed = True
         if self._is_busy_here():
             return  # a finalizer or signal handler; the request that has the mutex closes
-        me = get_ident()
         with self._mutex:
-            self._owner = me
-            try:
-                for node in list(self._sockets):
-                    self._disconnect(node, GONE)
-                connecting = list(self._connecting.values())
-                if self._leader is None:
-                    self._close_wakeup()  # else the leader does, when it stops
-            finally:
-                self._owner = 0
-        self._hand_on()
+            for node in list(self._sockets):
+                self._disconnect(node, GONE)
+            connecting = list(self._connecting.values())
+            if self._leader is None:
+                self._close_wakeup()  # else the leader does, when it stops
+        self._interrupt_leader()
+        self._promote()
         for thread in connecting:
             if thread.is_alive() and thread is not threading.current_thread():
                 thread.join(JOIN_TIMEOUT)
@@ -187,7 +177,8 @@ class RedisStore:
     def _is_busy_here(self) -> bool:
         """Whether a signal handler, or a finalizer, has interrupted this thread while it has the
         mutex."""
-        return self._owner == get_ident() and self._mutex.locked()
+        # An RLock has it for `Condition`.
+        return self._mutex._is_owned()  # type: ignore[attr-defined,no-any-return]  # noqa: SLF001
 
     def _do(self, effect: Effect) -> None:
         if isinstance(effect, Sleep):
@@ -197,135 +188,101 @@ class RedisStore:
 
     def _perform(self, rounds: Sequence[FanOut]) -> None:
         """Send some rounds, and wait until they are over or their time is."""
-        follower = Follower()
+        waiting = Waiting()
         try:
-            self._inbox.append((rounds, follower))
-            if self._mutex.locked():  # the thread that has it sends this, and it may answer soon
-                self._follow_leader(follower)
-                self._send_inbox()
+            with self._mutex:
+                self._start(rounds, waiting)
             for each in rounds:
                 if not each.over:
-                    self._wait(follower, each)
+                    self._wait(waiting, each)
         finally:
             for each in rounds:
                 if not each.over:
-                    self._expire(each)
+                    with self._mutex:
+                        self._nodes.expire(each)
+                        self._flush_all()
             if self._nodes.closed and self._sockets:
                 self.close()
 
-    def _send_inbox(self) -> None:
-        """Send what threads have put into the inbox. If another thread has the mutex, it does so
-        when it is done: so one call of the system sends for many threads."""
-        while self._inbox and not self._mutex.locked():
-            me = get_ident()
-            with self._mutex:
-                self._owner = me
-                try:
-                    self._serve()
-                finally:
-                    self._owner = 0
+    def _start(self, rounds: Sequence[FanOut], waiting: Waiting) -> None:
+        try:
+            self._nodes.start(rounds, waiting)
+        except BaseException:
+            for each in rounds:
+                for index in each.nodes:
+                    self._disconnect(self._nodes.all[index], INTERRUPTED)
+            raise
+        self._flush_all()
+
+    def _wait(self, waiting: Waiting, goal: Goal) -> None:
+        """Wait until something is over, or its time is."""
+        try:
+            while True:
+                with self._mutex:
+                    left = self._time_left(goal)
+                    if left <= 0:
+                        return
+                    poller = self._lead(waiting)
+                if poller is not None:
+                    ready = poller.wait(left)
+                    with self._mutex:
+                        self._poller = poller
+                        self._serve(ready)
+                elif not waiting.sleep(min(left, TAKEOVER)):
+                    self._look_at_leader()
+                if goal.over:
+                    return
+        finally:
+            self._followers.pop(waiting, None)
+            if self._leader is waiting:
+                self._leader = None
             self._promote()
 
-    def _serve(self, ready: Sequence[tuple[int, int]] = ()) -> None:
-        """Read from the sockets that are ready and wake waiters whose time has come; then send what
-        is in the inbox, and what was received asks for. Needs the mutex."""
-        if self._waiters.next_due < inf:
+    def _time_left(self, goal: Goal) -> float:
+        """How long to wait at most, before something is due; 0 if there is nothing to wait for."""
+        if goal.over:
+            return 0.0
+        now = self._clock()
+        if now >= goal.until:  # this thread may have been held up, and the answer be there
+            self._serve([(fd, 0) for fd in self._by_fd])
+            return 0.0
+        until = min(goal.until, now + LONGEST)
+        if self._waiters.next_due < until:
             self._waiters.wake_due()
+            until = min(until, self._waiters.next_due)
+        return until - now
+
+    def _lead(self, waiting: Waiting) -> Poller | None:
+        """Become the leader if there is none, and take the poller; else become a follower."""
+        leader = self._leader
+        # If this thread leads already, this is a signal handler in it.
+        if leader is not None and leader is not waiting and self._leading != get_ident():
+            waiting.prepare()
+            self._followers[waiting] = None
+            return None
+        if leader is not waiting:
+            self._leader, self._leading = waiting, get_ident()
+            self._followers.pop(waiting, None)
+        poller, self._poller = self._poller, None
+        if poller is None or poller.version != self._version:
+            poller = self._make_poller()
+        return poller
+
+    def _serve(self, ready: Sequence[tuple[int, int]]) -> None:
+        """Read from the sockets that are ready, and send what is to be sent next. Needs the
+        mutex."""
         for fd, _ in ready:
             node = self._by_fd.get(fd)
             if node is not None:
                 self._receive(node)
             elif self._wakeup is not None:
                 self._wakeup.drain()
-        while self._inbox:
-            rounds, follower = self._inbox.popleft()
-            try:
-                self._nodes.start(rounds, follower)
-            except BaseException:
-                for each in rounds:
-                    for index in each.nodes:
-                        self._disconnect(self._nodes.all[index], INTERRUPTED)
-                raise
+        self._flush_all()
+
+    def _flush_all(self) -> None:
         unsent = self._nodes.unsent
         while unsent:
             self._flush(unsent.pop())
-
-    def _expire(self, each: FanOut) -> None:
-        me = get_ident()
-        with self._mutex:
-            self._owner = me
-            try:
-                self._nodes.expire(each)
-            finally:
-                self._owner = 0
-        self._send_inbox()
-
-    def _wait(self, follower: Follower, goal: Goal) -> None:
-        """Wait until something is over, or its time is. What is to be sent goes out first."""
-        me = get_ident()
-        poller: Poller | None = None  # taken as the leader, and put back after it was polled
-        ready: Sequence[tuple[int, int]] = ()
-        left = TAKEOVER
-        try:
-            while True:
-                if follower in self._followers:
-                    if not follower.sleep(min(left, TAKEOVER)):
-                        self._look_at_leader()
-                    if goal.over:
-                        return
-                with self._mutex:
-                    self._owner = me
-                    try:
-                        if poller is not None:
-                            self._poller, poller = poller, None
-                        self._serve(ready)
-                        ready = ()
-                        left = 0.0 if goal.over else self._time_left(goal)
-                        if left > 0:
-                            poller = self._lead(follower, me)
-                    finally:
-                        self._owner = 0
-                if left <= 0 and poller is None:
-                    return
-                if self._inbox:
-                    self._send_inbox()
-                if poller is not None:
-                    left = min(left, self._waiters.next_due - self._clock())
-                    ready = poller.wait(max(0.0, left))
-        finally:
-            self._followers.pop(follower, None)
-            if self._leader is follower:
-                self._leader, self._leading = None, 0
-            if self._inbox:
-                self._send_inbox()
-            self._promote()
-
-    def _time_left(self, goal: Goal) -> float:
-        """How long to wait for it at most."""
-        left = goal.until - self._clock()
-        if left <= 0:  # this thread may have been held up, and the answer be there
-            for node in list(self._sockets):
-                self._receive(node)
-            self._serve()  # what was received may ask for more
-        return min(left, LONGEST)
-
-    def _lead(self, follower: Follower, me: int) -> Poller | None:
-        """Become the leader if there is none, and take the poller; else become a follower."""
-        if self._leader is not None and self._leader is not follower and self._leading != me:
-            self._follow_leader(follower)
-            if self._leader is not None:  # else it has just ended, and saw no follower
-                return None
-        # If `me` leads already, this is a signal handler in the leader's thread.
-        self._leader, self._leading = follower, me
-        self._followers.pop(follower, None)
-        poller, self._poller = self._poller, None
-        if poller is not None and poller.version == self._version:
-            return poller
-        return self._make_poller()
-
-    def _follow_leader(self, follower: Follower) -> None:
-        follower.prepare()
-        self._followers[follower] = None
 
     def _promote(self) -> None:
         """If there is no leader, let a follower become it. Needs no mutex: a follower that is woken
@@ -347,8 +304,7 @@ class RedisStore:
             poller = self._make_poller()
         if poller.wait(0):
             with self._mutex:
-                self._leader, self._leading = None, 0
-        self._send_inbox()
+                self._leader = None
 
     def _make_poller(self) -> Poller:
         if self._wakeup is None:
@@ -397,12 +353,6 @@ class RedisStore:
         if sock is not None or node.connecting:
             node.lost(why, heals)
 
-    def _hand_on(self) -> None:
-        """After the mutex was released by a thread that does not wait: let the others go on."""
-        self._send_inbox()
-        self._interrupt_leader()
-        self._promote()
-
     def _sockets_changed(self) -> None:
         """The leader must wait for other sockets than before."""
         self._version += 1
@@ -427,29 +377,25 @@ class RedisStore:
             sock = Socket(*node.address.open(timeout))
         except Exception as caught:  # noqa: BLE001 - whatever it is, it is the node's answer
             error = caught
-        me = get_ident()
         with self._mutex:
-            self._owner = me
-            try:
-                is_wanted = self._connecting.get(node) is threading.current_thread()
+            is_wanted = self._connecting.get(node) is threading.current_thread()
+            if is_wanted:
+                del self._connecting[node]
+            if sock is not None and is_wanted and not self._nodes.closed:
+                self._sockets[node] = sock
+                self._by_fd[sock.fd] = node
+                node.opened()
+                self._flush_all()
+                self._sockets_changed()
+            else:
+                if sock is not None:
+                    sock.close()
                 if is_wanted:
-                    del self._connecting[node]
-                if sock is not None and is_wanted and not self._nodes.closed:
-                    self._sockets[node] = sock
-                    self._by_fd[sock.fd] = node
-                    node.opened()
-                    self._flush(node)
-                    self._sockets_changed()
-                else:
-                    if sock is not None:
-                        sock.close()
-                    if is_wanted:
-                        node.lost(GONE if error is None else explain(error), heals_in(error))
-            finally:
-                self._owner = 0
-        self._hand_on()
+                    node.lost(GONE if error is None else explain(error), heals_in(error))
+        self._interrupt_leader()
+        self._promote()
 
     def _woken(self, holder: str) -> None:
-        follower = self._pumping.get(holder)
-        if follower is not None:
-            follower.wake()
+        waiting = self._pumping.get(holder)
+        if waiting is not None:
+            waiting.wake()

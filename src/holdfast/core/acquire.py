@@ -89,6 +89,17 @@ class Failing:
 class Contender:
     """One caller that wants the lock."""
 
+    tries = 0
+    began = -inf
+    """When the last try left."""
+    queue = False
+    """Whether to ask for a place in the queue; from the second try on."""
+    needs_cleanup = False
+    """Whether the engine may have something of ours: a place in the queue, or an unknown grant."""
+    was_busy = False
+    failing_since = inf
+    pauses: Iterator[float] | None = None
+
     def __init__(
         self, runtime: Runtime, spec: LockSpec, holder: str, timeout: float | None
     ) -> None:
@@ -98,17 +109,6 @@ class Contender:
         self.timeout = timeout
         self.asked_at = runtime.clock()
         self.give_up_at = inf if timeout is None else self.asked_at + timeout
-        self.tries = 0
-        self.began = -inf
-        """When the last try left."""
-        self.queue = False
-        """Whether to ask for a place in the queue; from the second try on."""
-        self.needs_cleanup = False
-        """Whether the engine may have something of ours: a place in the queue, or an unknown
-        grant."""
-        self.was_busy = False
-        self.failing_since = inf
-        self.pauses: Iterator[float] | None = None
         self.is_reported = runtime.has_hooks
         """Whether there are hooks that wait for the end of this."""
         if self.is_reported:

@@ -84,10 +84,11 @@ def finish_release(runtime: Runtime, lease: LeaseState, release: Release) -> Ste
             answer,
         )
     with runtime.mutex:
-        lease.release_failed = False
         runtime.pending.confirm(holder)
-        runtime.registry.remove(lease)
-        if type(answer) is NotYours and not is_repetition:
+        if is_repetition:
+            lease.release_failed = False
+            runtime.registry.remove(lease)
+        elif type(answer) is NotYours:
             mark_lost(runtime, lease, TAKEN)
     if lease.state is LOST:
         raise lease.loss()

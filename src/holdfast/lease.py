@@ -21,7 +21,7 @@ from holdfast.core.release import (
 )
 from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.common import isolated
-from holdfast.drivers.log import logger
+from holdfast.drivers.hooks import logger
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockError
 from holdfast.options import check_ttl

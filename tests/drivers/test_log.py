@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from holdfast.drivers.log import REPEAT_AFTER, EventLog
+from holdfast.drivers.hooks import REPEAT_AFTER, EventLog
 from holdfast.events import Event, InternalError, Lost, NodeFailed, NodeRecovered, RenewalFailed
 
 

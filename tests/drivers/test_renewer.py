@@ -12,8 +12,8 @@ import pytest
 from holdfast import AsyncClient, Client, Lease, LockLost
 from holdfast.core.holding import mark_lost
 from holdfast.core.messages import Extend, Release, Request
-from holdfast.drivers.callbacks import MOST_THREADS, CallbackThreads
 from holdfast.drivers.common import log
+from holdfast.drivers.hooks import MOST_THREADS, CallbackThreads
 from tests.drivers.line import AsyncStop, Line, Raise, Stop
 from tests.drivers.test_aio import wait_for as wait_for_async
 from tests.patience import wait_for
@@ -366,7 +366,7 @@ class TestCallbackThreads:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A thousand losses are reported under the mutex that the renewals of all others need."""
-        monkeypatch.setattr("holdfast.drivers.callbacks.LINGER", 60.0)
+        monkeypatch.setattr("holdfast.drivers.hooks.LINGER", 60.0)
         threads, used = CallbackThreads(), list[threading.Thread]()
         for _ in range(20 * MOST_THREADS):
             threads.submit(lambda: used.append(threading.current_thread()))

@@ -1,4 +1,4 @@
-"""Events on their way to the log and to a client's hooks.
+"""Events on their way to the log and to a client's hooks, and the threads that call them.
 
 1. Each hook has a thread of its own, and gets its events in order. One that is slow, blocks or
    raises delays neither a lock nor another hook.
@@ -6,18 +6,196 @@
    its parent.
 3. What waits for a hook is bounded: beyond that, events are dropped, and the hook is told how many.
 4. A hook that raises is logged, and called again with the next event.
+5. The log is a hook as well. A failure that repeats is logged once in a while: a lost majority
+   fails every renewal of every lease, many times a second, and one line for each cause (and node),
+   with the number of lines left out since, is enough.
 """
 
 import logging
+import re
 import threading
+import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from typing import TypeAlias
 
-from holdfast.drivers.callbacks import CallbackThreads
-from holdfast.drivers.log import EventLog, logger
-from holdfast.events import Event, EventsDropped, HookFailed
+from holdfast.events import (
+    AcquireFailed,
+    Event,
+    EventsDropped,
+    HookFailed,
+    InternalError,
+    NodeFailed,
+    NodeQuarantined,
+    NodeRecovered,
+    RenewalFailed,
+)
+
+MOST_THREADS = 32
+"""How many callbacks of one client run at once."""
+
+LINGER = 0.1
+"""How long a thread waits for more work before it ends. Many leases may be lost at once, and they
+are reported under the mutex that renewals need: not each of them must start a thread."""
+
+
+class CallbackThreads:
+    """Runs each piece of work in a daemon thread: one that is there and idle, or a new one. A
+    thread ends when there is nothing more to do.
+
+    Args:
+
+    - `most`: the most threads at once. With one, the work is done in order.
+    - `must`: whether the caller does the work if no thread can be started. Otherwise the work waits
+      for a thread that is started for later work.
+    - `gather`: for how many seconds an idle thread lets work gather, so that it is not woken for
+      each piece.
+    """
+
+    def __init__(
+        self,
+        most: int = MOST_THREADS,
+        name: str = "holdfast-callbacks",
+        *,
+        must: bool = True,
+        gather: float = 0.0,
+    ) -> None:
+        self._most, self._name, self._must, self._gather = most, name, must, gather
+        self._work: deque[Callable[[], None]] = deque()
+        mutex = threading.RLock()
+        self._changed = threading.Condition(mutex)
+        self._ended = threading.Condition(mutex)
+        self._started = 0
+        """How many threads there are, with those that are about to run."""
+        self._idle = 0
+        self._ending = False
+        """Whether idle threads are to end at once."""
+        self._running: set[int] = set()
+
+    def waiting(self) -> int:
+        """How many pieces of work have not begun yet."""
+        return len(self._work)
+
+    def is_busy(self) -> bool:
+        """Whether any work is under way, or has not begun yet."""
+        return bool(self._work) or self._started > self._idle
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """Run this, soon. It must not raise."""
+        with self._changed:
+            self._work.append(work)
+            self._changed.notify()
+            if self._idle >= len(self._work) or self._started == self._most:
+                return
+            self._started += 1
+        try:
+            threading.Thread(target=self._run, args=(LINGER,), name=self._name, daemon=True).start()
+        except RuntimeError:  # no more threads can be started
+            if self._must:
+                self._run(0.0)
+            else:
+                self._end()
+
+    def _run(self, linger: float) -> None:
+        me = threading.get_ident()
+        with self._changed:
+            self._running.add(me)
+        while True:
+            if self._gather and not self._work:
+                time.sleep(self._gather)
+            with self._changed:
+                self._idle += 1
+                self._changed.wait_for(lambda: self._work or self._ending, linger)
+                self._idle -= 1
+                if not self._work:
+                    self._running.discard(me)
+                    self._end()
+                    return
+                work = self._work.popleft()
+            work()
+            del work  # or it would live until the next one
+
+    def _end(self) -> None:
+        with self._changed:
+            self._started -= 1
+            self._ended.notify_all()
+
+    def wait(self, timeout: float) -> None:
+        """Wait until all work is done, unless this is part of it. What no thread could be had for
+        is done here: at the end of a program there are none to be had."""
+        with self._changed:
+            if threading.get_ident() in self._running:
+                return
+            self._ending = True
+            self._changed.notify_all()
+            self._ended.wait_for(lambda: not self._started, timeout)
+            self._ending = False
+            if self._started or not self._work:
+                return
+            self._started += 1
+        self._run(0.0)
+
+
+logger = logging.getLogger("holdfast")
+
+REPEAT_AFTER = 30.0
+"""Seconds between two lines with the same cause."""
+
+MOST_CAUSES = 1000
+"""How many causes are remembered."""
+
+
+class EventLog:
+    """Logs events. There is one for all clients of a process."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._seen: dict[tuple[object, ...], tuple[float, int]] = {}
+        """By cause: when it was logged last, and how many lines were left out since."""
+
+    def __call__(self, event: Event) -> None:
+        """Log an event, unless the same was logged a moment ago."""
+        left_out = self._left_out(event)
+        if left_out is None:
+            return
+        more = f" ({left_out} more like this since the last line)" if left_out else ""
+        error = event.error if isinstance(event, InternalError) else None
+        logger.log(event.level, "%s%s", event, more, exc_info=error, extra=dict(event.facts))
+
+    def reset(self) -> None:
+        """Log every cause anew."""
+        self._seen.clear()
+
+    def _left_out(self, event: Event) -> int | None:
+        """How many lines like this were left out; None: leave this one out, too."""
+        cause = _cause(event)
+        if cause is None:
+            return 0
+        now = self._clock()
+        logged_at, left_out = self._seen.get(cause, (now - REPEAT_AFTER, 0))
+        if now < logged_at + REPEAT_AFTER:
+            self._seen[cause] = logged_at, left_out + 1
+            return None
+        if len(self._seen) >= MOST_CAUSES:
+            self._seen.clear()
+        self._seen[cause] = now, 0
+        return left_out
+
+
+def _cause(event: Event) -> tuple[object, ...] | None:
+    """What makes two events alike; None: each is logged. Times and ports in a reason vary."""
+    if isinstance(event, NodeFailed):
+        return NodeFailed, event.node, re.sub(r"\d+", "", event.why)
+    if isinstance(event, (NodeRecovered, NodeQuarantined)):
+        return type(event), event.node
+    if isinstance(event, HookFailed):
+        return HookFailed, event.where, type(event.error)
+    if isinstance(event, (AcquireFailed, RenewalFailed)):
+        return type(event), re.sub(r"\d+", "", event.why)
+    return None
+
 
 Hook: TypeAlias = Callable[[Event], object]
 

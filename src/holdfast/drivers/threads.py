@@ -30,7 +30,6 @@ from holdfast.core.messages import Answer, Request
 from holdfast.core.ports import PumpedStore, StoreHost
 from holdfast.core.release import deliver, lose_all, send_last
 from holdfast.core.runtime import RENEWER, Runtime
-from holdfast.drivers.callbacks import CallbackThreads
 from holdfast.drivers.common import (
     CLOSE_TIMEOUT,
     LAST_LINES,
@@ -39,6 +38,7 @@ from holdfast.drivers.common import (
     Driver,
     report_loss,
 )
+from holdfast.drivers.hooks import CallbackThreads
 from holdfast.errors import ClientClosed, LockError
 from holdfast.events import InternalError
 

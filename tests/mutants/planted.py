@@ -314,10 +314,25 @@ PLANTED = [
         CORE,
     ),
     Mutant(
+        "Redis: a leader that is held up is not replaced",
+        "engines/redis/threads.py",
+        "                elif not waiting.sleep(min(left, TAKEOVER)):\n"
+        "                    self._look_at_leader()\n",
+        "                else:\n                    waiting.sleep(min(left, TAKEOVER))\n",
+        "tests/engines/redis/test_transport.py -k held_up",
+    ),
+    Mutant(
+        "Redis: an idle connection is not checked before it is used",
+        "engines/redis/nodes.py",
+        "        if self._used_at < now - IDLE:",
+        "        if False:",
+        "tests/engines/redis/test_transport.py -k meanwhile",
+    ),
+    Mutant(
         "a release of what is not ours is fine",
         "core/release.py",
-        "if type(answer) is NotYours and not is_repetition:",
-        "if False:",
+        "elif type(answer) is NotYours:",
+        "elif False:",
         CORE,
     ),
     Mutant(

@@ -268,8 +268,10 @@ def test_a_signal_handler_may_ask_at_any_line(server: RedisServer) -> None:
 class Call(Interruption):
     """Calls something at the nth line, as a signal handler is called."""
 
-    def __init__(self, line: int, files: tuple[str, ...], action: Any) -> None:
-        super().__init__(line, files)
+    def __init__(
+        self, line: int, files: tuple[str, ...], action: Any, functions: tuple[str, ...] = ()
+    ) -> None:
+        super().__init__(line, files, functions=functions)
         self._action = action
 
     def __call__(self, frame: Any, event: str, arg: object) -> Any:
@@ -283,8 +285,11 @@ class Call(Interruption):
             return self
 
 
-def test_a_leader_that_is_held_up_is_replaced(server: RedisServer) -> None:
-    """A signal handler may keep the thread that reads for all."""
+def test_a_leader_that_is_held_up_is_replaced(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal handler may keep the thread that reads for all, just before it waits for replies."""
+    monkeypatch.setattr("holdfast.engines.redis.threads.TAKEOVER", 0.01)
     host = StoreHost(clock, lambda holder: None, lambda event: None)
     store: Any = open_engine(urlsplit(server.url), {}).connect(host)
     store.ask((Acquire("warm", "me", LONG),), clock() + 5)
@@ -292,17 +297,39 @@ def test_a_leader_that_is_held_up_is_replaced(server: RedisServer) -> None:
 
     def keep() -> None:
         held_up.set()
-        go_on.wait(30)
+        go_on.wait(60)
 
     def lead() -> None:
-        with Call(0, ("redis/sockets.py",), keep):
-            store.ask((Acquire("one", "me", LONG),), clock() + 30)
+        with Call(0, ("redis/sockets.py",), keep, ("wait",)):
+            store.ask((Acquire("one", "me", LONG),), clock() + 60)
 
     leader = threading.Thread(target=lead)
     leader.start()
     assert held_up.wait(10)
-    go_on.set()
-    [answer] = store.ask((Acquire("two", "me", LONG),), clock() + 20)
-    assert not isinstance(answer, Failed)
-    leader.join(10)
+    answers: list[Any] = []
+    follower = threading.Thread(
+        target=lambda: answers.extend(store.ask((Acquire("two", "me", LONG),), clock() + 60))
+    )
+    follower.start()
+    try:
+        wait_for(lambda: answers)  # and not only when its own time is over
+    finally:
+        go_on.set()
+        leader.join(70)
+        follower.join(70)
+    assert not isinstance(answers[0], Failed)
     store.close()
+
+
+def test_a_connection_that_was_closed_meanwhile_is_replaced_before_use(
+    server: RedisServer, invite: Invite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the only try of a caller would fail on a server that is well."""
+    monkeypatch.setattr("holdfast.engines.redis.nodes.IDLE", -1.0)  # always idle for long enough
+    ann = invite(server.url, ttl=LONG)
+    lease = ann.tries()
+    assert lease
+    ann(lease.release)
+    server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    wait_for(lambda: connections(server) == 0)
+    assert ann.tries()

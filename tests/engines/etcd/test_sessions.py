@@ -11,6 +11,7 @@ from holdfast.core.messages import (
     Break,
     Done,
     Extend,
+    Failed,
     Granted,
     NotYours,
     Release,
@@ -135,6 +136,29 @@ def test_an_expired_lease_is_not_extended_by_a_session_that_another_keeps_alive(
         now += 1.0
         assert isinstance(asked(Extend("gate", "ann", 30, kept.fence)), Done)
         assert isinstance(ask(other, Acquire("door", "dan", 30)), Granted), "it blocks no one"
+
+
+def test_a_release_that_failed_is_repeated_though_its_lease_has_ended(
+    server: EtcdServer, other: UnreliableStore
+) -> None:
+    """Its place may last longer, since its session was kept alive for another lease."""
+    now = clock()
+    with store_on(server, lambda: now) as store:
+
+        def asked(request: Request) -> Answer:
+            return store.ask((request,), now + 10)[0]
+
+        kept, ended = asked(Acquire("gate", "ann", 30)), asked(Acquire("door", "ben", 30))
+        assert isinstance(kept, Granted)
+        assert isinstance(ended, Granted)
+        now += 20
+        assert isinstance(asked(Extend("gate", "ann", 30, kept.fence)), Done)
+        with store.losing(0, "request lost"):
+            assert isinstance(asked(Release("door", "ben")), Failed)
+        now += 11
+        assert isinstance(asked(Acquire("window", "ann", 30, renew=False)), Granted)
+        assert isinstance(asked(Release("door", "ben")), Done)
+        assert isinstance(ask(other, Acquire("door", "dan", 30)), Granted)
 
 
 def test_a_broken_lease_is_found_out_by_the_next_renewal(

@@ -264,11 +264,12 @@ class Registry:
         claim.leave_sessions()
 
     def release_failed(self, claim: Claim) -> None:
-        """It is unknown whether its place was deleted. The claim is kept for the next try."""
+        """It is unknown whether its place was deleted. The claim is kept for the next try, for as
+        long as the servers may keep the place: that may be longer than its lease."""
         self.abandon(claim)
         with self._mutex:
             claim.undelivered = True
-            claim.ends_at = min(claim.ends_at, self._host.clock() + claim.session.ttl)
+            claim.ends_at = self._host.clock() + claim.session.ttl
             self.claims[claim.holder] = claim
 
     def expire(self, now: float) -> None:

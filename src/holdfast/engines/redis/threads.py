@@ -190,9 +190,8 @@ class RedisStore:
         """Send some rounds, and wait until they are over or their time is."""
         waiting = Waiting()
         try:
-            with self._mutex:
-                self._start(rounds, waiting)
-            for each in rounds:
+            self._wait(waiting, rounds[0], rounds)
+            for each in rounds[1:]:
                 if not each.over:
                     self._wait(waiting, each)
         finally:
@@ -214,11 +213,14 @@ class RedisStore:
             raise
         self._flush_all()
 
-    def _wait(self, waiting: Waiting, goal: Goal) -> None:
-        """Wait until something is over, or its time is."""
+    def _wait(self, waiting: Waiting, goal: Goal, to_send: Sequence[FanOut] = ()) -> None:
+        """Wait until something is over, or its time is; send these rounds first."""
         try:
             while True:
                 with self._mutex:
+                    if to_send:
+                        self._start(to_send, waiting)
+                        to_send = ()
                     left = self._time_left(goal)
                     if left <= 0:
                         return

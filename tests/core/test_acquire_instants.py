@@ -210,7 +210,13 @@ class TestFailures:
         play = begin(Hand(), None).hears(BROKEN)
         play.goes_on(at=NOW + 6).hears(HELD, at=NOW + 7).hears(BROKEN, at=NOW + 8)
         play.goes_on(at=NOW + 9).hears(BROKEN, at=NOW + 8 + TTL - 0.001)
-        assert play.effect == Wait("me", NOW + 8 + TTL)
+        assert play.effect == Sleep(NOW + 8 + TTL)
+
+    def test_a_notification_does_not_end_a_pause_after_a_failure(self) -> None:
+        """Or an engine that wakes all waiters when it fails would be asked on and on."""
+        play = in_the_queue(Hand(), None)
+        assert isinstance(play.effect, Wait)
+        assert isinstance(play.goes_on(True, at=NOW + 1).hears(BROKEN).effect, Sleep)
 
     def test_with_a_timeout_it_ends_there(self) -> None:
         play = begin(Hand(), 30.0).hears(BROKEN, at=NOW + TTL + 1)

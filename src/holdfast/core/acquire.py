@@ -51,7 +51,7 @@ def acquire(
             if isinstance(outcome, LeaseState):
                 return outcome
             if runtime.clock() < outcome.give_up_at:
-                yield from contender.pause(min(outcome.until, outcome.give_up_at))
+                yield from contender.pause(outcome)
                 if runtime.clock() < outcome.give_up_at:
                     continue
             yield from contender.give_up(outcome)
@@ -218,10 +218,13 @@ class Contender:
             waited = self.runtime.clock() - self.asked_at
             self.runtime.emit(NotAcquired(self.spec.name, self.holder, waited, why))
 
-    def pause(self, until: float) -> Steps[None]:
-        """Wait until that instant, or for a notification."""
+    def pause(self, outcome: Busy | Failing) -> Steps[None]:
+        """Wait until it is time to ask again, or for a notification. While the engine fails, a
+        notification ends nothing: each failure may wake all waiters."""
+        until = min(outcome.until, outcome.give_up_at)
         if self.runtime.clock() < until:
-            yield Wait(self.holder, until) if self.queue else Sleep(until)
+            is_notified = self.queue and isinstance(outcome, Busy)
+            yield Wait(self.holder, until) if is_notified else Sleep(until)
 
     def give_up(self, outcome: Busy | Failing) -> Steps[None]:
         """Leave nothing behind; raise if the engine did not answer in the end.

@@ -3,8 +3,10 @@
 It sees the true time and the data of every node, so it finds what is wrong before a client could.
 """
 
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from math import inf
 from typing import Any
@@ -162,6 +164,10 @@ QUEUED = 0.1
 JUST_NOW = 0.1
 """How long ago nodes may have been asked."""
 
+MOST_TRIES = 50
+"""How often one caller may ask for a lock within a second. (Over a quorum more often: rivals that
+split a vote try again at once.)"""
+
 
 class Observer:
     """Gets every step of every client."""
@@ -185,6 +191,8 @@ class Observer:
         """By client and kind of request, when it was last sent."""
         self._released: set[str] = set()
         """Holders for which a release was sent."""
+        self._tries: dict[str, deque[float]] = defaultdict(partial(deque, maxlen=MOST_TRIES))
+        """By holder, when it has asked for its lock lately."""
 
     def turn(self, client: Client, section: Section) -> Turn:
         """A section begins."""
@@ -196,8 +204,8 @@ class Observer:
         self._waiting[turn.hold] = turn
 
     def sent(self, client: Client, requests: Sequence[ToNode]) -> None:
-        """A client sends requests. Remember when; check repairs."""
-        kind = type(requests[0])
+        """A client sends requests. Remember when; check repairs, and that no waiter is busy."""
+        kind, plan = type(requests[0]), self._scene.plan
         self._record.sent(kind.__name__, client.number)
         self._sent_at[client.name, kind] = self._timeline.now
         for request in requests:
@@ -206,6 +214,17 @@ class Observer:
                 self._gives_up(request.holder)
             elif isinstance(request, Repair):
                 self._check_repair(client, request)
+            elif isinstance(request, Acquire) and (plan.quorum == 1 or self._engine.fair):
+                self._check_pace(client, request)
+
+    def _check_pace(self, client: Client, request: Acquire) -> None:
+        """A caller that waits does not ask on and on."""
+        tries = self._tries[request.holder]
+        tries.append(self._timeline.now)
+        took = tries[-1] - tries[0]
+        if len(tries) == MOST_TRIES and took < 1.0:
+            self.find("waits busily", f"asked {MOST_TRIES} times in {took:.3f} s", client.name)
+            tries.clear()
 
     def _gives_up(self, holder: str) -> None:
         """A waiter leaves the queue: those behind it may be of the present holders' kind."""

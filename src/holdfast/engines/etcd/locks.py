@@ -21,6 +21,7 @@ from holdfast.core.messages import (
     Acquire,
     Answer,
     Extend,
+    Failed,
     Granted,
     Held,
     Release,
@@ -43,6 +44,8 @@ BACKSTOP = 10.0
 """Seconds after which a waiter asks again although it was not woken."""
 
 HELD = Held(BACKSTOP, wakes=True)
+
+MOVING = Failed.at("etcd", "another extension of this lease is under way")
 
 TRIES = 4
 """How often a place is asked for whose session has ended."""
@@ -283,7 +286,8 @@ class Locks:
                 else [s for s in claim.sessions if claim.place in places.get(s, ())]
             )
             if claim is None or not found:
-                answers.append(NOT_YOURS)
+                moved = claim is not None and not claim.sessions.keys() <= needed.keys()
+                answers.append(MOVING if moved else NOT_YOURS)
             else:
                 claim.session = found[0]
                 answers.append((yield from self._extend(request, claim, asked_at)))

@@ -24,7 +24,7 @@ from typing import Any
 from kazoo.exceptions import NoAuthError, NoNodeError, UnimplementedError
 
 from holdfast.core.effects import Sleep
-from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Granted, Held
+from holdfast.core.messages import DONE, NOT_YOURS, Acquire, Answer, Extend, Failed, Granted, Held
 from holdfast.core.ports import Clock
 from holdfast.engines.queue import in_the_way
 from holdfast.engines.zookeeper import commands
@@ -56,6 +56,9 @@ LOOK_AGAIN = 0.02
 
 BACKSTOP = 10.0
 """Seconds after which a waiter asks again although it was not woken."""
+
+
+MOVING = Failed.at("ZooKeeper", "another extension of this lease is under way")
 
 
 class Locks:
@@ -204,7 +207,7 @@ class Locks:
         """Extend leases of one session: one write is proof for them all, and the other places are
         looked for behind it."""
         there: list[bool] = []
-        session = claims[0].session
+        session, places = claims[0].session, [claim.place for claim in claims]
         while len(there) < len(claims):
             first, *others = claims[len(there) :]
             calls = [commands.put(first.place, first.entry)]
@@ -217,16 +220,29 @@ class Locks:
         if any(there):
             yield from self._be_fresh(session, asked_at)
         answers: list[Answer] = []
-        for request, claim, is_there in zip(requests, claims, there, strict=True):
+        for request, claim, place, is_there in zip(requests, claims, places, there, strict=True):
             ends_at = asked_at + request.ttl
             lives = is_there and claim.owner == session.id
-            lives = lives and self._registry.prolong(claim, ends_at, self._clock())
-            answers.append(DONE if lives else NOT_YOURS)
+            if lives and self._registry.prolong(claim, ends_at, self._clock()):
+                answers.append(DONE)
+            elif claim.move is not None or claim.place != place:
+                answers.append(MOVING)
+            else:
+                answers.append(NOT_YOURS)
         return answers
 
     def lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Steps[list[Answer]]:
         """Extend a lease beyond the timeout of its session: replace its place by one of another
         session, with the same number, so that no other place comes between."""
+        if claim.is_moving:
+            return [MOVING]
+        claim.is_moving = True
+        try:
+            return (yield from self._lengthen(request, claim, asked_at))
+        finally:
+            claim.is_moving = False
+
+    def _lengthen(self, request: Extend, claim: Claim, asked_at: float) -> Steps[list[Answer]]:
         yield from _settle(claim)
         if request.ttl <= claim.session.ttl:  # an earlier try was carried out
             return (yield from self.extend([request], [claim], asked_at))

@@ -52,6 +52,8 @@ class Claim:
     """When the lease ends unless it is extended; never, while it is only waited for."""
     move: Move | None = None
     """To where it may have been moved."""
+    is_moving: bool = False
+    """Whether an exchange is about to move it. Two at once would take each other's for a loss."""
     pending_release: bool = False
     """Whether it is to be released as soon as that can be done."""
 

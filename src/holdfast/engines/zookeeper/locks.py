@@ -130,6 +130,7 @@ class Locks:
         if isinstance(written, NoNodeError):
             return None
         claim.found(claim.place, claim.fence or written.czxid)
+        claim.created_at = written.ctime
         return names
 
     def _join(self, claim: Claim, queue: str, request: Acquire) -> Steps[Any]:

@@ -164,7 +164,7 @@ QUEUED = 0.1
 JUST_NOW = 0.1
 """How long ago nodes may have been asked."""
 
-MOST_TRIES = 50
+MOST_TRIES = 100
 """How often one caller may ask for a lock within a second. (Over a quorum more often: rivals that
 split a vote try again at once.)"""
 

@@ -17,7 +17,7 @@ from holdfast.lab.simulator.client import Client
 from holdfast.lab.simulator.driver import CancelledError, Timeline
 from holdfast.lab.simulator.engines import engine
 from holdfast.lab.simulator.faults import FaultInjector
-from holdfast.lab.simulator.network import Network, Wire
+from holdfast.lab.simulator.network import LATEST, Network, Wire
 from holdfast.lab.simulator.observer import Observer, Scene, Turn
 from holdfast.lab.simulator.plan import Plan, Section, Task
 from holdfast.lab.simulator.record import Record
@@ -109,7 +109,7 @@ class Simulation:
         self._wait_for_all(timeline.now + (within + work) * (1 + len(plan.tasks)))
         self.observer.check_all_ended()
         self._probe(within)
-        left_for = max(plan.max_ttl * 1.02, self.engine.lingers)
+        left_for = LATEST + max(plan.max_ttl * 1.02, self.engine.lingers)
         timeline.run(timeline.now + left_for + self.injector.set_back)
         self.observer.leftovers.check_all()
         history = self.record.history

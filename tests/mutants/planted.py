@@ -57,6 +57,13 @@ PLANTED = [
         "",
         CORE,
     ),
+    Mutant(
+        "a waiter is woken from its pause by each failure",
+        "core/acquire.py",
+        "is_notified = self.queue and isinstance(outcome, Busy)",
+        "is_notified = self.queue",
+        CORE_ACQUIRE,
+    ),
     # core: several at once
     Mutant(
         "several locks are taken in the order given",
@@ -131,8 +138,8 @@ PLANTED = [
     Mutant(
         "a wait has no end",
         "core/acquire.py",
-        "            yield Wait(self.holder, until) if self.queue else Sleep(until)",
-        "            yield Wait(self.holder, inf) if self.queue else Sleep(until)",
+        "            yield Wait(self.holder, until) if is_notified else Sleep(until)",
+        "            yield Wait(self.holder, inf) if is_notified else Sleep(until)",
         CORE_ACQUIRE,
     ),
     Mutant(
@@ -971,6 +978,20 @@ PLANTED = [
         "tests/engines/etcd/test_sessions.py",
     ),
     Mutant(
+        "etcd: a lease that moves to a longer ttl is lost",
+        "engines/etcd/locks.py",
+        "answers.append(MOVING if moved else NOT_YOURS)",
+        "answers.append(NOT_YOURS)",
+        "tests/engines/etcd/test_locks.py",
+    ),
+    Mutant(
+        "etcd: a failed release is given up when the lease has ended",
+        "engines/etcd/sessions.py",
+        "            claim.ends_at = self._host.clock() + claim.session.ttl\n",
+        "            claim.ends_at = min(claim.ends_at, self._host.clock() + claim.session.ttl)\n",
+        "tests/engines/etcd/test_sessions.py",
+    ),
+    Mutant(
         "etcd: a waiter joins the queue with a session that is about to end",
         "engines/etcd/locks.py",
         "        if session.is_due(now) and not (yield",
@@ -997,6 +1018,27 @@ PLANTED = [
         "engines/zookeeper/locks.py",
         "if claim.pending_release:  # which is under way",
         "if not claim:  # which is under way",
+        "tests/engines/zookeeper/test_locks.py",
+    ),
+    Mutant(
+        "ZooKeeper: a lease that moves to a longer ttl is lost",
+        "engines/zookeeper/locks.py",
+        "                answers.append(MOVING)\n",
+        "                answers.append(NOT_YOURS)\n",
+        "tests/engines/zookeeper/test_locks.py",
+    ),
+    Mutant(
+        "ZooKeeper: two extensions move a lease at once",
+        "engines/zookeeper/locks.py",
+        "        if claim.is_moving:\n            return [MOVING]\n",
+        "",
+        "tests/engines/zookeeper/test_locks.py",
+    ),
+    Mutant(
+        "ZooKeeper: the age of a place that was found is unknown",
+        "engines/zookeeper/locks.py",
+        "        claim.created_at = written.ctime\n",
+        "",
         "tests/engines/zookeeper/test_locks.py",
     ),
     Mutant(

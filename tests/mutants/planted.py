@@ -1149,13 +1149,6 @@ PLANTED = [
     ),
     # the page
     Mutant(
-        "page: a lock is broken without the token",
-        "ui/access.py",
-        "if not hmac.compare_digest(given.encode(), self.csrf_token(session).encode()):",
-        "if False:",
-        PAGE_ACCESS,
-    ),
-    Mutant(
         "page: requests of another origin are accepted",
         "ui/access.py",
         'return urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()',

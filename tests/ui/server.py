@@ -22,7 +22,6 @@ class Visitor:
         self.port = port
         self.path = path
         self.cookie = ""
-        self.csrf = ""
 
     def send(
         self, method: str, path: str, body: object = None, **headers: str | None
@@ -35,7 +34,6 @@ class Visitor:
         }
         if method == "POST":
             usual["Origin"] = f"http://127.0.0.1:{self.port}"
-            usual["X-Holdfast-Token"] = self.csrf
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.putrequest(method, self.path + path, skip_host=True)
@@ -58,8 +56,6 @@ class Visitor:
     def sign_in(self, token: str = TOKEN) -> http.client.HTTPResponse:
         with self.send("GET", f"?token={token}") as response:
             self.cookie = (response.headers["Set-Cookie"] or "").partition(";")[0]
-        with self.stream() as events:
-            self.csrf = next(events)[1]["csrf"]
         return response
 
     @contextmanager

@@ -239,8 +239,7 @@ def test_the_servers_for_a_page_that_is_opened_later(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(feed, "NODES_INTERVAL", 3600.0)
     with RedisServer() as server, serving(app(server.url, token=TOKEN, once=True)) as port:
         visitor = Visitor(port)
-        with visitor.send("GET", f"?token={TOKEN}") as response:
-            visitor.cookie = response.headers["Set-Cookie"].partition(";")[0]
+        visitor.sign_in()
         with visitor.stream() as events, visitor.stream() as others:
             found = next(data for kind, data in events if kind == "nodes")
             assert next(data for kind, data in others if kind == "nodes") == found

@@ -131,7 +131,6 @@ class _Pages:
             "url": client.url,
             "engine": client.guarantees.engine,
             "may_break": self._audit is not None,
-            "csrf": self._access.csrf_token(self._access.session(request) or ""),
         }
         return StreamingResponse(
             self._feed.messages(greeting),

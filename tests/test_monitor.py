@@ -36,8 +36,10 @@ def test_how_long_each_of_several_has_held_it() -> None:
     seen.look([lease("pool", 1, "ann", "ben")], 10.0)
     seen.look([lease("pool", 1, "ben", "cid")], 15.0)
     [pool] = seen.held()
-    assert pool.since == {"ben": 10.0, "cid": 15.0}
-    assert pool.marks == {"ben": ">"}
+    assert [(who, seen.since, seen.mark) for who, seen in pool.holders.items()] == [
+        ("ben", 10.0, ">"),
+        ("cid", 15.0, ""),
+    ]
 
 
 def test_since_when_it_was_held_before_the_first_look() -> None:
@@ -46,9 +48,9 @@ def test_since_when_it_was_held_before_the_first_look() -> None:
     seen = Monitor()
     seen.look([lease("job", 1, honest), lease("odd", 1, early), lease("old", 1, "ann")], 1000.0)
     job, odd, old = seen.held()
-    assert (job.since[honest], job.marks) == (400.0, {honest: "≤"})
-    assert (odd.since[early], odd.marks) == (1000.0, {early: ">"})
-    assert (old.since["ann"], old.marks) == (1000.0, {"ann": ">"})
+    assert [(seen.since, seen.mark) for seen in job.holders.values()] == [(400.0, "≤")]
+    assert [(seen.since, seen.mark) for seen in odd.holders.values()] == [(1000.0, ">")]
+    assert [(seen.since, seen.mark) for seen in old.holders.values()] == [(1000.0, ">")]
 
 
 def test_the_most_that_was_left_of_a_lease() -> None:
@@ -56,9 +58,9 @@ def test_the_most_that_was_left_of_a_lease() -> None:
     for remaining in (9.0, 20.0, 14.0):
         seen.look([lease("job", 1, "ann", remaining=remaining)], 10.0)
     [job] = seen.held()
-    assert job.most == {"ann": 20.0}
+    assert [seen.most for seen in job.holders.values()] == [20.0]
     seen.look([lease("job", 2, "ben", remaining=5.0)], 11.0)
-    assert job.most == {"ben": 5.0}
+    assert [(who, seen.most) for who, seen in job.holders.items()] == [("ben", 5.0)]
 
 
 def test_for_how_long_a_lock_has_been_waited_for() -> None:

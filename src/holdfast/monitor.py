@@ -6,7 +6,7 @@ again; it asks nothing itself. What came and went between two looks is not seen.
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Literal
 
@@ -58,6 +58,20 @@ class Wait:
         return max(0.0, now - self.since)
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One holder of a lock."""
+
+    since: float
+    """Since when it has been seen; or, of one that was there at the first look, since when it has
+    asked for the lock, by its own clock, if its id tells that."""
+    mark: Literal["", ">", "≤"] = ""
+    """Of one that was there at the first look: `>` if it has held the lock for longer than it has
+    been seen, `≤` if it has held it since it asked at most."""
+    most: float = 0.0
+    """The most that was seen left of its lease: about its ttl."""
+
+
 @dataclass(slots=True)
 class Watched:
     """One lock that is held, or was."""
@@ -67,14 +81,8 @@ class Watched:
     """What was seen last; None: it is free."""
     seen_at: float = 0.0
     """When."""
-    since: dict[str, float] = field(default_factory=dict)
-    """Since when each of its holders has been seen; or, of one that was there at the first look,
-    since when it has asked for the lock, by its own clock, if its id tells that."""
-    marks: dict[str, str] = field(default_factory=dict)
-    """Of the holders that were there at the first look: `>` if it has held the lock for longer than
-    it has been seen, `≤` if it has held it since it asked at most."""
-    most: dict[str, float] = field(default_factory=dict)
-    """The most that was seen left of each holder's lease: about its ttl."""
+    holders: dict[str, Seen] = field(default_factory=dict)
+    """Its holders now, by their ids."""
     waiters: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     """How many waited, at each look."""
     wait: Wait | None = None
@@ -96,8 +104,9 @@ class Monitor:
     >>> with holdfast.Client("memory://monitor-example") as client, client.lock("report"):
     ...     monitor.look(client.leases(), now=100.0)
     ...     monitor.look(client.leases(), now=107.0)
-    >>> [(lock.name, lock.since[lock.info.holder] <= 100.0) for lock in monitor.held()]
-    [('report', True)]
+    >>> [(lock.name, [each.since <= 100.0 for each in lock.holders.values()])
+    ...     for lock in monitor.held()]
+    [('report', [True])]
     """
 
     def __init__(self) -> None:
@@ -118,6 +127,10 @@ class Monitor:
         self._forget()
         self.looks += 1
 
+    def names(self) -> list[str]:
+        """Of the locks that are held, or were not long ago."""
+        return list(self._locks)
+
     def held(self) -> list[Watched]:
         """The locks that are held, in the order in which they were first seen."""
         return [lock for lock in self._locks.values() if lock.info is not None]
@@ -132,28 +145,32 @@ class Monitor:
         return sorted(wanted, key=lambda lock: -lock.contention)[:most]
 
     def _update(self, lock: Watched, info: LeaseInfo | None, now: float) -> None:
-        before, holders = lock.info, {} if info is None else _holders(info)
-        for holder in [each for each in lock.since if each not in holders]:
-            del lock.since[holder], lock.most[holder]
-            lock.marks.pop(holder, None)
+        before, members = lock.info, info.members if info else ()
+        present = {member.holder for member in members}
+        for holder in [each for each in lock.holders if each not in present]:
+            del lock.holders[holder]
             lock.changes.append(Change(now, "ended", before.fence if before else 0, holder))
-        for holder, remaining in holders.items():
-            most = lock.most.get(holder, 0.0)
-            lock.most[holder] = max(remaining, most if most < inf else 0.0)
-            if holder not in lock.since:
-                lock.since[holder] = now
-                if self.looks == 0:
-                    asked_at = label.asked_at if (label := Label.of(holder)) else None
-                    if asked_at is not None and asked_at <= now:
-                        lock.since[holder], lock.marks[holder] = asked_at, "≤"
-                    else:
-                        lock.marks[holder] = ">"
-                elif info is not None:
-                    lock.changes.append(Change(now, "acquired", info.fence, holder))
+        for member in members:
+            seen = lock.holders.get(member.holder)
+            if seen is None:
+                seen = self._begin(member.holder, now)
+                if self.looks and info is not None:
+                    lock.changes.append(Change(now, "acquired", info.fence, member.holder))
+            most = max(member.remaining, seen.most if seen.most < inf else 0.0)
+            lock.holders[member.holder] = seen if most == seen.most else replace(seen, most=most)
         lock.info, lock.seen_at = info, now
         waiters = (info.waiters or 0) if info else 0
         lock.waiters.append(waiters)
         lock.wait = (lock.wait or Wait(now, longer=self.looks == 0)) if waiters else None
+
+    def _begin(self, holder: str, now: float) -> Seen:
+        if self.looks:
+            return Seen(now)
+        label = Label.of(holder)
+        asked_at = label.asked_at if label else None
+        if asked_at is not None and asked_at <= now:
+            return Seen(asked_at, "≤")
+        return Seen(now, ">")
 
     def _forget(self) -> None:
         """The locks that have been free for the longest, if there are too many of them."""
@@ -165,15 +182,9 @@ class Monitor:
 def kind_of(info: LeaseInfo) -> str:
     """A lock, a semaphore with its slots, or a read lock, in words.
 
-    >>> kind_of(LeaseInfo("gpu", "web-3/4711/app.py/1f0c", 7, 2.5, 0, shares=4))
-    'semaphore 1/4'
+    >>> kind_of(LeaseInfo("prices", "web-3/4711/app.py/1f0c", 7, 2.5, 0, shares=0))
+    'read lock'
     """
     if info.shares == 1:
         return "lock"
-    return f"semaphore {len(_holders(info))}/{info.shares}" if info.shares else "read lock"
-
-
-def _holders(info: LeaseInfo) -> dict[str, float]:
-    """Each holder, and what is left of its lease."""
-    members = {member.holder: member.remaining for member in info.members}
-    return members or {info.holder: info.remaining}
+    return f"semaphore {len(info.members)}/{info.shares}" if info.shares else "read lock"

@@ -155,14 +155,10 @@ class Feed:
             for lock in held:
                 row = self._row(lock, now)
                 rows[row["id"]] = row
-                self._names[row["id"]] = lock.name
+            self._names = {reference(name): name for name in self._monitor.names()}
             self._sparks = {
                 reference(lock.name): [*lock.waiters] for lock in held if any(lock.waiters)
             }
-            if len(self._names) > 2 * len(rows) + 5000:
-                self._names = {
-                    key: name for key, name in self._names.items() if self._monitor.find(name)
-                }
         self._at = now
         changed = [
             row if key in self._rows else self._with_past(row)
@@ -179,13 +175,13 @@ class Feed:
         known = {each["id"]: each for each in before["members"]} if before else {}
         members = []
         for member in info.members:
-            who, since = public(member.holder), round(lock.since[member.holder], 1)
-            ends, full = _rounded(now + member.remaining), _rounded(lock.most[member.holder])
+            who, seen = public(member.holder), lock.holders[member.holder]
+            ends, full = _rounded(now + member.remaining), _rounded(seen.most)
             before_ends = known.get(who["id"], {}).get("ends")
             if ends and full and before_ends and abs(ends - before_ends) < max(INTERVAL, full / 10):
                 ends = before_ends  # not renewed, but seen a little later or earlier
-            mark = lock.marks.get(member.holder, "")
-            members.append({**who, "since": since, "mark": mark, "ends": ends, "full": full})
+            since = {"since": round(seen.since, 1), "mark": seen.mark}
+            members.append({**who, **since, "ends": ends, "full": full})
         row = {
             "id": reference(lock.name),
             "name": printable(lock.name),

@@ -10,7 +10,7 @@ from math import inf
 from holdfast import Client, LeaseInfo, Member
 from holdfast.cli.options import describe_holder
 from holdfast.cli.output import printable
-from holdfast.monitor import Change, Monitor, Wait, Watched, kind_of
+from holdfast.monitor import Change, Monitor, Seen, Wait, Watched, kind_of
 
 WAITS = 8
 """How many of the last looks a sparkline shows."""
@@ -29,12 +29,8 @@ class Row:
     """The name of the lock, for people."""
     holder: str
     """The holder, for a narrow column: what is needed to find the process comes first."""
-    since: float
-    """Since when this holder has been seen, or has asked for the lock; and `mark`, what it was at
-    the first look: see `Watched`."""
-    mark: str
-    most: float
-    """The most that was seen left of its lease: about its ttl."""
+    seen: Seen
+    """Since when this holder has it, as far as that is known."""
     seen_at: float
     waits: tuple[int, ...]
     """How many waited, at the last looks."""
@@ -66,7 +62,7 @@ class Row:
 
     def age(self, now: float) -> str:
         """For how long this holder has been seen, for people."""
-        return f"{self.mark}{duration(max(0.0, now - self.since))}"
+        return f"{self.seen.mark}{duration(max(0.0, now - self.seen.since))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +103,8 @@ class Looks:
             return
         name, waits = printable(info.name), tuple(lock.waiters)[-WAITS:]
         for member in info.members:
-            holder = member.holder
-            most, since = lock.most[holder], lock.since[holder]
-            mark, short = lock.marks.get(holder, ""), _short(member)
-            yield Row(info, member, name, short, since, mark, most, now, waits, lock.wait)
+            seen = lock.holders[member.holder]
+            yield Row(info, member, name, _short(member), seen, now, waits, lock.wait)
 
 
 def _short(member: Member) -> str:

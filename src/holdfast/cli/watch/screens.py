@@ -183,7 +183,7 @@ def _facts(row: Row, look: Look) -> Text:
         text.append("\n")
         _add(text, "held by", holder_of(each.member.holder))
         _add(text, "holder", printable(each.member.holder))
-        _add(text, "for", f"{duration(max(0.0, now - each.since))}{_BEFORE[each.mark]}")
+        _add(text, "for", f"{duration(max(0.0, now - each.seen.since))}{_BEFORE[each.seen.mark]}")
         _add(text, "left", each.left_in_words(now))
     text.append("\nhistory, as far as it was seen\n", style="bold")
     for change in reversed(look.history):

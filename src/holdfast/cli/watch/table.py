@@ -167,7 +167,7 @@ class LockTable(ScrollView, can_focus=True):
 def _left(row: Row, width: int, now: float) -> list[Segment]:
     """A lease is renewed when two thirds are left: less than that is a renewal that is late."""
     left = row.left(now)
-    part = min(1.0, left / row.most) if row.most else 0.0
+    part = min(1.0, left / row.seen.most) if row.seen.most else 0.0
     style = _GOOD if part > 0.6 else _LATE if part > 1 / 3 else _ENDING
     text = _cell(duration(left), 7, style, right=True)
     if width < BAR:
@@ -216,7 +216,7 @@ COLUMNS = {
         lambda row, width, now: [_cell(row.holder, width)],
     ),
     "AGE": Column(
-        lambda row: -row.since,
+        lambda row: -row.seen.since,
         lambda row, width, now: [_cell(row.age(now), width, right=True)],
     ),
     "LEFT": Column(lambda row: row.member.remaining, _left),

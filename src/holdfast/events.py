@@ -31,8 +31,13 @@ class Event:
 
     level: ClassVar[int] = logging.WARNING
     """At which level it is logged."""
+    line: ClassVar[str] = ""
+    """What `str(event)` fills with its fields."""
     at: float = field(default_factory=time.time, compare=False)
     """When it happened, in seconds since 1970: for people and traces. No lock depends on it."""
+
+    def __str__(self) -> str:
+        return self.line.format(**{each.name: getattr(self, each.name) for each in fields(self)})
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -81,13 +86,11 @@ class Requested(LockEvent):
     """
 
     level: ClassVar[int] = logging.DEBUG
+    line: ClassVar[str] = "asking for {name!r}"
     shares: int
     """How many may hold it at once: 1 for a lock, the slots of a semaphore, 0 for a read lock."""
     timeout: float | None
     """How long the caller is willing to wait; None: without a limit."""
-
-    def __str__(self) -> str:
-        return f"asking for {self.name!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +102,12 @@ class Waiting(LockEvent):
     """
 
     level: ClassVar[int] = logging.DEBUG
+    line: ClassVar[str] = (
+        "waiting for {name!r}, which another client holds for {remaining:.3f} s, "
+        "unless it renews that"
+    )
     remaining: float
     """Seconds until the lease of its holder ends unless it is renewed."""
-
-    def __str__(self) -> str:
-        return (
-            f"waiting for {self.name!r}, which another client holds for {self.remaining:.3f} s, "
-            "unless it renews that"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +119,11 @@ class Acquired(LockEvent):
     """
 
     level: ClassVar[int] = logging.DEBUG
+    line: ClassVar[str] = "acquired {name!r} (fence {fence}) after {waited:.3f} s"
     fence: int
     shares: int
     waited: float
     """Seconds since it was asked for."""
-
-    def __str__(self) -> str:
-        return f"acquired {self.name!r} (fence {self.fence}) after {self.waited:.3f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +135,10 @@ class NotAcquired(LockEvent):
     """
 
     level: ClassVar[int] = logging.DEBUG
+    line: ClassVar[str] = "did not acquire {name!r} in {waited:.3f} s: {why}"
     waited: float
     why: str
     """`timeout`, `unavailable` or `interrupted`."""
-
-    def __str__(self) -> str:
-        return f"did not acquire {self.name!r} in {self.waited:.3f} s: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,13 +157,11 @@ class Renewed(LeaseEvent):
     """
 
     level: ClassVar[int] = logging.DEBUG
+    line: ClassVar[str] = "renewed {name!r} (fence {fence}) with {margin:.3f} s to spare"
     margin: float
     """Seconds that were left when the engine had confirmed it: how near it came to a loss."""
     remaining: float
     """Seconds that are left now."""
-
-    def __str__(self) -> str:
-        return f"renewed {self.name!r} (fence {self.fence}) with {self.margin:.3f} s to spare"
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,14 +172,11 @@ class RenewalFailed(LeaseEvent):
     could not renew 'job' (fence 42, 9.500 s left, trying again): connection refused
     """
 
+    line: ClassVar[str] = (
+        "could not renew {name!r} (fence {fence}, {remaining:.3f} s left, trying again): {why}"
+    )
     remaining: float
     why: str
-
-    def __str__(self) -> str:
-        return (
-            f"could not renew {self.name!r} (fence {self.fence}, {self.remaining:.3f} s left, "
-            f"trying again): {self.why}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,11 +188,9 @@ class Released(LeaseEvent):
     """
 
     level: ClassVar[int] = logging.DEBUG
+    line: ClassVar[str] = "released {name!r} (fence {fence}) after {held:.3f} s"
     held: float
     """For how many seconds it was held."""
-
-    def __str__(self) -> str:
-        return f"released {self.name!r} (fence {self.fence}) after {self.held:.3f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +201,10 @@ class Lost(LeaseEvent):
     lost the lease on 'job' (fence 42): it was not renewed in time
     """
 
+    line: ClassVar[str] = "lost the lease on {name!r} (fence {fence}): {why}"
     why: str
     held: float
     """For how many seconds it was held; 0 if the client had no hook when it was acquired."""
-
-    def __str__(self) -> str:
-        return f"lost the lease on {self.name!r} (fence {self.fence}): {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,8 +215,7 @@ class Broken(LockEvent):
     broke 'job': its holders will find that they have lost it
     """
 
-    def __str__(self) -> str:
-        return f"broke {self.name!r}: its holders will find that they have lost it"
+    line: ClassVar[str] = "broke {name!r}: its holders will find that they have lost it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +226,12 @@ class AcquireFailed(Event):
     could not acquire 'job' yet (trying for 28 s more): connection refused
     """
 
+    line: ClassVar[str] = (
+        "could not acquire {name!r} yet (trying for {remaining:.0f} s more): {why}"
+    )
     name: str
     remaining: float
     why: str
-
-    def __str__(self) -> str:
-        return (
-            f"could not acquire {self.name!r} yet (trying for {self.remaining:.0f} s more): "
-            f"{self.why}"
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,12 +279,10 @@ class NodeConnected(Event):
     """
 
     level: ClassVar[int] = logging.DEBUG
+    line: ClassVar[str] = "connected to {node}"
     node: str
     margin: int
     """How many nodes may fail before no lock can be acquired."""
-
-    def __str__(self) -> str:
-        return f"connected to {self.node}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,13 +293,11 @@ class NodeFailed(Event):
     10.0.0.7:6379 does not answer: connection refused
     """
 
+    line: ClassVar[str] = "{node} does not answer: {why}"
     node: str
     why: str
     margin: int | None = None
     """How many more nodes may fail before no lock can be acquired; None where that is unknown."""
-
-    def __str__(self) -> str:
-        return f"{self.node} does not answer: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,12 +309,10 @@ class NodeRecovered(Event):
     """
 
     level: ClassVar[int] = logging.INFO
+    line: ClassVar[str] = "{node} answers again"
     node: str
     margin: int | None = None
     """How many nodes may fail before no lock can be acquired; None where that is unknown."""
-
-    def __str__(self) -> str:
-        return f"{self.node} answers again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,11 +323,9 @@ class NodeQuarantined(Event):
     10.0.0.7:6379 has restarted; it has no vote for 60 s
     """
 
+    line: ClassVar[str] = "{node} has restarted; it has no vote for {seconds:.0f} s"
     node: str
     seconds: float
-
-    def __str__(self) -> str:
-        return f"{self.node} has restarted; it has no vote for {self.seconds:.0f} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,11 +336,9 @@ class PollingOnly(Event):
     10.0.0.7:6379 cannot wake waiters (no right to SUBSCRIBE); they poll every `retry` seconds
     """
 
+    line: ClassVar[str] = "{node} cannot wake waiters ({why}); they poll every `retry` seconds"
     node: str
     why: str
-
-    def __str__(self) -> str:
-        return f"{self.node} cannot wake waiters ({self.why}); they poll every `retry` seconds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,11 +350,9 @@ class InternalError(Event):
     """
 
     level: ClassVar[int] = logging.ERROR
+    line: ClassVar[str] = "{where} raised {error!r}"
     where: str
     error: BaseException
-
-    def __str__(self) -> str:
-        return f"{self.where} raised {self.error!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,7 +372,5 @@ class EventsDropped(Event):
     120 events were dropped: the hook is too slow
     """
 
+    line: ClassVar[str] = "{count} events were dropped: the hook is too slow"
     count: int
-
-    def __str__(self) -> str:
-        return f"{self.count} events were dropped: the hook is too slow"

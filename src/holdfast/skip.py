@@ -9,16 +9,16 @@ noted, and another may run.
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from holdfast.blocks import AsyncWithBlocks, Error, Kind, Trace, WithBlocks, async_inside, inside
-from holdfast.cell import AsyncCell, Cell
 from holdfast.core.ownership import Blocks
-from holdfast.drivers import AsyncDriver
+from holdfast.drivers import AsyncDriver, Driver
 from holdfast.drivers.threads import ThreadDriver
 from holdfast.errors import LockLost
 from holdfast.lease import AsyncLease, BaseLease, Lease
 
+D = TypeVar("D", bound=Driver)
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -68,7 +68,27 @@ class AsyncRun:
         await self.lease.__aexit__(kind, error, trace)
 
 
-class OrSkip(WithBlocks):
+class BaseOrSkip(Generic[D]):
+    """What is the same for threads and asyncio: how the lock is acquired, and the open blocks."""
+
+    def __init__(
+        self,
+        driver: D,
+        name: str,
+        acquire: Callable[[], Any],
+        cell: Any = None,
+        every: float = 0.0,
+    ) -> None:
+        """`acquire`: gives a lease, or None. `cell` and `every`: only for `once`."""
+        self._driver, self._name, self._acquire = driver, name, acquire
+        self._cell, self._every = cell, every
+        self._blocks: Blocks[Any] = Blocks()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._name!r}>"
+
+
+class OrSkip(WithBlocks, BaseOrSkip[ThreadDriver]):
     """Skips its work where another holder has the lock, for threads: see `Lock.or_skip`.
 
     >>> import holdfast
@@ -78,15 +98,6 @@ class OrSkip(WithBlocks):
     working
     >>> client.close()
     """
-
-    def __init__(
-        self, driver: ThreadDriver, name: str, acquire: Callable[[], Lease | None]
-    ) -> None:
-        self._driver, self._name, self._acquire = driver, name, acquire
-        self._blocks = Blocks()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r}>"
 
     def _begin(self, lease: Lease) -> Run:
         return Run(lease)
@@ -116,7 +127,7 @@ class OrSkip(WithBlocks):
         return inside(self, function, with_lease=True)
 
 
-class AsyncOrSkip(AsyncWithBlocks):
+class AsyncOrSkip(AsyncWithBlocks, BaseOrSkip[AsyncDriver]):
     """Skips its work where another holder has the lock, for asyncio: see `Lock.or_skip`.
 
     >>> import asyncio, holdfast
@@ -127,15 +138,6 @@ class AsyncOrSkip(AsyncWithBlocks):
     >>> asyncio.run(main())
     working
     """
-
-    def __init__(
-        self, driver: AsyncDriver, name: str, acquire: Callable[[], Awaitable[AsyncLease | None]]
-    ) -> None:
-        self._driver, self._name, self._acquire = driver, name, acquire
-        self._blocks = Blocks()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._name!r}>"
 
     async def _begin(self, lease: AsyncLease) -> AsyncRun:
         return AsyncRun(lease)
@@ -182,17 +184,6 @@ class Once(OrSkip):
     >>> client.close()
     """
 
-    def __init__(
-        self,
-        driver: ThreadDriver,
-        name: str,
-        acquire: Callable[[], Lease | None],
-        cell: Cell,
-        every: float,
-    ) -> None:
-        super().__init__(driver, name, acquire)
-        self._cell, self._every = cell, every
-
     def _begin(self, lease: Lease) -> Run:
         noted, version = self._cell.get()
         period = next_period(noted, self._every, time.time())
@@ -221,17 +212,6 @@ class AsyncOnce(AsyncOrSkip):
     sent
     was sent today
     """
-
-    def __init__(
-        self,
-        driver: AsyncDriver,
-        name: str,
-        acquire: Callable[[], Awaitable[AsyncLease | None]],
-        cell: AsyncCell,
-        every: float,
-    ) -> None:
-        super().__init__(driver, name, acquire)
-        self._cell, self._every = cell, every
 
     async def _begin(self, lease: AsyncLease) -> AsyncRun:
         noted, version = await self._cell.get()

@@ -144,8 +144,8 @@ def print_ddl(url: str | None) -> None:
 def _confirmed(info: holdfast.LeaseInfo, holder: str) -> bool:
     from holdfast.breaking import LIMITS
 
-    chosen = [member for member in info.members if member.holder == holder]
-    held_by = describe_holder(chosen[0]) if chosen else describe_holders(info)
+    chosen = any(member.holder == holder for member in info.members)
+    held_by = describe_holder(holder) if chosen else describe_holders(info)
     held = f"{info.name!r} is held by {held_by}, fence {info.fence}"
     left = f"for {_duration(info.remaining)} more" if info.remaining < inf else "without an end"
     click.echo(f"{held}, {left}.\nBreaking it does not stop the holder. {LIMITS}", err=True)
@@ -173,7 +173,7 @@ def _print_facts(info: holdfast.LeaseInfo) -> None:
         of = f"{len(info.members)} of {info.shares} slots" if info.shares else "for reading"
         facts.append(("shared", of))
     for member in info.members:
-        facts += [("held by", describe_holder(member)), ("holder", printable(member.holder))]
+        facts += [("held by", describe_holder(member.holder)), ("holder", printable(member.holder))]
         if member.label and member.label.asked_at:
             facts.append(("asked", _asked(member.label.asked_at)))
         facts += [("fence", str(info.fence))]
@@ -190,7 +190,7 @@ def _row(info: holdfast.LeaseInfo, member: holdfast.Member) -> tuple[str, str, s
         str(info.fence),
         _duration(member.remaining),
         _waiters(info),
-        describe_holder(member),
+        describe_holder(member.holder),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -28,40 +28,21 @@ OnLost = Literal["term", "kill", "warn"]
 """What is done to the command if its lease cannot be renewed."""
 
 
-def seconds(value: object) -> float:
-    """A time: a finite number of seconds, 0 or more."""
-    number = _number(value)
-    if not 0 <= number < math.inf:
-        raise click.BadParameter(f"{value!r} is not a number of seconds >= 0.")
-    return number
-
-
-def positive_seconds(value: object) -> float:
-    """A time: a finite number of seconds, more than 0."""
-    number = _number(value)
-    if not 0 < number < math.inf:
-        raise click.BadParameter(f"{value!r} is not a number of seconds > 0.")
-    return number
-
-
-def number_between(lowest: float, highest: float) -> Callable[[object], float]:
-    """A number within a range."""
+def number_that(what: str, fits: Callable[[float], bool]) -> Callable[[object], float]:
+    """The type of an option: a number that fits. (What compares with "not a number" is False.)"""
 
     def number(value: object) -> float:
-        found = _number(value)
-        if not lowest <= found <= highest:
-            raise click.BadParameter(f"{value!r} is not a number from {lowest:g} to {highest:g}.")
-        return found
+        with suppress(ValueError):
+            found = float(str(value))
+            if fits(found):
+                return found
+        raise click.BadParameter(f"{value!r} is not a number {what}.")
 
     return number
 
 
-def _number(value: object) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        return math.nan
-
+seconds = number_that("of seconds >= 0", lambda found: 0 <= found < math.inf)
+positive_seconds = number_that("of seconds > 0", lambda found: 0 < found < math.inf)
 
 url_option = click.option(
     "--url",
@@ -129,16 +110,17 @@ def label_as_dict(label: holdfast.Label | None) -> dict[str, object]:
     }
 
 
-def describe_holder(info: holdfast.LeaseInfo | holdfast.Member) -> str:
-    """The holder, for people."""
-    if info.label is None:
-        return printable(info.holder)
-    text = f" ({info.label.text})" if info.label.text else ""
-    return printable(f"{info.label.program}{text} on {info.label.host}, pid {info.label.pid}")
+def describe_holder(holder: str) -> str:
+    """The holder of this id, for people."""
+    label = holdfast.Label.of(holder)
+    if label is None:
+        return printable(holder)
+    text = f" ({label.text})" if label.text else ""
+    return printable(f"{label.program}{text} on {label.host}, pid {label.pid}")
 
 
 def describe_holders(info: holdfast.LeaseInfo) -> str:
     """All holders of a lock, for people."""
     others = len(info.members) - 1
     more = f" and {others} other{'s' if others > 1 else ''}" if others > 0 else ""
-    return describe_holder(info) + more
+    return describe_holder(info.holder) + more

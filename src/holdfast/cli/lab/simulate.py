@@ -9,7 +9,7 @@ import sys
 import click
 
 from holdfast.cli.lab import missing_programs_are_told, terminal
-from holdfast.cli.options import bad_arguments_are_usage_errors, number_between
+from holdfast.cli.options import bad_arguments_are_usage_errors, number_that
 from holdfast.lab.history import History
 from holdfast.lab.pictures.text import Steps, as_text
 from holdfast.lab.simulator import (
@@ -64,7 +64,7 @@ BROKEN = 1
 )
 @click.option(
     "--drift",
-    type=number_between(0, 100),
+    type=number_that("from 0 to 100", lambda found: 0 <= found <= 100),
     default=1.0,
     help="How far clocks drift; 1 is as far as is allowed for.",
 )

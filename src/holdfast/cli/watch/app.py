@@ -16,8 +16,9 @@ from textual.widgets import Footer, Input, Static
 
 from holdfast import Client, LockError, NodeInfo
 from holdfast.breaking import Audit, break_held, operator
+from holdfast.cli.options import describe_holder
 from holdfast.cli.output import printable
-from holdfast.cli.watch.looks import Look, Looks, Row, duration, holder_of
+from holdfast.cli.watch.looks import Look, Looks, Row, duration
 from holdfast.cli.watch.screens import BreakDialog, LockPage, Page, findings_text, nodes_text
 from holdfast.cli.watch.table import LockTable
 
@@ -255,7 +256,7 @@ class View(App[None]):
             self.broken.append(f"{at}: tried to break {row.name}: {printable(str(error))}")
             raise
         if broken:
-            held = f"held by {holder_of(holder)}, fence {row.info.fence}"
+            held = f"held by {describe_holder(holder)}, fence {row.info.fence}"
             self.broken.append(f"{at}: broke {row.name}, {held}")
         return broken, why
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from math import inf
 
 from holdfast import Client, LeaseInfo, Member
-from holdfast.cli.options import describe_holder
 from holdfast.cli.output import printable
 from holdfast.monitor import Change, Monitor, Seen, Wait, Watched, kind_of
 
@@ -113,11 +112,6 @@ def _short(member: Member) -> str:
         return printable(member.holder)
     text = f" ({label.text})" if label.text else ""
     return printable(f"{label.host}/{label.pid} {label.program}{text}")
-
-
-def holder_of(holder: str) -> str:
-    """The holder of this id, for people."""
-    return describe_holder(Member(holder, 0.0))
 
 
 def duration(seconds: float) -> str:

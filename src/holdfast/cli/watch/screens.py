@@ -16,8 +16,9 @@ from textual.widgets import Footer, Input, Static
 
 from holdfast import Finding, NodeInfo
 from holdfast.breaking import LIMITS, LONGEST_REASON
+from holdfast.cli.options import describe_holder
 from holdfast.cli.output import printable
-from holdfast.cli.watch.looks import Look, Row, duration, holder_of
+from holdfast.cli.watch.looks import Look, Row, duration
 
 _COLOURS = {"critical": "bold red", "warning": "yellow", "note": "cyan"}
 _FACT, _WARNING = "cyan", "bold yellow"
@@ -89,7 +90,7 @@ class BreakDialog(ModalScreen[str]):
         row, others = self.row, len(self.row.info.members) - 1
         text = Text.assemble(
             ("Break ", "bold"), (row.name, "bold cyan"), ("?\n\n", "bold"),
-            ("held by  ", _FACT), f"{holder_of(row.member.holder)}\n",
+            ("held by  ", _FACT), f"{describe_holder(row.member.holder)}\n",
             ("fence    ", _FACT), f"{row.info.fence}\n",
             ("left     ", _FACT), f"{row.left_in_words(time.time())}\n\n",
             ("Breaking it does not stop the holder.", _WARNING),
@@ -181,7 +182,7 @@ def _facts(row: Row, look: Look) -> Text:
                 waited = f"{duration(each.wait.lasts(now))} without a break"
                 _add(text, "waited", f"{waited}{longer if each.wait.longer else ''}")
         text.append("\n")
-        _add(text, "held by", holder_of(each.member.holder))
+        _add(text, "held by", describe_holder(each.member.holder))
         _add(text, "holder", printable(each.member.holder))
         _add(text, "for", f"{duration(max(0.0, now - each.seen.since))}{_BEFORE[each.seen.mark]}")
         _add(text, "left", each.left_in_words(now))
@@ -189,7 +190,7 @@ def _facts(row: Row, look: Look) -> Text:
     for change in reversed(look.history):
         at = time.strftime("%H:%M:%S", time.localtime(change.at))
         text.append(f"{at}  ", style="dim")
-        text.append(f"{change.what:<8}  {holder_of(change.holder)}")
+        text.append(f"{change.what:<8}  {describe_holder(change.holder)}")
         text.append(f"  fence {change.fence}\n", style="dim")
     if not look.history:
         text.append("no change since this view began\n", style="dim")

@@ -86,12 +86,10 @@ def _events(response: http.client.HTTPResponse) -> Iterator[tuple[str, dict[str,
 
 
 @contextmanager
-def serving(application: Any, mounted: Any = None, stalled: int = 0) -> Iterator[int]:
+def serving(application: Any, mounted: Any = None) -> Iterator[int]:
     """Serve it on a free port."""
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16384)  # it is soon full
-    if stalled:
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, stalled)
     server = uvicorn.Server(uvicorn.Config(mounted or application, log_level="warning"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()

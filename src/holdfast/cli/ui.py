@@ -24,9 +24,6 @@ from holdfast.ui import app
 
 PORT = 8421
 
-STALLED = 20_000
-"""Milliseconds after which a connection ends whose other end does not read."""
-
 
 @click.command("ui")
 @click.option(
@@ -84,7 +81,8 @@ def serve(
                 allow_break=allow_break,
                 audit_log=audit_log,
             )
-            listener = _listen(bind, port)
+            family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+            listener = socket.create_server((bind, port), family=family)
         except OSError as error:
             raise click.UsageError(str(error)) from error
         with listener:
@@ -113,15 +111,6 @@ def _print_audit() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("holdfast: audit: %(message)s"))
     logging.getLogger("holdfast.audit").addHandler(handler)
-
-
-def _listen(bind: str, port: int) -> socket.socket:
-    """A socket whose connections do not wait forever for a browser that does not read."""
-    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
-    listener = socket.create_server((bind, port), family=family)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections inherit it
-        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, STALLED)
-    return listener
 
 
 def _run(page: Starlette, listener: socket.socket) -> None:

@@ -440,10 +440,7 @@ class Client(BaseClient[ThreadDriver]):
         - `retry`: how often a waiter asks, in seconds. Default: the client's.
         """
         return Latch(
-            self,
-            self._driver,
-            self._options.prefix,
-            self._cell_name(f"latch:{name}"),
+            self.cell(f"latch:{name}"),
             check_count("count", count),
             self._participant(),
             self._retry(retry),
@@ -657,10 +654,7 @@ class AsyncClient(BaseClient[AsyncDriver]):
     def latch(self, name: str, count: int, *, retry: float | None = None) -> AsyncLatch:
         """Describe a latch: as `Client.latch`."""
         return AsyncLatch(
-            self,
-            self._driver,
-            self._options.prefix,
-            self._cell_name(f"latch:{name}"),
+            self.cell(f"latch:{name}"),
             check_count("count", count),
             self._participant(),
             self._retry(retry),

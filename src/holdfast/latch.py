@@ -3,6 +3,7 @@ asyncio."""
 
 from typing import Generic, TypeVar
 
+from holdfast.cell import BaseCell
 from holdfast.core.effects import Steps
 from holdfast.core.latch import arrived, count_down, wait
 from holdfast.drivers import AsyncDriver, Driver
@@ -18,26 +19,16 @@ class BaseLatch(Generic[D]):
     """What is the same for threads and asyncio: the cell, the count, and the participant."""
 
     def __init__(
-        self,
-        client: object,
-        driver: D,
-        prefix: str,
-        cell: str,
-        count: int,
-        participant: str,
-        retry: float,
-        failing_for: float,
+        self, cell: BaseCell[D], count: int, participant: str, retry: float, failing_for: float
     ) -> None:
-        self._client = client  # which thereby lives as long as its latches
-        self._driver = driver
-        self._place = driver.runtime, prefix + cell, cell
-        self._name, self._count, self._participant = cell.partition(":")[2], count, participant
+        self._cell, self._driver, self._place = cell, cell._driver, cell._place
+        self._count, self._participant = count, participant
         self._retry, self._failing_for = retry, failing_for
 
     @property
     def name(self) -> str:
         """The name of the latch."""
-        return self._name
+        return self._cell.name.partition(":")[2]
 
     @property
     def count(self) -> int:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
-from typing import TypedDict
+from typing import TypeAlias, TypedDict
 
 import click
 
@@ -66,6 +66,10 @@ class _Options(TypedDict):
     ttl: float | None
     max_hold: float | None
     label: str
+
+
+Held: TypeAlias = "holdfast.Lease | holdfast.LeaseAll"
+"""What is held: one lock, or several as one."""
 
 
 class Interrupted(Exception):
@@ -127,12 +131,10 @@ class _Run:
     def _shown(self) -> str:
         return ", ".join(map(repr, self.request.names))
 
-    def _fences(self, lease: holdfast.Lease | holdfast.LeaseAll) -> dict[str, int]:
+    def _fences(self, lease: Held) -> dict[str, int]:
         return {lease.name: lease.fence} if isinstance(lease, holdfast.Lease) else lease.fences
 
-    def _prepare(
-        self, client: holdfast.Client
-    ) -> tuple[Callable[[], holdfast.Lease | holdfast.LeaseAll | None], LossRule]:
+    def _prepare(self, client: holdfast.Client) -> tuple[Callable[[], Held | None], LossRule]:
         """How to acquire, and what to do after a loss."""
         request = self.request
         options: _Options = {
@@ -140,14 +142,13 @@ class _Run:
             "max_hold": request.max_hold,
             "label": request.label,
         }
-        acquire: Callable[[], holdfast.Lease | holdfast.LeaseAll | None]
         with bad_arguments_are_usage_errors():
             lock = client.lock(request.name, **options)
             if request.shared:
                 lock = client.rwlock(request.name, **options).read
             elif request.slots != 1:
                 lock = client.semaphore(request.name, request.slots, **options)
-            acquire = partial(lock.acquire, timeout=request.timeout)
+            acquire: Callable[[], Held | None] = partial(lock.acquire, timeout=request.timeout)
             if request.value is not None:
                 acquire = client.election(request.name, value=request.value, **options).campaign
             elif request.also:
@@ -167,14 +168,12 @@ class _Run:
             )
         return LossRule(self.request.on_lost, kill_after, self.request.max_hold or inf)
 
-    def _acquire(
-        self, acquire: Callable[[], holdfast.Lease | holdfast.LeaseAll | None]
-    ) -> holdfast.Lease | holdfast.LeaseAll | None:
+    def _acquire(self, acquire: Callable[[], Held | None]) -> Held | None:
         """Wait in a thread, so that this one can handle signals.
 
         Closing the client then ends the wait, and releases what was acquired.
         """
-        answer: Future[holdfast.Lease | holdfast.LeaseAll | None] = Future()
+        answer: Future[Held | None] = Future()
 
         def ask() -> None:
             try:
@@ -194,7 +193,7 @@ class _Run:
                 return answer.result()
             self.signals.wait(inf)
 
-    def _run_command(self, lease: holdfast.Lease | holdfast.LeaseAll, rule: LossRule) -> int:
+    def _run_command(self, lease: Held, rule: LossRule) -> int:
         fence = self._fences(lease)[self.request.name]
         supervisor = Supervisor(
             self.child,
@@ -216,7 +215,7 @@ class _Run:
             self.child.close()  # also after an error: the command must not outlive the lease
             self.terminal.take_back(self.child.pid)
 
-    def _environment(self, lease: holdfast.Lease | holdfast.LeaseAll) -> dict[str, str]:
+    def _environment(self, lease: Held) -> dict[str, str]:
         fences = self._fences(lease)
         found = {
             "HOLDFAST_NAME": self.request.name,
@@ -225,7 +224,7 @@ class _Run:
         }
         return found | ({"HOLDFAST_FENCES": json.dumps(fences)} if self.request.also else {})
 
-    def _keep(self, lease: holdfast.Lease | holdfast.LeaseAll, release_at: float) -> None:
+    def _keep(self, lease: Held, release_at: float) -> None:
         """Keep the lock until --min-hold is over, unless the lease is lost or a signal arrives."""
         while (left := release_at - time.monotonic()) > 0:
             if self.signals.ending():
@@ -237,7 +236,7 @@ class _Run:
         if self.request.min_hold and lease.lost:
             self.output.note(f"the lease on {self._shown} was lost after the command had ended")
 
-    def _release(self, lease: holdfast.Lease | holdfast.LeaseAll) -> None:
+    def _release(self, lease: Held) -> None:
         try:
             lease.release()
         except holdfast.LockLost as loss:

@@ -151,10 +151,7 @@ class Feed:
         with self._monitor_lock:
             self._monitor.look(leases, now)
             held = self._monitor.held()
-            rows = {}
-            for lock in held:
-                row = self._row(lock, now)
-                rows[row["id"]] = row
+            rows = {reference(lock.name): self._row(lock, now) for lock in held}
             self._names = {reference(name): name for name in self._monitor.names()}
             self._sparks = {
                 reference(lock.name): [*lock.waiters] for lock in held if any(lock.waiters)
@@ -163,12 +160,12 @@ class Feed:
         changed = [
             row if key in self._rows else self._with_past(row)
             for key, row in rows.items()
-            if row is not self._rows.get(key)
+            if row != self._rows.get(key)
         ]
         return rows, changed, [key for key in self._rows if key not in rows]
 
     def _row(self, lock: Watched, now: float) -> Row:
-        """The row of before, if nothing has changed."""
+        """What the page is told of it: the same as before, if nothing has changed."""
         info = lock.info
         assert info is not None  # noqa: S101 - it is held
         before = self._rows.get(reference(lock.name))
@@ -182,7 +179,7 @@ class Feed:
                 ends = before_ends  # not renewed, but seen a little later or earlier
             since = {"since": round(seen.since, 1), "mark": seen.mark}
             members.append({**who, **since, "ends": ends, "full": full})
-        row = {
+        return {
             "id": reference(lock.name),
             "name": printable(lock.name),
             "kind": kind_of(info),
@@ -192,7 +189,6 @@ class Feed:
             and {"since": round(lock.wait.since, 1), "mark": ">" if lock.wait.longer else ""},
             "members": members,
         }
-        return before if row == before and before else row
 
     def _with_past(self, row: Row) -> Row:
         """A lock that was free for a moment has been waited for before. The page adds this look."""

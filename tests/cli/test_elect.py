@@ -45,8 +45,10 @@ def test_the_command_runs_while_it_leads(holdfast: Holdfast) -> None:
     assert leader(holdfast) is None
 
 
-def test_it_campaigns_again_when_the_command_has_ended(holdfast: Holdfast) -> None:
-    process = holdfast.start("elect", "boss", "-c", f"{SHOW}; exit 3")
+@pytest.mark.parametrize("code", [3, 69, 127])
+def test_it_campaigns_again_when_the_command_has_ended(holdfast: Holdfast, code: int) -> None:
+    """Whatever its exit code: it was executed."""
+    process = holdfast.start("elect", "boss", "-c", f"{SHOW}; exit {code}")
     first, second, third = facts(process)[0], facts(process)[0], facts(process)[0]
     assert first < second < third
     process.send_signal(signal.SIGTERM)
@@ -65,6 +67,17 @@ def test_it_campaigns_again_after_a_loss(holdfast: Holdfast) -> None:
     assert gone(pid)
     process.send_signal(signal.SIGTERM)
     assert finish(process)[0] == -signal.SIGTERM
+
+
+def test_it_campaigns_again_when_its_term_was_killed(holdfast: Holdfast) -> None:
+    script = f"{SHOW}; kill -KILL $PPID; exec sleep 600"
+    process = holdfast.start("elect", "--ttl", "2", "boss", "-c", script)
+    term, pid = facts(process)
+    later, _ = facts(process)
+    assert later > term
+    assert gone(pid)
+    process.send_signal(signal.SIGTERM)
+    finish(process)
 
 
 def test_another_candidate_takes_over(holdfast: Holdfast) -> None:

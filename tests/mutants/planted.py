@@ -1449,15 +1449,15 @@ PLANTED = [
     Mutant(
         "cli: elect ends after a loss",
         "cli/elect.py",
-        "(code == exits.LOST or bool(ran))",
-        "(bool(ran) and code != exits.LOST)",
+        "stuck[0] = not executed and code != exits.LOST",
+        "stuck[0] = not executed or code == exits.LOST",
         ELECT,
     ),
     Mutant(
         "cli: elect ends with its command",
         "cli/elect.py",
-        "(code == exits.LOST or bool(ran))",
-        "code == exits.LOST",
+        "stuck[0] = not executed and code != exits.LOST",
+        "stuck[0] = code != exits.LOST",
         ELECT,
     ),
     Mutant(

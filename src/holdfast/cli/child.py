@@ -65,8 +65,8 @@ class Child:
                 _watch(lifeline, self.pid)
             os.close(lifeline)
         self._ended: Ended | None = None
-        self.executed = True
-        """Whether the command could be executed; known when it is closed."""
+        self.executed = False
+        """Whether the command was executed; known when it is closed."""
 
     def __enter__(self) -> Child:
         return self
@@ -120,14 +120,15 @@ class Child:
 
     def close(self) -> None:
         """Kill the command if it still runs. Leaves no process and no descriptor."""
-        if self._gate >= 0:
+        started = self._gate < 0
+        if not started:
             os.close(self._gate)
             self._gate = -1
         if self._ended is None:
             self.send(signal.SIGKILL)
             self._ended = _ended(os.waitpid(self.pid, 0)[1])
         if self._lifeline >= 0:
-            self.executed = not os.read(self._failure, 1)
+            self.executed = started and not os.read(self._failure, 1)
             os.close(self._failure)
             os.kill(self._watchdog, signal.SIGKILL)
             os.waitpid(self._watchdog, 0)

@@ -5,8 +5,8 @@
 2. The parent blocks the signals that it forwards, and waits for them and for the end of its
    processes. Ctrl-Z stops it as it stops any program.
 3. When the parent dies, even by SIGKILL, its processes die with it (Linux), and their commands.
-4. A term that ran its command, or whose lease was lost, is followed by the next one. Any other end
-   is the end of all: an invalid option, an engine that is unreachable.
+4. A term is followed by the next one, unless it reports that it cannot go on: an invalid option, an
+   engine that is unreachable, a command that cannot be executed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ keep the engine busy."""
 
 _ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGQUIT})
 _STOPS = frozenset({signal.SIGTSTP, signal.SIGCONT})
-_FINAL = frozenset({exits.NOT_EXECUTABLE, exits.NOT_FOUND})
 
 _EXIT_CODES = """\b
 It runs until it gets INT, TERM or QUIT, which it passes on to the command,
@@ -122,8 +121,18 @@ class _Parent:
 
     def _term(self, request: Request, server: int) -> tuple[int, bool]:
         """One term: its exit code, and whether to campaign again."""
-        did_run = mmap.mmap(-1, 1)  # memory that a forked process shares
-        term = self.fork(lambda: run_locked(request, self.output, lambda: did_run.write(b"1")))
+        stuck = mmap.mmap(-1, 1)  # memory that a forked process shares
+
+        def run() -> int:
+            try:
+                code, executed = run_locked(request, self.output)
+            except BaseException:
+                stuck[0] = True
+                raise
+            stuck[0] = not executed and code != exits.LOST
+            return code
+
+        term = self.fork(run)
         ended, lost_server = False, False
         while (code := _end_of(term)) is None:
             signum = signal.sigwait(self.heeded | {signal.SIGCHLD})
@@ -137,8 +146,7 @@ class _Parent:
         os.waitpid(term, 0)
         if lost_server:
             return exits.UNAVAILABLE, False
-        ran = did_run[0] and code not in _FINAL
-        return code, not ended and (code == exits.LOST or bool(ran))
+        return code, not ended and not stuck[0]
 
     def fork(self, work: Callable[[], int]) -> int:
         """A process that does this, and ends with what it returns as its exit code."""

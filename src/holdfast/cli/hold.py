@@ -80,19 +80,17 @@ class Interrupted(Exception):
         self.signum = signum
 
 
-def run_locked(
-    request: Request, output: Output, on_start: Callable[[], object] = lambda: None
-) -> int:
-    """Acquire, run, release. Returns the exit code; -n: holdfast is to end by signal n. `on_start`
-    is called before the command is started."""
+def run_locked(request: Request, output: Output) -> tuple[int, bool]:
+    """Acquire, run, release. Returns the exit code (-n: holdfast is to end by signal n), and
+    whether the command was executed."""
     with Child(request.argv) as child, Signals() as signals, Terminal() as terminal:
         try:
             with open_client(request.url, output) as client:
-                run = _Run(request, output, child, signals, terminal, on_start)
-                return run.with_client(client)
+                run = _Run(request, output, child, signals, terminal)
+                return run.with_client(client), child.executed
         except Interrupted as interruption:
             output.detail(f"stopped waiting for {request.name!r}; nothing is held")
-            return -interruption.signum
+            return -interruption.signum, False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +100,6 @@ class _Run:
     child: Child
     signals: Signals
     terminal: Terminal
-    on_start: Callable[[], object] = lambda: None
 
     def with_client(self, client: holdfast.Client) -> int:
         acquire, rule = self._prepare(client)
@@ -208,7 +205,6 @@ class _Run:
             return exits.LOST
         try:
             self.terminal.lend(self.child.pid)
-            self.on_start()
             self.child.start(self._environment(lease))
             return supervisor.watch()
         finally:

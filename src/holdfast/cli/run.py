@@ -199,7 +199,8 @@ def run(
             "slots": slots,
         }
     )
-    click.get_current_context().exit(run_locked(request, output))
+    code, _ = run_locked(request, output)
+    click.get_current_context().exit(code)
 
 
 def read_request(options: dict[str, Any]) -> tuple[Request, Output]:

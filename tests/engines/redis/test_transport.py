@@ -313,6 +313,8 @@ def test_a_leader_that_is_held_up_is_replaced(
     follower.start()
     try:
         wait_for(lambda: answers)  # and not only when its own time is over
+        go_on.set()
+        wait_for(lambda: not leader.is_alive())  # the follower has read its answer
     finally:
         go_on.set()
         leader.join(70)

@@ -7,7 +7,7 @@
 3. One mutex guards all state. A thread has it while it sends or reads, which never blocks, and not
    while it waits.
 4. Leadership is advisory: if a signal handler keeps the leader from reading, a follower notices
-   that within `TAKEOVER` seconds and takes its place.
+   that within `TAKEOVER` seconds and takes its place. The former leader notices as soon.
 5. Connections are made by short-lived threads.
 6. An interruption (Ctrl-C) while a connection is read or written closes it. What was pending on it
    fails, with an unknown outcome. A signal handler that needs the store while its own thread has
@@ -30,7 +30,7 @@ from holdfast.engines.redis.nodes import Effect, Nodes, Route
 from holdfast.engines.redis.sockets import READ_SIZE, Poller, Socket, Wakeup
 
 TAKEOVER = 1.0
-"""How often a follower looks whether the leader still reads."""
+"""How often followers look whether the leader still reads, and it whether it still leads."""
 
 LONGEST = 3600.0
 """How long to wait in one go: the system has its limits."""
@@ -226,7 +226,7 @@ class RedisStore:
                         return
                     poller = self._lead(waiting)
                 if poller is not None:
-                    ready = poller.wait(left)
+                    ready = poller.wait(min(left, TAKEOVER))  # its answer may have been read
                     with self._mutex:
                         self._poller = poller
                         self._serve(ready)

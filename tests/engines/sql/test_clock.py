@@ -36,12 +36,16 @@ def with_clock(kind: type[ServerProcess], folder: Path) -> tuple[Any, Clock]:
     return Moved(), moved
 
 
-@pytest.fixture(params=[PostgresServer, MariaDbServer], ids=["postgres", "mariadb"])
-def server(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[Any, Clock]]:
-    with tempfile.TemporaryDirectory() as folder:  # where the server's user can read
-        monkeypatch.setenv("XDG_CACHE_HOME", folder)
+@pytest.fixture(
+    scope="module", params=[PostgresServer, MariaDbServer], ids=["postgres", "mariadb"]
+)
+def server(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Clock]]:
+    """One for all tests, so each has names of its own."""
+    with (
+        tempfile.TemporaryDirectory() as folder,  # where the server's user can read
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setenv("XDG_CACHE_HOME", folder)
         server, moved = with_clock(request.param, Path(folder))
         with server:
             yield server, moved
@@ -75,9 +79,12 @@ def test_set_forward_by_an_hour(server: tuple[Any, Clock]) -> None:
     """Leases end early, which `guarantees` say; the lock can be taken at once."""
     database, moved = server
     ann = Party("sync", database.url)
-    ann(ann.takes().release)
+    assert ann.takes("kept", ttl=30)
+    ben = Party("sync", database.url)
+    assert not ben.tries("kept")
     moved.jump(HOUR)
-    assert ann.tries()
+    assert ben.tries("kept")
+    ben.close()
     ann.close()
 
 

@@ -24,9 +24,8 @@ GROWING = "row.fence + 1"
 def packages(tmp_path: Path) -> Path:
     """What pip installs: holdfast as the wheel has it, and the engine."""
     folder = tmp_path / "site-packages"
-    without = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(Path(holdfast.__file__).parent, folder / "holdfast", ignore=without)
-    shutil.copytree(ROOT / "tests/contract", folder / "holdfast/contract", ignore=without)
+    shutil.copytree(Path(holdfast.__file__).parent, folder / "holdfast")
+    shutil.copytree(ROOT / "tests/contract", folder / "holdfast/contract")
     install(folder)
     return folder
 

@@ -88,8 +88,8 @@ def group(nodeid: str) -> str:
     """The tests with which it shares servers that are started once; it alone, if there are none."""
     path, suite = nodeid.partition("::")[0], _suite(nodeid)
     if suite in ("engines", "lab"):
-        folder = path.split("/")[2]
-        return f"{suite}/{folder}" if folder in ("etcd", "sql", "zookeeper") else path
+        shares = path.split("/")[2] in ("etcd", "sql", "zookeeper")
+        return path.rpartition("/")[0] if shares else path
     if suite == "contract" and (stage := STAGE.search(nodeid)):
         engine, mode = stage.groups()
         if server := _servers().get(engine):

@@ -92,7 +92,7 @@ async def test_other_tasks_run_while_nobody_answers(stage: Stage) -> None:
 async def test_a_lease_outlives_a_passing_outage(stage: Stage) -> None:
     ann, ben = stage.cast("ann", "ben")
     told: list[Any] = []
-    ttl = 3 * stage.ttl
+    ttl = 2 * stage.ttl
     lease = await ann(ann.lock("door", ttl=ttl).acquire)
     lease.on_lost(told.append)
     with stage.backend.outage():

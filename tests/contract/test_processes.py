@@ -157,7 +157,7 @@ async def test_a_stopped_holder_finds_its_lease_lost(stage: Stage) -> None:
         assert (await worker(command))["error"] == "LockLost"
     assert lease.held
     assert not await stage.takes(ben, "door")
-    await stage.passes(stage.ttl)
+    await stage.passes(stage.short)
     assert len(worker.said("lost")) == 1
     assert lease.held
 

@@ -36,9 +36,7 @@ def with_clock(kind: type[ServerProcess], folder: Path) -> tuple[Any, Clock]:
     return Moved(), moved
 
 
-@pytest.fixture(
-    scope="module", params=[PostgresServer, MariaDbServer], ids=["postgres", "mariadb"]
-)
+@pytest.fixture(scope="module", params=[PostgresServer, MariaDbServer], ids=["postgres", "mariadb"])
 def server(request: pytest.FixtureRequest) -> Iterator[tuple[Any, Clock]]:
     """One for all tests, so each has names of its own."""
     with (

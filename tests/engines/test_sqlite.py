@@ -590,26 +590,6 @@ except holdfast.EngineUnavailable as error:
                 assert lease.held
 
 
-def test_a_request_that_is_asked_twice_is_harmless(host: Host) -> None:
-    store = host.client()
-    for _ in range(2):
-        assert say(store, Acquire("job", "a", 30.0)) == Granted(1)
-    for _ in range(2):
-        assert say(store, Acquire("job", "b", 30.0, queue=True)) == Held(30.0, wakes=True)
-    assert host.rows("holdfast_waiters") == 1
-    assert say(store, Release("job", "a")) == DONE
-    assert say(store, Release("job", "a")) == NOT_YOURS
-
-
-def test_a_newcomer_does_not_overtake_those_who_wait(host: Host) -> None:
-    store, other = host.client(), host.client()
-    assert say(store, Acquire("job", "a", 30.0)) == Granted(1)
-    assert isinstance(say(store, Acquire("job", "b", 30.0, queue=True)), Held)
-    host.now += 31.0
-    assert isinstance(say(other, Acquire("job", "c", 30.0)), Held), "it is expired, and b's"
-    assert say(store, Acquire("job", "b", 30.0, queue=True)) == Granted(2)
-
-
 def test_failures_name_the_file(host: Host) -> None:
     host.path.mkdir()
     answer = say(host.client(), Acquire("job", "a", 1.0))

@@ -48,15 +48,6 @@ def queue_up(client: holdfast.Client, count: int, served: list[int]) -> list[thr
     return threads
 
 
-def test_waiters_are_served_in_the_order_of_their_arrival(client: holdfast.Client) -> None:
-    served: list[int] = []
-    with client.lock("door"):
-        threads = queue_up(client, 8, served)
-    for thread in threads:
-        thread.join()
-    assert served == list(range(8))
-
-
 @pytest.mark.parametrize("line", range(5))
 def test_a_waiter_is_woken_although_the_one_before_it_was_interrupted(
     server: EtcdServer, client: holdfast.Client, line: int, monkeypatch: pytest.MonkeyPatch

@@ -111,7 +111,7 @@ def test_a_stopped_server_is_given_up_in_time_by_a_waiter(
     postgres: PostgresServer, invite: Invite
 ) -> None:
     ann, ben = invite(postgres.url), invite(postgres.url)
-    lease = ann.takes(ttl=60)
+    lease = ann.takes(ttl=9)
     waiting = ben.begin(ben.client.lock("job", ttl=60).acquire, timeout=15)
     wait_for(waits(ann))
     postgres.freeze()

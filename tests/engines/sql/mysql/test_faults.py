@@ -113,7 +113,7 @@ def test_a_grant_whose_reply_was_lost_is_found_again(
 
 def test_a_stopped_server_is_given_up_in_time(mariadb: MariaDbServer, invite: Invite) -> None:
     ann, ben = invite(mariadb.url), invite(mariadb.url)
-    lease = ann.takes(ttl=60)
+    lease = ann.takes(ttl=9)
     waiting = waits(ben)
     mariadb.freeze()
     try:

@@ -39,19 +39,20 @@ $(DEMO)/.installed: pyproject.toml scripts/setup
 # Most tests wait for processes and timers, so more of them at once than there are cores. Those that
 # share servers go to the same worker: `group` in tests/conftest.py.
 AT_ONCE := -n 8
+COMPILED := $(VENV)/.compiled
 
 # Side by side: most tests wait, and leave the time of the cores to lint and types.
 test: $(STAMP) servers
 	@$(MAKE) --no-print-directory --jobs 4 style mypy pyright tests
 
 .PHONY: tests
-tests: compiled
+tests: $(COMPILED)
 	$(BIN)/python -m pytest $(AT_ONCE)
 
-# Once, or each worker of pytest would compile all tests.
-.PHONY: compiled
-compiled: $(STAMP)
+# Once, or each worker of pytest would compile all tests; and again when one has changed.
+$(COMPILED): $(STAMP) $(shell find tests -name '*.py')
 	@said=$$($(BIN)/python -m pytest --collect-only -qq) || { echo "$$said"; exit 1; }
+	@touch $@
 
 MINUTES := 10
 SEEDS := 10000

@@ -47,6 +47,6 @@ def test_a_role_that_may_not_make_tables_can_lock_when_somebody_else_has(
 
 def test_what_has_no_tables(holdfast: Holdfast) -> None:
     urls = ["redis://h", "memory://", "nonsense", "postgresql://h/db?what=1"]
-    for code, out, err in holdfast.run_each(*(["ddl", "--url", url] for url in urls)):
+    for code, out, err in holdfast.ask(*(["ddl", "--url", url] for url in urls)):
         assert (code, out) == (64, "")
         assert "url: " in err or "what: " in err

@@ -12,7 +12,7 @@ from .processes import Holdfast
 
 
 def test_a_sound_engine(holdfast: Holdfast) -> None:
-    plain, as_json, hints = holdfast.run_each(
+    plain, as_json, hints = holdfast.ask(
         ["doctor", holdfast.url], ["doctor", holdfast.url, "--json"], ["doctor", "--fix-hints"]
     )
     assert plain[0] == as_json[0] == hints[0] == 0
@@ -35,14 +35,13 @@ def test_a_bad_url(holdfast: Holdfast) -> None:
 def test_servers_with_something_wrong(holdfast: Holdfast) -> None:
     with RedisServer() as server:
         server.command("CONFIG", "SET", "save", "")
-        warned = holdfast.run("doctor", server.url)
-        hints = holdfast.run("doctor", server.url, "--fix-hints")
+        warned, hints = holdfast.ask(["doctor", server.url], ["doctor", server.url, "--fix-hints"])
         server.command("CONFIG", "SET", "maxmemory", "100mb")
         server.command("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")
-        critical = holdfast.run("doctor", server.url)
+        [critical] = holdfast.ask(["doctor", server.url])
         server.kill()
-        down = holdfast.run("doctor", server.url)
-    assert [each.returncode for each in (warned, hints, critical, down)] == [1, 1, 2, 2]
-    assert "appendfsync always" in hints.stdout
-    assert critical.stdout.splitlines()[3].startswith("critical")
-    assert "it does not answer" in down.stdout
+        [down] = holdfast.ask(["doctor", server.url])
+    assert [each[0] for each in (warned, hints, critical, down)] == [1, 1, 2, 2]
+    assert "appendfsync always" in hints[1]
+    assert critical[1].splitlines()[3].startswith("critical")
+    assert "it does not answer" in down[1]

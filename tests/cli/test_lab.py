@@ -68,7 +68,7 @@ def test_pictures_are_drawn_into_files(holdfast: Holdfast, tmp_path: Path) -> No
 
 
 def test_an_unknown_scenario_or_variant_is_a_usage_error(holdfast: Holdfast) -> None:
-    no_scenario, no_variant, nothing = holdfast.run_each(
+    no_scenario, no_variant, nothing = holdfast.ask(
         ["lab", "run", "paws"], ["lab", "run", "pause", "--variant", "sleeps"], ["lab", "run"]
     )
     assert no_scenario[0] == no_variant[0] == nothing[0] == 64

@@ -23,7 +23,7 @@ TRICK = "a\x1b[2Jb\nc"
 
 
 def test_nothing_is_held(holdfast: Holdfast) -> None:
-    ls, ls_json, show, show_json, broken, broken_json = holdfast.run_each(
+    ls, ls_json, show, show_json, broken, broken_json = holdfast.ask(
         ["ls"],
         ["ls", "--json"],
         ["show", "job"],
@@ -43,7 +43,7 @@ def test_what_is_held(holdfast: Holdfast) -> None:
     with library.Client(holdfast.url) as client, client.lock("a/long/name"), client.lock(TRICK):
         lease = client.lock("job").acquire()
         assert lease
-        ls, prefix, show, show_json, trick = holdfast.run_each(
+        ls, prefix, show, show_json, trick = holdfast.ask(
             ["ls"], ["ls", "a/", "--json"], ["show", "job"], ["show", "job", "--json"],
             ["show", TRICK],
         )  # fmt: skip
@@ -82,7 +82,7 @@ def test_what_is_held(holdfast: Holdfast) -> None:
 def test_break_frees_the_lock(holdfast: Holdfast) -> None:
     with library.Client(holdfast.url) as client:
         leases = [client.lock(name).acquire() for name in ("job", "other")]
-        refused, broken, broken_json = holdfast.run_each(
+        refused, broken, broken_json = holdfast.ask(
             ["break", "job"], ["break", "--yes", "job"], ["break", "--yes", "--json", "other"]
         )
         assert refused[0] == 64, "there is no terminal to ask on"
@@ -98,7 +98,7 @@ def test_break_only_with_this_fence(holdfast: Holdfast) -> None:
     with library.Client(holdfast.url) as client:
         lease = client.lock("job").acquire()
         assert lease
-        other, same = holdfast.run_each(
+        other, same = holdfast.ask(
             ["break", "--yes", "--fence", str(lease.fence + 1), "job"],
             ["break", "--yes", "--fence", str(lease.fence), "job"],
         )
@@ -112,7 +112,7 @@ def test_break_is_written_down(holdfast: Holdfast, tmp_path: Path) -> None:
         lease = client.lock("job").acquire()
         assert lease
         record = ["break", "--yes", "job", "--audit-log", str(audit)]
-        unexplained, nowhere, broken, free = holdfast.run_each(
+        unexplained, nowhere, broken, free = holdfast.ask(
             record, [*record, "--audit-log", "/missing/audit", "--reason", "it hangs"],
             [*record, "--reason", "it hangs"], [*record, "--reason", "again"],
         )  # fmt: skip
@@ -195,7 +195,7 @@ def test_several_holders(holdfast: Holdfast) -> None:
         first, second = exports.acquire(), exports.acquire()
         assert first
         assert second
-        ls, show, show_json, stranger = holdfast.run_each(
+        ls, show, show_json, stranger = holdfast.ask(
             ["ls"], ["show", "exports"], ["show", "exports", "--json"],
             ["break", "--yes", "exports", "--holder", "me"],
         )  # fmt: skip
@@ -207,7 +207,7 @@ def test_several_holders(holdfast: Holdfast) -> None:
         assert shown["shares"] == 3
         assert {each["holder"] for each in shown["members"]} == {first.holder, second.holder}
         assert (stranger[0], "does not hold it" in stranger[1]) == (1, True)
-        one, after, rest, gone = holdfast.run_each(
+        one, after, rest, gone = holdfast.ask(
             ["break", "--yes", "exports", "--holder", first.holder],
             ["show", "exports", "--json"],
             ["break", "--yes", "exports"],
@@ -224,9 +224,7 @@ def test_a_foreign_lock_without_an_end(holdfast: Holdfast) -> None:
         with client.lock("job"):
             pass
         server.command("SET", "holdfast:job", "foreign")
-        ls, ls_json, show = holdfast.run_each(
-            ["ls"], ["ls", "--json"], ["show", "job"], url=server.url
-        )
+        ls, ls_json, show = holdfast.ask(["ls"], ["ls", "--json"], ["show", "job"], url=server.url)
         assert "  no end  " in ls[1]
         [shown] = json.loads(ls_json[1])
         assert shown["remaining"] is shown["members"][0]["remaining"] is None

@@ -16,7 +16,7 @@ from .processes import Holdfast
 
 
 def test_for_sqlite(holdfast: Holdfast) -> None:
-    printed = holdfast.run("ddl", "--url", "sqlite:///nowhere/locks.db").stdout
+    [(_, printed, _)] = holdfast.ask(["ddl", "--url", "sqlite:///nowhere/locks.db"])
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(printed)
         fence.check(connection, "job", 1)
@@ -34,7 +34,8 @@ def test_a_role_that_may_not_make_tables_can_lock_when_somebody_else_has(
             server.query(f"DROP TABLE {table}")
 
     drop_tables()
-    server.query(holdfast.run("ddl", "--url", "postgresql://h/db").stdout)
+    [(_, printed, _)] = holdfast.ask(["ddl", "--url", "postgresql://h/db"])
+    server.query(printed)
     server.query("CREATE ROLE ann LOGIN")
     rights = "SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public"
     server.query(f"GRANT {rights} TO ann")

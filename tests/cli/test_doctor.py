@@ -26,9 +26,9 @@ def test_a_sound_engine(holdfast: Holdfast) -> None:
 
 
 def test_a_bad_url(holdfast: Holdfast) -> None:
-    done = holdfast.run("doctor", "sqlite://relative.db")
-    assert done.returncode == 64
-    assert "sqlite:// takes an absolute path" in done.stderr
+    [(code, _, err)] = holdfast.ask(["doctor", "sqlite://relative.db"])
+    assert code == 64
+    assert "sqlite:// takes an absolute path" in err
 
 
 @pytest.mark.slow

@@ -88,6 +88,8 @@ USAGE = {
     "a port that does not exist": ["ui", "--port", "99999"],
     "an address without a port": ["elect", "--http", "localhost", "job", "--", "true"],
     "an address with no such port": ["elect", "--http", ":99999", "job", "--", "true"],
+    "nobody to lead": ["elect", "boss"],
+    "a term that is no number": ["elect", "--ttl", "x", "boss", "true"],
     "fewer seeds than none": ["lab", "simulate", "--seeds", "-4"],
     "a drift that is no number": ["lab", "simulate", "--drift", "nan"],
     "a drift below zero": ["lab", "simulate", "--drift", "-1"],
@@ -126,6 +128,6 @@ def test_127_if_it_is_not_found(holdfast: Holdfast) -> None:
 
 
 def test_help_names_every_exit_code(holdfast: Holdfast) -> None:
-    text = holdfast.run("run", "--help").stdout
+    [(_, text, _)] = holdfast.ask(["run", "--help"])
     for code in ("64", "69", "70", "75", "126", "127"):
         assert f"  {code}" in text

@@ -19,12 +19,12 @@ DEADLOCK = ("lab", "run", "deadlock", "--variant", "holdfast")
 
 
 def test_list_tells_every_scenario_and_variant(holdfast: Holdfast) -> None:
-    told = holdfast.run("lab", "list")
-    assert told.returncode == 0
+    [(code, told, _)] = holdfast.ask(["lab", "list"])
+    assert code == 0
     for scenario in SCENARIOS.values():
-        assert f"{scenario.name}: {scenario.title}\n" in told.stdout
+        assert f"{scenario.name}: {scenario.title}\n" in told
         for variant in scenario.variants:
-            assert f"  {variant.name} " in told.stdout
+            assert f"  {variant.name} " in told
 
 
 def test_run_tells_the_story_the_picture_and_the_verdict(holdfast: Holdfast) -> None:

@@ -162,7 +162,7 @@ def test_what_the_command_has_started_ends_before_the_lease(
 def test_a_broken_lock_kills_at_the_next_renewal(holdfast: Holdfast, tmp_path: Path) -> None:
     beats = tmp_path / "beats"
     process = start_stubborn(holdfast, beats, ttl=3)
-    assert holdfast.run("break", "--yes", "job").returncode == 0
+    assert holdfast.ask(["break", "--yes", "job"])[0][0] == 0
     code, _, err = finish(process)
     assert code == 70
     assert "is lost; another client may hold the lock; killed the command" in err
@@ -202,7 +202,7 @@ def test_a_lease_lost_during_min_hold_does_not_undo_the_command(holdfast: Holdfa
     process = holdfast.start("run", "--ttl", "3", "--min-hold", "600", "job", "-c", "echo $$")
     command = int(line_of(process.stdout))
     eventually(lambda: gone(command))
-    assert holdfast.run("break", "--yes", "job").returncode == 0
+    assert holdfast.ask(["break", "--yes", "job"])[0][0] == 0
     assert finish(process)[0] == 0
 
 

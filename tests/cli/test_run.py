@@ -29,7 +29,7 @@ def test_the_command_finds_its_lease_in_the_environment(holdfast: Holdfast) -> N
 def test_its_label_is_shown(holdfast: Holdfast) -> None:
     process = holdfast.start("run", "job", "--label", "blue fleet", "-c", f"{SHOW}; cat")
     line_of(process.stdout)
-    assert "(blue fleet) on" in holdfast.run("ls").stdout
+    assert "(blue fleet) on" in holdfast.ask(["ls"])[0][1]
     assert finish(process)[0] == 0
 
 
@@ -227,4 +227,5 @@ def test_a_loss_of_one_of_several_stops_the_command(holdfast: Holdfast) -> None:
     "options", [["--shared", "--slots", "2"], ["--also", "b", "--shared"], ["--slots", "0"]]
 )
 def test_options_that_exclude_each_other(holdfast: Holdfast, options: list[str]) -> None:
-    assert holdfast.run("run", *options, "job", "true").returncode == 64
+    [refused] = holdfast.ask(["run", *options, "job", "true"])
+    assert refused[0] == 64

@@ -25,20 +25,21 @@ def test_that_fails():
 """
 
 
-@pytest.mark.parametrize(
-    ("cause", "passed"),
-    [
-        ("time.time = lambda real=time.time: real() + 109", 1),
-        ("time.time = lambda real=time.time: real() - 1", 1),
-        ("disturbance.stolen = lambda real=disturbance.stolen: real() + 5", 1),
-        ("pass", 0),
-    ],
-    ids=["set forward", "set back", "without processor time", "not disturbed"],
-)
+CAUSES = {
+    "set_forward": "time.time = lambda real=time.time: real() + 109",
+    "set_back": "time.time = lambda real=time.time: real() - 1",
+    "without_processor_time": "disturbance.stolen = lambda real=disturbance.stolen: real() + 5",
+    "not_disturbed": "pass",
+}
+
+
 def test_a_failure_counts_unless_the_machine_was_disturbed(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, cause: str, passed: int
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    pytester.makepyfile(TESTS.format(cause=cause))
+    pytester.makepyfile(
+        **{f"test_{name}": TESTS.format(cause=cause) for name, cause in CAUSES.items()}
+    )
     result = pytester.runpytest_subprocess("-p", "tests.equipment.disturbance")
-    result.assert_outcomes(passed=passed, failed=2 - passed)
+    result.assert_outcomes(passed=3, failed=5)
+    result.stdout.fnmatch_lines(["FAILED test_not_disturbed.py::test_that_fails_once*"])

@@ -72,7 +72,7 @@ class VirtualGround:
                 self.virtual.delete(fence)
             case 2:
                 ahead = self.now + random.choice([-HOUR, HOUR // 100, HOUR])
-                self.virtual.set(fence, b"%d" % ahead, KEEP)
+                self.virtual.set(fence, b"%d" % ahead, b"PX", b"%d" % KEEP)
             case _:
                 self.now += random.choice([1, 1_000_000, 60_000_000, 110_000_000])
 

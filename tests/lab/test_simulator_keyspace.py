@@ -67,7 +67,7 @@ class Twins:
         assert self._alike(real, virtual), (call, real, virtual)
         for at, (_, fence, _) in enumerate(LOCKS):  # two readings of a clock go on from one
             if (counter := real[3 * at + 1][0]) is not None:
-                self.virtual.set_keep_ttl(fence.encode(), counter.encode())
+                self.virtual.set(fence.encode(), counter.encode(), b"KEEPTTL")
 
     def both(self, command: str, key: str, *words: int) -> None:
         """Something happens to a key of both."""
@@ -76,9 +76,9 @@ class Twins:
             case "DEL", ():
                 self.virtual.delete(key.encode())
             case "PEXPIRE", (life,):
-                self.virtual.pexpire(key.encode(), life)
+                self.virtual.pexpire(key.encode(), b"%d" % life)
             case "PSETEX", (life, number):
-                self.virtual.set(key.encode(), b"%d" % number, life)
+                self.virtual.set(key.encode(), b"%d" % number, b"PX", b"%d" % life)
 
     def _ask(self, *words: str | int) -> Any:
         return self.real.command(*words)

@@ -124,7 +124,7 @@ def test_the_same_commands_get_the_same_replies(
     listener._socket.sendall(b"SUBSCRIBE bare:channel\r\n")
     listener.reply()
     random, pair = Random(seed), Pair(server, bare, quorum=quorum)
-    now = pair.virtual.data.time()
+    now = pair.virtual.data.now()
     for step in range(250):
         fence = now + random.randrange(-50_000_000, 50_000_000)
         request = any_request(random, fence, quorum=quorum)

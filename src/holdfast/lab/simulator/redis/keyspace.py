@@ -28,7 +28,11 @@ class Channels(Protocol):
         ...
 
 
-class WrongTypeError(Exception):
+class CommandError(Exception):
+    """A command that this server does not know, or wrong arguments."""
+
+
+class WrongTypeError(CommandError):
     """A command for another type of value."""
 
     def __init__(self) -> None:
@@ -36,7 +40,7 @@ class WrongTypeError(Exception):
 
 
 class Keyspace:
-    """All keys of one server. The methods are named after the commands of Redis."""
+    """All keys of one server. Methods with the name of a command take its words."""
 
     def __init__(self, clock: Callable[[], float], channels: Channels) -> None:
         self._clock = clock
@@ -44,7 +48,7 @@ class Keyspace:
         self._values: dict[bytes, Value] = {}
         self._ends: dict[bytes, int] = {}
 
-    def time(self) -> int:
+    def now(self) -> int:
         """The server's clock, in microseconds."""
         return int(self._clock() * 1_000_000)
 
@@ -56,6 +60,13 @@ class Keyspace:
         """When a key is gone, by the server's clock."""
         return (self._ends[key] + 1) / 1000
 
+    def members(self, key: bytes) -> Set:
+        """The members of a sorted set, with their scores."""
+        value = self._find(key)
+        if isinstance(value, bytes):
+            raise WrongTypeError
+        return {} if value is None else value
+
     def get(self, key: bytes) -> bytes | None:
         """The text under a key."""
         value = self._find(key)
@@ -63,73 +74,106 @@ class Keyspace:
             raise WrongTypeError
         return value
 
-    def exists(self, key: bytes) -> bool:
-        """Whether a key exists."""
-        return self._find(key) is not None
-
-    def set(self, key: bytes, value: bytes, px: int | None = None) -> None:
-        """Store a text, for that long, or forever."""
-        if px is not None and px <= 0:
-            raise ValueError("invalid expire time in 'set' command")
-        self._values[key] = value
-        self._ends.pop(key, None)
-        if px is not None:
-            self._ends[key] = self._now() + px
-
-    def set_keep_ttl(self, key: bytes, value: bytes) -> None:
-        """Store a text and keep the expiry of the key."""
-        self._find(key)
-        self._values[key] = value
-
-    def delete(self, key: bytes) -> bool:
-        """Delete a key; whether it existed."""
-        there = self._find(key) is not None
+    def set(self, key: bytes, value: bytes, *options: bytes) -> Status | None:
+        """Store a text: forever, or for PX milliseconds, or with the expiry that the key has."""
+        before, ends = self._find(key), None
+        match [option.upper() for option in options if option.upper() != b"NX"]:
+            case []:
+                pass
+            case [b"KEEPTTL"]:
+                ends = self._ends.get(key)
+            case [b"PX", px] if int(px) > 0:
+                ends = self._millis() + int(px)
+            case _:
+                raise CommandError(f"SET with {options!r}")
+        if before is not None and b"NX" in map(bytes.upper, options):
+            return None
         self._drop(key)
-        return there
+        self._values[key] = value
+        if ends is not None:
+            self._ends[key] = ends
+        return OK
+
+    def delete(self, *keys: bytes) -> int:
+        """Delete keys; how many were there."""
+        found = self.exists(*keys)
+        for key in keys:
+            self._drop(key)
+        return found
+
+    def exists(self, *keys: bytes) -> int:
+        """How many of the keys are there."""
+        return sum(self._find(key) is not None for key in keys)
 
     def pttl(self, key: bytes) -> int:
         """Milliseconds until a key expires; -1: never; -2: there is no such key."""
         if self._find(key) is None:
             return -2
         ends = self._ends.get(key)
-        return -1 if ends is None else ends - self._now()
+        return -1 if ends is None else ends - self._millis()
 
-    def pexpire(self, key: bytes, px: int) -> int:
+    def pexpire(self, key: bytes, px: bytes) -> int:
         """Set the expiry of a key; 1, or 0 if there is no such key."""
-        if self._find(key) is None:
-            return 0
-        if px <= 0:
+        left, found = int(px), self.exists(key)
+        if left <= 0:
             self._drop(key)
-        else:
-            self._ends[key] = self._now() + px
-        return 1
+        elif found:
+            self._ends[key] = self._millis() + left
+        return found
 
-    def zadd_nx(self, key: bytes, score: float, member: bytes) -> int:
-        """Add a member to a set, unless it is there; how many were added."""
-        members = self.members(key, make=True)
-        before = len(members)
-        members.setdefault(member, score)
-        return len(members) - before
+    def time(self) -> list[bytes]:
+        """The server's clock, in seconds and microseconds."""
+        return [b"%d" % part for part in divmod(self.now(), 1_000_000)]
 
-    def zadd(self, key: bytes, score: float, member: bytes) -> int:
-        """Add a member to a set, or change its score; how many were added."""
-        added = self.zadd_nx(key, score, member)
-        self.members(key)[member] = score
-        return added
+    def zadd(self, key: bytes, *words: bytes) -> int:
+        """Add a member to a set, or, without NX, change its score; how many were added."""
+        *options, score, member = words
+        if [option.upper() for option in options] not in ([], [b"NX"]):
+            raise CommandError(f"ZADD with {options!r}")
+        members = self.members(key)
+        is_new = member not in members
+        if is_new or not options:
+            members[member] = float(score)
+            self._values[key] = members
+        return int(is_new)
 
     def zrem(self, key: bytes, *gone: bytes) -> int:
         """Remove members; how many were there."""
         members = self.members(key)
         removed = sum(members.pop(member, None) is not None for member in gone)
-        self._drop_if_empty(key, members)
+        if not members:
+            self._drop(key)
         return removed
 
-    def zrange(self, key: bytes) -> list[bytes]:
-        """All members, in order."""
-        members = self.members(key)
-        return sorted(members, key=lambda member: (members[member], member))
+    def zcard(self, key: bytes) -> int:
+        """How many members there are."""
+        return len(self.members(key))
 
-    def _now(self) -> int:
+    def zrange(self, key: bytes, first: bytes = b"0", last: bytes = b"-1") -> list[bytes]:
+        """The members from one place to another, in order; negative ones count from the end."""
+        members = self.members(key)
+        start, stop = (int(end) + (len(members) if int(end) < 0 else 0) for end in (first, last))
+        order = sorted(members, key=lambda member: (members[member], member))
+        return order[max(start, 0) : max(stop + 1, 0)]
+
+    def zscore(self, key: bytes, member: bytes) -> bytes | None:
+        """The score of a member."""
+        score = self.members(key).get(member)
+        return None if score is None else b"%.17g" % score
+
+    def zpopmin(self, key: bytes) -> list[bytes]:
+        """Remove the first member; it and its score."""
+        popped = [(first, b"%.17g" % self.members(key)[first]) for first in self.zrange(key)[:1]]
+        self.zrem(key, *(member for member, _ in popped))
+        return [word for pair in popped for word in pair]
+
+    def pubsub(self, numsub: bytes, channel: bytes) -> list[Any]:
+        """How many subscribers a channel has."""
+        if numsub.upper() != b"NUMSUB":
+            raise CommandError(f"PUBSUB {numsub!r}")
+        return [channel, self.listeners(channel)]
+
+    def _millis(self) -> int:
         return int(self._clock() * 1000)
 
     def _find(self, key: bytes) -> Value | None:
@@ -142,24 +186,18 @@ class Keyspace:
         self._values.pop(key, None)
         self._ends.pop(key, None)
 
-    def members(self, key: bytes, *, make: bool = False) -> Set:
-        """The members of a sorted set, with their scores."""
-        value = self._find(key)
-        if isinstance(value, bytes):
-            raise WrongTypeError
-        if value is None:
-            value = {}
-            if make:
-                self._values[key] = value
-        return value
 
-    def _drop_if_empty(self, key: bytes, members: Set) -> None:
-        if not members:
-            self._drop(key)
-
-
-class CommandError(Exception):
-    """A command that this server does not know, or wrong arguments."""
+COMMANDS: dict[bytes, Callable[..., Any]] = {
+    b"DEL": Keyspace.delete,
+    b"PUBLISH": lambda db, channel, message: db.publish(channel, message),
+    **{
+        name.encode(): getattr(Keyspace, name.lower())
+        for name in (
+            *("EXISTS", "GET", "PEXPIRE", "PTTL", "PUBSUB", "SET", "TIME"),
+            *("ZADD", "ZCARD", "ZPOPMIN", "ZRANGE", "ZREM", "ZSCORE"),
+        )
+    },
+}
 
 
 def perform(db: Keyspace, words: Sequence[bytes]) -> Any:
@@ -171,80 +209,3 @@ def perform(db: Keyspace, words: Sequence[bytes]) -> Any:
         return command(db, *words[1:])
     except (TypeError, ValueError) as error:
         raise CommandError(f"{words!r}: {error}") from error
-
-
-def _set(db: Keyspace, key: bytes, value: bytes, *options: bytes) -> Any:
-    match [option.upper() for option in options]:
-        case []:
-            db.set(key, value)
-        case [b"PX", px]:
-            db.set(key, value, int(px))
-        case [b"KEEPTTL"]:
-            db.set_keep_ttl(key, value)
-        case [b"NX", *_] | [*_, b"NX"] if db.exists(key):
-            return None
-        case [b"NX"]:
-            db.set(key, value)
-        case [b"NX", b"PX", px] | [b"PX", px, b"NX"]:
-            db.set(key, value, int(px))
-        case _:
-            raise CommandError(f"SET with {options!r}")
-    return OK
-
-
-def _time(db: Keyspace) -> list[bytes]:
-    seconds, micros = divmod(db.time(), 1_000_000)
-    return [b"%d" % seconds, b"%d" % micros]
-
-
-def _zadd(db: Keyspace, key: bytes, *words: bytes) -> int:
-    match words:
-        case [score, member]:
-            return db.zadd(key, float(score), member)
-        case [option, score, member] if option.upper() == b"NX":
-            return db.zadd_nx(key, float(score), member)
-        case _:
-            raise CommandError(f"ZADD with {words!r}")
-
-
-def _zrange(db: Keyspace, key: bytes, first: bytes, last: bytes) -> list[bytes]:
-    members = db.zrange(key)
-    start, stop = (int(end) + (len(members) if int(end) < 0 else 0) for end in (first, last))
-    return members[max(start, 0) : max(stop + 1, 0)]
-
-
-def _zscore(db: Keyspace, key: bytes, member: bytes) -> bytes | None:
-    score = db.members(key).get(member)
-    return None if score is None else b"%.17g" % score
-
-
-def _zpopmin(db: Keyspace, key: bytes) -> list[bytes]:
-    first = db.zrange(key)[:1]
-    popped = [word for member in first for word in (member, b"%.17g" % db.members(key)[member])]
-    db.zrem(key, *first)
-    return popped
-
-
-def _pubsub(db: Keyspace, what: bytes, *channels: bytes) -> list[Any]:
-    if what.upper() != b"NUMSUB":
-        raise CommandError(f"PUBSUB {what!r}")
-    return [each for channel in channels for each in (channel, db.listeners(channel))]
-
-
-COMMANDS: dict[bytes, Callable[..., Any]] = {
-    b"GET": Keyspace.get,
-    b"SET": _set,
-    b"DEL": lambda db, *keys: sum(map(db.delete, keys)),
-    b"EXISTS": lambda db, *keys: sum(map(db.exists, keys)),
-    b"PTTL": Keyspace.pttl,
-    b"PEXPIRE": lambda db, key, px: db.pexpire(key, int(px)),
-    b"TIME": _time,
-    b"ZADD": _zadd,
-    b"ZCARD": lambda db, key: len(db.members(key)),
-    b"ZREM": Keyspace.zrem,
-    b"ZRANGE": _zrange,
-    b"ZSCORE": _zscore,
-    b"ZPOPMIN": _zpopmin,
-    b"PUBLISH": lambda db, channel, message: db.publish(channel, message),
-    b"PUBSUB": _pubsub,
-}

@@ -22,7 +22,6 @@ from holdfast.lab.simulator.redis.keyspace import (
     CommandError,
     Keyspace,
     Status,
-    WrongTypeError,
     perform,
 )
 from holdfast.lab.simulator.server import BaseServer, Place, Receive
@@ -84,7 +83,7 @@ class Server(BaseServer):
     def _execute(self, words: Sequence[bytes]) -> Any:
         try:
             reply = self._perform(words)
-        except (CommandError, ScriptError, WrongTypeError) as error:
+        except (CommandError, ScriptError) as error:
             self._internal_error(f"{self.name} got an invalid command: {words!r}: {error}")
             return Exception(f"ERR {error}")
         return reply.text if isinstance(reply, Status) else reply
@@ -129,7 +128,7 @@ class Server(BaseServer):
         owner, fence = data.get(keys.lock) or b"", int(data.get(keys.fence) or 0)
         if shares_of(owner.decode()) is not None:
             for member, ends in data.members(b"{%b}:members" % keys.lock).items():
-                if ends > data.time() // 1000:
+                if ends > data.now() // 1000:
                     yield Place(member.decode(), True, fence, true((ends + 1) / 1000))
         elif owner:
             yield Place(owner.decode(), True, fence, true(data.ends_at(keys.lock)))

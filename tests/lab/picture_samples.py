@@ -64,8 +64,6 @@ def amnesia() -> tuple[History, list[Finding]]:
         Event(1.8, "n3", Kind.STARTED, note="empty"),
         *life("B", 1760000000129999, 0.6, 2.4, 7.0, 5.6),
         *vote(2.38, "345", "B", 7.1),
-        *vote(3.99, "12", "A", 3.99),
-        *vote(5.59, "345", "B", 5.59),
     ]
     text = "A and B both believed that they had job: n3 had lost its vote for A"
     return History(events), [Finding("two holders at once", text, 2.4, 3.98, ("A", "B"))]

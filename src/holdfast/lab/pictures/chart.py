@@ -4,7 +4,7 @@ time, drawn in rows of characters."""
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
-from math import ceil, floor, inf, log10
+from math import ceil, floor, log10
 from typing import TypeAlias
 
 from holdfast.lab.history import Finding
@@ -169,18 +169,15 @@ class Chart:
             bars = [self._bars([], veils, broken)]
         marks: list[Row] = []
         for mark in sorted(lane.marks, key=lambda mark: mark.at):
-            self.left_out += not self._place(marks, _ways(mark, self._axis), MOST_ROWS)
-        cut_rows: list[Row] = []
-        for cut in sorted(cuts, key=lambda span: span.since):
-            self._place(cut_rows, [self._cut(cut)], inf)
-        return [*bars, *marks, *cut_rows]
+            self.left_out += not self._place(marks, mark)
+        return [*bars, *marks, *(self._bars(spans, [], set()) for spans in _without_overlaps(cuts))]
 
-    def _place(self, rows: list[Row], ways: Iterable[tuple[int, Line]], most: float) -> bool:
-        """Draw a thing in the first way for which there is room in a row."""
-        for at, pieces in ways:
+    def _place(self, rows: list[Row], mark: Mark) -> bool:
+        """Draw a mark in the first way for which there is room in a row."""
+        for at, pieces in _ways(mark, self._axis):
             right = at + sum(len(text) for text, _ in pieces)
             row = next((row for row in rows if row.is_free(at, right)), None)
-            if row is None and len(rows) < most:
+            if row is None and len(rows) < MOST_ROWS:
                 rows.append(row := Row(self._axis.width))
             if row is not None:
                 row.write(at, *pieces)
@@ -208,13 +205,6 @@ class Chart:
         for span in spans:
             _label(row, span, axis.extent(span.since, span.until))
         return row
-
-    def _cut(self, cut: Span) -> tuple[int, Line]:
-        """A line with its text on the left of it."""
-        columns = self._axis.extent(cut.since, cut.until)
-        fitting = [f"{text} " for text in cut.labels if len(text) + 2 <= len(columns)]
-        line = next(iter(fitting), "").ljust(len(columns), Look.CUT.character)
-        return columns.start, [(line, "dim")]
 
     def _axis_lines(self) -> Iterator[Line]:
         width = self._axis.width
@@ -272,9 +262,9 @@ def _ways(mark: Mark, axis: Axis) -> Iterator[tuple[int, Line]]:
     x = axis.place(mark.at)
     symbol = (mark.symbol.character, "red" if mark.is_stray else _tint(mark.tint))
     style = "red" if mark.is_stray else ""
-    for text in filter(None, (fit(label, _WIDEST * axis.width) for label in mark.labels)):
-        if x + 2 + len(text) <= axis.width:
-            yield x, [symbol, (" ", ""), (text, style)]
-        elif x - 1 - len(text) >= 0:
-            yield x - 1 - len(text), [(text, style), (" ", ""), symbol]
+    text = fit(mark.label, _WIDEST * axis.width)
+    if text and x + 2 + len(text) <= axis.width:
+        yield x, [symbol, (" ", ""), (text, style)]
+    elif text and x - 1 - len(text) >= 0:
+        yield x - 1 - len(text), [(text, style), (" ", ""), symbol]
     yield x, [symbol]

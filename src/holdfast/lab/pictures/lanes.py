@@ -1,13 +1,12 @@
 """What a picture shows, in seconds: a lane for each client, register and node.
 
-A *span* lasts (waiting, holding, a pause), a *mark* is an instant (lost, wrote, crashed). Both
-carry the texts that could be written beside them, from the longest to the shortest: the first that
-fits is drawn. A client's *tint* is the number of its colour, in all lanes.
+A *span* lasts (waiting, holding, a pause), a *mark* is an instant (lost, wrote, crashed). A span has
+the texts that could be written on it: the first that fits is drawn. A client's *tint* is the number of its colour, in all lanes.
 """
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
@@ -78,7 +77,7 @@ class Mark:
 
     symbol: Symbol
     at: float
-    labels: tuple[str, ...] = ()
+    label: str
     tint: int | None = None
     is_stray: bool = False
     """Whether a client did it under a lease that was not valid any more."""
@@ -110,8 +109,10 @@ def lanes_of(history: History) -> list[Lane]:
     for hold in history.holds():
         died = next((at for at in crashes.get(hold.who, ()) if at >= hold.asked), inf)
         lanes.of(hold.who).spans += _hold_spans(hold, lanes, died)
-    for who, span in _votes(history, lanes):
-        lanes.of(who).spans.append(span)
+    for vote in filter(is_vote, history):
+        until = min(vote.until, _end_of_vote(vote, history))
+        span = Span(Look.VOTE, vote.at, until, lanes.tints.get(vote.peer), (vote.peer,))
+        lanes.of(vote.who).spans.append(span)
     for who, kind, peer, since, until in history.outages():
         labels = (f"does not reach {peer}", f"↛ {peer}", "↛") if kind is Kind.CUT else ()
         lanes.of(who).spans.append(Span(_OUTAGES[kind], since, until, labels=labels))
@@ -194,24 +195,11 @@ def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:
         yield Span(Look.WAITING, hold.releasing, hold.released, tint, group=hold.hold)
 
 
-def _votes(history: History, lanes: _Lanes) -> Iterator[tuple[str, Span]]:
-    """Which client each node had voted for."""
-    standing: dict[tuple[str, str], Span] = {}
-    for event in history.of(Kind.NOTED, Kind.CRASHED):
-        for vote in [vote for vote in standing if _ends_vote(event, *vote)]:
-            span = standing.pop(vote)
-            yield vote[0], replace(span, until=min(span.until, event.at))
-        if is_vote(event) and event.until > event.at:
-            labels = (event.peer,)
-            span = Span(Look.VOTE, event.at, event.until, lanes.tints.get(event.peer), labels)
-            standing[event.who, event.name] = span
-    yield from ((node, span) for (node, _), span in standing.items())
-
-
-def _ends_vote(event: Event, node: str, name: str) -> bool:
-    if event.who != node:
-        return False
-    return event.kind is Kind.CRASHED or (is_vote(event) and event.name == name)
+def _end_of_vote(vote: Event, history: History) -> float:
+    """When its node crashed, or voted again."""
+    events = [event for event in history if event.who == vote.who and event.at > vote.at]
+    ends = [event.at for event in events if event.kind is Kind.CRASHED or is_vote(event)]
+    return min(ends, default=inf)
 
 
 def _is_worth_a_mark(event: Event, down: set[str]) -> bool:
@@ -233,10 +221,9 @@ def _mark(event: Event, lanes: _Lanes) -> Mark:
             value = "rejected"
         elif stray:
             value = f"{note}, expired"
-        short = f"{event.who} {lanes.facts.fence(event)}".rstrip()
-        labels = (f"{short}: {value}", short) if value else (short,)
-        return Mark(symbol, event.at, labels, tint, stray)
+        label = f"{event.who} {lanes.facts.fence(event)}".rstrip()
+        return Mark(symbol, event.at, f"{label}: {value}" if value else label, tint, stray)
     if event.kind is Kind.NOTED:
-        return Mark(symbol, event.at, (note,), tint)
+        return Mark(symbol, event.at, note, tint)
     text = symbol.meaning
-    return Mark(symbol, event.at, (f"{text}: {note}", text) if note else (text,), tint)
+    return Mark(symbol, event.at, f"{text}: {note}" if note else text, tint)

@@ -34,7 +34,6 @@ _SENTENCES = {
     Kind.NOTED: "{who}{because}",
 }
 _VOTE = "{who} votes for {peer}{fence}{until}{because}"
-_NO_VOTE = "{who} withdraws its vote for {peer}{because}"
 _ALL_HEALED = "the last fault is over{because}"
 
 
@@ -71,7 +70,7 @@ def describe(event: Event, facts: Facts) -> str:
     """An event as a sentence without a full stop."""
     sentence = _SENTENCES[event.kind]
     if is_vote(event):
-        sentence = _VOTE if event.until > event.at else _NO_VOTE
+        sentence = _VOTE
     elif event.kind is Kind.HEALED and not event.peer:
         sentence = _ALL_HEALED
     return sentence.format(

@@ -28,9 +28,6 @@ class Fault:
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         """Steps that do it, yield how long it lasts (None: it does not disturb the run), and undo
         it."""
-        return self._happen(run)
-
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
         raise NotImplementedError
 
 
@@ -46,7 +43,7 @@ class Reset(Fault):
     """How much later the ghost arrives."""
     kind = "broken connection"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
             link = run.clients[self.client].store.connections[node]
             link.reset(ghost=self.ghost, late=self.late)
@@ -65,7 +62,7 @@ class Cut(Fault):
     lasting: float
     kind = "partition"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client, nodes = f"c{self.client}", [f"n{node}" for node in self.nodes]
         pairs = [run.wires[self.client][node] for node in self.nodes]
         wires: list[Wire] = []
@@ -95,7 +92,7 @@ class Freeze(Fault):
     lasting: float
     kind = "frozen node"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
             run.servers[node].freeze()
             run.record.add(f"n{node}", Kind.PAUSED)
@@ -116,7 +113,7 @@ class Refuse(Fault):
     lasting: float
     kind = "error reply"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         refusal = self.error, self.share
         for node in self.nodes:
             run.servers[node].refusals.append(refusal)
@@ -135,7 +132,7 @@ class Isolate(Fault):
     lasting: float
     kind = "isolated node"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         for node in self.nodes:
             run.servers[node].isolate()
             run.note(f"n{node}", "is cut off from the other nodes")
@@ -154,7 +151,7 @@ class Crash(Fault):
     loses_data: bool
     kind = "node crash"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         down = [node for node in self.nodes if run.servers[node].up]
         for node in down:
             run.record.add(f"n{node}", Kind.CRASHED)
@@ -175,7 +172,7 @@ class Jump(Fault):
     by: float
     kind = "clock jump"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         run.servers[self.node].clock.jump(self.by)
         run.set_back += min(max(0.0, -self.by), run.lengthens)
         run.record.add(f"n{self.node}", Kind.JUMPED, note=f"{self.by:+.4f} s")
@@ -190,7 +187,7 @@ class Drift(Fault):
     rate: float
     kind = "clock drift"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         run.servers[self.node].clock.run_at(self.rate)
         run.note(f"n{self.node}", f"its clock runs at {self.rate:.5f}")
         yield None
@@ -205,7 +202,7 @@ class Skew(Fault):
     calendar: float
     kind = "client clock skew"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
         client.own_clock.run_at(self.rate)
         client.calendar = self.calendar
@@ -223,7 +220,7 @@ class Pause(Fault):
     """What it does first when it resumes: run its timers, or read what has arrived."""
     kind = "client pause"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
         client.pause()
         run.record.add(client.name, Kind.PAUSED)
@@ -240,7 +237,7 @@ class Kill(Fault):
     client: int
     kind = "client crash"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
         if not client.crashed:
             run.record.add(client.name, Kind.CRASHED)
@@ -255,7 +252,7 @@ class Close(Fault):
     client: int
     kind = "client close"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         client = run.clients[self.client]
         run.note(client.name, "is closed")
         run.disturb(0.0)  # its leases are lost before this returns, for this reason
@@ -270,7 +267,7 @@ class Cancel(Fault):
     client: int
     kind = "cancellation"
 
-    def _happen(self, run: "FaultInjector") -> Iterator[float | None]:
+    def begin(self, run: "FaultInjector") -> Iterator[float | None]:
         run.clients[self.client].cancel_one()
         run.note(f"c{self.client}", "is cancelled")
         yield None

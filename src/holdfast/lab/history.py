@@ -237,7 +237,6 @@ class History:
         insort(self.events, event, key=lambda each: each.at)
 
     def of(self, *kinds: Kind) -> list[Event]:
-        """The events of these kinds."""
         return [event for event in self.events if event.kind in kinds]
 
     def outages(self) -> Iterator[Outage]:

@@ -120,11 +120,9 @@ class Exclusion:
             yield State(sites, clients, self.scope.restarts, self.scope.repairs)
 
     def canonical(self, state: State) -> State:
-        """The nodes in the one order that stands for all."""
         return state._replace(sites=tuple(sorted(state.sites)))
 
     def judges(self) -> tuple[Judge[State], ...]:
-        """The promises."""
         return (holders_are_compatible,)
 
     def picture(self, state: State) -> str:
@@ -138,7 +136,6 @@ class Exclusion:
         return "\n".join(map(str.rstrip, lines))
 
     def moves(self, state: State) -> Iterator[Move]:
-        """Whatever can happen next, in words, and the state after it."""
         for who, client in enumerate(state.clients):
             name = NAMES[who]
             for at in range(self.scope.nodes):
@@ -158,7 +155,6 @@ class Exclusion:
             yield from (self._restarts(state, at) for at in range(self.scope.nodes))
 
     def _grants(self, state: State, who: int, at: int) -> Iterator[Move]:
-        """A node executes an acquire."""
         name, client, site = NAMES[who], state.clients[who], state.sites[at]
         node = None if name in site.asked else self.rules.grant(site.node, name, client.kind)
         if node is None:
@@ -190,7 +186,6 @@ class Exclusion:
             yield f"n{at + 1} restores {name}'s.", then._replace(repairs=state.repairs - 1)
 
     def _restarts(self, state: State, at: int) -> Move:
-        """A node restarts empty."""
         site = state.sites[at]
         then = self._with(state, at, node=Node(), lost=site.votes)
         return f"n{at + 1} restarts empty.", then._replace(restarts=state.restarts - 1)

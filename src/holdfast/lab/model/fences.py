@@ -154,19 +154,15 @@ class Model:
             yield State(sites, attempts, self.scope.repeats, self.scope.repairs)
 
     def canonical(self, state: State) -> State:
-        """The nodes in the one order that stands for all."""
         return state._replace(sites=tuple(sorted(state.sites)))
 
     def judges(self) -> tuple[Judge[State], ...]:
-        """The promises."""
         return tokens_grow, holders_agree
 
     def picture(self, state: State) -> str:
-        """None: the steps have all."""
         return ""
 
     def moves(self, state: State) -> Iterator[Move]:
-        """Whatever can happen next, in words, and the state after it."""
         if len(state.committed()) == len(state.attempts):
             return  # nothing is left to be broken
         for who, attempt in enumerate(state.attempts):

@@ -51,7 +51,6 @@ class Node(NamedTuple):
         return _executed(self, Raise, holder, token)
 
     def repair(self, holder: str, token: int, reads: bool = False) -> "Node":
-        """Restore a lease that was lost."""
         return _executed(self, Repair, holder, token, reads)[0]
 
     def release(self, holder: str) -> "Node":

@@ -26,7 +26,6 @@ class Axis:
 
     @property
     def length(self) -> float:
-        """Seconds from end to end."""
         return self.until - self.since
 
     def place(self, at: float) -> int:

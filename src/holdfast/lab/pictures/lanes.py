@@ -1,7 +1,8 @@
 """What a picture shows, in seconds: a lane for each client, register and node.
 
-A *span* lasts (waiting, holding, a pause), a *mark* is an instant (lost, wrote, crashed). A span has
-the texts that could be written on it: the first that fits is drawn. A client's *tint* is the number of its colour, in all lanes.
+A *span* lasts (waiting, holding, a pause), a *mark* is an instant (lost, wrote, crashed). Of the
+texts of a span, the first that fits is drawn. A client's *tint* is the number of its colour, in all
+lanes.
 """
 
 import re
@@ -156,7 +157,6 @@ class _Lanes:
 
     @property
     def all(self) -> list[Lane]:
-        """From top to bottom."""
         found = list(self._by_name.values())
         clients = [lane for lane in found if lane.role is Role.CLIENT]
         nodes = [lane for lane in found if lane.role is Role.NODE]

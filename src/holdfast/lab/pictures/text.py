@@ -46,11 +46,9 @@ class Terminal:
     colour: bool
 
     def styled(self, text: str, style: str) -> str:
-        """The text in a style, if there are colours."""
         return painted([(text, style)], colour=self.colour)
 
     def filled(self, text: str, first: str = "  ", rest: str = "  ") -> str:
-        """The text in lines of this width."""
         return textwrap.fill(
             text, self.width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False
         )

@@ -41,7 +41,6 @@ class Log:
         return time.monotonic() - self._began
 
     def record(self, event: Event) -> None:
-        """Keep an event, and show it."""
         for address, name in self._names.items():
             event = replace(event, note=event.note.replace(address, name))
         self._events.append(event)
@@ -94,7 +93,6 @@ class Actor:
 
     @property
     def pid(self) -> int:
-        """The id of its process."""
         return self._process.pid
 
     def acquires(self, timeout: float = TIME_LIMIT) -> Event:
@@ -161,19 +159,16 @@ class Actor:
         return received
 
     def stop(self) -> None:
-        """Stop its process, threads and all."""
         self._process.send_signal(signal.SIGSTOP)
         if sys.platform == "linux":
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self._log.note(self.who, Kind.PAUSED)
 
     def wake(self) -> None:
-        """Let its process go on."""
         self._log.note(self.who, Kind.RESUMED)
         self._process.send_signal(signal.SIGCONT)
 
     def die(self) -> None:
-        """Kill its process."""
         self.close()
         self._log.note(self.who, Kind.CRASHED)
 

@@ -81,7 +81,6 @@ class CarelessLock:
             raise
 
     def expire(self) -> None:
-        """Set its time."""
         self.command("PEXPIRE", KEY, int(self._ttl * 1000))
 
     def _set(self) -> bool:
@@ -104,11 +103,9 @@ class CarelessLease:
         return True
 
     def remaining(self) -> float:
-        """What should be left."""
         return max(0.0, self._until - time.monotonic())
 
     def extend(self) -> None:
-        """Set its time."""
         self._lock.expire()
 
     def release(self) -> None:
@@ -215,7 +212,6 @@ class Worker:
                 self._report(Kind.EXTENDED, at=now, until=until)
 
     def acquire(self, timeout: float) -> None:
-        """Ask for the lock."""
         self._asked += 1
         self._hold, self._lease = f"{self._role.who}{self._asked}", None
         self._report(Kind.ASKED)
@@ -233,14 +229,12 @@ class Worker:
         lease.on_lost(lambda _: self._report(Kind.LOST))
 
     def extend(self) -> None:
-        """Let the lease last its whole time from now."""
         self._mine().extend()
         now = self._now()
         self._until = now + self._mine().remaining()
         self._report(Kind.EXTENDED, at=now, until=self._until)
 
     def release(self) -> None:
-        """Release the lock."""
         self._report(Kind.RELEASING)
         try:
             self._mine().release()
@@ -250,12 +244,10 @@ class Worker:
             self._report(Kind.RELEASED)
 
     def check(self) -> None:
-        """Report whether the lock is still held."""
         mine = "is still held" if self._mine().held else "is lost"
         self._report(Kind.NOTED, note=f"the lock {mine}")
 
     def write(self, value: str, unchecked: bool) -> None:
-        """Write to both registers, if the lease is still held; `unchecked`: in any case."""
         lease = self._lease
         if lease is None or not (unchecked or lease.held):
             self._report(Kind.NOTED, note="does not write: the lock is lost")

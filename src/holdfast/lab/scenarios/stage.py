@@ -23,33 +23,27 @@ class Node(RedisServer):
         self._log = log
 
     def freeze(self) -> None:
-        """Stop it: its connections stay open, and nothing is answered."""
         super().freeze()
         self._log.note(self.name, Kind.PAUSED)
 
     def thaw(self) -> None:
-        """Let it go on."""
         self._log.note(self.name, Kind.RESUMED)
         super().thaw()
 
     def crash(self) -> None:
-        """Kill it."""
         self.kill()
         self._log.note(self.name, Kind.CRASHED)
 
     def come_back(self) -> None:
-        """Start it again after a crash."""
         self.start()
         kept = self.command("DBSIZE")
         self._log.note(self.name, Kind.STARTED, "with its data" if kept else "it has lost its data")
 
     def jump(self, seconds: float) -> None:
-        """Set its wall clock forwards."""
         self._log.note(self.name, Kind.JUMPED, f"{seconds:+g} s")
         self.clock.jump(seconds)
 
     def promote(self) -> None:
-        """Become a master with the data received so far, as a sentinel would do it."""
         super().promote()
         self._log.note(self.name, Kind.NOTED, "is the master now")
 
@@ -76,7 +70,6 @@ class Links:
         self._who, self._links, self._log = who, links, log
 
     def url(self, options: str) -> str:
-        """The quorum, as this client reaches it."""
         return quorum_of(self._links.values(), options)
 
     def cut(self, *nodes: Node) -> None:
@@ -86,7 +79,6 @@ class Links:
         self._log.note(self._who, Kind.CUT, peer=", ".join(node.name for node in nodes))
 
     def heal(self, *nodes: Node) -> None:
-        """Let the client reach these nodes again."""
         for node in nodes:
             self._links[node.name].heal()
         self._log.note(self._who, Kind.HEALED, peer=", ".join(node.name for node in nodes))
@@ -112,7 +104,6 @@ class Stage(Log):
     def node(
         self, name: str = "redis", *, append_only: AppendOnly = "no", own_clock: bool = False
     ) -> Node:
-        """Start a Redis server."""
         node = Node(name, self, append_only, own_clock=own_clock)
         self._open.enter_context(node)
         self._names[node.address] = name
@@ -138,7 +129,6 @@ class Stage(Log):
         renew: bool = True,
         recipe: Recipe = Recipe.HOLDFAST,
     ) -> Actor:
-        """Start a client, in a process of its own."""
         registers = str(self._folder / REGISTERS)
         role = Role(who, url, ttl, renew, recipe, registers, self._began)
         actor = Actor(role, self)

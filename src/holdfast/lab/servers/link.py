@@ -37,12 +37,10 @@ class Link(socketserver.ThreadingTCPServer):
 
     @property
     def address(self) -> str:
-        """Where it listens, as `host:port`."""
         return f"{HOST}:{self.port}"
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         port: int = self.server_address[1]
         return port
 

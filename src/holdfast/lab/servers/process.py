@@ -134,7 +134,6 @@ class ServerProcess:
             os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
-        """Let it go on after `freeze`."""
         self._started().send_signal(signal.SIGCONT)
 
     def close(self) -> None:

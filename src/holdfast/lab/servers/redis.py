@@ -42,7 +42,6 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
     def command(self, *words: str | int) -> Reply:
@@ -100,11 +99,9 @@ class RedisServer(ServerProcess):
 
     @property
     def url(self) -> str:
-        """The URL for the default user."""
         return f"redis://{self.address}/0"
 
     def start(self) -> Self:
-        """Start it, and wait until it has loaded its data and answers."""
         super().start()
         if self._clock is not None and self._clock.reader != self.pid:
             self.kill()
@@ -156,7 +153,6 @@ class RedisServer(ServerProcess):
         )
 
     def promote(self) -> None:
-        """Become a master, with the data received so far."""
         self.command("REPLICAOF", "NO", "ONE")
 
     def connect(self, timeout: float) -> Connection:
@@ -182,7 +178,6 @@ class RedisServer(ServerProcess):
         return command if self._clock is None else self._clock.given_to(command)
 
     def settings(self) -> list[str]:
-        """The lines of its configuration."""
         lines = [f"bind {HOST}", f"dir {quoted(self.folder)}", "daemonize no", "databases 16"]
         lines += ['save ""', "repl-diskless-sync-delay 0"]
         if self.append_only == "no":
@@ -193,7 +188,6 @@ class RedisServer(ServerProcess):
         return [*lines, *self.listening()]
 
     def listening(self) -> list[str]:
-        """The lines about its port."""
         return [f"port {self.port}"]
 
     def answers(self) -> bool:
@@ -205,7 +199,6 @@ class RedisServer(ServerProcess):
         return info["process_id"] == str(self.pid) and info.get("loading", "0") == "0"
 
     def close(self) -> None:
-        """Kill it, and remove its folders."""
         self.kill()
         super().close()
 

@@ -57,7 +57,6 @@ class Target:
         return self.ttl / 3 if self.nodes == 1 else self.engine.request_timeout(self.ttl)
 
     def client(self) -> int:
-        """Some client."""
         return self.random.randrange(self.clients)
 
     def some(self, count: int | None = None) -> tuple[int, ...]:

@@ -28,7 +28,6 @@ class Part(NamedTuple):
     """The numbers of the tasks that are played."""
 
     def of(self, plan: Plan) -> Plan:
-        """That part of the plan."""
         return plan.without(*self.without).only(*self.tasks)
 
 

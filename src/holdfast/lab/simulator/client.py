@@ -95,7 +95,6 @@ class Client:
         return f"{self.name}/1/lab/{self.number:016x}{self._holders + 1:016x}"
 
     def clock(self) -> float:
-        """The time of its clock."""
         return self.own_clock()
 
     def at(self, instant: float, action: Callable[[], None]) -> None:
@@ -108,7 +107,6 @@ class Client:
         return lambda: self._do(action, self._arrivals)
 
     def start(self, steps: Steps[T]) -> Process[T]:
-        """Set an algorithm going."""
         process = Process(steps, self.perform, self.ended)
         self.processes.append(process)
         process.begin()
@@ -124,16 +122,13 @@ class Client:
             self.fails(process.error)
 
     def fails(self, error: BaseException) -> None:
-        """Report an error that must not happen."""
         self.internal_error(f"{self.name}: {error!r}")
 
     def cancel_one(self) -> None:
-        """Cancel its oldest algorithm."""
         for process in self.tasks[:1]:
             process.cancel()
 
     def pause(self) -> None:
-        """Pause: timers and messages wait."""
         self.pauses += 1
 
     def go_on(self, *, timers_first: bool) -> None:
@@ -185,7 +180,6 @@ class Client:
             self.at(effect.until, lambda: resume(None))
 
     def ask(self, ask: Ask, resume: Resumption) -> None:
-        """Ask the engine."""
         self.store.ask(ask.requests, ask.until, resume)
 
     def _wait(self, wait: Wait, resume: Resumption) -> None:

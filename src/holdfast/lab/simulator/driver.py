@@ -56,7 +56,6 @@ class Clock:
         self._offset = offset
 
     def __call__(self) -> float:
-        """Its time now."""
         return self._timeline.now * self._rate + self._offset
 
     def true(self, instant: float) -> float:
@@ -64,12 +63,10 @@ class Clock:
         return (instant - self._offset) / self._rate
 
     def run_at(self, rate: float) -> None:
-        """Run at this rate from now on."""
         self._offset += self._timeline.now * (self._rate - rate)
         self._rate = rate
 
     def jump(self, by: float) -> None:
-        """Be set forward, or back."""
         self._offset += by
 
 
@@ -96,7 +93,6 @@ class Process(Generic[T]):
         self._waiting = 0
 
     def begin(self) -> None:
-        """Let it take its first step."""
         self._go_on(lambda: self.steps.send(None))
 
     def cancel(self) -> None:
@@ -116,7 +112,6 @@ class Process(Generic[T]):
         return waiting == self._waiting and not self.done
 
     def go_on(self, result: object) -> None:
-        """Send a result in."""
         self._waiting += 1
         self._go_on(lambda: self.steps.send(result))
 
@@ -156,6 +151,5 @@ class Resumption:
         return self._process.awaits(self._waiting)
 
     def __call__(self, result: object) -> None:
-        """Go on with it."""
         if self.wanted:
             self._process.go_on(result)

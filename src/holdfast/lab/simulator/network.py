@@ -86,11 +86,9 @@ class Connection:
 
     @property
     def wires(self) -> tuple[Wire, Wire]:
-        """There, and back."""
         return self._there, self._back
 
     def to_node(self, action: Callable[[], None]) -> None:
-        """Send something there."""
         if self.broken:
             return
         network = self._network
@@ -99,7 +97,6 @@ class Connection:
         network.timeline.at(self._there_at, lambda: self._there.deliver(self._arrive))
 
     def to_client(self, action: Callable[[], None]) -> None:
-        """Send something back."""
         if self.broken:
             return
         network = self._network

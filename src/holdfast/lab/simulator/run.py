@@ -45,7 +45,6 @@ class Run:
 
     @property
     def grants(self) -> int:
-        """How often a lock was taken."""
         return len(self.history.of(Kind.GRANTED))
 
 
@@ -96,7 +95,6 @@ class Simulation:
             self._join()
 
     def play(self) -> Run:
-        """From beginning to end."""
         plan, timeline = self.plan, self.timeline
         self.injector.arm(plan.faults)
         for task in plan.tasks:

@@ -87,7 +87,6 @@ class BaseServer:
         self.frozen += 1
 
     def thaw(self) -> None:
-        """Go on."""
         self.frozen = max(0, self.frozen - 1)
         self._work()
 

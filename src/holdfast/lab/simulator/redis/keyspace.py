@@ -19,9 +19,7 @@ OK = Status(b"OK")
 class Channels(Protocol):
     """The subscribers of a server."""
 
-    def publish(self, channel: bytes, message: bytes) -> int:
-        """Publish a message on a channel; returns the number of receivers."""
-        ...
+    def publish(self, channel: bytes, message: bytes) -> int: ...
 
     def listeners(self, channel: bytes) -> int:
         """The number of subscribers."""
@@ -53,7 +51,6 @@ class Keyspace:
         return int(self._clock() * 1_000_000)
 
     def present(self) -> list[bytes]:
-        """Every key."""
         return [key for key in list(self._values) if self._find(key) is not None]
 
     def ends_at(self, key: bytes) -> float:
@@ -146,7 +143,6 @@ class Keyspace:
         return removed
 
     def zcard(self, key: bytes) -> int:
-        """How many members there are."""
         return len(self.members(key))
 
     def zrange(self, key: bytes, first: bytes = b"0", last: bytes = b"-1") -> list[bytes]:
@@ -157,7 +153,6 @@ class Keyspace:
         return order[max(start, 0) : max(stop + 1, 0)]
 
     def zscore(self, key: bytes, member: bytes) -> bytes | None:
-        """The score of a member."""
         score = self.members(key).get(member)
         return None if score is None else b"%.17g" % score
 

@@ -47,7 +47,6 @@ class Server(BaseServer):
         self._subscribers: dict[bytes, dict[Connection, Receive]] = {}
 
     def restart(self, *, loses_data: bool) -> None:
-        """Come up again, with or without what was there."""
         super().restart(loses_data=loses_data)
         kept = self.data
         self._clear()
@@ -55,7 +54,6 @@ class Server(BaseServer):
             self.data = kept
 
     def answer(self, connection: Connection, data: bytes, reply: Receive) -> None:
-        """Execute commands, and send the replies back."""
         replies = b""
         for words in _parsed(data):
             match words:
@@ -111,7 +109,6 @@ class Server(BaseServer):
                 return perform(self.data, words)
 
     def publish(self, channel: bytes, message: bytes) -> int:
-        """Send a message to all subscribers of a channel; returns their number."""
         living = self._living(channel)
         push = encode([b"message", channel, message], kind=b">")
         for connection, reply in living:
@@ -119,7 +116,6 @@ class Server(BaseServer):
         return len(living)
 
     def listeners(self, channel: bytes) -> int:
-        """The number of subscribers of a channel."""
         return len(self._living(channel))
 
     def places(self, key: str) -> Iterator[Place]:
@@ -146,7 +142,6 @@ class Server(BaseServer):
         return any(f >= lease.fence if lease.spec.shares == 0 else f == lease.fence for f in fences)
 
     def leftovers(self) -> list[str]:
-        """What must not be there when every lock was released."""
         locks = [key for key in self.data.present() if not key.startswith(b"{")]
         return [(self.data.get(key) or b"").decode() for key in locks]
 

@@ -41,12 +41,9 @@ class NodeLink(Link):
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was sent has been answered, on a connection that is well."""
         return self._node.ready and not self._node.pending
 
     def connect(self) -> None:
-        """Begin to connect."""
-
         def arrive() -> None:
             answer = self._establish if self.server.accept(made) else self._refuse
             made.to_client(self.client.arrives(lambda: answer(made)))
@@ -61,7 +58,6 @@ class NodeLink(Link):
         self.client.at(self.client.clock() + CONNECT_TIMEOUT, give_up)
 
     def flush(self) -> None:
-        """Send what is outgoing."""
         connection, outgoing = self._connection, self._node.outgoing
         if connection is None or not outgoing:
             return
@@ -70,12 +66,10 @@ class NodeLink(Link):
         self.send(connection, data, partial(self._receive, connection))
 
     def disconnect(self, why: str, heals: float | None = None) -> None:
-        """Close the connection."""
         if self._connection is not None:
             self._lose(self._connection, why, heals)
 
     def reset(self, *, ghost: bool, late: float = 0.0) -> None:
-        """The connection breaks; the client learns of it in a while."""
         if self._connection is not None:
             self._connection.reset(ghost=ghost, late=late)
 
@@ -129,7 +123,6 @@ class RedisStore(Store):
         ]
 
     def flush_all(self) -> None:
-        """Send what is outgoing."""
         unsent = sorted(self._nodes.unsent, key=lambda node: node.index)
         self._nodes.unsent.clear()
         for node in unsent:
@@ -157,7 +150,6 @@ class RedisStore(Store):
         return answers
 
     def _ask_one(self, requests: Sequence[Request], until: float) -> Generator[FanOut, None, Any]:
-        """Ask the only server."""
         single = FanOut(requests, (0,), until)
         yield single
         return self._nodes.answers(single)

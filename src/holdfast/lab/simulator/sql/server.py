@@ -82,7 +82,6 @@ class Database:
         )
 
     def close(self) -> None:
-        """It is not used any more."""
         self._sqlite.close()
 
     def run(self, statements: Sequence[Statement], pid: int) -> Results:
@@ -156,7 +155,6 @@ class SqlServer(BaseServer):
         self._listeners: dict[tuple[str, Connection], Receive] = {}
 
     def close(self) -> None:
-        """The run is over."""
         self.data.close()
 
     def login(self, connection: Connection) -> int | SqlError:
@@ -174,7 +172,6 @@ class SqlServer(BaseServer):
         self.connections.pop(connection, None)
 
     def answer(self, connection: Connection, data: Any, reply: Receive) -> None:
-        """Run statements, or begin to listen."""
         if (state := self.refusal()) not in (None, TOO_MANY):
             return connection.to_client(lambda: reply(read_error(state, "refused")))
         if isinstance(data, Listen):
@@ -216,7 +213,6 @@ class SqlServer(BaseServer):
             yield Place(holder.decode(), False)
 
     def leftovers(self) -> list[str]:
-        """What must not be there when every lock was released."""
         leases = "SELECT holder FROM holdfast_leases WHERE holder IS NOT NULL AND expires > ?"
         held = self.data.read(leases, self._micros())
         waiters = self.data.read("SELECT holder FROM holdfast_leases_waiters")

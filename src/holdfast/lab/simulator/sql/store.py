@@ -33,16 +33,13 @@ class ServerLink(Link):
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was sent has been answered."""
         return not any(each.is_pending for each in self.open)
 
     def reset(self, *, ghost: bool, late: float = 0.0) -> None:
-        """All connections break; the client learns of it in a while."""
         for each in list(self.open):
             each.reset(ghost=ghost, late=late)
 
     def connect(self, until: float, resume: Resume) -> None:
-        """Open a connection."""
         ServerConnection(self).login(until, resume)
 
 
@@ -66,7 +63,6 @@ class ServerConnection:
         return self._resume is not None
 
     def is_usable(self) -> bool:
-        """Whether it is not known to be broken."""
         return not self._is_broken
 
     def login(self, until: float, resume: Resume) -> None:
@@ -86,17 +82,14 @@ class ServerConnection:
         self._wires.to_node(arrive)
 
     def run(self, statements: Sequence[Statement], until: float, resume: Resume) -> None:
-        """Run one statement, or several as one transaction; gives the rows, or an error."""
         self._send(statements, until, resume)
 
     def listen(self, channel: str, until: float, resume: Resume) -> None:
-        """Begin to listen."""
         arrives = self._client.arrives
         notified = Listen(channel, lambda holder: arrives(lambda: self._notified(holder))())
         self._send(notified, until, resume)
 
     def receive(self, resume: Resume) -> None:
-        """Wait for notifications."""
         self._receiver = resume
         self._pass_on()
 

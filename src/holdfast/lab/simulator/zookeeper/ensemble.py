@@ -220,7 +220,6 @@ class Ensemble:
             self._proceed()
 
     def _ask(self, term: int) -> None:
-        """The leader asks the servers which sessions are alive."""
         if term == self.term:
             for each in self.members:
                 self._send(each, each.report)

@@ -76,7 +76,6 @@ class ZooKeeperServer(BaseServer):
 
     @classmethod
     def several(cls, count: int, timeline: Timeline, **settings: Any) -> Sequence[Self]:
-        """An ensemble."""
         members = super().several(count, timeline, **settings)
         ensemble = Ensemble(members, timeline)
         for each in members:
@@ -106,7 +105,6 @@ class ZooKeeperServer(BaseServer):
                 wire.cuts += 1
 
     def reconnect(self) -> None:
-        """Let it reach the other servers again."""
         self._isolations -= 1
         if not self._isolations:
             for wire in self._held:
@@ -132,7 +130,6 @@ class ZooKeeperServer(BaseServer):
         self._touched.clear()
 
     def crash(self) -> None:
-        """Go down. Every connection breaks."""
         super().crash()
         self.serving, self.term = False, 0
         for link in self._links():
@@ -141,11 +138,9 @@ class ZooKeeperServer(BaseServer):
             each.clear()
 
     def accept(self, connection: Connection) -> bool:
-        """A client connects; False: it is down, or has no leader."""
         return self.serving and super().accept(connection)
 
     def answer(self, connection: Connection, data: Any, reply: Receive) -> None:
-        """Answer a request, or have the leader do so."""
         client = self._clients.get(connection)
         if client is None:
             if isinstance(data, Connect) and connection in self.connections:
@@ -269,7 +264,6 @@ class ZooKeeperServer(BaseServer):
         self.timeline.at(self.timeline.now + LAST_WORDS, lambda: self._drop(connection))
 
     def places(self, key: str) -> Iterator[Place]:
-        """Those that have a lock, and those that wait for it."""
         ensemble, path = self.ensemble, LOCKS.queue(key)
         queue = in_order(ensemble.tree.below(path))
         granted = len(holders(queue, lambda each: each.shares))
@@ -282,7 +276,6 @@ class ZooKeeperServer(BaseServer):
             yield Place(_holder(node), number < granted, fence, ends_at)
 
     def leftovers(self) -> list[str]:
-        """What must not be there when every lock was released."""
         return [_holder(node) for node in self.ensemble.tree.nodes.values() if node.owner]
 
 

@@ -32,7 +32,6 @@ class Watchers(dict[Any, None]):
     """A set in order: kazoo's own would make a run depend on the addresses of its watchers."""
 
     def add(self, watcher: Any) -> None:
-        """Add one."""
         self[watcher] = None
 
 
@@ -71,7 +70,6 @@ class VirtualConnection(Connection):
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was sent has been answered."""
         return self._is_open and not self._pending
 
     def start_async(self) -> None:
@@ -106,7 +104,6 @@ class VirtualConnection(Connection):
         self._owner.at(give_up_at, lambda: None if self._is_open else self._broken(line))
 
     def _send_next(self, _: bytes) -> None:
-        """Send the next request of kazoo's queue."""
         if self._line is not None and self._is_open and self._queue:
             request, promise = self._queue.popleft()
             self._pending.append((request, promise, 0))
@@ -249,11 +246,9 @@ class ServerLink(Link):
 
     @property
     def is_idle(self) -> bool:
-        """Whether all that was sent has been answered."""
         return self._store.is_idle
 
     def reset(self, *, ghost: bool, late: float = 0.0) -> None:
-        """All connections to this server break."""
         for each in self._store.sockets:
             if each.server == self._index:
                 each.break_off(ghost=ghost, late=late)

@@ -76,11 +76,9 @@ class Tree:
         self.nodes = nodes
 
     def copy(self) -> "Tree":
-        """The same nodes, to be changed by themselves."""
         return Tree(dict(self.nodes))
 
     def apply(self, change: Change) -> None:
-        """Let a change be so."""
         for path, node in change.items():
             if node is None:
                 del self.nodes[path]

@@ -18,12 +18,12 @@ is surely the earlier of two
 (A lease that is valid is its holder's on the engine, too: what follows its end was granted later.)
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from bisect import bisect_left, insort
+from collections.abc import Collection, Iterator
 from math import inf
-from operator import le, lt
 from typing import NamedTuple
 
-from holdfast.lab.history import Event, Finding, History, Hold, Kind, Span, seconds
+from holdfast.lab.history import Absences, Event, Finding, History, Hold, Kind, Span, seconds
 
 TWO_HOLDERS = "two holders at once"
 NOT_GREATER = "fence not greater than before"
@@ -101,89 +101,48 @@ def _overlap(name: str, one: Believed, other: Believed) -> Finding:
     return Finding(TWO_HOLDERS, text, other.since, min(one.until, other.until), who)
 
 
-class Grant(NamedTuple):
-    """A lease that has a fence."""
-
-    fence: int
-    who: str
-    asked: float
-    known: float
-    ended: float
-    valid: bool
-    """Whether it was when its holder learned of it."""
-    shared: bool
-
-
 def disorder(history: History) -> list[Finding]:
     """Every grant whose fence is not greater than that of each earlier grant of the name; if it is
     shared, of each earlier one that was not."""
     findings: list[Finding] = []
     for name, leases in history.leases().items():
-        grants = list(_grants(leases))
-        findings += (_repetition(name, *pair) for pair in _repeated(grants))
-        wrong = {later: before for before, later in _inverted(grants)}
-        findings += (_inversion(name, before, later) for later, before in wrong.items())
+        known: list[Hold] = []  # in the order of their fences
+        for later in leases:
+            if later.fence is None:
+                continue
+            no_less = known[bisect_left(known, later.fence, key=_fence) :]
+            wrong = [before for before in no_less if _must_be_less(before, later)]
+            if wrong:
+                findings.append(_not_greater(name, max(wrong, key=_fence), later))
+            insort(known, later, key=_fence)
     return findings
 
 
-def _grants(leases: Iterable[Hold]) -> Iterator[Grant]:
-    for lease in leases:
-        if lease.fence is not None:
-            known, ended = lease.window
-            shared = lease.shares != 1
-            yield Grant(lease.fence, lease.who, lease.asked, known, ended, known < ended, shared)
+def _fence(lease: Hold) -> int:
+    return lease.fence or 0
 
 
-def _repeated(grants: list[Grant]) -> Iterator[tuple[Grant, Grant]]:
-    """Each grant with the first that has the same fence, unless both are shared."""
-    first: dict[int, Grant] = {}
-    for grant in grants:
-        before = first.setdefault(grant.fence, grant)
-        if before is not grant and not (before.shared and grant.shared):
-            yield before, grant
+def _must_be_less(before: Hold, later: Hold) -> bool:
+    """Whether a lease must have a smaller fence than one that is known of later."""
+    if before.shares != 1 and later.shares != 1:
+        return False
+    return before.fence == later.fence or _is_surely_before(before, later)
 
 
-def _inverted(grants: list[Grant]) -> Iterator[tuple[Grant, Grant]]:
-    """Each grant with the greatest fence before it, if that is greater; for either reason."""
-    valid = [grant for grant in grants if grant.valid]
-    yield from _exceeded(grants, lambda grant: grant.known, lt, lambda grant: grant.asked)
-    yield from _exceeded(valid, lambda grant: grant.ended, le, lambda grant: grant.known)
+def _is_surely_before(before: Hold, later: Hold) -> bool:
+    (known, ended), (known_later, ended_later) = before.window, later.window
+    valid = known < ended and known_later < ended_later
+    return known < later.asked or (valid and ended <= known_later)
 
 
-def _exceeded(
-    grants: list[Grant],
-    end: Callable[[Grant], float],
-    before: Callable[[float, float], bool],
-    beginning: Callable[[Grant], float],
-) -> Iterator[tuple[Grant, Grant]]:
-    waiting = sorted(grants, key=end, reverse=True)
-    greatest: dict[bool, Grant] = {}  # by whether shared ones count
-    for grant in sorted(grants, key=beginning):
-        while waiting and before(end(waiting[-1]), beginning(grant)):
-            candidate = waiting.pop()
-            for counts in {True, candidate.shared}:
-                if counts not in greatest or candidate.fence > greatest[counts].fence:
-                    greatest[counts] = candidate
-        highest = greatest.get(not grant.shared)
-        if highest is not None and highest.fence > grant.fence:
-            yield highest, grant
-
-
-def _repetition(name: str, one: Grant, other: Grant) -> Finding:
+def _not_greater(name: str, before: Hold, later: Hold) -> Finding:
+    at, before_at = later.window[0], before.window[0]
     text = (
-        f"{other.who} was granted {name} with fence {other.fence} at {seconds(other.known)}, "
-        f"which {one.who} had been granted at {seconds(one.known)}"
-    )
-    return Finding(NOT_GREATER, text, one.known, other.known, (one.who, other.who))
-
-
-def _inversion(name: str, before: Grant, later: Grant) -> Finding:
-    text = (
-        f"{later.who} was granted {name} with fence {later.fence} at {seconds(later.known)}, "
+        f"{later.who} was granted {name} with fence {later.fence} at {seconds(at)}, "
         f"although {before.who} had been granted fence {before.fence} before, "
-        f"at {seconds(before.known)}"
+        f"at {seconds(before_at)}"
     )
-    return Finding(NOT_GREATER, text, before.known, later.known, (before.who, later.who))
+    return Finding(NOT_GREATER, text, before_at, at, (before.who, later.who))
 
 
 def corruption(history: History, registers: Collection[str]) -> list[Finding]:
@@ -206,34 +165,6 @@ def corruption(history: History, registers: Collection[str]) -> list[Finding]:
         who = (before.who, write.who)
         findings.append(Finding(UNCHECKED_WRITE, text, write.at, write.at, who))
     return findings
-
-
-class Absences:
-    """The pauses and crashes of all clients."""
-
-    def __init__(self, history: History) -> None:
-        self._pauses: dict[str, list[Span]] = {}
-        self._crashes: dict[str, list[float]] = {}
-        for outage in history.outages():
-            if outage.kind is Kind.PAUSED:
-                self._pauses.setdefault(outage.who, []).append((outage.since, outage.until))
-        for event in history.of(Kind.CRASHED):
-            self._crashes.setdefault(event.who, []).append(event.at)
-
-    def crash(self, who: str, since: float) -> float:
-        """When it crashed next: the end of all that it had or wanted then; `inf`: it did not."""
-        return next((at for at in self._crashes.get(who, ()) if at >= since), inf)
-
-    def due(self, who: str, expired: float, tolerance: float) -> float:
-        """By when it must have noticed what is true since `expired`.
-
-        A pause within the time for it gives it that time anew, from when it goes on.
-        """
-        due = expired + tolerance
-        for since, until in self._pauses.get(who, ()):
-            if since <= due:
-                due = max(due, until + tolerance)
-        return due
 
 
 def unnotified(history: History, tolerance: float, until: float | None = None) -> list[Finding]:

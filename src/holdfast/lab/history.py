@@ -272,6 +272,34 @@ class History:
         return found
 
 
+class Absences:
+    """The pauses and crashes of all clients."""
+
+    def __init__(self, history: History) -> None:
+        self._pauses: dict[str, list[Span]] = {}
+        self._crashes: dict[str, list[float]] = {}
+        for outage in history.outages():
+            if outage.kind is Kind.PAUSED:
+                self._pauses.setdefault(outage.who, []).append((outage.since, outage.until))
+        for event in history.of(Kind.CRASHED):
+            self._crashes.setdefault(event.who, []).append(event.at)
+
+    def crash(self, who: str, since: float) -> float:
+        """When it crashed next: the end of all that it had or wanted then; `inf`: it did not."""
+        return next((at for at in self._crashes.get(who, ()) if at >= since), inf)
+
+    def due(self, who: str, expired: float, tolerance: float) -> float:
+        """By when it must have noticed what is true since `expired`.
+
+        A pause within the time for it gives it that time anew, from when it goes on.
+        """
+        due = expired + tolerance
+        for since, until in self._pauses.get(who, ()):
+            if since <= due:
+                due = max(due, until + tolerance)
+        return due
+
+
 def _apply(hold: Hold, event: Event) -> None:
     match event.kind:
         case Kind.GRANTED:

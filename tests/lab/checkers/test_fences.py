@@ -49,7 +49,8 @@ class TestDisorder:
     def test_the_same_fence_twice(self) -> None:
         (finding,) = disorder(history(lease("A1", 7, 1, 2), lease("B1", 7, 3, 4)))
         assert finding.text == (
-            "B was granted orders with fence 7 at 3.000 s, which A had been granted at 1.000 s"
+            "B was granted orders with fence 7 at 3.000 s, "
+            "although A had been granted fence 7 before, at 1.000 s"
         )
         assert len(disorder(history(lease("A1", 7, 1, 2), lease("A2", 7, 3, 4)))) == 1
 

@@ -136,8 +136,9 @@ def _blame(run: Run, setup: Setup) -> None:
     part = shrink(run.plan, breaks(run.findings[0].label))
     _show(play(part.of(run.plan)))
     words = [f"--seed {run.plan.seed}", *_options_of(setup)]
-    if part.without:
-        words.append(f"--without {','.join(map(str, part.without))}")
+    left_out = [n for n in range(len(run.plan.faults)) if n not in part.faults]
+    if left_out:
+        words.append(f"--without {','.join(map(str, left_out))}")
     words.append(f"--tasks {','.join(map(str, part.tasks))}")
     click.echo(f"\nplay it again: holdfast lab simulate {' '.join(words)}")
 

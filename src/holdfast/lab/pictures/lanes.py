@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
 
-from holdfast.lab.history import HOLD_KINDS, Event, History, Hold, Kind
+from holdfast.lab.history import HOLD_KINDS, Absences, Event, History, Hold, Kind
 from holdfast.lab.pictures.sentences import WRITES, Facts, is_vote
 
 
@@ -104,11 +104,9 @@ _AT_ONCE = 0.02
 def lanes_of(history: History) -> list[Lane]:
     """Every lane of a history: the run itself, clients, registers, nodes."""
     lanes = _Lanes(history)
-    crashes: dict[str, list[float]] = {}
-    for crash in history.of(Kind.CRASHED):
-        crashes.setdefault(crash.who, []).append(crash.at)
+    absences = Absences(history)
     for hold in history.holds():
-        died = next((at for at in crashes.get(hold.who, ()) if at >= hold.asked), inf)
+        died = absences.crash(hold.who, hold.asked)
         lanes.of(hold.who).spans += _hold_spans(hold, lanes, died)
     for vote in filter(is_vote, history):
         until = min(vote.until, _end_of_vote(vote, history))

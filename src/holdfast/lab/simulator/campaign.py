@@ -6,7 +6,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 from holdfast.lab.simulator.plan import Plan, Setup, draw
 from holdfast.lab.simulator.run import Run, play
@@ -20,46 +20,33 @@ def breaks(label: str) -> Callable[[Plan], bool]:
 
 
 class Part(NamedTuple):
-    """What of a plan is played."""
+    """What of a plan is played, by the numbers of its faults and tasks."""
 
-    without: tuple[int, ...]
-    """The numbers of the faults that are left out."""
+    faults: tuple[int, ...]
     tasks: tuple[int, ...]
-    """The numbers of the tasks that are played."""
 
     def of(self, plan: Plan) -> Plan:
-        return plan.without(*self.without).only(*self.tasks)
+        left_out = {*range(len(plan.faults))} - {*self.faults}
+        return plan.without(*left_out).only(*self.tasks)
 
 
 def shrink(plan: Plan, still: Callable[[Plan], bool]) -> Part:
     """The smallest part of a plan that still fails: nothing more can be left out."""
-    part = Part((), tuple(range(len(plan.tasks))))
-    while True:
-        smaller = _shrink_once(plan, part, still)
-        if smaller == part:
-            return part
-        part = smaller
+    before, part = None, Part(tuple(range(len(plan.faults))), tuple(range(len(plan.tasks))))
+    while part != before:
+        before, part = part, _shrink_once(plan, part, still)
+    return part
 
 
 def _shrink_once(plan: Plan, part: Part, still: Callable[[Plan], bool]) -> Part:
-    every = range(len(plan.faults))
-
-    def with_faults(kept: Sequence[int]) -> Part:
-        return part._replace(without=tuple(number for number in every if number not in kept))
-
-    def with_tasks(kept: Sequence[int]) -> Part:
-        return part._replace(tasks=tuple(kept))
-
-    present = [number for number in every if number not in part.without]
-    part = with_faults(reduce(present, lambda kept: still(with_faults(kept).of(plan))))
-    tasks = reduce(part.tasks, lambda kept: bool(kept) and still(with_tasks(kept).of(plan)))
-    return with_tasks(tasks)
+    faults = reduce(part.faults, lambda kept: still(Part(kept, part.tasks).of(plan)))
+    tasks = reduce(part.tasks, lambda kept: bool(kept) and still(Part(faults, kept).of(plan)))
+    return Part(faults, tasks)
 
 
-def reduce(things: Sequence[T], still: Callable[[Sequence[T]], bool]) -> list[T]:
+def reduce(things: tuple[T, ...], still: Callable[[tuple[T, ...]], bool]) -> tuple[T, ...]:
     """Delta debugging: leave out halves, then quarters, and so on, as long as it still fails."""
-    kept = list(things)
-    size = len(kept)
+    kept, size = things, len(things)
     while size >= 1:
         at = 0
         while at < len(kept):
@@ -88,17 +75,12 @@ class Tally:
     failed: list[int] = field(default_factory=list)
     """The seeds that failed."""
 
-    def add(self, run: Run) -> None:
-        """Count a run in."""
-        self.seeds += 1
-        self.grants += run.grants
-        self.faults.update(run.faults)
-        self.broken.update({finding.label for finding in run.findings})
-        if run.findings:
-            self.failed.append(run.plan.seed)
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        broken = Counter({finding.label for finding in run.findings})
+        return cls(1, run.grants, run.faults, broken, [run.plan.seed] if broken else [])
 
-    def merge(self, other: "Tally") -> None:
-        """Count another tally in."""
+    def add(self, other: "Tally") -> None:
         self.seeds += other.seeds
         self.grants += other.grants
         self.faults.update(other.faults)
@@ -118,12 +100,12 @@ def campaign(
     total = Tally()
     if jobs == 1 or len(blocks) < 2:
         for block in blocks:
-            total.merge(_play(setup, block))
+            total.add(_play(setup, block))
             report(total)
         return total
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         for done in as_completed([pool.submit(partial(_play, setup), block) for block in blocks]):
-            total.merge(done.result())
+            total.add(done.result())
             report(total)
     return total
 
@@ -131,5 +113,5 @@ def campaign(
 def _play(setup: Setup, seeds: Sequence[int]) -> Tally:
     tally = Tally()
     for seed in seeds:
-        tally.add(play(draw(seed, setup)))
+        tally.add(Tally.of(play(draw(seed, setup))))
     return tally

@@ -19,11 +19,8 @@ class SimulatedEngine:
     servers: type[BaseServer]
     store: Callable[[Client, Wiring], Store]
     drift: Callable[[float], float]
-    rate: float
-    """By how much clocks may differ, as a share of the time."""
     ttls: tuple[float, ...]
     min_ttl: float
-    max_ttl: float
     ttl_step: float = 0.0
     sizes: tuple[int, ...] = (1,)
     """How many servers there are."""
@@ -43,6 +40,10 @@ class SimulatedEngine:
     """How likely it is that one more task shares a client."""
     lingers: float = 0.0
     """How long a lock may stay taken when its holder has learned of a loss."""
+
+    @property
+    def max_ttl(self) -> float:
+        return max(self.ttls)
 
     def ttl(self, wanted: float) -> float:
         """The nearest that is allowed."""
@@ -65,10 +66,8 @@ def _redis() -> SimulatedEngine:
         servers=Server,
         store=RedisStore,
         drift=drift,
-        rate=drift(2.0) / 2.0,
         ttls=(0.5, 1.0, 2.0),
         min_ttl=0.01,
-        max_ttl=2.0,
         sizes=(1, 1, 1, 2, 3, 3, 3, 3, 3, 4, 5, 5),
         request_timeout=quorum_node_timeout,
     )
@@ -83,10 +82,8 @@ def _etcd() -> SimulatedEngine:
         servers=EtcdServer,
         store=EtcdStore,
         drift=drift,
-        rate=0.01,
         ttls=(2.0, 3.0, 6.0),  # waiters have an etcd lease of at most 5 s
         min_ttl=GUARANTEES.min_ttl,
-        max_ttl=6.0,
         ttl_step=GUARANTEES.ttl_step,
         sizes=(1, 1, 3),
         seconds=15.0,
@@ -111,10 +108,8 @@ def _zookeeper() -> SimulatedEngine:
         servers=ZooKeeperServer,
         store=ZooKeeperStore,
         drift=partial(drift, Terms(Servers(()), TICK)),
-        rate=0.01,
         ttls=(1.0, 1.5, 3.0),
         min_ttl=promised.min_ttl,
-        max_ttl=3.0,
         ttl_step=promised.ttl_step,
         sizes=(1, 3, 3),
         seconds=8.0,
@@ -136,10 +131,8 @@ def _sql() -> SimulatedEngine:
         servers=SqlServer,
         store=SqlStore,
         drift=drift,
-        rate=0.01,
         ttls=(0.5, 1.0, 2.0),
         min_ttl=GUARANTEES.min_ttl,
-        max_ttl=2.0,
         loses_data=False,
         lengthens=2.0,
         fair=True,

@@ -104,6 +104,9 @@ KINDS_OF_QUORUM = (1, 0, 0)
 """A quorum has no semaphores."""
 
 TAILS = (0.0, 0.0, 0.0, 0.0, 0.02, 0.2)
+RATE = 0.01
+"""By how much clocks may differ, as a share of the time."""
+
 SHARE_OF_DRIFT = 0.45
 """How much of the drift allowed for each of two clocks may have: the rest is for what rounds."""
 
@@ -159,7 +162,7 @@ def _clocks(target: Target, setup: Setup, simulated: SimulatedEngine) -> list[Fa
     if random.random() < 0.3 and setup.drift == 1.0:
         return faults
     # The allowance is for a ttl; for a short one, relatively more, which is not relied on.
-    most = simulated.rate * SHARE_OF_DRIFT * setup.drift
+    most = RATE * SHARE_OF_DRIFT * setup.drift
     calendar = simulated.max_ttl * 0.4 if target.may_lose_data else 30.0
     for node in range(target.nodes):
         faults.append(

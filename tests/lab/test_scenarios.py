@@ -246,7 +246,7 @@ def test_a_worker_reports_what_comes_of_each_order(
     reported: list[Event] = []
     role = Role("A", "memory://", 1.0, False, Recipe.HOLDFAST, str(tmp_path / "r.db"), 0.0)
     with holdfast.Client(role.url, ttl=role.ttl) as client:  # which is closed here, as by its end
-        monkeypatch.setattr(client_process, "Client", lambda url, ttl: client)
+        monkeypatch.setattr(client_process, "Client", lambda url, **_: client)
         worker = Worker(role, reported.append)
         worker.acquire(1.0)
         worker.write("x", False)

@@ -11,7 +11,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import holdfast
 from holdfast.client import Client
 from holdfast.errors import LockError, NotHeld
+from holdfast.events import Renewed
 from holdfast.lab.history import Event, Kind
 from holdfast.lab.servers.redis import Connection
 
@@ -48,7 +49,7 @@ class Recipe(StrEnum):
 class CarelessLock:
     """A key on one Redis server, deleted by its holder without comparing the value.
 
-    `in_one_step`: its time is set together with the key; otherwise by `extend`, one step later.
+    `in_one_step`: its time is set together with the key; otherwise its holder dies before EXPIRE.
     """
 
     def __init__(self, url: str, ttl: float, *, in_one_step: bool) -> None:
@@ -80,9 +81,6 @@ class CarelessLock:
             self._connection = None
             raise
 
-    def expire(self) -> None:
-        self.command("PEXPIRE", KEY, int(self._ttl * 1000))
-
     def _set(self) -> bool:
         options = ("PX", int(self._ttl * 1000)) if self._in_one_step else ()
         return self.command("SET", KEY, secrets.token_hex(4), "NX", *options) == "OK"
@@ -105,9 +103,6 @@ class CarelessLease:
     def remaining(self) -> float:
         return max(0.0, self._until - time.monotonic())
 
-    def extend(self) -> None:
-        self._lock.expire()
-
     def release(self) -> None:
         """Delete the key, also if another client holds it."""
         self._lock.command("DEL", KEY)
@@ -118,20 +113,6 @@ class CarelessLease:
 
 Lock: TypeAlias = holdfast.Lock | CarelessLock
 Lease: TypeAlias = holdfast.Lease | CarelessLease
-
-
-def make_lock(recipe: Recipe, url: str, ttl: float, *, renew: bool) -> Lock:
-    """The lock of one client."""
-    if recipe is Recipe.HOLDFAST:
-        return Client(url, ttl=ttl).lock(LOCK, renew=renew)
-    return CarelessLock(url, ttl, in_one_step=recipe is Recipe.SET_DEL)
-
-
-TICK = 0.01
-"""How often to look whether the lease was renewed, in seconds."""
-
-MOVED = 0.005
-"""By how much a deadline must have moved to be another one."""
 
 
 PLAIN, FENCED = "plain", "fenced"
@@ -195,21 +176,24 @@ class Worker:
         self._role = role
         self._send = send
         self._reporting = threading.Lock()  # the renewer's thread reports losses
-        self._lock = make_lock(role.recipe, role.url, role.ttl, renew=role.renew)
+        self._lock = self._make_lock()
         self._registers = Registers(Path(role.registers))
         self._lease: Lease | None = None
         self._hold = ""
         self._asked = 0
-        self._until = inf
 
-    def look(self) -> None:
-        """Report a renewal since the last look."""
-        if self._lease is not None and self._lease.held:
-            now, left = self._now(), self._lease.remaining()
-            until = now + left
-            if left > 0 and until > self._until + MOVED:
-                self._until = until
-                self._report(Kind.EXTENDED, at=now, until=until)
+    def _make_lock(self) -> Lock:
+        role = self._role
+        if role.recipe is Recipe.HOLDFAST:
+            client = Client(role.url, ttl=role.ttl, hooks=[self._look])
+            return client.lock(LOCK, renew=role.renew)
+        return CarelessLock(role.url, role.ttl, in_one_step=role.recipe is Recipe.SET_DEL)
+
+    def _look(self, event: holdfast.events.Event) -> None:
+        """Report a renewal, by when it happened: this thread may have been stopped since."""
+        if isinstance(event, Renewed):
+            at = self._now() - (time.time() - event.at)
+            self._report(Kind.EXTENDED, at=at, until=at + event.remaining)
 
     def acquire(self, timeout: float) -> None:
         self._asked += 1
@@ -224,15 +208,13 @@ class Worker:
             self._report(Kind.REFUSED, note="held by another client")
             return
         now = self._now()
-        self._lease, self._until = lease, now + lease.remaining()
-        self._report(Kind.GRANTED, at=now, until=self._until)
+        self._lease = lease
+        self._report(Kind.GRANTED, at=now, until=now + lease.remaining())
         lease.on_lost(lambda _: self._report(Kind.LOST))
 
     def extend(self) -> None:
-        self._mine().extend()
-        now = self._now()
-        self._until = now + self._mine().remaining()
-        self._report(Kind.EXTENDED, at=now, until=self._until)
+        if isinstance(self._lease, holdfast.Lease):
+            self._lease.extend()
 
     def release(self) -> None:
         self._report(Kind.RELEASING)
@@ -286,12 +268,7 @@ def main(pipe: int) -> None:
     logging.getLogger("holdfast").addHandler(logging.NullHandler())  # the events are enough
     with pipes.Connection(pipe) as stage:
         worker = Worker(stage.recv(), stage.send)
-        while True:
-            if not stage.poll(TICK):
-                worker.look()
-                continue
-            try:
+        with suppress(EOFError):
+            while True:
                 order, *arguments = stage.recv()
-            except EOFError:
-                return
-            order(worker, *arguments)
+                order(worker, *arguments)

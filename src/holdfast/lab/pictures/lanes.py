@@ -115,14 +115,9 @@ def lanes_of(history: History) -> list[Lane]:
     for who, kind, peer, since, until in history.outages():
         labels = (f"does not reach {peer}", f"↛ {peer}", "↛") if kind is Kind.CUT else ()
         lanes.of(who).spans.append(Span(_OUTAGES[kind], since, until, labels=labels))
-    down: set[str] = set()
     for event in history:
-        if _is_worth_a_mark(event, down):
+        if _is_worth_a_mark(event, absences):
             lanes.for_mark(event).marks.append(_mark(event, lanes))
-        if event.kind is Kind.CRASHED:
-            down.add(event.who)
-        elif event.kind is Kind.STARTED:
-            down.discard(event.who)
     return lanes.all
 
 
@@ -200,12 +195,12 @@ def _end_of_vote(vote: Event, history: History) -> float:
     return min(ends, default=inf)
 
 
-def _is_worth_a_mark(event: Event, down: set[str]) -> bool:
+def _is_worth_a_mark(event: Event, absences: Absences) -> bool:
     """Most of a lock's life shows as spans; a first start shows as nothing."""
     if event.kind is Kind.HEALED:
         return not event.peer
     if event.kind is Kind.STARTED:
-        return event.who in down or bool(event.note)
+        return bool(event.note) or absences.crash(event.who, 0.0) <= event.at
     return event.kind.name in Symbol.__members__ and not is_vote(event)
 
 

@@ -119,30 +119,28 @@ def _extent(history: History, findings: Sequence[Finding]) -> tuple[float, float
     return first, max(last, min(latest, last + _BEYOND * (last - first)), first + _SHORTEST)
 
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
+
 def _legend(lanes: Sequence[Lane], width: int, *, broken: bool) -> list[Line]:
     """What the characters mean that occur."""
     spans = [span for lane in lanes for span in lane.spans]
-    found = {span.look for span in spans}
-    looks = [look for look in Look if look in found]
-    items = [f"{look.character}{_over_a_hold(look)} {look.meaning}" for look in looks]
+    looks, marked = (
+        {each.look for each in spans},
+        {m.symbol for lane in lanes for m in lane.marks},
+    )
+    shown: dict[str, str] = {}
+    for look in (look for look in Look if look in looks):
+        over_a_hold = VEILED if look in (Look.PAUSED, Look.DOWN) else look.character
+        shown[look.meaning] = look.character + over_a_hold
+    for symbol in (symbol for symbol in Symbol if symbol in marked):
+        shown.setdefault(symbol.meaning, symbol.character)
     if any(span.since < notch <= span.until for span in spans for notch in span.notches):
-        items.insert(looks.index(Look.HOLDING) + 1, f"{EXTENDED} extended")
-    explained = {look.meaning for look in looks}
-    marked = {mark.symbol for lane in lanes for mark in lane.marks}
-    items += [
-        f"{symbol.character} {symbol.meaning}"
-        for symbol in Symbol
-        if symbol in marked and symbol.meaning not in explained
-    ]
+        shown["extended"] = EXTENDED
     if broken:
-        items.append(f"▼{BROKEN} went wrong")
-    rows = [""]
-    for item in items:
-        if rows[-1] and len(rows[-1]) + 3 + len(item) > width:
-            rows.append("")
-        rows[-1] += f"{'   ' if rows[-1] else ''}{item}"
-    return [[], *([(row, "dim")] for row in rows if row)]
-
-
-def _over_a_hold(look: Look) -> str:
-    return VEILED if look in (Look.PAUSED, Look.DOWN) else look.character
+        shown["went wrong"] = f"▼{BROKEN}"
+    unbroken = (
+        f"{character} {meaning}".replace(" ", NO_BREAK) for meaning, character in shown.items()
+    )
+    rows = textwrap.wrap("   ".join(unbroken), width)
+    return [[], *([(row.replace(NO_BREAK, " "), "dim")] for row in rows)]

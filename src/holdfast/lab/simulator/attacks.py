@@ -111,7 +111,7 @@ def held_up(target: Target) -> list[Fault]:
     marks = (Mark.ASKED, Mark.GRANTED, Mark.EXTENDED, Mark.RELEASING, Mark.DEADLINE, *SENT)
     to, back = random.choice(((True, False), (False, True), (True, True)))
     when = target.moment(*marks, who=client)
-    return [Cut(when, client, target.some(), to=to, back=back, lasting=target.duration())]
+    return [Cut(when, client, target.some(), target.duration(), to, back)]
 
 
 def frozen_nodes(target: Target) -> list[Fault]:
@@ -137,14 +137,7 @@ def lost_vote(target: Target) -> list[Fault]:
     )
     if not rest:
         return [crash]
-    off = Cut(
-        When(Mark.ASKED, nth, 0.0, client),
-        client,
-        rest,
-        to=True,
-        back=True,
-        lasting=target.duration(),
-    )
+    off = Cut(When(Mark.ASKED, nth, 0.0, client), client, rest, target.duration())
     return [off, crash]
 
 
@@ -192,7 +185,7 @@ def diverging_counters(target: Target) -> list[Fault]:
         client = target.client()
         nodes = target.some(max(1, target.nodes - target.quorum))
         when = target.moment(Mark.ASKED, Mark.SENT_ACQUIRE, Mark.RELEASED)
-        faults.append(Cut(when, client, nodes, to=True, back=True, lasting=target.duration()))
+        faults.append(Cut(when, client, nodes, target.duration()))
     if random.random() < 0.6:
         when = target.moment(Mark.SENT_RAISE)
         faults.append(Freeze(When(when.mark, 1, when.delay), target.some(), target.duration()))
@@ -223,7 +216,7 @@ def cut_off_server(target: Target) -> list[Fault]:
     if random.random() < 0.4:
         client = target.client()
         others = tuple(node for node in range(target.nodes) if node not in nodes)
-        faults.append(Cut(when, client, others, to=True, back=True, lasting=target.duration()))
+        faults.append(Cut(when, client, others, target.duration()))
     return faults
 
 
@@ -231,7 +224,7 @@ def closed_client(target: Target) -> list[Fault]:
     """A client is closed, at any step; some servers may not answer it."""
     random, client = target.random, target.client()
     when = target.moment(who=client)
-    deaf = Cut(when, client, target.some(), to=True, back=True, lasting=target.duration())
+    deaf = Cut(when, client, target.some(), target.duration())
     return [Close(when, client), *([deaf] if random.random() < 0.4 else [])]
 
 
@@ -250,7 +243,7 @@ def late_session(target: Target) -> list[Fault]:
     when = target.moment(Mark.GRANTED, Mark.EXTENDED, Mark.SENT_EXTEND, Mark.ASKED, who=client)
     soon = When(when.mark, when.nth, when.delay + random.uniform(0, 0.06), client)
     lasting = random.uniform(0, 1) * target.ttl
-    cut = Cut(soon, client, nodes, to=random.random() < 0.3, back=True, lasting=lasting)
+    cut = Cut(soon, client, nodes, lasting, to=random.random() < 0.3)
     return [Reset(when, client, nodes, ghost=random.random() < 0.6), cut]
 
 

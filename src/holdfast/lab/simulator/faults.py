@@ -57,9 +57,9 @@ class Cut(Fault):
 
     client: int
     nodes: tuple[int, ...]
-    to: bool
-    back: bool
     lasting: float
+    to: bool = True
+    back: bool = True
     kind = "partition"
 
     def begin(self, run: "FaultInjector") -> Iterator[float | None]:

@@ -125,10 +125,8 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 def _legend(lanes: Sequence[Lane], width: int, *, broken: bool) -> list[Line]:
     """What the characters mean that occur."""
     spans = [span for lane in lanes for span in lane.spans]
-    looks, marked = (
-        {each.look for each in spans},
-        {m.symbol for lane in lanes for m in lane.marks},
-    )
+    looks = {span.look for span in spans}
+    marked = {mark.symbol for lane in lanes for mark in lane.marks}
     shown: dict[str, str] = {}
     for look in (look for look in Look if look in looks):
         over_a_hold = VEILED if look in (Look.PAUSED, Look.DOWN) else look.character

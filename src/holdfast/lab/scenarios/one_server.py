@@ -16,8 +16,7 @@ from holdfast.lab.scenarios.stage import Stage, quorum_of
 DEADLOCK_TTL = 1.0
 
 
-def play_deadlock(stage: Stage, *, recipe: Recipe) -> None:
-    """A is killed while it holds the lock; B waits for it, for much longer than the ttl."""
+def _deadlock(stage: Stage, *, recipe: Recipe) -> None:
     redis = stage.node()
     a, b = (stage.client(who, redis.url, ttl=DEADLOCK_TTL, recipe=recipe) for who in ("A", "B"))
     a.acquires()
@@ -35,14 +34,14 @@ DEADLOCK = Scenario(
         Variant(
             "setnx-expire",
             "the oldest recipe: SETNX, and then EXPIRE; A dies between the two",
-            partial(play_deadlock, recipe=Recipe.SETNX_EXPIRE),
+            partial(_deadlock, recipe=Recipe.SETNX_EXPIRE),
             "A lock without an expiry never ends. An operator has to notice, and delete it.",
             breaks=(NOT_GRANTED,),
         ),
         Variant(
             "holdfast",
             "the same with holdfast",
-            partial(play_deadlock, recipe=Recipe.HOLDFAST),
+            partial(_deadlock, recipe=Recipe.HOLDFAST),
             "The lock and its expiry are set in one step, and its renewer died with A: it is free "
             "when its ttl has passed.",
         ),
@@ -53,8 +52,7 @@ DEADLOCK = Scenario(
 WRONG_RELEASE_TTL = 2.0
 
 
-def play_wrong_release(stage: Stage, *, recipe: Recipe) -> None:
-    """A's time runs out, B gets the lock, A releases, and C asks while B is at work."""
+def _wrong_release(stage: Stage, *, recipe: Recipe) -> None:
     redis = stage.node()
     a, b, c = (
         stage.client(who, redis.url, ttl=WRONG_RELEASE_TTL, renew=False, recipe=recipe)
@@ -78,14 +76,14 @@ WRONG_RELEASE = Scenario(
         Variant(
             "del",
             "the recipe of many a blog: SET NX PX, and DEL when done",
-            partial(play_wrong_release, recipe=Recipe.SET_DEL),
+            partial(_wrong_release, recipe=Recipe.SET_DEL),
             "DEL does not compare the holder: A deletes B's lock, and C gets it while B works.",
             breaks=(TWO_HOLDERS,),
         ),
         Variant(
             "holdfast",
             "the same with holdfast",
-            partial(play_wrong_release, recipe=Recipe.HOLDFAST),
+            partial(_wrong_release, recipe=Recipe.HOLDFAST),
             "A release compares the holder and deletes in one step, on the server. A gets the "
             "error that it does not hold the lock, and B keeps it.",
         ),
@@ -96,8 +94,7 @@ WRONG_RELEASE = Scenario(
 PAUSE_TTL = 1.0
 
 
-def play_pause(stage: Stage, *, looks_again: bool) -> None:
-    """A looks, is stopped, wakes and goes on; meanwhile B has had the lock and has written."""
+def _pause(stage: Stage, *, looks_again: bool) -> None:
     redis = stage.node()
     a = stage.client("A", redis.url, ttl=PAUSE_TTL)
     b = stage.client("B", redis.url, ttl=PAUSE_TTL)
@@ -126,7 +123,7 @@ PAUSE = Scenario(
         Variant(
             "writes-on",
             "A has checked its lease before the pause, and writes",
-            partial(play_pause, looks_again=False),
+            partial(_pause, looks_again=False),
             "No lock can stop a process that is not running. The plain register accepts A's stale "
             "write and loses B's; the fenced one has seen a greater fence, and rejects it. A "
             "learns that it has lost the lock as soon as it resumes.",
@@ -135,7 +132,7 @@ PAUSE = Scenario(
         Variant(
             "looks-again",
             "A checks its lease again before it writes",
-            partial(play_pause, looks_again=True),
+            partial(_pause, looks_again=True),
             "A's own clock shows that its lease has expired, and A does not write. That closes all "
             "of the gap but the time between the check and the write; only a fence closes that.",
         ),
@@ -146,8 +143,7 @@ PAUSE = Scenario(
 LATE_REPLY_TTL = 6.0
 
 
-def play_late_reply(stage: Stage, *, count: int, recipe: Recipe = Recipe.HOLDFAST) -> None:
-    """A majority freezes, A asks and gives up, the nodes thaw, and B asks."""
+def _late_reply(stage: Stage, *, count: int, recipe: Recipe = Recipe.HOLDFAST) -> None:
     nodes = stage.nodes(count)
     url = nodes[0].url if count == 1 else quorum_of(nodes)
     a, b = (
@@ -179,7 +175,7 @@ LATE_REPLY = Scenario(
         Variant(
             "closed",
             "a client that closes the connection when there is no answer (SET NX PX)",
-            partial(play_late_reply, count=1, recipe=Recipe.SET_DEL),
+            partial(_late_reply, count=1, recipe=Recipe.SET_DEL),
             "Closing the connection does not cancel the request. The lock stays until its ttl has "
             "passed, and no client can acquire it until then.",
             breaks=(NOT_GRANTED,),
@@ -187,14 +183,14 @@ LATE_REPLY = Scenario(
         Variant(
             "one-server",
             "holdfast on one server",
-            partial(play_late_reply, count=1),
+            partial(_late_reply, count=1),
             "holdfast sends the release behind the acquire, on the same connection. When the "
             "node resumes, it executes both, in that order.",
         ),
         Variant(
             "quorum",
             "holdfast on three nodes, two of which are frozen",
-            partial(play_late_reply, count=3),
+            partial(_late_reply, count=3),
             "The same, on every node.",
         ),
     ],
@@ -204,8 +200,7 @@ LATE_REPLY = Scenario(
 FAILOVER_TTL = 4.0
 
 
-def play_failover(stage: Stage, *, replicas: int) -> None:
-    """A locks on the master, which does not reach the replica; then B locks on the replica."""
+def _failover(stage: Stage, *, replicas: int) -> None:
     master, replica = stage.node("master"), stage.node("replica")
     link = stage.link(master)
     replica.follow(master, link.port)
@@ -235,7 +230,7 @@ FAILOVER = Scenario(
         Variant(
             "replicas=0",
             "the master grants by itself, which is the default",
-            partial(play_failover, replicas=0),
+            partial(_failover, replicas=0),
             "Replication is asynchronous: the new master does not have A's lock, and grants it "
             "again to B. That is the reason for Redlock. The replica has an older counter than the "
             "one that A got, but a fence is never less than the server's clock, so B's is greater "
@@ -245,7 +240,7 @@ FAILOVER = Scenario(
         Variant(
             "replicas=1",
             "a grant must be acknowledged by a replica",
-            partial(play_failover, replicas=1),
+            partial(_failover, replicas=1),
             "A is not granted a lock that no replica has received. This does not protect against "
             "every failover: a replica that did not acknowledge may be the one that is promoted.",
         ),

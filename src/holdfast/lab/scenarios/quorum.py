@@ -20,7 +20,7 @@ OLD = int(LOST_VOTE_TTL) + 2
 """Seconds after which a restarted node has a vote again: what it lost has expired."""
 
 
-def play_lost_vote(
+def _lose_vote(
     stage: Stage, nodes: Sequence[Node], lose_vote: Callable[[Node], None], options: str = UNGUARDED
 ) -> None:
     """A holds three of five nodes, one of which loses its vote; B asks the others and that one."""
@@ -38,8 +38,7 @@ def play_lost_vote(
     a.writes("by A")
 
 
-def play_amnesia(stage: Stage, *, options: str, append_only: AppendOnly = "no") -> None:
-    """The node restarts."""
+def _amnesia(stage: Stage, *, options: str, append_only: AppendOnly = "no") -> None:
     nodes = stage.nodes(5, append_only=append_only)
     if options == GUARDED:
         stage.wait_until(lambda: all(n.uptime() >= OLD for n in nodes), "old nodes")
@@ -48,7 +47,7 @@ def play_amnesia(stage: Stage, *, options: str, append_only: AppendOnly = "no") 
         node.crash()
         node.come_back()
 
-    play_lost_vote(stage, nodes, restart, options)
+    _lose_vote(stage, nodes, restart, options)
 
 
 AMNESIA = Scenario(
@@ -62,7 +61,7 @@ AMNESIA = Scenario(
         Variant(
             "no-guard",
             "the nodes keep nothing on disk, and the restart guard is off",
-            partial(play_amnesia, options=UNGUARDED),
+            partial(_amnesia, options=UNGUARDED),
             "The node votes twice, once for each client: two majorities of five share one node, "
             "and it has lost its data. B's fence is greater all the same, since it begins at the "
             "clock.",
@@ -71,13 +70,13 @@ AMNESIA = Scenario(
         Variant(
             "disk",
             "every vote is on the node's disk before it is given (appendfsync always)",
-            partial(play_amnesia, options=UNGUARDED, append_only="always"),
+            partial(_amnesia, options=UNGUARDED, append_only="always"),
             "The node still has its vote, so B waits until A's lease has expired.",
         ),
         Variant(
             "guard",
             "the nodes keep nothing on disk, and the restart guard is on",
-            partial(play_amnesia, options=GUARDED),
+            partial(_amnesia, options=GUARDED),
             "B sees that the node has restarted, and counts no vote of it until every lease that "
             "the node may have lost has expired.",
         ),
@@ -89,9 +88,8 @@ LITTLE = 0.018
 """Less than what a holder allows for: 1 % of its ttl and 2 ms, which is 22 ms."""
 
 
-def play_clock_jump(stage: Stage, *, jump: float) -> None:
-    """The node's clock jumps."""
-    play_lost_vote(stage, stage.nodes(5, own_clock=True), lambda node: node.jump(jump))
+def _clock_jump(stage: Stage, *, jump: float) -> None:
+    _lose_vote(stage, stage.nodes(5, own_clock=True), lambda node: node.jump(jump))
 
 
 CLOCK_JUMP = Scenario(
@@ -106,14 +104,14 @@ CLOCK_JUMP = Scenario(
         Variant(
             "little",
             f"it jumps by {LITTLE * 1000:g} ms",
-            partial(play_clock_jump, jump=LITTLE),
+            partial(_clock_jump, jump=LITTLE),
             "A's lease ends 1 % of its ttl and 2 ms before the nodes' own expiry, and the jump is "
             "smaller than that: A's lease has ended before the first node grants the lock again.",
         ),
         Variant(
             "past-ttl",
             "it jumps by more than the ttl",
-            partial(play_clock_jump, jump=LOST_VOTE_TTL + 1),
+            partial(_clock_jump, jump=LOST_VOTE_TTL + 1),
             "For the node, A's vote has expired, so it votes for B: a clock that is set forward is "
             "as bad as lost data. B's fence is greater all the same, and A's write is rejected.",
             breaks=(TWO_HOLDERS, UNCHECKED_WRITE),
@@ -125,8 +123,7 @@ CLOCK_JUMP = Scenario(
 NODES_DOWN_TTL = 4.0
 
 
-def play_nodes_down(stage: Stage, *, down: int, back: int = 0) -> None:
-    """Some of five nodes crash, and some of these come back; then A and B work in turn."""
+def _nodes_down(stage: Stage, *, down: int, back: int = 0) -> None:
     nodes = stage.nodes(5)
     url = quorum_of(nodes)
     actors = [stage.client(who, url, ttl=NODES_DOWN_TTL, renew=False) for who in ("A", "B")]
@@ -155,13 +152,13 @@ NODES_DOWN = Scenario(
         Variant(
             "minority",
             "two of five are down",
-            partial(play_nodes_down, down=2),
+            partial(_nodes_down, down=2),
             "Three of five are a majority, and more is not needed for anything.",
         ),
         Variant(
             "majority",
             "three of five are down",
-            partial(play_nodes_down, down=3),
+            partial(_nodes_down, down=3),
             "Two clients could each have two votes of five. So no client gets the lock, and "
             "the error names what is wrong with each node.",
             breaks=(NOT_GRANTED,),
@@ -169,7 +166,7 @@ NODES_DOWN = Scenario(
         Variant(
             "one-comes-back",
             "three of five are down, and one of them comes back",
-            partial(play_nodes_down, down=3, back=1),
+            partial(_nodes_down, down=3, back=1),
             "Three of five answer again, and the lock is available without any intervention.",
         ),
     ],
@@ -179,7 +176,7 @@ NODES_DOWN = Scenario(
 PARTITION_TTL = 1.5
 
 
-def of_a_quorum(stage: Stage) -> None:
+def _partition_of_quorum(stage: Stage) -> None:
     """A keeps two of five nodes, B reaches the other three."""
     nodes = stage.nodes(5)
     near, far = nodes[:2], nodes[2:]
@@ -203,7 +200,7 @@ def of_a_quorum(stage: Stage) -> None:
     a.acquires()
 
 
-def of_a_pair(stage: Stage) -> None:
+def _partition_of_pair(stage: Stage) -> None:
     """A keeps the master, B reaches its replica, which is promoted there."""
     master, replica = stage.node("master"), stage.node("replica")
     link = stage.link(master)
@@ -231,7 +228,7 @@ PARTITION = Scenario(
         Variant(
             "quorum",
             "five nodes: two are left on A's side, three are on B's",
-            of_a_quorum,
+            _partition_of_quorum,
             "A cannot renew with two of five, so its lease expires by its own clock, and only then "
             "do the three on the other side grant the lock to B. When the network is healed, "
             "both clients get the lock again.",
@@ -239,7 +236,7 @@ PARTITION = Scenario(
         Variant(
             "pair",
             "a master on A's side, its replica on B's, where it is promoted",
-            of_a_pair,
+            _partition_of_pair,
             "Two masters are two locks. A's renewals still succeed on the old one. Here B even "
             "has to wait until A's old lease has expired on the new one. That does not help, "
             "since A has renewed meanwhile.",

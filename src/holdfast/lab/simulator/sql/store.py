@@ -39,9 +39,6 @@ class ServerLink(Link):
         for each in list(self.open):
             each.reset(ghost=ghost, late=late)
 
-    def connect(self, until: float, resume: Resume) -> None:
-        ServerConnection(self).login(until, resume)
-
 
 class ServerConnection:
     """One connection, as `engines.sql.connection` describes it, but that it does not block."""
@@ -201,7 +198,7 @@ class SqlStore(Store):
                     self._sent(requests)  # a fault may wait for any statement
                 connection.run(statements, until, resume)
             case Open(until):
-                self._link.connect(until, partial(self._shake_hands, until, resume))
+                ServerConnection(self._link).login(until, partial(self._shake_hands, until, resume))
             case Prepare(until):
                 self._prepare(until, resume)
             case Enter():

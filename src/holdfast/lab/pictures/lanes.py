@@ -6,7 +6,7 @@ lanes.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from math import inf
@@ -122,48 +122,46 @@ def lanes_of(history: History) -> list[Lane]:
 
 
 class _Lanes:
-    """All lanes by name; and the colours and labels that all of them share."""
+    """All lanes by role and name; and the colours and labels that all of them share."""
 
     def __init__(self, history: History) -> None:
         clients = {event.who for event in history.of(*HOLD_KINDS, *WRITES)}
-        registers = {event.name for event in history.of(*WRITES)}
-        actors = {name for event in history for name in (event.who, *event.peer.split(", "))}
-        self.tints = {name: number for number, name in enumerate(_sorted(clients))}
+        self.tints = {name: number for number, name in enumerate(sorted(clients, key=_counted))}
         self.facts = Facts(history)
         self.several_locks = len({event.name for event in history.of(Kind.ASKED)}) > 1
         self.end = history.end
-        self._run = [Lane("", Role.RUN)] if any(map(_is_of_the_run, history)) else []
-        self._by_name = {name: Lane(name, Role.CLIENT, self.tints[name]) for name in self.tints}
-        self._registers = {name: Lane(name, Role.REGISTER) for name in _sorted(registers)}
-        nodes = _sorted(actors - clients - {""})
-        self._by_name |= {name: Lane(name, Role.NODE) for name in nodes}
+        self._lanes: dict[tuple[Role, str], Lane] = {}
+        for event in history:
+            self.for_mark(event)
+            for name in filter(None, (event.who, *event.peer.split(", "))):
+                self.of(name)
 
     def of(self, who: str) -> Lane:
-        """The lane of a client or a node, or else that of the run."""
-        return self._by_name[who] if who in self._by_name else self._run[0]
+        """The lane of a client or a node; without a name, that of the run."""
+        role = Role.CLIENT if who in self.tints else Role.NODE
+        return self._lane(role if who else Role.RUN, who)
 
     def for_mark(self, event: Event) -> Lane:
         """Where an event is marked: a write at its register, the rest where it happened."""
         if event.kind in WRITES:
-            return self._registers[event.name]
-        return self._run[0] if _is_of_the_run(event) else self.of(event.who)
+            return self._lane(Role.REGISTER, event.name)
+        return self.of("" if event.kind is Kind.HEALED and not event.peer else event.who)
+
+    def _lane(self, role: Role, name: str) -> Lane:
+        tint = self.tints.get(name) if role is Role.CLIENT else None
+        return self._lanes.setdefault((role, name), Lane(name, role, tint))
 
     @property
     def all(self) -> list[Lane]:
-        found = list(self._by_name.values())
-        clients = [lane for lane in found if lane.role is Role.CLIENT]
-        nodes = [lane for lane in found if lane.role is Role.NODE]
-        return [*self._run, *clients, *self._registers.values(), *nodes]
+        roles = list(Role)
+        return sorted(
+            self._lanes.values(), key=lambda lane: (roles.index(lane.role), _counted(lane.name))
+        )
 
 
-def _sorted(names: Iterable[str]) -> list[str]:
-    """As people count: n2 before n10."""
-    return sorted(names, key=lambda name: re.sub(r"\d+", lambda digits: digits[0].zfill(9), name))
-
-
-def _is_of_the_run(event: Event) -> bool:
-    """Whether it belongs to no client and no node."""
-    return not event.who or (event.kind is Kind.HEALED and not event.peer)
+def _counted(name: str) -> str:
+    """For an order as people count: n2 before n10."""
+    return re.sub(r"\d+", lambda digits: digits[0].zfill(9), name)
 
 
 def _hold_spans(hold: Hold, lanes: _Lanes, died: float) -> Iterator[Span]:

@@ -30,10 +30,9 @@ class SimulatedEngine:
     """How long a client waits for one of several servers, by the ttl."""
     loses_data: bool = True
     """Whether one of several servers may restart without its data."""
-    jumps: bool = True
-    """Whether servers go by a clock that can be set."""
     lengthens: float = inf
-    """By how much longer, at most, a lease lasts when such a clock is set back."""
+    """By how much longer, at most, a lease lasts when the clock of a server is set back; 0: servers
+    do not go by a clock that can be set."""
     fair: bool = False
     """Whether waiters get the lock in the order of their arrival."""
     busy: float = 0.4
@@ -88,7 +87,7 @@ def _etcd() -> SimulatedEngine:
         sizes=(1, 1, 3),
         seconds=15.0,
         loses_data=False,
-        jumps=False,
+        lengthens=0.0,
         fair=True,
         busy=0.7,
         lingers=7.0,
@@ -114,7 +113,7 @@ def _zookeeper() -> SimulatedEngine:
         sizes=(1, 3, 3),
         seconds=8.0,
         loses_data=False,
-        jumps=False,
+        lengthens=0.0,
         fair=True,
         busy=0.7,
         lingers=4.0,  # a session ends with its ttl, and up to a tick later

@@ -171,7 +171,7 @@ def _clocks(target: Target, setup: Setup, simulated: SimulatedEngine) -> list[Fa
         if random.random() < 0.1:
             by = random.choice((SMALL_JUMP, -SMALL_JUMP, -random.uniform(0, 1)))
             jump = Jump(target.moment(), node, by)
-            faults += [jump] if simulated.jumps else []
+            faults += [jump] if simulated.lengthens else []
     for client in range(target.clients):
         rate = 1 + random.choice((most, -most, random.uniform(-most, most)))
         faults.append(Skew(start, client, rate, random.uniform(-calendar, calendar)))

@@ -195,7 +195,7 @@ class Client:
             self.notifications[wait.waiter_id] = resume
             self.at(wait.until, time_out)
 
-    def notify(self, waiter_id: str, answer: object = None) -> None:
+    def notify(self, waiter_id: str) -> None:
         """Wake the waiter with this id."""
         waiter = self.notifications.get(waiter_id)
         if callable(waiter):

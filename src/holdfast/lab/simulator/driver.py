@@ -50,10 +50,8 @@ class Clock:
 
     __slots__ = ("_offset", "_rate", "_timeline")
 
-    def __init__(self, timeline: Timeline, rate: float = 1.0, offset: float = 0.0) -> None:
-        self._timeline = timeline
-        self._rate = rate
-        self._offset = offset
+    def __init__(self, timeline: Timeline, offset: float = 0.0) -> None:
+        self._timeline, self._rate, self._offset = timeline, 1.0, offset
 
     def __call__(self) -> float:
         return self._timeline.now * self._rate + self._offset

@@ -86,10 +86,10 @@ class Record:
         if mark is not None:
             self._mark(mark, number, self.timeline.now)
 
-    def find(self, label: str, text: str, *who: str, at: float | None = None) -> None:
+    def find(self, label: str, text: str, *who: str) -> None:
         """A promise was not kept."""
         now = self.timeline.now
-        self.findings.append(Finding(label, text, now if at is None else at, now, who))
+        self.findings.append(Finding(label, text, now, now, who))
 
     def _mark(self, mark: Mark, number: int | None, at: float) -> None:
         for who in (None, number) if number is not None else (None,):

@@ -65,9 +65,9 @@ class NodeLink(Link):
         outgoing.clear()
         self.send(connection, data, partial(self._receive, connection))
 
-    def disconnect(self, why: str, heals: float | None = None) -> None:
+    def disconnect(self, why: str) -> None:
         if self._connection is not None:
-            self._lose(self._connection, why, heals)
+            self._lose(self._connection, why)
 
     def reset(self, *, ghost: bool, late: float = 0.0) -> None:
         if self._connection is not None:
@@ -81,12 +81,12 @@ class NodeLink(Link):
     def _refuse(self, connection: Connection) -> None:
         self._lose(connection, "refused")
 
-    def _lose(self, connection: Connection, why: str, heals: float | None = None) -> None:
+    def _lose(self, connection: Connection, why: str) -> None:
         if self._connection is connection:
             self.breaks += 1
             self._connection = None
             connection.reset()
-            self._node.lost(why, heals)
+            self._node.lost(why)
 
     def _receive(self, connection: Connection, replies: bytes) -> None:
         if self._connection is not connection or not self._node.connected:
@@ -190,7 +190,7 @@ class RedisStore(Store):
     def _disconnect(self, node: Node, why: str, heals: float | None = None) -> None:
         if heals is not None:
             self.client.fails(RuntimeError(f"{node.name} refused: {why}"))
-        self._links[node.index].disconnect(why, heals)
+        self._links[node.index].disconnect(why)
 
 
 class Rounds:

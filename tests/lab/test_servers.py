@@ -14,9 +14,9 @@ import pytest
 import redis
 
 from holdfast.lab.servers.process import HOST, Refused, ServerFailed, find_redis, find_valkey
-from holdfast.lab.servers.redis import RedisServer
 from tests.equipment.servers.certificates import make_certificates
 from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.redis import RedisServer
 from tests.equipment.servers.secured import SecuredRedis
 from tests.patience import wait_for
 
@@ -282,7 +282,7 @@ def test_it_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
 PARENT = """
 import sys
 from pathlib import Path
-from holdfast.lab.servers.redis import RedisServer
+from tests.equipment.servers.redis import RedisServer
 server = RedisServer(Path(sys.argv[1])).start()
 if sys.argv[2] == "frozen":
     server.freeze()

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from holdfast import EngineUnavailable
-from holdfast.lab.servers.redis import RedisServer
 from tests.engines.redis.conftest import Invite
 from tests.engines.redis.party import Party
 from tests.equipment.servers.masters import RedisMasters
+from tests.equipment.servers.redis import RedisServer
 from tests.patience import wait_for
 
 GUARDED = "?max_ttl=0.9&ttl=0.9"

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast.lab.servers.redis import AppendOnly, RedisServer
+from holdfast.lab.servers.redis import AppendOnly
 from tests.equipment.servers.group import ServerGroup, within
+from tests.equipment.servers.redis import RedisServer
 
 
 class RedisMasters(ServerGroup):

@@ -5,8 +5,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from holdfast.lab.servers.process import HOST
-from holdfast.lab.servers.redis import AppendOnly, Connection, RedisServer, quoted
+from holdfast.lab.servers.redis import AppendOnly, Connection, quoted
 from tests.equipment.servers.certificates import Certificates
+from tests.equipment.servers.redis import RedisServer
 
 Users = Mapping[str, Sequence[str]]
 """The ACL rules of each user."""

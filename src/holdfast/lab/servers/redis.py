@@ -1,6 +1,5 @@
 """A Redis or Valkey server, and a connection to it."""
 
-import shutil
 import socket
 import ssl
 from collections.abc import Sequence
@@ -110,37 +109,6 @@ class RedisServer(ServerProcess):
             # It was for this start alone: a server without persistence loses its data in a crash.
             (self.folder / "dump.rdb").unlink(missing_ok=True)
         return self
-
-    def restart(self, *, keep_data: bool) -> Self:
-        """Stop it in order and start it on the same port, with its data or empty."""
-        if keep_data and self.alive:
-            self.thaw()
-            self.save()
-        self.stop()
-        if not keep_data:
-            self.erase()
-        return self.start()
-
-    def save(self) -> None:
-        """Write its data to the disk, for the next start, if it does not do so by itself."""
-        if self.append_only == "no":
-            wait_until(self._is_saved, f"save of {self.address}", self.request_timeout)
-
-    def _is_saved(self) -> bool:
-        """Save its data; false if a save is in progress, as for a replica that begins to follow."""
-        try:
-            self.command("SAVE")
-        except Refused as refusal:
-            if "already in progress" not in str(refusal):
-                raise
-            return False
-        return True
-
-    def erase(self) -> None:
-        """Remove its data from the disk; it must not be running."""
-        (self.folder / "dump.rdb").unlink(missing_ok=True)
-        (self.folder / "appendonly.aof").unlink(missing_ok=True)  # before Redis 7
-        shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
 
     def follow(self, master: "RedisServer", port: int | None = None) -> None:
         """Become a replica of `master`, and wait until all its data is here, too.

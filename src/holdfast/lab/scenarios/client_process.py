@@ -57,7 +57,6 @@ class CarelessLock:
         self._address = (parts.hostname or "", parts.port or 0)
         self._ttl = ttl
         self._in_one_step = in_one_step
-        self._connection: Connection | None = None
 
     def acquire(self, *, timeout: float) -> "CarelessLease | None":
         """Poll for at most `timeout` seconds."""
@@ -71,15 +70,10 @@ class CarelessLock:
             time.sleep(0.01)
 
     def command(self, *words: str | int) -> object:
-        """Send a command. A connection that fails is closed; the command may still be executed."""
-        if self._connection is None:
-            self._connection = Connection(self._address, ANSWER_WITHIN)
-        try:
-            return self._connection.command(*words)
-        except OSError:
-            self._connection.close()
-            self._connection = None
-            raise
+        """Send a command. If there is no answer, the connection is closed all the same; the command
+        may still be executed."""
+        with Connection(self._address, ANSWER_WITHIN) as connection:
+            return connection.command(*words)
 
     def _set(self) -> bool:
         options = ("PX", int(self._ttl * 1000)) if self._in_one_step else ()
@@ -189,7 +183,7 @@ class Worker:
             return client.lock(LOCK, renew=role.renew)
         return CarelessLock(role.url, role.ttl, in_one_step=role.recipe is Recipe.SET_DEL)
 
-    def _look(self, event: holdfast.events.Event) -> None:
+    def _look(self, event: object) -> None:
         """Report a renewal, by when it happened: this thread may have been stopped since."""
         if isinstance(event, Renewed):
             at = self._now() - (time.time() - event.at)

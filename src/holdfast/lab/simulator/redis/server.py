@@ -112,7 +112,7 @@ class Server(BaseServer):
         living = self._living(channel)
         push = encode([b"message", channel, message], kind=b">")
         for connection, reply in living:
-            connection.to_client(lambda reply=reply: reply(push))  # type: ignore[misc]
+            connection.to_client(partial(reply, push))
         return len(living)
 
     def listeners(self, channel: bytes) -> int:

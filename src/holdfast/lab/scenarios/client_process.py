@@ -175,6 +175,8 @@ class Worker:
         self._lease: Lease | None = None
         self._hold = ""
         self._asked = 0
+        self._holds: dict[int | None, str] = {}
+        """By fence: a renewal may be reported when the next lease is asked for already."""
 
     def _make_lock(self) -> Lock:
         role = self._role
@@ -187,7 +189,9 @@ class Worker:
         """Report a renewal, by when it happened: this thread may have been stopped since."""
         if isinstance(event, Renewed):
             at = self._now() - (time.time() - event.at)
-            self._report(Kind.EXTENDED, at=at, until=at + event.remaining)
+            hold, until = self._holds[event.fence], at + event.remaining
+            with self._reporting:
+                self._send(Event(at, self._role.who, Kind.EXTENDED, LOCK, hold, event.fence, until))
 
     def acquire(self, timeout: float) -> None:
         self._asked += 1
@@ -203,6 +207,7 @@ class Worker:
             return
         now = self._now()
         self._lease = lease
+        self._holds[lease.fence] = self._hold
         self._report(Kind.GRANTED, at=now, until=now + lease.remaining())
         lease.on_lost(lambda _: self._report(Kind.LOST))
 
